@@ -1,0 +1,90 @@
+//! A counter that starts anew in every window.
+//!
+//! Simple and cheap, and open about its fault: twice the limit can pass around
+//! a window's end. Windows align to 1970 or to the calendar.
+
+use super::{Flow, Level, calendar, window_start};
+use crate::decision::Decision;
+use crate::quota::Quota;
+use crate::time::EPOCH_UNIX_US;
+
+/// The counter of one window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct State {
+    /// The window's first microsecond since 1970.
+    pub start_us: u64,
+    /// What has passed in it.
+    pub count: u64,
+}
+
+/// Counts `cost` if it fits into the window.
+#[must_use]
+pub fn decide(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (Decision, State) {
+    let mut window = Window::at(quota, state, now_us);
+    let decision = window.peek(cost);
+    if decision.is_allowed() {
+        window.state.count += cost;
+        return (window.level().allow(), window.state);
+    }
+    (decision, window.state)
+}
+
+/// What a take of `cost` would be answered, counting nothing.
+#[must_use]
+pub fn peek(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> Decision {
+    Window::at(quota, state, now_us).peek(cost)
+}
+
+/// Takes `cost` off the counter of the current window.
+#[must_use]
+pub fn refund(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (Decision, State) {
+    let mut window = Window::at(quota, state, now_us);
+    window.state.count = window.state.count.saturating_sub(cost);
+    (window.level().allow(), window.state)
+}
+
+/// When the state stops to matter, in microseconds since 1970.
+#[must_use]
+pub fn gone_at(quota: &Quota, state: &State) -> u64 {
+    calendar::end(quota.spec.align, state.start_us, quota.spec.period_us)
+}
+
+struct Window<'a> {
+    quota: &'a Quota,
+    unix_us: u64,
+    state: State,
+}
+
+impl<'a> Window<'a> {
+    fn at(quota: &'a Quota, state: Option<State>, now_us: u64) -> Self {
+        let unix_us = now_us + EPOCH_UNIX_US;
+        let flow = state.map_or(Flow::Forward, |state| Flow::of(state.start_us, unix_us));
+        let time = state.map_or(unix_us, |state| flow.time(state.start_us, unix_us));
+        let start_us = window_start(quota, quota.spec.period_us, time);
+        let count = match state {
+            Some(state) if flow == Flow::Rebased || state.start_us >= start_us => state.count,
+            _ => 0,
+        };
+        Self { quota, unix_us, state: State { start_us, count } }
+    }
+
+    fn peek(&self, cost: u64) -> Decision {
+        let level = self.level();
+        if cost > self.quota.limit {
+            level.refuse_cost()
+        } else if cost == 0 || self.state.count + cost <= self.quota.limit {
+            level.allow()
+        } else {
+            level.deny(level.reset_after_us)
+        }
+    }
+
+    fn level(&self) -> Level {
+        let end_us = gone_at(self.quota, &self.state);
+        Level {
+            limit: self.quota.limit,
+            remaining: self.quota.limit.saturating_sub(self.state.count),
+            reset_after_us: end_us - self.unix_us,
+        }
+    }
+}

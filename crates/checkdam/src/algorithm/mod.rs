@@ -1,0 +1,79 @@
+//! The five algorithms as pure functions: the specification that every store
+//! follows. They know no store, clock, async or log.
+//!
+//! Each module holds a state and `decide(quota, state, now, cost)`, which
+//! answers with the decision and the state to keep; `peek` and `refund` beside
+//! it. `vectors/README.md` states the rules in words, `vectors/*.json` as data.
+
+mod calendar;
+pub mod fixed_window;
+pub mod leaky_bucket;
+pub mod sliding_log;
+pub mod sliding_window;
+pub mod sliding_window_strict;
+pub mod token_bucket;
+mod window;
+
+pub use window::WindowState;
+
+use crate::decision::{Decision, Verdict};
+use crate::quota::Quota;
+use crate::time::STEP_BACK_HELD_US;
+
+/// A quota's answer before it is known whether the take passes.
+#[derive(Debug, Clone, Copy)]
+struct Level {
+    limit: u64,
+    remaining: u64,
+    reset_after_us: u64,
+}
+
+impl Level {
+    fn allow(self) -> Decision {
+        self.answer(Verdict::Allowed, 0)
+    }
+
+    fn deny(self, retry_after_us: u64) -> Decision {
+        self.answer(Verdict::Denied, retry_after_us)
+    }
+
+    fn refuse_cost(self) -> Decision {
+        self.answer(Verdict::CostExceedsBurst, 0)
+    }
+
+    fn answer(self, verdict: Verdict, retry_after_us: u64) -> Decision {
+        let Self { limit, remaining, reset_after_us } = self;
+        Decision { verdict, limit, remaining, retry_after_us, reset_after_us, delay_us: 0 }
+    }
+}
+
+/// Where a bucket stands in time: inside it, time never runs backwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    /// The clock is where it was or later: use it.
+    Forward,
+    /// The clock stepped back a little: the bucket's own time stands still.
+    Held,
+    /// The clock stepped back far: the bucket moves to it, keeping its counts.
+    Rebased,
+}
+
+impl Flow {
+    /// `known_us` is the latest time that the bucket knows of.
+    fn of(known_us: u64, now_us: u64) -> Self {
+        match known_us.checked_sub(now_us) {
+            None | Some(0) => Self::Forward,
+            Some(back) if back <= STEP_BACK_HELD_US => Self::Held,
+            Some(_) => Self::Rebased,
+        }
+    }
+
+    fn time(self, known_us: u64, now_us: u64) -> u64 {
+        if self == Self::Held { known_us } else { now_us }
+    }
+}
+
+/// The start of the window of `period_us` that contains `unix_us`.
+fn window_start(quota: &Quota, period_us: u64, unix_us: u64) -> u64 {
+    calendar::start(quota.spec.align, unix_us).unwrap_or(unix_us - unix_us % period_us)
+}

@@ -1,0 +1,182 @@
+//! Every request of the last period, remembered: exact, at the price of memory
+//! that grows with the limit (at most 10,000).
+
+use std::collections::VecDeque;
+
+use super::{Flow, Level};
+use crate::decision::Decision;
+use crate::quota::Quota;
+use crate::time::STEP_BACK_HELD_US;
+
+/// What passed, and when: oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct State {
+    entries: VecDeque<Entry>,
+    used: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Entry {
+    at_us: u64,
+    cost: u64,
+}
+
+/// Remembers `cost` if it fits into the last period. Unlike the other states,
+/// the log is changed in place: it may be long.
+pub fn decide(quota: &Quota, state: &mut State, now_us: u64, cost: u64) -> Decision {
+    let time = state.roll(quota, now_us);
+    let decision = peek(quota, state, now_us, cost);
+    if decision.is_allowed() && cost > 0 {
+        state.push(time, cost);
+        return state.level(quota, now_us).allow();
+    }
+    decision
+}
+
+/// What a take of `cost` would be answered, remembering nothing.
+#[must_use]
+pub fn peek(quota: &Quota, state: &State, now_us: u64, cost: u64) -> Decision {
+    let log = View::at(quota, state, now_us);
+    let level = log.level();
+    if cost > quota.limit {
+        level.refuse_cost()
+    } else if cost == 0 || log.used + cost <= quota.limit {
+        level.allow()
+    } else {
+        level.deny(log.retry_after_us(cost))
+    }
+}
+
+/// Takes `cost` off the newest entries.
+pub fn refund(quota: &Quota, state: &mut State, now_us: u64, cost: u64) -> Decision {
+    state.roll(quota, now_us);
+    let mut rest = cost.min(state.used);
+    state.used -= rest;
+    while rest > 0 {
+        let Some(newest) = state.entries.back_mut() else { break };
+        let back = rest.min(newest.cost);
+        newest.cost -= back;
+        rest -= back;
+        if newest.cost == 0 {
+            state.entries.pop_back();
+        }
+    }
+    state.level(quota, now_us).allow()
+}
+
+impl State {
+    /// A log that holds `used` at one time: what is left of an evicted one.
+    pub(crate) fn owing(used: u64, at_us: u64) -> Self {
+        Self { entries: VecDeque::from([Entry { at_us, cost: used }]), used }
+    }
+
+    /// How many entries it holds.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether it holds nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The sum of the costs it holds.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// When the state stops to matter, in our time.
+    #[must_use]
+    pub fn gone_at(&self, quota: &Quota) -> u64 {
+        self.entries.back().map_or(0, |newest| newest.at_us + quota.spec.period_us)
+    }
+
+    fn level(&self, quota: &Quota, now_us: u64) -> Level {
+        View::at(quota, self, now_us).level()
+    }
+
+    /// Forgets what has left, rebases after a long step back, and returns the
+    /// time inside the log.
+    fn roll(&mut self, quota: &Quota, now_us: u64) -> u64 {
+        let newest_us = self.entries.back().map_or(0, |newest| newest.at_us);
+        let flow = Flow::of(newest_us, now_us);
+        if flow == Flow::Rebased {
+            let back = newest_us - now_us;
+            for entry in &mut self.entries {
+                entry.at_us = entry.at_us.saturating_sub(back);
+            }
+        }
+        let time = flow.time(newest_us, now_us);
+        while let Some(oldest) = self.entries.front()
+            && oldest.at_us + quota.spec.period_us <= time
+        {
+            self.used -= oldest.cost;
+            self.entries.pop_front();
+        }
+        time
+    }
+
+    fn push(&mut self, at_us: u64, cost: u64) {
+        self.used += cost;
+        match self.entries.back_mut() {
+            Some(newest) if newest.at_us == at_us => newest.cost += cost,
+            _ => self.entries.push_back(Entry { at_us, cost }),
+        }
+    }
+}
+
+/// A log at one instant, unchanged.
+struct View<'a> {
+    quota: &'a Quota,
+    state: &'a State,
+    now_us: u64,
+    /// By how much a long step back of the clock moves the entries.
+    back_us: u64,
+    /// The entries before this one have left.
+    first: usize,
+    used: u64,
+}
+
+impl<'a> View<'a> {
+    fn at(quota: &'a Quota, state: &'a State, now_us: u64) -> Self {
+        let newest_us = state.entries.back().map_or(0, |newest| newest.at_us);
+        let ahead_us = newest_us.saturating_sub(now_us);
+        let back_us = if ahead_us > STEP_BACK_HELD_US { ahead_us } else { 0 };
+        let time = if back_us > 0 { now_us } else { newest_us.max(now_us) };
+        let mut view = Self { quota, state, now_us, back_us, first: 0, used: state.used };
+        while let Some(entry) = state.entries.get(view.first)
+            && view.leaves_at(entry) <= time
+        {
+            view.used -= entry.cost;
+            view.first += 1;
+        }
+        view
+    }
+
+    fn leaves_at(&self, entry: &Entry) -> u64 {
+        entry.at_us.saturating_sub(self.back_us) + self.quota.spec.period_us
+    }
+
+    fn retry_after_us(&self, cost: u64) -> u64 {
+        let mut used = self.used;
+        for entry in self.state.entries.range(self.first..) {
+            used -= entry.cost;
+            if used + cost <= self.quota.limit {
+                return self.leaves_at(entry) - self.now_us;
+            }
+        }
+        0
+    }
+
+    fn level(&self) -> Level {
+        let newest = self.state.entries.back().filter(|_| self.used > 0);
+        Level {
+            limit: self.quota.limit,
+            remaining: self.quota.limit.saturating_sub(self.used),
+            reset_after_us: newest.map_or(0, |newest| self.leaves_at(newest) - self.now_us),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! One tier's answer.
+
+/// Whether one tier lets a request pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// It passes.
+    Allowed,
+    /// It must wait.
+    Denied,
+    /// It asks for more than the bucket can ever hold and will never pass.
+    CostExceedsBurst,
+}
+
+/// One tier's answer to one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Decision {
+    /// Whether it passes.
+    pub verdict: Verdict,
+    /// The most that can pass at once.
+    pub limit: u64,
+    /// What is left now.
+    pub remaining: u64,
+    /// How long until the same request would pass, if nobody else takes it
+    /// first; 0 when it passed, or when it never will.
+    pub retry_after_us: u64,
+    /// How long until nothing is owed any more.
+    pub reset_after_us: u64,
+    /// How long the request should be held back (leaky bucket); else 0.
+    pub delay_us: u64,
+}
+
+impl Decision {
+    /// Whether the request passes this tier.
+    #[must_use]
+    pub const fn is_allowed(&self) -> bool {
+        matches!(self.verdict, Verdict::Allowed)
+    }
+}
+
+/// Who decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DecidedBy {
+    /// Buckets in this process.
+    Memory,
+}
+
+impl DecidedBy {
+    /// The name used in answers.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+        }
+    }
+}

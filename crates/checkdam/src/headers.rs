@@ -1,0 +1,112 @@
+//! The headers that tell a client where it stands.
+//!
+//! Two dialects: the customary `X-RateLimit-*`, and the IETF's `RateLimit` and
+//! `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-11). What does not
+//! depend on the request is written once, when the rules are compiled.
+
+use sfv::{ItemSerializer, KeyRef, StringRef};
+
+use crate::decision::Verdict;
+use crate::outcome::{Outcome, TierView};
+use crate::quota::{Quota, period_text};
+use crate::rule::Rule;
+use crate::time::{EPOCH_UNIX_US, SECOND_US};
+
+/// Which headers are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Dialect {
+    /// Both families.
+    #[default]
+    Both,
+    /// `X-RateLimit-*` only.
+    X,
+    /// `RateLimit` and `RateLimit-Policy` only.
+    Ietf,
+    /// Neither; `Retry-After` stays.
+    None,
+}
+
+/// The largest integer a structured field may hold.
+const FIELD_MAX: u64 = 999_999_999_999_999;
+
+/// The parts of the IETF headers that depend on the rule only.
+#[derive(Debug)]
+pub(crate) struct PolicyText {
+    /// `"name"`
+    name: String,
+    /// `"name";q=50;w=5`
+    policy: String,
+}
+
+impl PolicyText {
+    pub(crate) fn new(rule: &Rule, quota: &Quota) -> Self {
+        let name = match rule.quotas.len() {
+            1 => rule.name.clone(),
+            _ => format!("{} {}", rule.name, period_text(quota.period_us())),
+        };
+        // Rule names are printable ASCII, so they are structured strings.
+        let Ok(text) = StringRef::from_str(&name) else {
+            return Self { name: "\"\"".to_owned(), policy: "\"\"".to_owned() };
+        };
+        let policy = ItemSerializer::new()
+            .bare_item(text)
+            .parameter(key("q"), integer(quota.limit()))
+            .parameter(key("w"), integer(quota.window_us().div_ceil(SECOND_US)))
+            .finish();
+        Self { name: ItemSerializer::new().bare_item(text).finish(), policy }
+    }
+}
+
+fn key(name: &'static str) -> &'static KeyRef {
+    KeyRef::constant(name)
+}
+
+fn integer(value: u64) -> sfv::Integer {
+    sfv::Integer::try_from(value.min(FIELD_MAX)).unwrap_or(sfv::Integer::MAX)
+}
+
+/// Calls `set` with each header of an outcome: on requests that pass as on
+/// those that do not. None for a request that no rule concerns.
+pub fn write(outcome: &Outcome, dialect: Dialect, mut set: impl FnMut(&'static str, &str)) {
+    let Some(tier) = outcome.governing() else { return };
+    let mut number = itoa::Buffer::new();
+    if matches!(dialect, Dialect::Both | Dialect::X) {
+        set("x-ratelimit-limit", number.format(tier.decision.limit));
+        set("x-ratelimit-remaining", number.format(tier.decision.remaining));
+        let reset_us = EPOCH_UNIX_US + outcome.at_us() + tier.decision.reset_after_us;
+        set("x-ratelimit-reset", number.format(reset_us.div_ceil(SECOND_US)));
+    }
+    if matches!(dialect, Dialect::Both | Dialect::Ietf) {
+        let mut text = String::with_capacity(128);
+        for tier in outcome.tiers().filter(TierView::is_enforced) {
+            if !text.is_empty() {
+                text.push_str(", ");
+            }
+            text.push_str(&tier.policy.policy);
+        }
+        set("ratelimit-policy", &text);
+        text.clear();
+        text.push_str(&tier.policy.name);
+        text.push_str(";r=");
+        text.push_str(number.format(tier.decision.remaining.min(FIELD_MAX)));
+        // Retry-After must never be earlier than t.
+        let until_us = match outcome.verdict() {
+            Verdict::Allowed => tier.decision.reset_after_us,
+            Verdict::Denied => tier.decision.retry_after_us,
+            Verdict::CostExceedsBurst => 0,
+        };
+        text.push_str(";t=");
+        text.push_str(number.format(until_us.div_ceil(SECOND_US)));
+        set("ratelimit", &text);
+    }
+    if outcome.verdict() == Verdict::Denied {
+        set("retry-after", number.format(retry_after_seconds(outcome)));
+    }
+}
+
+/// `Retry-After` in whole seconds, rounded up, so that a client that obeys it
+/// passes.
+#[must_use]
+pub fn retry_after_seconds(outcome: &Outcome) -> u64 {
+    outcome.retry_after_us().div_ceil(SECOND_US)
+}

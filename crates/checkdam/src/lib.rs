@@ -1,0 +1,55 @@
+//! checkdam: exact rate limiting.
+//!
+//! A [`Limiter`] holds a compiled [`RuleSet`] and a [`store`]. A [`Request`]
+//! is matched once, decided once, at one instant of the store's clock; all its
+//! tiers are charged together or not at all. The [`Outcome`] says which tier
+//! governs and, when denied, exactly when the request would pass.
+//!
+//! ```
+//! use checkdam::{Limiter, Request, RuleSet};
+//! use checkdam::store::{MemoryOptions, MemoryStore};
+//! # pollster::block_on(async {
+//! let rules = checkdam::rule_file::parse(r#"
+//! rules:
+//!   - name: free-users
+//!     key: "user:{user}"
+//!     when: { plan: free }
+//!     limits: ["10/s burst 50", "5000/h"]
+//! "#)?;
+//! let limiter = Limiter::new(RuleSet::new(rules)?, MemoryStore::new(MemoryOptions::default()));
+//! let request = Request::new().with("user", "42")?.with("plan", "free")?;
+//! let outcome = limiter.check(&request).await;
+//! assert!(outcome.is_allowed());
+//! assert_eq!(outcome.governing().unwrap().decision.remaining, 49);
+//! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod algorithm;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod decision;
+mod hash;
+pub mod headers;
+mod limiter;
+mod outcome;
+mod quota;
+mod request;
+mod rule;
+#[cfg(feature = "yaml")]
+pub mod rule_file;
+mod ruleset;
+pub mod store;
+mod sync;
+pub mod time;
+
+pub use decision::{DecidedBy, Decision, Verdict};
+pub use limiter::Limiter;
+pub use outcome::{Outcome, TierView};
+pub use quota::{Algorithm, Align, LIMIT_MAX, LOG_LIMIT_MAX, Quota, QuotaError, QuotaSpec, STRICT_PARTS};
+pub use request::{ATTRIBUTES_MAX, NAME_MAX, Request, RequestError, VALUE_MAX};
+pub use rule::{
+    Condition, FailurePolicy, KeyPattern, KeyPatternError, Lease, Matcher, Mode, Pattern, PatternError, QUOTAS_MAX,
+    RULE_NAME_MAX, Rule,
+};
+pub use ruleset::{Explanation, RuleSet, RuleSetError};

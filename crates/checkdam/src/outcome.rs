@@ -1,0 +1,157 @@
+//! A request's answer: the decisions of all its tiers, combined.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use arc_swap::Guard;
+use smallvec::SmallVec;
+
+use crate::decision::{DecidedBy, Decision, Verdict};
+use crate::headers::PolicyText;
+use crate::quota::Quota;
+use crate::rule::{Mode, Rule};
+use crate::ruleset::RuleSet;
+use crate::store::{Answer, TIERS_INLINE};
+
+/// A request's answer.
+pub struct Outcome {
+    rules: Guard<Arc<RuleSet>>,
+    tiers: SmallVec<[TierOutcome; TIERS_INLINE]>,
+    governing: Option<usize>,
+    verdict: Verdict,
+    at_us: u64,
+    by: DecidedBy,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct TierOutcome {
+    rule: u32,
+    quota: u32,
+    decision: Decision,
+}
+
+/// One tier of an outcome.
+#[derive(Debug, Clone, Copy)]
+pub struct TierView<'a> {
+    /// The rule it belongs to.
+    pub rule: &'a Rule,
+    /// The quota that was asked.
+    pub quota: &'a Quota,
+    /// Its answer.
+    pub decision: &'a Decision,
+    pub(crate) policy: &'a PolicyText,
+}
+
+impl TierView<'_> {
+    /// Whether the tier can deny.
+    #[must_use]
+    pub fn is_enforced(&self) -> bool {
+        self.rule.mode == Mode::Enforce
+    }
+}
+
+impl Outcome {
+    pub(crate) fn new(rules: Guard<Arc<RuleSet>>, tiers: impl Iterator<Item = (u32, u32)>, answer: Answer) -> Self {
+        let tiers: SmallVec<_> = tiers
+            .zip(answer.decisions)
+            .map(|((rule, quota), decision)| TierOutcome { rule, quota, decision })
+            .collect();
+        let mut outcome =
+            Self { rules, tiers, governing: None, verdict: Verdict::Allowed, at_us: answer.at_us, by: answer.by };
+        outcome.governing = outcome.find_governing();
+        outcome.verdict = outcome.governing.map_or(Verdict::Allowed, |tier| outcome.tiers[tier].decision.verdict);
+        outcome
+    }
+
+    /// Whether the request passes.
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        self.verdict == Verdict::Allowed
+    }
+
+    /// Whether it passes, must wait, or can never pass.
+    #[must_use]
+    pub const fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    /// Every tier, in the order of the rules.
+    pub fn tiers(&self) -> impl ExactSizeIterator<Item = TierView<'_>> {
+        self.tiers.iter().map(|tier| self.view(tier))
+    }
+
+    /// The enforced tiers that deny the request.
+    pub fn failing(&self) -> impl Iterator<Item = TierView<'_>> {
+        self.tiers().filter(|tier| tier.is_enforced() && !tier.decision.is_allowed())
+    }
+
+    /// The tier that speaks for the request: the violated one when denied, else
+    /// the one with the fewest remaining. `None` if no enforced rule concerns it.
+    #[must_use]
+    pub fn governing(&self) -> Option<TierView<'_>> {
+        self.governing.map(|tier| self.view(&self.tiers[tier]))
+    }
+
+    /// The tier with the longest wait, if the request is denied.
+    #[must_use]
+    pub fn violated(&self) -> Option<TierView<'_>> {
+        self.governing().filter(|_| !self.is_allowed())
+    }
+
+    /// How long until the same request could pass; 0 if it passes or never will.
+    #[must_use]
+    pub fn retry_after_us(&self) -> u64 {
+        self.violated().map_or(0, |tier| tier.decision.retry_after_us)
+    }
+
+    /// How long to hold the request back (leaky bucket); 0 if it was denied.
+    #[must_use]
+    pub fn delay_us(&self) -> u64 {
+        if !self.is_allowed() {
+            return 0;
+        }
+        self.tiers().filter(TierView::is_enforced).map(|tier| tier.decision.delay_us).max().unwrap_or(0)
+    }
+
+    /// The store's time of the decision.
+    #[must_use]
+    pub const fn at_us(&self) -> u64 {
+        self.at_us
+    }
+
+    /// Who decided.
+    #[must_use]
+    pub const fn decided_by(&self) -> DecidedBy {
+        self.by
+    }
+
+    fn view<'a>(&'a self, tier: &'a TierOutcome) -> TierView<'a> {
+        let compiled = self.rules.rule(tier.rule);
+        let quota = &compiled.quotas[tier.quota as usize];
+        TierView { rule: &compiled.rule, quota: &quota.quota, decision: &tier.decision, policy: &quota.policy }
+    }
+
+    /// Ties go to the first rule; what can never pass outweighs every wait.
+    fn find_governing(&self) -> Option<usize> {
+        let enforced = || self.tiers().enumerate().filter(|(_, tier)| tier.is_enforced());
+        let wait = |decision: &Decision| match decision.verdict {
+            Verdict::Allowed => None,
+            Verdict::Denied => Some(decision.retry_after_us),
+            Verdict::CostExceedsBurst => Some(u64::MAX),
+        };
+        let violated = enforced().filter(|(_, tier)| !tier.decision.is_allowed());
+        violated
+            .min_by_key(|(_, tier)| Reverse(wait(tier.decision)))
+            .or_else(|| enforced().min_by_key(|(_, tier)| tier.decision.remaining))
+            .map(|(index, _)| index)
+    }
+}
+
+impl std::fmt::Debug for Outcome {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Outcome")
+            .field("verdict", &self.verdict)
+            .field("tiers", &self.tiers().map(|tier| (&tier.rule.name, tier.decision)).collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,337 @@
+//! N per period, with a burst: what a rule allows, in whole numbers.
+//!
+//! A [`Quota`] is made from a [`QuotaSpec`] (plain data, or text such as
+//! `"10/s burst 50"`) and refuses whatever cannot be counted exactly. It must
+//! never hold a value for which a decision could overflow 2^53: the same
+//! arithmetic runs in Lua, whose numbers are doubles.
+//!
+//! ```
+//! use checkdam::Quota;
+//! let quota: Quota = "10/s burst 50".parse()?;
+//! assert_eq!((quota.limit(), quota.period_us()), (50, 1_000_000));
+//! # Ok::<(), checkdam::QuotaError>(())
+//! ```
+
+mod error;
+mod text;
+
+pub use error::QuotaError;
+pub(crate) use text::{parse_period, period_text};
+
+use crate::time::{HORIZON_US, SECOND_US};
+
+/// One day in microseconds.
+pub(crate) const DAY_US: u64 = 86_400 * SECOND_US;
+
+/// The largest limit or burst: beyond it a weighted window would lose its grain.
+pub const LIMIT_MAX: u64 = 1_000_000_000_000;
+
+/// A sliding log remembers every request, so it holds no more than this.
+pub const LOG_LIMIT_MAX: u64 = 10_000;
+
+/// Into how many parts `sliding_window` with `strict` cuts its period.
+pub const STRICT_PARTS: u64 = 10;
+
+const PERIOD_MAX_US: u64 = 10 * 366 * DAY_US;
+const EXACT_MAX: u64 = 1 << 53;
+const TICKS_MAX: u64 = 16;
+/// A rate may lose at most one part in this many to rounding.
+const LOSS_SHARE: u128 = 1_000;
+
+/// How a bucket decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Algorithm {
+    /// Tokens return at a steady rate up to the burst.
+    #[default]
+    TokenBucket,
+    /// A queue that drains at a steady rate: answers with a delay.
+    LeakyBucket,
+    /// A counter that starts anew in every window.
+    FixedWindow,
+    /// Two counters, the older one weighted by what is left of it.
+    SlidingWindow {
+        /// Never over in any window of the period, at the price of ten parts.
+        strict: bool,
+    },
+    /// Every request of the last period, remembered.
+    SlidingLog,
+}
+
+impl Algorithm {
+    /// Every algorithm, for tables and tests.
+    pub const ALL: [Self; 6] = [
+        Self::TokenBucket,
+        Self::LeakyBucket,
+        Self::FixedWindow,
+        Self::SlidingWindow { strict: false },
+        Self::SlidingWindow { strict: true },
+        Self::SlidingLog,
+    ];
+
+    /// The name used in rule files; `strict` is written beside it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TokenBucket => "token_bucket",
+            Self::LeakyBucket => "leaky_bucket",
+            Self::FixedWindow => "fixed_window",
+            Self::SlidingWindow { .. } => "sliding_window",
+            Self::SlidingLog => "sliding_log",
+        }
+    }
+
+    /// The algorithm of that name, without `strict`.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
+    }
+
+    const fn is_bucket(self) -> bool {
+        matches!(self, Self::TokenBucket | Self::LeakyBucket)
+    }
+}
+
+/// Where fixed windows begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Align {
+    /// At multiples of the period since 1970-01-01T00:00Z.
+    #[default]
+    Epoch,
+    /// At midnight UTC.
+    Day,
+    /// On Monday at midnight UTC.
+    Week,
+    /// On the first of the month, UTC.
+    Month,
+    /// On the first of January, UTC.
+    Year,
+}
+
+/// A quota as people write it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct QuotaSpec {
+    /// How many per period.
+    pub amount: u64,
+    /// The period in microseconds.
+    pub period_us: u64,
+    /// How many at once (buckets only); the amount if absent.
+    pub burst: Option<u64>,
+    /// How many a new bucket holds (buckets only); the burst if absent.
+    pub initial: Option<u64>,
+    /// Where windows begin (fixed windows only).
+    pub align: Align,
+}
+
+/// A quota that can be counted exactly, ready for one algorithm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Quota {
+    pub(crate) spec: QuotaSpec,
+    pub(crate) algorithm: Algorithm,
+    pub(crate) limit: u64,
+    /// Bucket: ticks per microsecond. 1 for windows.
+    pub(crate) ticks_per_us: u64,
+    /// Bucket: ticks per token. Sliding window: microseconds per grain.
+    /// Strict: microseconds per part. Otherwise 0.
+    pub(crate) interval: u64,
+    /// Bucket: ticks of a whole burst. Sliding window: grains per period.
+    pub(crate) capacity: u64,
+    /// Bucket: ticks that a new bucket owes.
+    pub(crate) owed_initially: u64,
+    /// Bucket: ticks for which a full bucket is remembered: 0 where a full
+    /// bucket equals a new one.
+    pub(crate) remembered: u64,
+}
+
+impl Quota {
+    /// Makes `spec` ready for `algorithm`.
+    ///
+    /// # Errors
+    /// Says which value does not fit, and what would.
+    pub fn new(spec: QuotaSpec, algorithm: Algorithm) -> Result<Self, QuotaError> {
+        let QuotaSpec { amount, period_us, .. } = spec;
+        for (field, value) in [("limit", Some(amount)), ("burst", spec.burst)] {
+            match value {
+                Some(0) => return Err(QuotaError::Zero { field }),
+                Some(value) if value > LIMIT_MAX => {
+                    return Err(QuotaError::TooLarge { field, value, max: LIMIT_MAX });
+                }
+                _ => {}
+            }
+        }
+        if period_us == 0 {
+            return Err(QuotaError::Zero { field: "period" });
+        }
+        if period_us > PERIOD_MAX_US {
+            return Err(QuotaError::PeriodTooLong { period: period_text(period_us) });
+        }
+        if algorithm.is_bucket() { Self::bucket(spec, algorithm) } else { Self::window(spec, algorithm) }
+    }
+
+    fn bucket(spec: QuotaSpec, algorithm: Algorithm) -> Result<Self, QuotaError> {
+        if spec.align != Align::Epoch {
+            return Err(QuotaError::NotForAlgorithm { field: "a calendar period", algorithm: algorithm.name() });
+        }
+        let limit = spec.burst.unwrap_or(spec.amount);
+        let initial = spec.initial.unwrap_or(limit);
+        if initial > limit {
+            return Err(QuotaError::InitialExceedsBurst { initial, burst: limit });
+        }
+        let Ticks { per_us, interval } = Ticks::choose(spec.amount, spec.period_us, limit)?;
+        let capacity = limit * interval;
+        Ok(Self {
+            spec,
+            algorithm,
+            limit,
+            ticks_per_us: per_us,
+            interval,
+            capacity,
+            owed_initially: (limit - initial) * interval,
+            remembered: if initial == limit { 0 } else { capacity },
+        })
+    }
+
+    fn window(spec: QuotaSpec, algorithm: Algorithm) -> Result<Self, QuotaError> {
+        for (field, given) in [("burst", spec.burst), ("initial", spec.initial)] {
+            if given.is_some() {
+                return Err(QuotaError::NotForAlgorithm { field, algorithm: algorithm.name() });
+            }
+        }
+        if spec.align != Align::Epoch && algorithm != Algorithm::FixedWindow {
+            return Err(QuotaError::NotForAlgorithm { field: "a calendar period", algorithm: algorithm.name() });
+        }
+        if algorithm == Algorithm::SlidingLog && spec.amount > LOG_LIMIT_MAX {
+            return Err(QuotaError::LogTooLong { value: spec.amount });
+        }
+        let (interval, capacity) = match algorithm {
+            Algorithm::SlidingWindow { strict: true } => (spec.period_us.div_ceil(STRICT_PARTS), 0),
+            Algorithm::SlidingWindow { strict: false } => {
+                // Three times the limit's weight must stay below 2^53.
+                let parts_max = (EXACT_MAX - 1) / (3 * spec.amount);
+                let grain = spec.period_us.div_ceil(parts_max);
+                (grain, spec.period_us.div_ceil(grain))
+            }
+            _ => (0, 0),
+        };
+        Ok(Self {
+            spec,
+            algorithm,
+            limit: spec.amount,
+            ticks_per_us: 1,
+            interval,
+            capacity,
+            owed_initially: 0,
+            remembered: 0,
+        })
+    }
+
+    /// As it was written.
+    #[must_use]
+    pub const fn spec(&self) -> QuotaSpec {
+        self.spec
+    }
+
+    /// The algorithm this quota is made for.
+    #[must_use]
+    pub const fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// The most that can pass at once: the burst of a bucket, a window's limit.
+    #[must_use]
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The period in microseconds.
+    #[must_use]
+    pub const fn period_us(&self) -> u64 {
+        self.spec.period_us
+    }
+
+    /// The time over which [`limit`](Self::limit) is granted: for a bucket the
+    /// time to fill it, for a window its period.
+    #[must_use]
+    pub const fn window_us(&self) -> u64 {
+        if self.algorithm.is_bucket() { self.capacity.div_ceil(self.ticks_per_us) } else { self.spec.period_us }
+    }
+
+    /// Ticks per microsecond: the unit in which a bucket counts time.
+    #[must_use]
+    pub const fn ticks_per_us(&self) -> u64 {
+        self.ticks_per_us
+    }
+}
+
+/// The unit in which a bucket counts: chosen so that one token takes a whole
+/// number of ticks, if any of 1…16 ticks a microsecond makes that possible.
+struct Ticks {
+    per_us: u64,
+    interval: u64,
+}
+
+impl Ticks {
+    fn choose(amount: u64, period_us: u64, burst: u64) -> Result<Self, QuotaError> {
+        let mut best: Option<(Self, u128, u128)> = None;
+        let mut any_fits = false;
+        for per_us in 1..=TICKS_MAX {
+            let whole = period_us * per_us;
+            let interval = whole.div_ceil(amount);
+            if !Self::fits(per_us, interval, burst) {
+                continue;
+            }
+            any_fits = true;
+            // The charged time over the true time is spent / whole, at least 1.
+            let (spent, whole) = (u128::from(interval) * u128::from(amount), u128::from(whole));
+            if best.as_ref().is_none_or(|(_, best_spent, best_whole)| spent * best_whole < best_spent * whole) {
+                best = Some((Self { per_us, interval }, spent, whole));
+            }
+        }
+        match best {
+            Some((ticks, spent, whole)) if (spent - whole) * LOSS_SHARE <= whole => Ok(ticks),
+            _ if any_fits => Err(QuotaError::TooFine {
+                amount,
+                period: period_text(period_us),
+                below: Self::nearest(amount, period_us, burst, -1),
+                above: Self::nearest(amount, period_us, burst, 1),
+            }),
+            _ => Err(QuotaError::SpanTooLong {
+                burst,
+                amount,
+                period: period_text(period_us),
+                fits: Self::longest_burst(amount, period_us),
+            }),
+        }
+    }
+
+    /// Whether every intermediate of a decision stays below 2^53 until 2043.
+    fn fits(per_us: u64, interval: u64, burst: u64) -> bool {
+        let most = u128::from(per_us * HORIZON_US) + 2 * u128::from(burst) * u128::from(interval);
+        most < u128::from(EXACT_MAX)
+    }
+
+    fn is_exact_enough(amount: u64, period_us: u64, burst: u64) -> bool {
+        (1..=TICKS_MAX).any(|per_us| {
+            let whole = period_us * per_us;
+            let interval = whole.div_ceil(amount);
+            let (spent, whole) = (u128::from(interval) * u128::from(amount), u128::from(whole));
+            Self::fits(per_us, interval, burst) && (spent - whole) * LOSS_SHARE <= whole
+        })
+    }
+
+    /// The nearest amount that can be counted, downwards or upwards, if it is
+    /// near; for the message only.
+    fn nearest(amount: u64, period_us: u64, burst: u64, step: i64) -> Option<u64> {
+        (1..200_000)
+            .map_while(|far| amount.checked_add_signed(step * far).filter(|near| *near > 0 && *near <= LIMIT_MAX))
+            .find(|near| Self::is_exact_enough(*near, period_us, burst))
+            .or_else(|| {
+                let fastest = period_us.saturating_mul(TICKS_MAX).min(LIMIT_MAX);
+                (step < 0 && fastest < amount).then_some(fastest)
+            })
+    }
+
+    fn longest_burst(amount: u64, period_us: u64) -> u64 {
+        let room = u128::from(EXACT_MAX - HORIZON_US) / 2;
+        (room / u128::from(period_us.div_ceil(amount))).min(u128::from(LIMIT_MAX)) as u64
+    }
+}

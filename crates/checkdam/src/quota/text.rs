@@ -1,0 +1,211 @@
+//! Quotas as text: `"10/s burst 50"`, `"100/m"`, `"5 per 30s"`,
+//! `"10000 per calendar month"`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Algorithm, Align, DAY_US, Quota, QuotaError, QuotaSpec};
+use crate::time::SECOND_US;
+
+/// Unit names, the first of each length being the one we print.
+const UNITS: [(&str, u64); 24] = [
+    ("y", 365 * DAY_US),
+    ("year", 365 * DAY_US),
+    ("years", 365 * DAY_US),
+    ("month", 30 * DAY_US),
+    ("months", 30 * DAY_US),
+    ("w", 7 * DAY_US),
+    ("week", 7 * DAY_US),
+    ("weeks", 7 * DAY_US),
+    ("d", DAY_US),
+    ("day", DAY_US),
+    ("days", DAY_US),
+    ("h", 3_600 * SECOND_US),
+    ("hour", 3_600 * SECOND_US),
+    ("hours", 3_600 * SECOND_US),
+    ("m", 60 * SECOND_US),
+    ("min", 60 * SECOND_US),
+    ("minute", 60 * SECOND_US),
+    ("minutes", 60 * SECOND_US),
+    ("s", SECOND_US),
+    ("sec", SECOND_US),
+    ("second", SECOND_US),
+    ("seconds", SECOND_US),
+    ("ms", 1_000),
+    ("us", 1),
+];
+
+/// The text is cut to this many characters in messages.
+const SHOWN_MAX: usize = 80;
+
+/// A period as short text: `1s` is `s`, `90s` stays `90s`.
+pub(crate) fn period_text(period_us: u64) -> String {
+    for (name, unit_us) in UNITS {
+        if period_us >= unit_us && period_us.is_multiple_of(unit_us) {
+            let count = period_us / unit_us;
+            return if count == 1 { name.to_owned() } else { format!("{count}{name}") };
+        }
+    }
+    format!("{period_us}us")
+}
+
+/// A length of time such as `100ms`, `30s` or `1h` in microseconds.
+pub(crate) fn parse_period(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (count, unit) = text.split_at(digits);
+    let count = if count.is_empty() { 1 } else { count.parse::<u64>().ok()? };
+    let unit = unit.trim_start();
+    let (_, unit_us) = UNITS.into_iter().find(|(name, _)| *name == unit)?;
+    count.checked_mul(unit_us)
+}
+
+impl FromStr for QuotaSpec {
+    type Err = QuotaError;
+
+    fn from_str(text: &str) -> Result<Self, QuotaError> {
+        Parser { text, rest: text }.quota()
+    }
+}
+
+impl FromStr for Quota {
+    type Err = QuotaError;
+
+    fn from_str(text: &str) -> Result<Self, QuotaError> {
+        Self::new(text.parse()?, Algorithm::TokenBucket)
+    }
+}
+
+impl fmt::Display for QuotaSpec {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.align {
+            Align::Epoch => write!(out, "{}/{}", self.amount, period_text(self.period_us))?,
+            Align::Day => write!(out, "{} per calendar day", self.amount)?,
+            Align::Week => write!(out, "{} per calendar week", self.amount)?,
+            Align::Month => write!(out, "{} per calendar month", self.amount)?,
+            Align::Year => write!(out, "{} per calendar year", self.amount)?,
+        }
+        if let Some(burst) = self.burst {
+            write!(out, " burst {burst}")?;
+        }
+        if let Some(initial) = self.initial {
+            write!(out, " initial {initial}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Quota {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.spec.fmt(out)
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    rest: &'a str,
+}
+
+impl<'a> Parser<'a> {
+    fn quota(mut self) -> Result<QuotaSpec, QuotaError> {
+        let amount = self.number("the limit")?;
+        if !self.eat_symbol('/') && !self.eat_word("per") {
+            return Err(self.error("expected '/' or 'per' after the limit".to_owned()));
+        }
+        let (period_us, align) = self.period()?;
+        let mut spec = QuotaSpec { amount, period_us, burst: None, initial: None, align };
+        loop {
+            if self.eat_word("burst") && spec.burst.is_none() {
+                spec.burst = Some(self.number("burst")?);
+            } else if self.eat_word("initial") && spec.initial.is_none() {
+                spec.initial = Some(self.number("initial")?);
+            } else if self.rest.trim().is_empty() {
+                return Ok(spec);
+            } else {
+                let what = shown(self.rest.trim());
+                return Err(
+                    self.error(format!("{what:?} is unexpected; only 'burst N' and 'initial N' may follow, once each"))
+                );
+            }
+        }
+    }
+
+    fn period(&mut self) -> Result<(u64, Align), QuotaError> {
+        if self.eat_word("calendar") {
+            let unit = self.word();
+            return match unit {
+                "day" => Ok((DAY_US, Align::Day)),
+                "week" => Ok((7 * DAY_US, Align::Week)),
+                "month" => Ok((30 * DAY_US, Align::Month)),
+                "year" => Ok((365 * DAY_US, Align::Year)),
+                other => {
+                    let other = shown(other);
+                    Err(self.error(format!("calendar {other:?} is not a period: use day, week, month or year")))
+                }
+            };
+        }
+        let starts_with_digit = self.rest.trim_start().starts_with(|c: char| c.is_ascii_digit());
+        let count = if starts_with_digit { self.number("the period")? } else { 1 };
+        let unit = self.word();
+        let Some((_, unit_us)) = UNITS.into_iter().find(|(name, _)| *name == unit) else {
+            let unit = shown(unit);
+            return Err(self.error(format!("{unit:?} is not a unit: use ms, s, m, h, d, w, month or y")));
+        };
+        let period_us =
+            count.checked_mul(unit_us).ok_or_else(|| self.error(format!("the period {count}{unit} is too long")))?;
+        Ok((period_us, Align::Epoch))
+    }
+
+    /// Digits, with `_` allowed between them.
+    fn number(&mut self, what: &str) -> Result<u64, QuotaError> {
+        let rest = self.rest.trim_start();
+        let length = rest.bytes().take_while(|b| b.is_ascii_digit() || *b == b'_').count();
+        let (digits, after) = rest.split_at(length);
+        if after.starts_with('.') {
+            return Err(self.error(format!("{what} must be a whole number")));
+        }
+        let Some(value) = digits.replace('_', "").parse::<u64>().ok().filter(|_| !digits.starts_with('_')) else {
+            let reason = if length == 0 {
+                format!("expected a number for {what}")
+            } else {
+                format!("{what} {} is too large", shown(digits))
+            };
+            return Err(self.error(reason));
+        };
+        self.rest = after;
+        Ok(value)
+    }
+
+    fn word(&mut self) -> &'a str {
+        let rest = self.rest.trim_start();
+        let length = rest.bytes().take_while(u8::is_ascii_alphabetic).count();
+        let (word, after) = rest.split_at(length);
+        self.rest = after;
+        word
+    }
+
+    fn eat_word(&mut self, expected: &str) -> bool {
+        let before = self.rest;
+        let found = self.word() == expected;
+        if !found {
+            self.rest = before;
+        }
+        found
+    }
+
+    fn eat_symbol(&mut self, symbol: char) -> bool {
+        let Some(after) = self.rest.trim_start().strip_prefix(symbol) else { return false };
+        self.rest = after;
+        true
+    }
+
+    fn error(&self, reason: String) -> QuotaError {
+        QuotaError::Syntax { text: shown(self.text), reason }
+    }
+}
+
+fn shown(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,105 @@
+//! A rule: whom it concerns, and what they are allowed. Plain data.
+
+mod condition;
+mod key;
+mod pattern;
+
+pub use condition::{Condition, Matcher};
+pub(crate) use key::is_attribute_name;
+pub use key::{KeyPattern, KeyPatternError};
+pub use pattern::{Pattern, PatternError};
+
+use crate::quota::Quota;
+
+/// The most quotas one rule may have.
+pub const QUOTAS_MAX: usize = 16;
+/// The longest rule name in bytes.
+pub const RULE_NAME_MAX: usize = 128;
+
+/// What a rule does with a request that it would deny.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Mode {
+    /// It is denied.
+    #[default]
+    Enforce,
+    /// It is counted and reported, and passes.
+    Shadow,
+    /// The rule is not looked at.
+    Off,
+}
+
+/// What a rule answers when the store of its buckets cannot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum FailurePolicy {
+    /// Let everything pass.
+    Open,
+    /// Deny everything.
+    Closed,
+    /// Apply the same quota, divided by the number of nodes, in memory.
+    #[default]
+    Local,
+}
+
+/// Whether tokens of a shared bucket are prepaid and spent on this node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Lease {
+    /// Never.
+    #[default]
+    Off,
+    /// For so many microseconds at a time.
+    For(u64),
+    /// When a subject's demand on this node deserves it.
+    Auto,
+}
+
+/// A rule as it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// Its name, unique in its rule set: printable ASCII.
+    pub name: String,
+    /// Requests of this domain only; empty: those without one.
+    pub domain: String,
+    /// Whose bucket a request is charged to.
+    pub key: KeyPattern,
+    /// What kind of subject that is, for people: `user`, `ip`, `global`.
+    pub scope: String,
+    /// All of these must hold, one or more an attribute.
+    pub when: Vec<(String, Condition)>,
+    /// All of these must pass.
+    pub quotas: Vec<Quota>,
+    /// Whether it denies.
+    pub mode: Mode,
+    /// What it answers when the store cannot.
+    pub on_store_failure: FailurePolicy,
+    /// Whether its tokens may be prepaid. Stores in this process need no lease
+    /// and ignore it.
+    pub lease: Lease,
+    /// What it is for.
+    pub description: String,
+}
+
+impl Rule {
+    /// An enforced rule without conditions.
+    #[must_use]
+    pub fn new(name: impl Into<String>, key: KeyPattern, quotas: Vec<Quota>) -> Self {
+        Self {
+            name: name.into(),
+            domain: String::new(),
+            scope: key.scope().to_owned(),
+            key,
+            when: Vec::new(),
+            quotas,
+            mode: Mode::default(),
+            on_store_failure: FailurePolicy::default(),
+            lease: Lease::default(),
+            description: String::new(),
+        }
+    }
+
+    /// The same rule with one condition more.
+    #[must_use]
+    pub fn when(mut self, attribute: impl Into<String>, condition: Condition) -> Self {
+        self.when.push((attribute.into(), condition));
+        self
+    }
+}

@@ -1,0 +1,114 @@
+//! When a rule concerns a request.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::pattern::{Pattern, PatternError};
+
+/// What one attribute must be.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Condition {
+    /// Present, and matched by one of these.
+    In(Vec<Matcher>),
+    /// Matched by none of these; an absent attribute is.
+    NotIn(Vec<Matcher>),
+    /// Present (true) or absent (false).
+    Present(bool),
+}
+
+/// What a value is compared with.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Matcher {
+    /// Exactly this text.
+    Exact(String),
+    /// A pattern.
+    Pattern(Pattern),
+    /// An address in this network; an IPv4 address in IPv6 clothes counts as IPv4.
+    Network(IpNet),
+}
+
+impl Matcher {
+    /// Reads what a rule says: a network in CIDR form, a pattern if it has
+    /// braces or stars, else exact text.
+    ///
+    /// # Errors
+    /// Refuses a bad pattern.
+    pub fn parse(text: &str) -> Result<Self, PatternError> {
+        if let Ok(network) = text.parse::<IpNet>() {
+            return Ok(Self::Network(network.trunc()));
+        }
+        if Pattern::is_pattern(text) { Pattern::new(text).map(Self::Pattern) } else { Ok(Self::Exact(text.to_owned())) }
+    }
+
+    fn matches(&self, value: &str) -> bool {
+        match self {
+            Self::Exact(text) => text == value,
+            Self::Pattern(pattern) => pattern.matches(value),
+            Self::Network(network) => {
+                value.parse::<IpAddr>().is_ok_and(|address| network.contains(&address.to_canonical()))
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Matcher {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exact(text) => out.write_str(text),
+            Self::Pattern(pattern) => pattern.fmt(out),
+            Self::Network(network) => network.fmt(out),
+        }
+    }
+}
+
+impl Condition {
+    /// Exactly this value.
+    #[must_use]
+    pub fn is(value: impl Into<String>) -> Self {
+        Self::In(vec![Matcher::Exact(value.into())])
+    }
+
+    /// Whether it holds for a value, or for none.
+    #[must_use]
+    pub fn holds(&self, value: Option<&str>) -> bool {
+        let is_matched =
+            |matchers: &[Matcher]| value.is_some_and(|value| matchers.iter().any(|matcher| matcher.matches(value)));
+        match self {
+            Self::In(matchers) => is_matched(matchers),
+            Self::NotIn(matchers) => !is_matched(matchers),
+            Self::Present(expected) => value.is_some() == *expected,
+        }
+    }
+
+    /// The exact values, if it can hold for nothing else.
+    pub(crate) fn exact_values(&self) -> Option<Vec<&str>> {
+        let Self::In(matchers) = self else { return None };
+        matchers.iter().map(|m| if let Matcher::Exact(text) = m { Some(text.as_str()) } else { None }).collect()
+    }
+
+    /// The prefixes of which every value has one, if each says something.
+    pub(crate) fn prefixes(&self) -> Option<Vec<&str>> {
+        let Self::In(matchers) = self else { return None };
+        let prefix = |matcher| match matcher {
+            &Matcher::Exact(ref text) => Some(text.as_str()),
+            Matcher::Pattern(pattern) => Some(pattern.prefix()).filter(|prefix| !prefix.is_empty()),
+            Matcher::Network(_) => None,
+        };
+        matchers.iter().map(prefix).collect()
+    }
+}
+
+impl std::fmt::Display for Condition {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let list = |matchers: &[Matcher]| matchers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        match self {
+            Self::In(matchers) if matchers.len() == 1 => write!(out, "is {}", list(matchers)),
+            Self::In(matchers) => write!(out, "is one of {}", list(matchers)),
+            Self::NotIn(matchers) if matchers.len() == 1 => write!(out, "is not {}", list(matchers)),
+            Self::NotIn(matchers) => write!(out, "is none of {}", list(matchers)),
+            Self::Present(true) => out.write_str("is present"),
+            Self::Present(false) => out.write_str("is absent"),
+        }
+    }
+}

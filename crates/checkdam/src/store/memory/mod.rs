@@ -1,0 +1,411 @@
+//! Buckets in this process: the default store, exact and bounded.
+//!
+//! Keys are random-keyed hashes, so no key text is held and nobody can choose
+//! keys that collide. Token and leaky buckets live in a flat table
+//! (`table`), the windowed algorithms in sharded maps (`windows`). A request
+//! with several tiers locks their words, decides, and writes them all, or
+//! writes none.
+
+mod sketch;
+mod table;
+mod windows;
+mod word;
+
+use std::future::ready;
+
+use smallvec::SmallVec;
+
+use self::table::{Insert, Position, STALE_MAX_US, Table};
+use self::windows::{Locked, Windows};
+use self::word::Word;
+use super::{Answer, Operation, Store, TIERS_INLINE, Tier};
+use crate::algorithm::{leaky_bucket, token_bucket};
+use crate::decision::{DecidedBy, Decision};
+use crate::hash::{Tag, TagMaker};
+use crate::quota::{Algorithm, Quota};
+use crate::sync::Backoff;
+use crate::time::{Clock, SystemClock};
+
+/// How large the store may grow.
+#[derive(Debug, Clone, Copy)]
+pub struct MemoryOptions {
+    /// The most buckets that are held. One word a bucket for token and leaky
+    /// buckets; windowed ones take more, and a log counts as one more bucket
+    /// for every four requests that it remembers.
+    pub max_buckets: usize,
+}
+
+impl Default for MemoryOptions {
+    fn default() -> Self {
+        Self { max_buckets: 1_000_000 }
+    }
+}
+
+/// What the store holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MemoryStats {
+    /// Buckets that owe something.
+    pub buckets: usize,
+    /// Buckets evicted at the bound since the start.
+    pub evicted: u64,
+}
+
+/// Buckets in this process.
+#[derive(Debug)]
+pub struct MemoryStore<C = SystemClock> {
+    clock: C,
+    tags: TagMaker,
+    table: Table,
+    windows: Windows,
+}
+
+impl MemoryStore {
+    /// An empty store on the machine's clock.
+    #[must_use]
+    pub fn new(options: MemoryOptions) -> Self {
+        Self::with_clock(options, SystemClock::new())
+    }
+}
+
+/// A tier's tag and, for a word, what was seen of it and what it shall become.
+#[derive(Clone, Copy)]
+struct Plan {
+    tag: Tag,
+    spot: Spot,
+    decision: Decision,
+    next: Option<Word>,
+}
+
+#[derive(Clone, Copy)]
+enum Spot {
+    Window,
+    Absent { inherited_us: u64 },
+    Present { at: Position, seen: Word },
+}
+
+type Plans = SmallVec<[Plan; TIERS_INLINE]>;
+
+impl<C: Clock> MemoryStore<C> {
+    /// An empty store on a clock of the caller's choice.
+    #[must_use]
+    pub fn with_clock(options: MemoryOptions, clock: C) -> Self {
+        Self {
+            clock,
+            tags: TagMaker::default(),
+            table: Table::new(options.max_buckets),
+            windows: Windows::new(options.max_buckets),
+        }
+    }
+
+    /// The store's clock.
+    pub fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    /// Forgets windows that have passed and keeps the clock near the wall
+    /// clock. To be called about once a second.
+    pub fn maintain(&self) {
+        self.clock.discipline();
+        self.windows.sweep(self.clock.now_us());
+    }
+
+    /// What the store holds now. Reads the whole table.
+    #[must_use]
+    pub fn stats(&self) -> MemoryStats {
+        let (held, evicted) = self.windows.counts();
+        let now_us = self.clock.now_us();
+        MemoryStats { buckets: self.table.live(now_us) + held, evicted: self.table.evicted() + evicted }
+    }
+
+    /// Applies `operation` to all `tiers` at one instant, without waiting.
+    pub fn apply_now(&self, operation: Operation, tiers: &[Tier<'_>]) -> Answer {
+        match (operation, tiers) {
+            (Operation::Take, [tier]) if is_word(tier.quota) => {
+                let (decision, at_us) = self.take_word(tier);
+                answer(SmallVec::from_iter([decision]), at_us)
+            }
+            (Operation::Take, _) => self.take_all(tiers),
+            (Operation::Peek, _) => {
+                let (mut locked, now_us) = self.begin(tiers);
+                answer(tiers.iter().map(|tier| self.peek(tier, &mut locked, now_us)).collect(), now_us)
+            }
+            (Operation::Refund | Operation::Reset, _) => {
+                let (mut locked, now_us) = self.begin(tiers);
+                answer(tiers.iter().map(|tier| self.give(operation, tier, &mut locked, now_us)).collect(), now_us)
+            }
+        }
+    }
+
+    fn tag(&self, tier: &Tier<'_>) -> Tag {
+        self.tags.tag(tier.bucket.hash(), tier.subject)
+    }
+
+    /// Locks the windows that the tiers need, then reads the clock: under the
+    /// locks no other request can have seen a later time.
+    fn begin(&self, tiers: &[Tier<'_>]) -> (Locked<'_>, u64) {
+        let windowed = tiers.iter().filter(|tier| !is_word(tier.quota));
+        let locked = self.windows.lock(windowed.map(|tier| self.tag(tier)));
+        (locked, self.clock.now_us())
+    }
+
+    /// The common case: one tier in one word, charged by one swap.
+    #[inline]
+    fn take_word(&self, tier: &Tier<'_>) -> (Decision, u64) {
+        let tag = self.tag(tier);
+        let mut now_us = self.clock.now_us();
+        let mut backoff = Backoff::default();
+        loop {
+            let Some((at, seen)) = self.table.find(tag) else {
+                match self.insert_word(tag, tier) {
+                    Some(done) => return done,
+                    None => continue,
+                }
+            };
+            if seen.is_locked() {
+                backoff.wait();
+                continue;
+            }
+            let state = seen.state(tier.quota);
+            if token_bucket::is_ahead(tier.quota, state, now_us) {
+                // Another request may have read a later time than ours.
+                now_us = self.clock.now_us();
+            }
+            let (decision, next) = decide(tier.quota, state, now_us, tier.cost);
+            if next == state || self.table.swap(at, seen, Word::of(tier.quota, next)) {
+                return (decision, now_us);
+            }
+        }
+    }
+
+    /// Charges a bucket that was absent; `None` if it no longer is.
+    fn insert_word(&self, tag: Tag, tier: &Tier<'_>) -> Option<(Decision, u64)> {
+        let mut done = None;
+        let inserted = self.table.insert(tag, |inherited_us| {
+            let now_us = self.clock.now_us();
+            let state = inherited(tier.quota, inherited_us, now_us);
+            let (decision, next) = decide(tier.quota, state, now_us, tier.cost);
+            done = Some((decision, now_us));
+            let charged = next != state && decision.is_allowed();
+            (now_us, charged.then(|| Word::of(tier.quota, next)))
+        });
+        if matches!(inserted, Insert::Lost) { None } else { done }
+    }
+
+    fn take_all(&self, tiers: &[Tier<'_>]) -> Answer {
+        let mut backoff = Backoff::default();
+        loop {
+            let (mut locked, now_us) = self.begin(tiers);
+            if let Some(answer) = self.try_take_all(tiers, &mut locked, now_us) {
+                return answer;
+            }
+            drop(locked);
+            backoff.wait();
+        }
+    }
+
+    /// One attempt; `None` if another request changed a bucket meanwhile.
+    fn try_take_all(&self, tiers: &[Tier<'_>], locked: &mut Locked<'_>, now_us: u64) -> Option<Answer> {
+        let mut plans: Plans = SmallVec::new();
+        for tier in tiers {
+            plans.push(self.plan(tier, locked, now_us)?);
+        }
+        let denied = Groups::denied(tiers, &plans);
+        let charged = |tier: &Tier<'_>| !denied.contains(0) && !denied.contains(tier.group) && tier.cost > 0;
+        for (tier, plan) in tiers.iter().zip(&mut plans) {
+            if !charged(tier) {
+                plan.next = None;
+                if plan.decision.is_allowed() {
+                    plan.decision = self.peek(tier, locked, now_us);
+                }
+            }
+        }
+        self.write_words(tiers, &mut plans, now_us)?;
+        for (tier, plan) in tiers.iter().zip(&mut plans) {
+            if matches!(plan.spot, Spot::Window)
+                && charged(tier)
+                && let Some(shard) = self.windows.of(locked, plan.tag)
+            {
+                plan.decision = shard.take(plan.tag, tier.quota, now_us, tier.cost);
+            }
+        }
+        Some(answer(plans.into_iter().map(|plan| plan.decision).collect(), now_us))
+    }
+
+    /// What a tier would answer by itself, and what its word would become.
+    fn plan(&self, tier: &Tier<'_>, locked: &mut Locked<'_>, now_us: u64) -> Option<Plan> {
+        let tag = self.tag(tier);
+        if !is_word(tier.quota) {
+            let decision = self.windows.of(locked, tag)?.peek(tag, tier.quota, now_us, tier.cost);
+            return Some(Plan { tag, spot: Spot::Window, decision, next: None });
+        }
+        let (spot, state) = match self.table.find(tag) {
+            Some((_, seen)) if seen.is_locked() => return None,
+            Some((at, seen)) => (Spot::Present { at, seen }, seen.state(tier.quota)),
+            None => {
+                if self.clock.now_us() > now_us + STALE_MAX_US {
+                    return None;
+                }
+                let inherited_us = self.table.inherited(tag);
+                (Spot::Absent { inherited_us }, inherited(tier.quota, inherited_us, now_us))
+            }
+        };
+        if token_bucket::is_ahead(tier.quota, state, now_us) && self.clock.now_us() != now_us {
+            // Another request has read a later time than ours: begin anew.
+            return None;
+        }
+        let (decision, next) = decide(tier.quota, state, now_us, tier.cost);
+        let next = (next != state).then(|| Word::of(tier.quota, next));
+        Some(Plan { tag, spot, decision, next })
+    }
+
+    /// Writes every planned word at once: locks all of them, those that exist
+    /// before those that must be added, then writes. `None`, with everything as
+    /// it was, if one has changed since it was planned.
+    fn write_words(&self, tiers: &[Tier<'_>], plans: &mut Plans, now_us: u64) -> Option<()> {
+        let mut order: SmallVec<[usize; TIERS_INLINE]> =
+            (0..plans.len()).filter(|index| plans[*index].next.is_some()).collect();
+        order.sort_unstable_by_key(|index| match plans[*index].spot {
+            Spot::Present { at, .. } => (0, Some(at), 0),
+            Spot::Absent { .. } | Spot::Window => (1, None, plans[*index].tag),
+        });
+        for (held, index) in order.iter().enumerate() {
+            if !self.lock_word(tiers[*index].quota, &mut plans[*index], now_us) {
+                for index in &order[..held] {
+                    if let Spot::Present { at, seen } = plans[*index].spot {
+                        self.table.unlock(at, seen);
+                    }
+                }
+                return None;
+            }
+        }
+        for index in order {
+            if let (Spot::Present { at, .. }, Some(next)) = (plans[index].spot, plans[index].next) {
+                self.table.unlock(at, next);
+            }
+        }
+        Some(())
+    }
+
+    /// Locks a planned word where it stands, or adds it, locked.
+    fn lock_word(&self, quota: &Quota, plan: &mut Plan, now_us: u64) -> bool {
+        match plan.spot {
+            Spot::Window => true,
+            Spot::Present { at, seen } => self.table.swap(at, seen, seen.locked()),
+            Spot::Absent { inherited_us: planned_us } => {
+                let seen = Word::of(quota, inherited(quota, planned_us, now_us));
+                let inserted = self
+                    .table
+                    .insert(plan.tag, |inherited_us| (now_us, (inherited_us == planned_us).then(|| seen.locked())));
+                let Insert::Done(at) = inserted else { return false };
+                plan.spot = Spot::Present { at, seen };
+                true
+            }
+        }
+    }
+
+    fn peek(&self, tier: &Tier<'_>, locked: &mut Locked<'_>, now_us: u64) -> Decision {
+        let tag = self.tag(tier);
+        if let Some(shard) = self.windows.of(locked, tag).filter(|_| !is_word(tier.quota)) {
+            return shard.peek(tag, tier.quota, now_us, tier.cost);
+        }
+        let state = match self.table.find(tag) {
+            Some((_, seen)) => seen.unlocked().state(tier.quota),
+            None => inherited(tier.quota, self.table.inherited(tag), now_us),
+        };
+        match tier.quota.algorithm {
+            Algorithm::LeakyBucket => leaky_bucket::peek(tier.quota, state, now_us, tier.cost),
+            _ => token_bucket::peek(tier.quota, state, now_us, tier.cost),
+        }
+    }
+
+    /// Refunds or resets one tier.
+    fn give(&self, operation: Operation, tier: &Tier<'_>, locked: &mut Locked<'_>, now_us: u64) -> Decision {
+        let (tag, quota) = (self.tag(tier), tier.quota);
+        if let Some(shard) = self.windows.of(locked, tag).filter(|_| !is_word(quota)) {
+            return match operation {
+                Operation::Reset => shard.reset(tag, quota, now_us),
+                _ => shard.refund(tag, quota, now_us, tier.cost),
+            };
+        }
+        let mut backoff = Backoff::default();
+        loop {
+            let Some((at, seen)) = self.table.find(tag) else {
+                if operation == Operation::Refund || self.table.inherited(tag) <= now_us {
+                    return self.peek(&Tier { cost: 0, ..*tier }, locked, now_us);
+                }
+                let kept = Word::full_but_kept(quota, now_us);
+                if let Insert::Done(_) = self.table.insert(tag, |_| (now_us, Some(kept))) {
+                    return token_bucket::peek(quota, kept.state(quota), now_us, 0);
+                }
+                continue;
+            };
+            if seen.is_locked() {
+                backoff.wait();
+                continue;
+            }
+            let (decision, next) = match operation {
+                Operation::Reset if self.table.inherited(tag) > now_us => {
+                    let kept = Word::full_but_kept(quota, now_us);
+                    (token_bucket::peek(quota, kept.state(quota), now_us, 0), kept)
+                }
+                Operation::Reset => (token_bucket::peek(quota, None, now_us, 0), Word::FULL),
+                _ => {
+                    let (decision, next) = token_bucket::refund(quota, seen.state(quota), now_us, tier.cost);
+                    (decision, Word::of(quota, next))
+                }
+            };
+            if self.table.swap(at, seen, next) {
+                return decision;
+            }
+        }
+    }
+}
+
+impl<C: Clock> Store for MemoryStore<C> {
+    fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> impl Future<Output = Answer> + Send {
+        ready(self.apply_now(operation, tiers))
+    }
+}
+
+/// The groups of tiers in which one was denied.
+struct Groups([u64; 4]);
+
+impl Groups {
+    fn denied(tiers: &[Tier<'_>], plans: &Plans) -> Self {
+        let mut bits = [0; 4];
+        for (tier, plan) in tiers.iter().zip(plans) {
+            if !plan.decision.is_allowed() {
+                bits[usize::from(tier.group) / 64] |= 1 << (tier.group % 64);
+            }
+        }
+        Self(bits)
+    }
+
+    fn contains(&self, group: u8) -> bool {
+        self.0[usize::from(group) / 64] & 1 << (group % 64) != 0
+    }
+}
+
+#[inline]
+fn is_word(quota: &Quota) -> bool {
+    matches!(quota.algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket)
+}
+
+#[inline]
+fn decide(quota: &Quota, state: token_bucket::State, now_us: u64, cost: u64) -> (Decision, token_bucket::State) {
+    match quota.algorithm {
+        Algorithm::LeakyBucket => leaky_bucket::decide(quota, state, now_us, cost),
+        _ => token_bucket::decide(quota, state, now_us, cost),
+    }
+}
+
+/// What a new bucket starts from: what an evicted one may still owe, if that is
+/// more than what any new bucket of the quota owes.
+fn inherited(quota: &Quota, full_at_us: u64, now_us: u64) -> token_bucket::State {
+    let owed = full_at_us.saturating_sub(now_us).saturating_mul(quota.ticks_per_us).min(quota.capacity);
+    (owed > quota.owed_initially).then(|| now_us * quota.ticks_per_us + owed)
+}
+
+fn answer(decisions: SmallVec<[Decision; TIERS_INLINE]>, at_us: u64) -> Answer {
+    Answer { decisions, at_us, by: DecidedBy::Memory }
+}

@@ -1,0 +1,208 @@
+//! Token and leaky buckets: a flat table of cache lines, four buckets a line.
+//!
+//! A bucket's line follows from its tag; it stands in that line or in one of
+//! the next three. Reading and charging a bucket that is there takes no lock.
+//! A full bucket's place is free, so nothing is ever swept. Where all places
+//! are taken, the bucket nearest to full is evicted and the sketch remembers
+//! its debt.
+//!
+//! How a place changes hands: the newcomer locks the word, tells the sketch
+//! what the old bucket owed, writes its tag, then its word. Whoever charges a
+//! bucket reads tag, word and tag again and then swaps the word it saw: a place
+//! that changed hands meanwhile holds another word, so the swap fails. A tag is
+//! only ever added under the lock of its home line, so no bucket exists twice.
+
+use bytemuck::Zeroable;
+
+use super::sketch::Sketch;
+use super::word::Word;
+use crate::hash::{Tag, place};
+use crate::sync::{AtomicU64, Backoff, Mutex, Ordering, lock};
+use crate::time::SECOND_US;
+
+const SLOTS: usize = 4;
+/// How many lines a bucket may stand in, counted from its home.
+const LINES_SEARCHED: usize = 4;
+/// Far more places than a request has tiers: a request that holds places must
+/// always find another one.
+const LINES_MIN: usize = 256;
+/// A place in the sketch for this many buckets in the table, in each row.
+const SLOTS_PER_SKETCH_PLACE: usize = 8;
+
+/// A request that finds no bucket decides on a time at most this old.
+pub(super) const STALE_MAX_US: u64 = SECOND_US;
+
+#[derive(Debug)]
+#[cfg_attr(not(loom), derive(Zeroable))]
+#[repr(align(64))]
+struct Line {
+    tags: [AtomicU64; SLOTS],
+    words: [AtomicU64; SLOTS],
+}
+
+/// Where a bucket stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Position {
+    line: usize,
+    slot: usize,
+}
+
+/// What became of an insertion.
+pub(super) enum Insert {
+    /// The bucket stands there.
+    Done(Position),
+    /// The caller added nothing after all.
+    Declined,
+    /// Somebody else had added it.
+    Lost,
+}
+
+#[derive(Debug)]
+pub(super) struct Table {
+    lines: Box<[Line]>,
+    inserting: Box<[Mutex<()>]>,
+    sketch: Sketch,
+    evicted: AtomicU64,
+}
+
+impl Table {
+    pub(super) fn new(buckets_max: usize) -> Self {
+        let lines = buckets_max.div_ceil(SLOTS).max(if cfg!(loom) { 1 } else { LINES_MIN });
+        Self {
+            lines: zeroed_lines(lines),
+            inserting: (0..lines.min(1_024)).map(|_| Mutex::new(())).collect(),
+            sketch: Sketch::new((lines * SLOTS / SLOTS_PER_SKETCH_PLACE).max(if cfg!(loom) { 1 } else { 64 })),
+            evicted: AtomicU64::new(0),
+        }
+    }
+
+    /// Finds a bucket and its word. The word may be locked.
+    #[inline]
+    pub(super) fn find(&self, tag: Tag) -> Option<(Position, Word)> {
+        'search: loop {
+            let home = place(tag, self.lines.len());
+            for index in self.searched(home) {
+                let line = &self.lines[index];
+                for slot in 0..SLOTS {
+                    if line.tags[slot].load(Ordering::Acquire) != tag {
+                        continue;
+                    }
+                    let word = Word(line.words[slot].load(Ordering::Acquire));
+                    if line.tags[slot].load(Ordering::Acquire) != tag {
+                        continue 'search;
+                    }
+                    return Some((Position { line: index, slot }, word));
+                }
+            }
+            return None;
+        }
+    }
+
+    /// Replaces the word that was seen; fails if anything changed it since.
+    #[inline]
+    pub(super) fn swap(&self, at: Position, seen: Word, new: Word) -> bool {
+        self.word(at).compare_exchange(seen.0, new.0, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Writes a word whose lock the caller holds.
+    pub(super) fn unlock(&self, at: Position, new: Word) {
+        self.word(at).store(new.0, Ordering::Release);
+    }
+
+    /// Adds the bucket unless somebody added it meanwhile. `start` gets the
+    /// time at which an evicted bucket of that tag would be full; it answers
+    /// with the time now and the first word, or `None` to add nothing.
+    pub(super) fn insert(&self, tag: Tag, start: impl FnOnce(u64) -> (u64, Option<Word>)) -> Insert {
+        let home = place(tag, self.lines.len());
+        let _inserting = lock(&self.inserting[home % self.inserting.len()]);
+        if self.find(tag).is_some() {
+            return Insert::Lost;
+        }
+        let (now_us, first) = start(self.sketch.full_at_us(tag));
+        let Some(first) = first else { return Insert::Declined };
+        let at = self.claim(home, now_us);
+        self.lines[at.line].tags[at.slot].store(tag, Ordering::Release);
+        self.unlock(at, first);
+        Insert::Done(at)
+    }
+
+    /// When an evicted bucket of that tag would be full, in microseconds.
+    pub(super) fn inherited(&self, tag: Tag) -> u64 {
+        self.sketch.full_at_us(tag)
+    }
+
+    pub(super) fn evicted(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
+    }
+
+    /// How many buckets owe something now. Reads the whole table.
+    pub(super) fn live(&self, now_us: u64) -> usize {
+        let words = self.lines.iter().flat_map(|line| &line.words);
+        words.filter(|word| !Word(word.load(Ordering::Relaxed)).is_free(now_us)).count()
+    }
+
+    /// Locks the word of a free place, or of the bucket nearest to full.
+    fn claim(&self, home: usize, now_us: u64) -> Position {
+        let mut backoff = Backoff::default();
+        loop {
+            if let Some((at, word)) = self.victim(home, now_us)
+                && self.swap(at, word, word.locked())
+            {
+                // A bucket that filled up only now is remembered too: a request
+                // that read the clock a moment ago may still see it owing.
+                if word.full_at_us() + STALE_MAX_US > now_us {
+                    let old = self.lines[at.line].tags[at.slot].load(Ordering::Acquire);
+                    self.sketch.remember(old, word.full_at_us());
+                }
+                if !word.is_free(now_us) {
+                    self.evicted.fetch_add(1, Ordering::Relaxed);
+                }
+                return at;
+            }
+            backoff.wait();
+        }
+    }
+
+    fn victim(&self, home: usize, now_us: u64) -> Option<(Position, Word)> {
+        let mut nearest: Option<(Position, Word)> = None;
+        for line in self.searched(home) {
+            for slot in 0..SLOTS {
+                let word = Word(self.lines[line].words[slot].load(Ordering::Acquire));
+                let at = Position { line, slot };
+                if word.is_locked() {
+                    continue;
+                }
+                if word.is_free(now_us) {
+                    return Some((at, word));
+                }
+                if nearest.is_none_or(|(_, other)| word.full_at_us() < other.full_at_us()) {
+                    nearest = Some((at, word));
+                }
+            }
+        }
+        nearest
+    }
+
+    #[inline]
+    fn searched(&self, home: usize) -> impl Iterator<Item = usize> {
+        let count = self.lines.len();
+        (home..home + LINES_SEARCHED.min(count)).map(move |line| if line < count { line } else { line - count })
+    }
+
+    #[inline]
+    fn word(&self, at: Position) -> &AtomicU64 {
+        &self.lines[at.line].words[at.slot]
+    }
+}
+
+/// Zeroed pages come from the system untouched: an empty table costs nothing.
+#[cfg(not(loom))]
+fn zeroed_lines(count: usize) -> Box<[Line]> {
+    bytemuck::zeroed_slice_box(count)
+}
+
+#[cfg(loom)]
+fn zeroed_lines(count: usize) -> Box<[Line]> {
+    let words = || std::array::from_fn(|_| AtomicU64::new(0));
+    (0..count).map(|_| Line { tags: words(), words: words() }).collect()
+}

@@ -1,0 +1,75 @@
+//! A bucket in one atomic word: when it is full again, in which ticks, and two
+//! flags.
+
+use crate::algorithm::token_bucket;
+use crate::quota::Quota;
+use crate::time::HORIZON_US;
+
+/// From the lowest bit: 4 bits ticks per microsecond − 1, 53 bits `full_at`,
+/// 5 bits unused, 1 bit kept, 1 bit locked. The word 0 is a full bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Word(pub(super) u64);
+
+const TICKS_BITS: u32 = 4;
+const FULL_AT_MASK: u64 = (1 << 53) - 1;
+const KEPT: u64 = 1 << 62;
+const LOCKED: u64 = 1 << 63;
+
+impl Word {
+    pub(super) const FULL: Self = Self(0);
+
+    /// `state` of a bucket with that quota.
+    pub(super) fn of(quota: &Quota, state: token_bucket::State) -> Self {
+        let kept = if quota.remembered > 0 { KEPT } else { 0 };
+        let full_at = state.unwrap_or(0).min(FULL_AT_MASK);
+        Self(full_at << TICKS_BITS | (quota.ticks_per_us - 1) | kept)
+    }
+
+    /// A full bucket that is not to be taken for an absent one.
+    pub(super) fn full_but_kept(quota: &Quota, now_us: u64) -> Self {
+        Self(Self::of(quota, Some(now_us.min(HORIZON_US) * quota.ticks_per_us)).0 | KEPT)
+    }
+
+    /// The state in the ticks of `quota`, whatever ticks it was written in.
+    #[inline]
+    pub(super) fn state(self, quota: &Quota) -> token_bucket::State {
+        if self.ticks_per_us() == quota.ticks_per_us {
+            Some(self.full_at())
+        } else {
+            Some(token_bucket::rescale(self.full_at(), self.ticks_per_us(), quota.ticks_per_us))
+        }
+    }
+
+    /// When the bucket is full again, in microseconds, rounded up.
+    pub(super) fn full_at_us(self) -> u64 {
+        self.full_at().div_ceil(self.ticks_per_us())
+    }
+
+    /// Whether the bucket is as good as absent, so that its place may be used.
+    pub(super) fn is_free(self, now_us: u64) -> bool {
+        self.0 & KEPT == 0 && self.full_at() <= now_us.min(HORIZON_US) * self.ticks_per_us()
+    }
+
+    #[inline]
+    pub(super) fn is_locked(self) -> bool {
+        self.0 & LOCKED != 0
+    }
+
+    pub(super) fn locked(self) -> Self {
+        Self(self.0 | LOCKED)
+    }
+
+    pub(super) fn unlocked(self) -> Self {
+        Self(self.0 & !LOCKED)
+    }
+
+    #[inline]
+    fn full_at(self) -> u64 {
+        self.0 >> TICKS_BITS & FULL_AT_MASK
+    }
+
+    #[inline]
+    fn ticks_per_us(self) -> u64 {
+        (self.0 & ((1 << TICKS_BITS) - 1)) + 1
+    }
+}

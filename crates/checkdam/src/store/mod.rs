@@ -1,0 +1,106 @@
+//! Where buckets live, and the contract that every store keeps.
+
+pub mod memory;
+
+pub use memory::{MemoryOptions, MemoryStats, MemoryStore};
+
+use smallvec::SmallVec;
+
+use crate::decision::{DecidedBy, Decision};
+use crate::quota::Quota;
+
+/// How many tiers a request may have before its answer needs the heap.
+pub const TIERS_INLINE: usize = 8;
+
+/// What is done to the tiers of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Charge every tier, or none.
+    Take,
+    /// Answer as a take would, charging nothing.
+    Peek,
+    /// Give back the cost, at most what is owed.
+    Refund,
+    /// Forget the buckets.
+    Reset,
+}
+
+/// The name of one quota of one rule: the part of a bucket's key that does not
+/// depend on the request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BucketName {
+    text: String,
+    hash: u64,
+}
+
+impl BucketName {
+    /// The bucket of a rule's limit number `index`.
+    #[must_use]
+    pub fn new(rule: &str, index: usize, algorithm: &str) -> Self {
+        let text = format!("{rule}\0{index}\0{algorithm}");
+        let hash = crate::hash::stable(text.as_bytes());
+        Self { text, hash }
+    }
+
+    /// The parts, each ended by a zero byte but the last.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// A hash of the text, the same in every process of this build.
+    #[must_use]
+    pub const fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+/// One bucket that a request must pass.
+#[derive(Debug, Clone, Copy)]
+pub struct Tier<'a> {
+    /// What the bucket allows.
+    pub quota: &'a Quota,
+    /// Which rule and limit it belongs to.
+    pub bucket: &'a BucketName,
+    /// Whose bucket it is: the subject, in a form that no two subjects share.
+    pub subject: &'a [u8],
+    /// How much to charge.
+    pub cost: u64,
+    /// 0: enforced. Any other number is a rule in shadow: it is charged if the
+    /// enforced tiers pass and all tiers of that number do.
+    pub group: u8,
+}
+
+/// A store's answer: one decision a tier, in their order.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// One decision a tier.
+    pub decisions: SmallVec<[Decision; TIERS_INLINE]>,
+    /// The store's time of the decision.
+    pub at_us: u64,
+    /// Who decided.
+    pub by: DecidedBy,
+}
+
+/// Where buckets live.
+///
+/// The contract, which [`conformance`](crate::conformance) checks:
+/// 1. A take charges all tiers of group 0 or none of them, whatever runs beside
+///    it; a denied take leaves no trace.
+/// 2. The store is the clock: one time a call, at most as late as the answer.
+/// 3. What is admitted never exceeds what the algorithm's pure function would
+///    admit in the order of the store's times.
+/// 4. `Peek` changes nothing. `Refund` never gives more than is owed. After
+///    `Reset` a bucket is as new.
+/// 5. A quota may change from call to call; what is owed is kept.
+/// 6. The tiers of one call are different buckets.
+pub trait Store: Send + Sync {
+    /// Applies `operation` to all `tiers` at one instant.
+    fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> impl Future<Output = Answer> + Send;
+}
+
+impl<S: Store> Store for std::sync::Arc<S> {
+    fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> impl Future<Output = Answer> + Send {
+        (**self).apply(operation, tiers)
+    }
+}

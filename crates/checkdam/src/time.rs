@@ -1,0 +1,160 @@
+//! The only place that reads a clock.
+//!
+//! Time is whole microseconds since 2026-01-01T00:00:00Z. A store owns its
+//! clock: decisions take the time as an argument and never ask for it.
+#![allow(clippy::disallowed_methods)]
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// 2026-01-01T00:00:00Z in microseconds since 1970: where our time begins.
+pub const EPOCH_UNIX_US: u64 = 1_767_225_600_000_000;
+
+/// 2043-01-01T00:00:00Z in our time: the last instant at which 16 ticks a
+/// microsecond, and what the largest quota adds to them, stay below 2^53.
+pub const HORIZON_US: u64 = 536_457_600_000_000;
+
+/// One second in microseconds.
+pub const SECOND_US: u64 = 1_000_000;
+
+/// A step back of the clock up to this length is waited out inside a bucket; a
+/// longer one rebases the bucket, without credit.
+pub const STEP_BACK_HELD_US: u64 = 5 * SECOND_US;
+
+/// Where a store takes its time from.
+pub trait Clock: Send + Sync + 'static {
+    /// Microseconds since 2026-01-01T00:00:00Z, never decreasing by design
+    /// (buckets survive it if it does).
+    fn now_us(&self) -> u64;
+
+    /// Called about once a second by whoever maintains the store, for clocks
+    /// that need to follow another one.
+    fn discipline(&self) {}
+}
+
+/// The machine's time: the processor's monotonic counter, anchored to the wall
+/// clock at the start and kept near it by slewing, so it never steps.
+#[derive(Debug)]
+pub struct SystemClock {
+    counter: quanta::Clock,
+    start: u64,
+    base_us: u64,
+    slewed_us: AtomicI64,
+    disciplined_us: AtomicU64,
+}
+
+/// How much faster or slower than the counter the clock may run to follow the
+/// wall clock: one part in 2,000, the limit that NTP keeps too.
+const SLEW_SHARE: u64 = 2_000;
+
+impl SystemClock {
+    /// Anchors a new clock to the wall clock.
+    #[must_use]
+    pub fn new() -> Self {
+        let counter = quanta::Clock::new();
+        Self {
+            start: counter.raw(),
+            counter,
+            base_us: wall_us(),
+            slewed_us: AtomicI64::new(0),
+            disciplined_us: AtomicU64::new(0),
+        }
+    }
+
+    fn elapsed_us(&self) -> u64 {
+        self.counter.delta_as_nanos(self.start, self.counter.raw()) / 1_000
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    #[inline]
+    fn now_us(&self) -> u64 {
+        let raw = self.base_us + self.elapsed_us();
+        raw.saturating_add_signed(self.slewed_us.load(Ordering::Relaxed)).min(HORIZON_US)
+    }
+
+    fn discipline(&self) {
+        let elapsed = self.elapsed_us();
+        let since = elapsed.saturating_sub(self.disciplined_us.swap(elapsed, Ordering::Relaxed));
+        let error = wall_us() as i64 - self.now_us() as i64;
+        let most = (since / SLEW_SHARE) as i64;
+        self.slewed_us.fetch_add(error.clamp(-most, most), Ordering::Relaxed);
+    }
+}
+
+/// A clock that stands still until a test or a simulation moves it.
+#[derive(Debug, Default)]
+pub struct ManualClock(AtomicU64);
+
+impl ManualClock {
+    /// A clock that shows `now_us`.
+    #[must_use]
+    pub const fn at(now_us: u64) -> Self {
+        Self(AtomicU64::new(now_us))
+    }
+
+    /// Sets the time, forwards or backwards.
+    pub fn set(&self, now_us: u64) {
+        self.0.store(now_us, Ordering::SeqCst);
+    }
+
+    /// Moves the time forward and returns the new time.
+    pub fn advance(&self, by_us: u64) -> u64 {
+        self.0.fetch_add(by_us, Ordering::SeqCst) + by_us
+    }
+}
+
+impl Clock for ManualClock {
+    fn now_us(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
+    fn now_us(&self) -> u64 {
+        (**self).now_us()
+    }
+
+    fn discipline(&self) {
+        (**self).discipline();
+    }
+}
+
+/// The wall clock in our time; 0 before 2026.
+fn wall_us() -> u64 {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (unix.as_micros() as u64).saturating_sub(EPOCH_UNIX_US)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sixteen_ticks_a_microsecond_fit_below_2_to_the_53_until_2043() {
+        assert!(HORIZON_US * 16 < 1 << 53);
+        let year_2043_unix_us = 2_303_683_200_u64 * SECOND_US;
+        assert_eq!(EPOCH_UNIX_US + HORIZON_US, year_2043_unix_us);
+    }
+
+    #[test]
+    fn the_system_clock_is_near_the_wall_clock_and_never_decreases() {
+        let clock = SystemClock::new();
+        assert!(clock.now_us().abs_diff(wall_us()) < SECOND_US);
+        let mut last = 0;
+        for round in 0..10_000 {
+            if round % 1_000 == 0 {
+                clock.discipline();
+            }
+            let now = clock.now_us();
+            assert!(now + 100 >= last, "the clock went back from {last} to {now}");
+            last = now;
+        }
+    }
+}
