@@ -1,1 +1,58 @@
-//! x
+//! The public suite that any store must pass.
+//!
+//! A store's test makes a [`Harness`] and calls [`run`]. The suite holds the
+//! vectors, the specification as data; the behaviours of the contract in
+//! [`Store`](crate::store::Store); and the [`oracle`] that judges what a store
+//! admitted under contention.
+
+mod behaviours;
+pub mod oracle;
+pub mod vectors;
+
+use crate::quota::Quota;
+use crate::store::{Answer, BucketName, Operation, Store, Tier};
+
+/// A store whose clock the suite can set.
+pub trait Harness {
+    /// The store under test.
+    type Store: Store;
+
+    /// The store under test.
+    fn store(&self) -> &Self::Store;
+
+    /// Sets the store's clock, forwards or backwards.
+    fn set_now_us(&self, now_us: u64);
+}
+
+/// Runs the whole suite and returns how many checks it made.
+///
+/// # Errors
+/// Says which check failed, what was expected and what came.
+pub async fn run<H: Harness>(harness: &H) -> Result<usize, String> {
+    Ok(vectors::run(harness).await? + behaviours::run(harness).await?)
+}
+
+/// One bucket in a test: its name and its subject.
+#[derive(Debug, Clone)]
+pub struct TestBucket {
+    name: BucketName,
+    subject: Vec<u8>,
+}
+
+impl TestBucket {
+    /// A bucket of its own.
+    #[must_use]
+    pub fn new(rule: &str, subject: &str) -> Self {
+        Self { name: BucketName::new(rule, 0, "test"), subject: subject.as_bytes().to_vec() }
+    }
+
+    /// This bucket as an enforced tier.
+    #[must_use]
+    pub fn tier<'a>(&'a self, quota: &'a Quota, cost: u64) -> Tier<'a> {
+        Tier { quota, bucket: &self.name, subject: &self.subject, cost, group: 0 }
+    }
+}
+
+async fn apply<H: Harness>(harness: &H, operation: Operation, tiers: &[Tier<'_>]) -> Answer {
+    harness.store().apply(operation, tiers).await
+}

@@ -186,7 +186,9 @@ impl Quota {
             interval,
             capacity,
             owed_initially: (limit - initial) * interval,
-            remembered: if initial == limit { 0 } else { capacity },
+            // At least a microsecond: a clock shows no less, and who retries
+            // when told to must not find the bucket forgotten.
+            remembered: if initial == limit { 0 } else { capacity.max(per_us) },
         })
     }
 

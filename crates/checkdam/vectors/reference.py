@@ -49,7 +49,7 @@ class Limiter:
                 self.state = self.lower(self.settle(self.state, now), cost, now)
         else:
             seen = self.settle(self.state, now)
-            if cost == 0 or self.passes(seen, cost, now):
+            if cost == 0 or self.fits(seen, cost, now):
                 expect["delay_us"] = self.delay(seen, now)
             else:
                 expect["allowed"] = False
@@ -69,13 +69,10 @@ class Limiter:
         """(t, rebased) for a state whose newest time is `newest`."""
         return (max(now, newest), False) if newest - now <= HOLD else (now, True)
 
-    def passes(self, state, cost, now):
-        return self.fits(self.settle(state, now), cost, now)
-
     def wait(self, seen, cost, now):
         """Microseconds until the take passes: while nothing happens, room only grows."""
         latest = now + self.until_reset(seen, now)
-        return first_true(lambda at: self.passes(seen, cost, at), now, latest) - now
+        return first_true(lambda at: self.fits(self.settle(seen, at), cost, at), now, latest) - now
 
     def left(self, seen, now):
         """The largest cost that would pass now."""
@@ -117,7 +114,7 @@ class TokenBucket(Limiter):
         return min(fitting, key=lambda k: (Fraction(self.ticks(k) * self.limit, self.period * k), k))
 
     def forgotten(self, full_at, now):
-        return self.initial < self.burst and now - full_at >= self.capacity
+        return self.initial < self.burst and now - full_at >= max(self.capacity, 1)
 
     def settle(self, full_at, now):
         if full_at is None or self.forgotten(full_at, now):
@@ -200,6 +197,7 @@ class SlidingWindow(Limiter):
 
     def settle(self, state, now):
         start, current, previous, _ = state or (now, 0, 0, now)
+        current, previous = min(current, self.limit), min(previous, self.limit)
         t, rebased = self.hold(start, now)
         first = t - t % self.period
         if rebased or start >= first:

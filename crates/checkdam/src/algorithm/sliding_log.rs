@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::{Flow, Level};
 use crate::decision::Decision;
 use crate::quota::Quota;
-use crate::time::STEP_BACK_HELD_US;
+use crate::time::{EPOCH_UNIX_US, STEP_BACK_HELD_US};
 
 /// What passed, and when: oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,6 +17,7 @@ pub struct State {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry {
+    /// In microseconds since 1970.
     at_us: u64,
     cost: u64,
 }
@@ -24,9 +25,12 @@ struct Entry {
 /// Remembers `cost` if it fits into the last period. Unlike the other states,
 /// the log is changed in place: it may be long.
 pub fn decide(quota: &Quota, state: &mut State, now_us: u64, cost: u64) -> Decision {
+    if cost == 0 {
+        return peek(quota, state, now_us, cost);
+    }
     let time = state.roll(quota, now_us);
     let decision = peek(quota, state, now_us, cost);
-    if decision.is_allowed() && cost > 0 {
+    if decision.is_allowed() {
         state.push(time, cost);
         return state.level(quota, now_us).allow();
     }
@@ -88,7 +92,7 @@ impl State {
         self.used
     }
 
-    /// When the state stops to matter, in our time.
+    /// When the state stops to matter, in microseconds since 1970.
     #[must_use]
     pub fn gone_at(&self, quota: &Quota) -> u64 {
         self.entries.back().map_or(0, |newest| newest.at_us + quota.spec.period_us)
@@ -101,15 +105,16 @@ impl State {
     /// Forgets what has left, rebases after a long step back, and returns the
     /// time inside the log.
     fn roll(&mut self, quota: &Quota, now_us: u64) -> u64 {
+        let unix_us = now_us + EPOCH_UNIX_US;
         let newest_us = self.entries.back().map_or(0, |newest| newest.at_us);
-        let flow = Flow::of(newest_us, now_us);
+        let flow = Flow::of(newest_us, unix_us);
         if flow == Flow::Rebased {
-            let back = newest_us - now_us;
+            let back = newest_us - unix_us;
             for entry in &mut self.entries {
                 entry.at_us = entry.at_us.saturating_sub(back);
             }
         }
-        let time = flow.time(newest_us, now_us);
+        let time = flow.time(newest_us, unix_us);
         while let Some(oldest) = self.entries.front()
             && oldest.at_us + quota.spec.period_us <= time
         {
@@ -132,7 +137,7 @@ impl State {
 struct View<'a> {
     quota: &'a Quota,
     state: &'a State,
-    now_us: u64,
+    unix_us: u64,
     /// By how much a long step back of the clock moves the entries.
     back_us: u64,
     /// The entries before this one have left.
@@ -142,11 +147,12 @@ struct View<'a> {
 
 impl<'a> View<'a> {
     fn at(quota: &'a Quota, state: &'a State, now_us: u64) -> Self {
+        let unix_us = now_us + EPOCH_UNIX_US;
         let newest_us = state.entries.back().map_or(0, |newest| newest.at_us);
-        let ahead_us = newest_us.saturating_sub(now_us);
+        let ahead_us = newest_us.saturating_sub(unix_us);
         let back_us = if ahead_us > STEP_BACK_HELD_US { ahead_us } else { 0 };
-        let time = if back_us > 0 { now_us } else { newest_us.max(now_us) };
-        let mut view = Self { quota, state, now_us, back_us, first: 0, used: state.used };
+        let time = if back_us > 0 { unix_us } else { newest_us.max(unix_us) };
+        let mut view = Self { quota, state, unix_us, back_us, first: 0, used: state.used };
         while let Some(entry) = state.entries.get(view.first)
             && view.leaves_at(entry) <= time
         {
@@ -165,7 +171,7 @@ impl<'a> View<'a> {
         for entry in self.state.entries.range(self.first..) {
             used -= entry.cost;
             if used + cost <= self.quota.limit {
-                return self.leaves_at(entry) - self.now_us;
+                return self.leaves_at(entry) - self.unix_us;
             }
         }
         0
@@ -176,7 +182,7 @@ impl<'a> View<'a> {
         Level {
             limit: self.quota.limit,
             remaining: self.quota.limit.saturating_sub(self.used),
-            reset_after_us: newest.map_or(0, |newest| self.leaves_at(newest) - self.now_us),
+            reset_after_us: newest.map_or(0, |newest| self.leaves_at(newest) - self.unix_us),
         }
     }
 }

@@ -77,6 +77,8 @@ impl<'a> Windows<'a> {
             _ => (0, 0),
         };
         let passed = (time - start_us) / quota.interval;
+        // After the limit was lowered a count weighs no more than the limit.
+        let (current, previous) = (current.min(quota.limit), previous.min(quota.limit));
         Self { quota, unix_us, passed, state: State { start_us, current, previous } }
     }
 

@@ -19,16 +19,16 @@ pub fn decide(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision,
     if cost == 0 {
         return (bucket.level(bucket.owed).allow(), state);
     }
-    if cost > quota.limit {
-        return (bucket.level(bucket.owed).refuse_cost(), state);
+    let after = bucket.owed + cost.min(quota.limit) * quota.interval;
+    if after <= quota.capacity && cost <= quota.limit {
+        return (bucket.level(after).allow(), Some(bucket.now + after));
     }
-    let after = bucket.owed + cost * quota.interval;
-    if after <= quota.capacity {
-        (bucket.level(after).allow(), Some(bucket.now + after))
-    } else {
-        let decision = bucket.level(bucket.owed).deny(bucket.micros(after - quota.capacity));
-        (decision, if bucket.clamped { Some(bucket.now + bucket.owed) } else { state })
-    }
+    let level = bucket.level(bucket.owed);
+    let decision =
+        if cost > quota.limit { level.refuse_cost() } else { level.deny(bucket.micros(after - quota.capacity)) };
+    // A bucket that begins with less than its burst begins to fill now.
+    let is_kept = bucket.clamped || (bucket.is_new && bucket.owed > 0);
+    (decision, if is_kept { Some(bucket.now + bucket.owed) } else { state })
 }
 
 /// What a take of `cost` would be answered, charging nothing.

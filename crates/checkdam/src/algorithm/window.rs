@@ -101,7 +101,7 @@ impl WindowState {
             Self::Fixed(state) => fixed_window::gone_at(quota, state),
             Self::Sliding(state) => sliding_window::gone_at(quota, state),
             Self::Strict(state) => sliding_window_strict::gone_at(quota, state),
-            Self::Log(log) => return log.gone_at(quota),
+            Self::Log(log) => log.gone_at(quota),
         };
         unix_us.saturating_sub(EPOCH_UNIX_US)
     }
@@ -145,7 +145,7 @@ impl WindowState {
                 let start_us = gone_at - sliding_window_strict::COUNTS as u64 * quota.interval;
                 Self::Strict(Box::new(sliding_window_strict::State { start_us, counts }))
             }
-            Algorithm::SlidingLog => Self::Log(sliding_log::State::owing(used, gone_at_us.saturating_sub(period_us))),
+            Algorithm::SlidingLog => Self::Log(sliding_log::State::owing(used, gone_at - period_us)),
             _ => {
                 let start_us = super::window_start(quota, period_us, gone_at - 1);
                 Self::Fixed(fixed_window::State { start_us, count: used })

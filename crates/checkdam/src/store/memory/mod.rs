@@ -185,8 +185,7 @@ impl<C: Clock> MemoryStore<C> {
             let state = inherited(tier.quota, inherited_us, now_us);
             let (decision, next) = decide(tier.quota, state, now_us, tier.cost);
             done = Some((decision, now_us));
-            let charged = next != state && decision.is_allowed();
-            (now_us, charged.then(|| Word::of(tier.quota, next)))
+            (now_us, (next != state).then(|| Word::of(tier.quota, next)))
         });
         if matches!(inserted, Insert::Lost) { None } else { done }
     }
@@ -212,17 +211,16 @@ impl<C: Clock> MemoryStore<C> {
         let denied = Groups::denied(tiers, &plans);
         let charged = |tier: &Tier<'_>| !denied.contains(0) && !denied.contains(tier.group) && tier.cost > 0;
         for (tier, plan) in tiers.iter().zip(&mut plans) {
-            if !charged(tier) {
+            // What a tier that denies keeps is no charge, but its own time.
+            if plan.decision.is_allowed() && !charged(tier) {
                 plan.next = None;
-                if plan.decision.is_allowed() {
-                    plan.decision = self.peek(tier, locked, now_us);
-                }
+                plan.decision = self.peek(tier, locked, now_us);
             }
         }
         self.write_words(tiers, &mut plans, now_us)?;
         for (tier, plan) in tiers.iter().zip(&mut plans) {
             if matches!(plan.spot, Spot::Window)
-                && charged(tier)
+                && (charged(tier) || !plan.decision.is_allowed())
                 && let Some(shard) = self.windows.of(locked, plan.tag)
             {
                 plan.decision = shard.take(plan.tag, tier.quota, now_us, tier.cost);

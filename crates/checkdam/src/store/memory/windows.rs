@@ -60,7 +60,7 @@ pub(super) struct Locked<'a> {
 impl Windows {
     pub(super) fn new(buckets_max: usize) -> Self {
         let shards = (buckets_max / BUCKETS_PER_SHARD_MIN).clamp(1, SHARDS_MAX);
-        let weight_max = buckets_max.div_ceil(shards);
+        let weight_max = (buckets_max / shards).max(1);
         Self { shards: (0..shards).map(|_| Mutex::new(Shard::new(weight_max))).collect() }
     }
 

@@ -33,7 +33,9 @@ impl Word {
     /// The state in the ticks of `quota`, whatever ticks it was written in.
     #[inline]
     pub(super) fn state(self, quota: &Quota) -> token_bucket::State {
-        if self.ticks_per_us() == quota.ticks_per_us {
+        if self.unlocked() == Self::FULL {
+            None
+        } else if self.ticks_per_us() == quota.ticks_per_us {
             Some(self.full_at())
         } else {
             Some(token_bucket::rescale(self.full_at(), self.ticks_per_us(), quota.ticks_per_us))

@@ -1,0 +1,183 @@
+//! The vectors: the specification as data.
+
+use serde::Deserialize;
+
+use super::{Harness, TestBucket, apply};
+use crate::decision::{Decision, Verdict};
+use crate::quota::{Algorithm, Align, Quota, QuotaSpec};
+use crate::store::Operation;
+
+const FILES: [(&str, &str); 5] = [
+    ("token_bucket", include_str!("../../vectors/token_bucket.json")),
+    ("leaky_bucket", include_str!("../../vectors/leaky_bucket.json")),
+    ("fixed_window", include_str!("../../vectors/fixed_window.json")),
+    ("sliding_window", include_str!("../../vectors/sliding_window.json")),
+    ("sliding_log", include_str!("../../vectors/sliding_log.json")),
+];
+
+/// One bucket's story.
+#[derive(Debug)]
+pub struct Case {
+    /// What it shows, with the algorithm before it.
+    pub name: String,
+    /// What happens, in order.
+    pub steps: Vec<Step>,
+}
+
+/// One thing asked and what must be answered.
+#[derive(Debug, Clone, Copy)]
+pub struct Step {
+    /// When, in our time.
+    pub at_us: u64,
+    /// The quota at that time.
+    pub quota: Quota,
+    /// What is asked.
+    pub operation: Operation,
+    /// For how much.
+    pub cost: u64,
+    /// What must be answered.
+    pub expected: Decision,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileWire {
+    algorithm: String,
+    cases: Vec<CaseWire>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CaseWire {
+    name: String,
+    quota: QuotaWire,
+    steps: Vec<StepWire>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct QuotaWire {
+    limit: u64,
+    period_us: u64,
+    burst: Option<u64>,
+    initial: Option<u64>,
+    align: Option<String>,
+    strict: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StepWire {
+    at_us: u64,
+    op: String,
+    cost: Option<u64>,
+    quota: Option<QuotaWire>,
+    expect: ExpectWire,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExpectWire {
+    allowed: bool,
+    remaining: u64,
+    retry_after_us: Option<u64>,
+    reset_after_us: u64,
+    delay_us: u64,
+    #[serde(default)]
+    cost_exceeds_burst: bool,
+}
+
+/// Every case of every algorithm.
+///
+/// # Errors
+/// Says which file or case is not well formed.
+pub fn load() -> Result<Vec<Case>, String> {
+    let mut cases = Vec::new();
+    for (name, text) in FILES {
+        let file: FileWire = serde_json::from_str(text).map_err(|error| format!("{name}.json: {error}"))?;
+        let algorithm = Algorithm::by_name(&file.algorithm).ok_or_else(|| format!("{name}.json: unknown algorithm"))?;
+        for wire in file.cases {
+            let named = format!("{name}: {}", wire.name);
+            cases.push(case(algorithm, wire).map_err(|error| format!("{named}: {error}"))?);
+        }
+    }
+    Ok(cases)
+}
+
+/// Runs every case through the harness's store; returns the number of steps.
+///
+/// # Errors
+/// Names the case and the step that was answered otherwise.
+pub async fn run<H: Harness>(harness: &H) -> Result<usize, String> {
+    let mut steps = 0;
+    for case in load()? {
+        let bucket = TestBucket::new("vectors", &case.name);
+        for (number, step) in case.steps.iter().enumerate() {
+            harness.set_now_us(step.at_us);
+            let answer = apply(harness, step.operation, &[bucket.tier(&step.quota, step.cost)]).await;
+            match answer.decisions.as_slice() {
+                [decision] if *decision == step.expected => steps += 1,
+                other => {
+                    let Case { name, .. } = &case;
+                    return Err(format!("{name}\n step {number}: {step:?}\n answered: {other:?}"));
+                }
+            }
+        }
+    }
+    Ok(steps)
+}
+
+fn case(algorithm: Algorithm, wire: CaseWire) -> Result<Case, String> {
+    let mut quota = quota(algorithm, &wire.quota)?;
+    let mut steps = Vec::with_capacity(wire.steps.len());
+    for step in wire.steps {
+        if let Some(changed) = &step.quota {
+            quota = self::quota(algorithm, changed)?;
+        }
+        let operation = match step.op.as_str() {
+            "take" => Operation::Take,
+            "peek" => Operation::Peek,
+            "refund" => Operation::Refund,
+            "reset" => Operation::Reset,
+            other => return Err(format!("unknown op {other:?}")),
+        };
+        let verdict = match (step.expect.allowed, step.expect.cost_exceeds_burst) {
+            (true, _) => Verdict::Allowed,
+            (false, true) => Verdict::CostExceedsBurst,
+            (false, false) => Verdict::Denied,
+        };
+        steps.push(Step {
+            at_us: step.at_us,
+            quota,
+            operation,
+            cost: step.cost.unwrap_or(0),
+            expected: Decision {
+                verdict,
+                limit: quota.limit(),
+                remaining: step.expect.remaining,
+                retry_after_us: step.expect.retry_after_us.unwrap_or(0),
+                reset_after_us: step.expect.reset_after_us,
+                delay_us: step.expect.delay_us,
+            },
+        });
+    }
+    Ok(Case { name: format!("{}: {}", algorithm.name(), wire.name), steps })
+}
+
+fn quota(algorithm: Algorithm, wire: &QuotaWire) -> Result<Quota, String> {
+    let align = match wire.align.as_deref() {
+        None | Some("epoch") => Align::Epoch,
+        Some("day") => Align::Day,
+        Some("week") => Align::Week,
+        Some("month") => Align::Month,
+        Some("year") => Align::Year,
+        Some(other) => return Err(format!("unknown align {other:?}")),
+    };
+    let algorithm = match algorithm {
+        Algorithm::SlidingWindow { .. } => Algorithm::SlidingWindow { strict: wire.strict.unwrap_or(false) },
+        other => other,
+    };
+    let spec =
+        QuotaSpec { amount: wire.limit, period_us: wire.period_us, burst: wire.burst, initial: wire.initial, align };
+    Quota::new(spec, algorithm).map_err(|error| error.to_string())
+}

@@ -1,0 +1,109 @@
+//! The memory store keeps the contract, and the pure functions the vectors.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use checkdam::algorithm::{WindowState, leaky_bucket, token_bucket};
+use checkdam::conformance::{self, Harness, vectors};
+use checkdam::store::{MemoryOptions, MemoryStore, Operation};
+use checkdam::time::ManualClock;
+use checkdam::{Algorithm, Decision, Quota};
+
+struct Memory {
+    clock: Arc<ManualClock>,
+    store: MemoryStore<Arc<ManualClock>>,
+}
+
+impl Memory {
+    fn new(max_buckets: usize) -> Self {
+        let clock = Arc::new(ManualClock::default());
+        Self { store: MemoryStore::with_clock(MemoryOptions { max_buckets }, Arc::clone(&clock)), clock }
+    }
+}
+
+impl Harness for Memory {
+    type Store = MemoryStore<Arc<ManualClock>>;
+
+    fn store(&self) -> &Self::Store {
+        &self.store
+    }
+
+    fn set_now_us(&self, now_us: u64) {
+        self.clock.set(now_us);
+    }
+}
+
+#[test]
+fn the_memory_store_passes_the_suite() {
+    let checks = pollster::block_on(conformance::run(&Memory::new(100_000))).unwrap();
+    assert!(checks > 1_000, "only {checks} checks ran");
+}
+
+/// A pure bucket: the functions of the algorithms and nothing else.
+#[derive(Default)]
+struct Pure {
+    full_at: token_bucket::State,
+    ticks_per_us: u64,
+    window: Option<WindowState>,
+}
+
+impl Pure {
+    fn apply(&mut self, quota: &Quota, operation: Operation, now_us: u64, cost: u64) -> Decision {
+        if matches!(quota.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket) {
+            self.full_at = self.full_at.map(|at| token_bucket::rescale(at, self.ticks_per_us, quota.ticks_per_us()));
+            self.ticks_per_us = quota.ticks_per_us();
+        }
+        if operation == Operation::Reset {
+            *self = Self { ticks_per_us: self.ticks_per_us, ..Self::default() };
+            return match quota.algorithm() {
+                Algorithm::TokenBucket | Algorithm::LeakyBucket => token_bucket::peek(quota, None, now_us, 0),
+                _ => WindowState::peek(quota, None, now_us, 0),
+            };
+        }
+        let (decision, kept) = match (quota.algorithm(), operation) {
+            (Algorithm::TokenBucket, Operation::Take) => token_bucket::decide(quota, self.full_at, now_us, cost),
+            (Algorithm::TokenBucket, Operation::Peek) => {
+                (token_bucket::peek(quota, self.full_at, now_us, cost), self.full_at)
+            }
+            (Algorithm::LeakyBucket, Operation::Take) => leaky_bucket::decide(quota, self.full_at, now_us, cost),
+            (Algorithm::LeakyBucket, Operation::Peek) => {
+                (leaky_bucket::peek(quota, self.full_at, now_us, cost), self.full_at)
+            }
+            (Algorithm::TokenBucket | Algorithm::LeakyBucket, _) => {
+                token_bucket::refund(quota, self.full_at, now_us, cost)
+            }
+            (_, Operation::Take) => return WindowState::take(quota, &mut self.window, now_us, cost),
+            (_, Operation::Peek) => return WindowState::peek(quota, self.window.as_ref(), now_us, cost),
+            (_, _) => return WindowState::refund(quota, &mut self.window, now_us, cost),
+        };
+        self.full_at = kept;
+        decision
+    }
+}
+
+#[test]
+fn the_pure_functions_answer_every_vector() {
+    let mut steps = 0;
+    for case in vectors::load().unwrap() {
+        let mut bucket = Pure::default();
+        for (number, step) in case.steps.iter().enumerate() {
+            let decision = bucket.apply(&step.quota, step.operation, step.at_us, step.cost);
+            assert_eq!(decision, step.expected, "{} step {number}: {step:?}", case.name);
+            steps += 1;
+        }
+    }
+    assert!(steps > 500, "only {steps} steps ran");
+}
+
+#[test]
+fn every_algorithm_has_its_module_and_at_least_25_cases() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let cases = vectors::load().unwrap();
+    for algorithm in Algorithm::ALL {
+        let name = algorithm.name();
+        assert!(root.join(format!("src/algorithm/{name}.rs")).exists(), "{name} has no module");
+        assert!(root.join(format!("vectors/{name}.json")).exists(), "{name} has no vectors");
+        let count = cases.iter().filter(|case| case.name.starts_with(&format!("{name}: "))).count();
+        assert!(count >= 25, "{name} has {count} cases");
+    }
+}
