@@ -46,6 +46,12 @@ impl TestBucket {
         Self { name: BucketName::new(rule, 0, "test"), subject: subject.as_bytes().to_vec() }
     }
 
+    /// Its rule's part of the key.
+    #[must_use]
+    pub const fn name(&self) -> &BucketName {
+        &self.name
+    }
+
     /// This bucket as an enforced tier.
     #[must_use]
     pub fn tier<'a>(&'a self, quota: &'a Quota, cost: u64) -> Tier<'a> {

@@ -290,12 +290,10 @@ impl Ticks {
         }
         match best {
             Some((ticks, spent, whole)) if (spent - whole) * LOSS_SHARE <= whole => Ok(ticks),
-            _ if any_fits => Err(QuotaError::TooFine {
-                amount,
-                period: period_text(period_us),
-                below: Self::nearest(amount, period_us, burst, -1),
-                above: Self::nearest(amount, period_us, burst, 1),
-            }),
+            _ if any_fits => {
+                let (below, above) = Self::nearest(amount, period_us, burst);
+                Err(QuotaError::TooFine { amount, period: period_text(period_us), below, above })
+            }
             _ => Err(QuotaError::SpanTooLong {
                 burst,
                 amount,
@@ -320,16 +318,13 @@ impl Ticks {
         })
     }
 
-    /// The nearest amount that can be counted, downwards or upwards, if it is
-    /// near; for the message only.
-    fn nearest(amount: u64, period_us: u64, burst: u64, step: i64) -> Option<u64> {
-        (1..200_000)
-            .map_while(|far| amount.checked_add_signed(step * far).filter(|near| *near > 0 && *near <= LIMIT_MAX))
-            .find(|near| Self::is_exact_enough(*near, period_us, burst))
-            .or_else(|| {
-                let fastest = period_us.saturating_mul(TICKS_MAX).min(LIMIT_MAX);
-                (step < 0 && fastest < amount).then_some(fastest)
-            })
+    /// The nearest amounts below and above that can be counted, for the message.
+    fn nearest(amount: u64, period_us: u64, burst: u64) -> (Option<u64>, Option<u64>) {
+        let fits = |near: &u64| (1..=LIMIT_MAX).contains(near) && Self::is_exact_enough(*near, period_us, burst);
+        let ticks = || (1..=TICKS_MAX).map(|per_us| period_us * per_us);
+        let below = ticks().map(|whole| whole / whole.div_ceil(amount)).filter(fits).max();
+        let above = ticks().filter_map(|whole| whole.checked_div(whole / amount)).filter(fits).min();
+        (below, above)
     }
 
     fn longest_burst(amount: u64, period_us: u64) -> u64 {

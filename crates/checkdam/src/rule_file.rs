@@ -6,10 +6,10 @@
 
 mod wire;
 
-use serde_saphyr::{Location, Options};
+use serde_saphyr::{Location, Options, Spanned};
 
-use self::wire::{FileWire, RuleWire};
-use crate::quota::{Algorithm, Quota};
+use self::wire::{Conditions, FileWire, LimitWire, RuleWire, SpannedText};
+use crate::quota::{Algorithm, Quota, parse_period};
 use crate::rule::{Condition, FailurePolicy, Lease, Mode, Rule, is_attribute_name};
 use crate::ruleset::RuleSet;
 
@@ -57,11 +57,15 @@ fn read(text: &str) -> Result<Vec<(Location, Rule)>, RuleFileError> {
         let reason = format!("the file is {} bytes long: at most {FILE_MAX} fit", text.len());
         return Err(RuleFileError { line: 0, column: 0, reason });
     }
+    if text.trim().is_empty() {
+        let reason = "the file is empty: begin it with \"rules:\"".to_owned();
+        return Err(RuleFileError { line: 1, column: 1, reason });
+    }
     let file: FileWire = serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
         let location = error.location().unwrap_or(Location::UNKNOWN);
         RuleFileError::at(location, without_location(&error))
     })?;
-    file.rules.into_iter().map(|spanned| Ok((spanned.referenced, rule(spanned.value)?))).collect()
+    file.rules.into_iter().map(|spanned| Ok((spanned.referenced, rule(spanned.referenced, spanned.value)?))).collect()
 }
 
 fn options() -> Options {
@@ -82,85 +86,91 @@ fn without_location(error: &serde_saphyr::Error) -> String {
     first.split(" at line ").next().unwrap_or(first).to_owned()
 }
 
-fn rule(wire: RuleWire) -> Result<Rule, RuleFileError> {
-    let name = wire.name.value;
-    let fail = |location, reason: String| RuleFileError::at(location, format!("rule {name:?}: {reason}"));
-    let key = wire.key.value.parse().map_err(|error| fail(wire.key.referenced, format!("{error}")))?;
-    let mut algorithm = Algorithm::TokenBucket;
-    if let Some(given) = wire.algorithm {
-        algorithm = Algorithm::by_name(&given.value).ok_or_else(|| {
-            let reason = format!(
-                "algorithm {:?} is unknown: use token_bucket, leaky_bucket, fixed_window, sliding_window or sliding_log",
-                given.value
-            );
-            fail(given.referenced, reason)
-        })?;
-    }
-    if let Some(strict) = wire.strict {
-        let Algorithm::SlidingWindow { strict: chosen } = &mut algorithm else {
-            let reason = format!("strict does not apply to {}: it is for sliding_window", algorithm.name());
-            return Err(fail(strict.referenced, reason));
-        };
-        *chosen = strict.value;
-    }
-    let mut quotas = Vec::with_capacity(wire.limits.value.len());
-    for limit in &wire.limits.value {
-        let quota = limit.value.spec().and_then(|spec| Quota::new(spec, algorithm));
-        quotas.push(quota.map_err(|error| fail(limit.referenced, error.to_string()))?);
-    }
-    if quotas.is_empty() {
-        return Err(fail(
-            wire.limits.referenced,
-            "limits is empty: give at least one, such as \"10/s burst 50\"".to_owned(),
-        ));
-    }
-    let mut when = Vec::new();
-    for (attribute, conditions) in wire.when {
-        if !is_attribute_name(&attribute) {
-            let reason = format!("when names the attribute {attribute:?}: use letters, digits, '_', '-' and '.'");
-            return Err(fail(conditions.referenced, reason));
-        }
-        let compiled = conditions.value.compile().map_err(|error| fail(conditions.referenced, error))?;
-        when.extend(compiled.into_iter().map(|condition: Condition| (attribute.clone(), condition)));
-    }
-    let choice = |given: Option<wire::SpannedText>, choices: &[&str]| match given {
-        None => Ok(None),
-        Some(given) => match choices.iter().position(|choice| *choice == given.value) {
-            Some(found) => Ok(Some(found)),
-            None => Err(fail(given.referenced, format!("{:?} is not one of {}", given.value, choices.join(", ")))),
-        },
+fn rule(location: Location, wire: RuleWire) -> Result<Rule, RuleFileError> {
+    let Some(name) = wire.name.map(|name| name.value) else {
+        return Err(RuleFileError::at(location, "the rule has no name: give it one of its own"));
     };
-    let mode = match choice(wire.mode, &["enforce", "shadow", "off"])? {
-        Some(1) => Mode::Shadow,
-        Some(2) => Mode::Off,
-        _ => Mode::Enforce,
+    let named = |mut error: RuleFileError| {
+        error.reason = format!("rule {name:?}: {}", error.reason);
+        error
     };
-    let on_store_failure = match choice(wire.on_store_failure, &["open", "closed", "local"])? {
-        Some(0) => FailurePolicy::Open,
-        Some(1) => FailurePolicy::Closed,
-        Some(_) => FailurePolicy::Local,
-        None => FailurePolicy::default(),
-    };
-    let lease = match wire.lease {
-        None => Lease::Off,
-        Some(given) if given.value == "auto" => Lease::Auto,
-        Some(given) => match crate::quota::parse_period(&given.value) {
-            Some(length_us) if length_us > 0 => Lease::For(length_us),
-            _ => {
-                let reason = format!("lease {:?} is not a time: write \"100ms\", \"1s\" or \"auto\"", given.value);
-                return Err(fail(given.referenced, reason));
-            }
-        },
-    };
-    let mut rule = Rule::new(name.clone(), key, quotas);
+    let missing = |what| named(RuleFileError::at(location, format!("it has no {what}")));
+    let key = wire.key.ok_or_else(|| missing("key: write for example key: \"user:{user}\""))?;
+    let limits = wire.limits.ok_or_else(|| missing("limits: write for example limits: [\"10/s burst 50\"]"))?;
+    let key = key.value.parse().map_err(|error| named(RuleFileError::at(key.referenced, format!("{error}"))))?;
+    let algorithm = algorithm(wire.algorithm, wire.strict).map_err(named)?;
+    let mut rule = Rule::new(name.clone(), key, quotas(&limits, algorithm).map_err(named)?);
     rule.scope = wire.scope.unwrap_or(rule.scope);
-    Ok(Rule {
-        domain: wire.domain.unwrap_or_default(),
-        when,
-        mode,
-        on_store_failure,
-        lease,
-        description: wire.description.unwrap_or_default(),
-        ..rule
+    rule.domain = wire.domain.unwrap_or_default();
+    rule.description = wire.description.unwrap_or_default();
+    rule.when = conditions(wire.when).map_err(named)?;
+    let modes = [("enforce", Mode::Enforce), ("shadow", Mode::Shadow), ("off", Mode::Off)];
+    rule.mode = choice(wire.mode, &modes).map_err(named)?;
+    let policies = [("open", FailurePolicy::Open), ("closed", FailurePolicy::Closed), ("local", FailurePolicy::Local)];
+    rule.on_store_failure = choice(wire.on_store_failure, &policies).map_err(named)?;
+    rule.lease = lease(wire.lease).map_err(named)?;
+    Ok(rule)
+}
+
+fn algorithm(name: Option<SpannedText>, strict: Option<Spanned<bool>>) -> Result<Algorithm, RuleFileError> {
+    let known = Algorithm::ALL.map(|algorithm| (algorithm.name(), algorithm));
+    let mut algorithm = choice(name, &known)?;
+    if let Some(given) = strict {
+        let Algorithm::SlidingWindow { strict } = &mut algorithm else {
+            let reason = format!("strict does not apply to {}: it is for sliding_window", algorithm.name());
+            return Err(RuleFileError::at(given.referenced, reason));
+        };
+        *strict = given.value;
+    }
+    Ok(algorithm)
+}
+
+fn quotas(limits: &Spanned<Vec<Spanned<LimitWire>>>, algorithm: Algorithm) -> Result<Vec<Quota>, RuleFileError> {
+    if limits.value.is_empty() {
+        let reason = "limits is empty: give at least one, such as \"10/s burst 50\"";
+        return Err(RuleFileError::at(limits.referenced, reason));
+    }
+    let quota = |limit: &Spanned<LimitWire>| {
+        let quota = limit.value.spec().and_then(|spec| Quota::new(spec, algorithm));
+        quota.map_err(|error| RuleFileError::at(limit.referenced, error.to_string()))
+    };
+    limits.value.iter().map(quota).collect()
+}
+
+fn conditions(wire: Conditions) -> Result<Vec<(String, Condition)>, RuleFileError> {
+    let mut when = Vec::new();
+    for (attribute, given) in wire {
+        let fail = |reason| RuleFileError::at(given.referenced, reason);
+        if !is_attribute_name(&attribute) {
+            return Err(fail(format!("when names the attribute {attribute:?}: use letters, digits, '_', '-' and '.'")));
+        }
+        let compiled = given.value.compile().map_err(fail)?;
+        when.extend(compiled.into_iter().map(|condition| (attribute.clone(), condition)));
+    }
+    Ok(when)
+}
+
+/// One of a few words; the default if none is given.
+fn choice<T: Copy + Default>(given: Option<SpannedText>, choices: &[(&str, T)]) -> Result<T, RuleFileError> {
+    let Some(given) = given else { return Ok(T::default()) };
+    match choices.iter().find(|(word, _)| *word == given.value) {
+        Some((_, chosen)) => Ok(*chosen),
+        None => {
+            let mut words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+            words.dedup();
+            let reason = format!("{:?} is not one of {}", given.value, words.join(", "));
+            Err(RuleFileError::at(given.referenced, reason))
+        }
+    }
+}
+
+fn lease(given: Option<SpannedText>) -> Result<Lease, RuleFileError> {
+    let Some(given) = given else { return Ok(Lease::Off) };
+    if given.value == "auto" {
+        return Ok(Lease::Auto);
+    }
+    parse_period(&given.value).filter(|length_us| *length_us > 0).map(Lease::For).ok_or_else(|| {
+        let reason = format!("lease {:?} is not a time: write \"100ms\", \"1s\" or \"auto\"", given.value);
+        RuleFileError::at(given.referenced, reason)
     })
 }

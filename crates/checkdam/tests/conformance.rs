@@ -1,4 +1,5 @@
 //! The memory store keeps the contract, and the pure functions the vectors.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use std::path::Path;
 use std::sync::Arc;

@@ -97,7 +97,9 @@ impl<'a> Bucket<'a> {
     fn level(&self, owed: u64) -> Level {
         Level {
             limit: self.quota.limit,
-            remaining: (self.quota.capacity - owed) / self.quota.interval,
+            // Neither division can fail; said this way, a caller who asks for
+            // the verdict alone pays for neither.
+            remaining: (self.quota.capacity - owed).checked_div(self.quota.interval).unwrap_or(0),
             reset_after_us: self.micros(owed),
         }
     }
@@ -105,6 +107,7 @@ impl<'a> Bucket<'a> {
     /// Ticks as microseconds, rounded up.
     #[inline]
     pub(super) fn micros(&self, ticks: u64) -> u64 {
-        ticks.div_ceil(self.quota.ticks_per_us)
+        let per_us = self.quota.ticks_per_us;
+        (ticks + per_us - 1).checked_div(per_us).unwrap_or(0)
     }
 }

@@ -31,6 +31,8 @@ fn bucket(story: &str, algorithm: Algorithm, subject: &str) -> TestBucket {
     TestBucket::new(&format!("{story} {algorithm:?}"), subject)
 }
 
+/// One check; both sides are given away so that callers read as tables.
+#[allow(clippy::needless_pass_by_value)]
 fn expect<T: PartialEq + std::fmt::Debug>(
     what: &str,
     algorithm: Algorithm,

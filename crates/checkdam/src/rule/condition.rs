@@ -41,6 +41,15 @@ impl Matcher {
         if Pattern::is_pattern(text) { Pattern::new(text).map(Self::Pattern) } else { Ok(Self::Exact(text.to_owned())) }
     }
 
+    /// The text that every value it matches begins with, if it says anything.
+    fn prefix(&self) -> Option<&str> {
+        match self {
+            Self::Exact(text) => Some(text),
+            Self::Pattern(pattern) => Some(pattern.prefix()).filter(|prefix| !prefix.is_empty()),
+            Self::Network(_) => None,
+        }
+    }
+
     fn matches(&self, value: &str) -> bool {
         match self {
             Self::Exact(text) => text == value,
@@ -90,12 +99,7 @@ impl Condition {
     /// The prefixes of which every value has one, if each says something.
     pub(crate) fn prefixes(&self) -> Option<Vec<&str>> {
         let Self::In(matchers) = self else { return None };
-        let prefix = |matcher| match matcher {
-            &Matcher::Exact(ref text) => Some(text.as_str()),
-            Matcher::Pattern(pattern) => Some(pattern.prefix()).filter(|prefix| !prefix.is_empty()),
-            Matcher::Network(_) => None,
-        };
-        matchers.iter().map(prefix).collect()
+        matchers.iter().map(Matcher::prefix).collect()
     }
 }
 

@@ -19,13 +19,13 @@ pub(super) struct FileWire {
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RuleWire {
-    pub(super) name: SpannedText,
-    pub(super) key: SpannedText,
+    pub(super) name: Option<SpannedText>,
+    pub(super) key: Option<SpannedText>,
     pub(super) scope: Option<String>,
     pub(super) domain: Option<String>,
     #[serde(default)]
     pub(super) when: Conditions,
-    pub(super) limits: Spanned<Vec<Spanned<LimitWire>>>,
+    pub(super) limits: Option<Spanned<Vec<Spanned<LimitWire>>>>,
     pub(super) algorithm: Option<SpannedText>,
     pub(super) strict: Option<Spanned<bool>>,
     pub(super) mode: Option<SpannedText>,

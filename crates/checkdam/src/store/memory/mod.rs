@@ -8,6 +8,7 @@
 
 mod sketch;
 mod table;
+mod tiers;
 mod windows;
 mod word;
 
@@ -15,7 +16,7 @@ use std::future::ready;
 
 use smallvec::SmallVec;
 
-use self::table::{Insert, Position, STALE_MAX_US, Table};
+use self::table::{Insert, Table};
 use self::windows::{Locked, Windows};
 use self::word::Word;
 use super::{Answer, Operation, Store, TIERS_INLINE, Tier};
@@ -67,24 +68,6 @@ impl MemoryStore {
     }
 }
 
-/// A tier's tag and, for a word, what was seen of it and what it shall become.
-#[derive(Clone, Copy)]
-struct Plan {
-    tag: Tag,
-    spot: Spot,
-    decision: Decision,
-    next: Option<Word>,
-}
-
-#[derive(Clone, Copy)]
-enum Spot {
-    Window,
-    Absent { inherited_us: u64 },
-    Present { at: Position, seen: Word },
-}
-
-type Plans = SmallVec<[Plan; TIERS_INLINE]>;
-
 impl<C: Clock> MemoryStore<C> {
     /// An empty store on a clock of the caller's choice.
     #[must_use]
@@ -120,8 +103,8 @@ impl<C: Clock> MemoryStore<C> {
     /// Applies `operation` to all `tiers` at one instant, without waiting.
     pub fn apply_now(&self, operation: Operation, tiers: &[Tier<'_>]) -> Answer {
         match (operation, tiers) {
-            (Operation::Take, [tier]) if is_word(tier.quota) => {
-                let (decision, at_us) = self.take_word(tier);
+            (Operation::Take, [tier]) => {
+                let (decision, at_us) = self.take_one(tier);
                 answer(SmallVec::from_iter([decision]), at_us)
             }
             (Operation::Take, _) => self.take_all(tiers),
@@ -148,10 +131,25 @@ impl<C: Clock> MemoryStore<C> {
         (locked, self.clock.now_us())
     }
 
-    /// The common case: one tier in one word, charged by one swap.
+    /// The common case, one tier: answers with the decision and its time.
     #[inline]
-    fn take_word(&self, tier: &Tier<'_>) -> (Decision, u64) {
+    pub fn take_one(&self, tier: &Tier<'_>) -> (Decision, u64) {
+        match tier.quota.algorithm {
+            Algorithm::TokenBucket => self.take_word(tier, token_bucket::decide),
+            Algorithm::LeakyBucket => self.take_word(tier, leaky_bucket::decide),
+            _ => {
+                let answer = self.take_all(std::slice::from_ref(tier));
+                (answer.decisions[0], answer.at_us)
+            }
+        }
+    }
+
+    /// Charges one word by one swap.
+    #[inline]
+    fn take_word(&self, tier: &Tier<'_>, decide: impl Decide) -> (Decision, u64) {
         let tag = self.tag(tier);
+        // The line is on its way while the clock is read.
+        self.table.touch(tag);
         let mut now_us = self.clock.now_us();
         let mut backoff = Backoff::default();
         loop {
@@ -166,18 +164,27 @@ impl<C: Clock> MemoryStore<C> {
                 continue;
             }
             let state = seen.state(tier.quota);
-            if token_bucket::is_ahead(tier.quota, state, now_us) {
-                // Another request may have read a later time than ours.
-                now_us = self.clock.now_us();
-            }
             let (decision, next) = decide(tier.quota, state, now_us, tier.cost);
-            if next == state || self.table.swap(at, seen, Word::of(tier.quota, next)) {
+            if next == state {
+                return (decision, now_us);
+            }
+            if !decision.is_allowed() && token_bucket::is_ahead(tier.quota, state, now_us) {
+                // Another request may have read a later time than ours: what
+                // is to be kept must not be older than what was seen.
+                let later_us = self.clock.now_us();
+                if later_us != now_us {
+                    now_us = later_us;
+                    continue;
+                }
+            }
+            if self.table.swap(at, seen, Word::of(tier.quota, next)) {
                 return (decision, now_us);
             }
         }
     }
 
     /// Charges a bucket that was absent; `None` if it no longer is.
+    #[cold]
     fn insert_word(&self, tag: Tag, tier: &Tier<'_>) -> Option<(Decision, u64)> {
         let mut done = None;
         let inserted = self.table.insert(tag, |inherited_us| {
@@ -188,117 +195,6 @@ impl<C: Clock> MemoryStore<C> {
             (now_us, (next != state).then(|| Word::of(tier.quota, next)))
         });
         if matches!(inserted, Insert::Lost) { None } else { done }
-    }
-
-    fn take_all(&self, tiers: &[Tier<'_>]) -> Answer {
-        let mut backoff = Backoff::default();
-        loop {
-            let (mut locked, now_us) = self.begin(tiers);
-            if let Some(answer) = self.try_take_all(tiers, &mut locked, now_us) {
-                return answer;
-            }
-            drop(locked);
-            backoff.wait();
-        }
-    }
-
-    /// One attempt; `None` if another request changed a bucket meanwhile.
-    fn try_take_all(&self, tiers: &[Tier<'_>], locked: &mut Locked<'_>, now_us: u64) -> Option<Answer> {
-        let mut plans: Plans = SmallVec::new();
-        for tier in tiers {
-            plans.push(self.plan(tier, locked, now_us)?);
-        }
-        let denied = Groups::denied(tiers, &plans);
-        let charged = |tier: &Tier<'_>| !denied.contains(0) && !denied.contains(tier.group) && tier.cost > 0;
-        for (tier, plan) in tiers.iter().zip(&mut plans) {
-            // What a tier that denies keeps is no charge, but its own time.
-            if plan.decision.is_allowed() && !charged(tier) {
-                plan.next = None;
-                plan.decision = self.peek(tier, locked, now_us);
-            }
-        }
-        self.write_words(tiers, &mut plans, now_us)?;
-        for (tier, plan) in tiers.iter().zip(&mut plans) {
-            if matches!(plan.spot, Spot::Window)
-                && (charged(tier) || !plan.decision.is_allowed())
-                && let Some(shard) = self.windows.of(locked, plan.tag)
-            {
-                plan.decision = shard.take(plan.tag, tier.quota, now_us, tier.cost);
-            }
-        }
-        Some(answer(plans.into_iter().map(|plan| plan.decision).collect(), now_us))
-    }
-
-    /// What a tier would answer by itself, and what its word would become.
-    fn plan(&self, tier: &Tier<'_>, locked: &mut Locked<'_>, now_us: u64) -> Option<Plan> {
-        let tag = self.tag(tier);
-        if !is_word(tier.quota) {
-            let decision = self.windows.of(locked, tag)?.peek(tag, tier.quota, now_us, tier.cost);
-            return Some(Plan { tag, spot: Spot::Window, decision, next: None });
-        }
-        let (spot, state) = match self.table.find(tag) {
-            Some((_, seen)) if seen.is_locked() => return None,
-            Some((at, seen)) => (Spot::Present { at, seen }, seen.state(tier.quota)),
-            None => {
-                if self.clock.now_us() > now_us + STALE_MAX_US {
-                    return None;
-                }
-                let inherited_us = self.table.inherited(tag);
-                (Spot::Absent { inherited_us }, inherited(tier.quota, inherited_us, now_us))
-            }
-        };
-        if token_bucket::is_ahead(tier.quota, state, now_us) && self.clock.now_us() != now_us {
-            // Another request has read a later time than ours: begin anew.
-            return None;
-        }
-        let (decision, next) = decide(tier.quota, state, now_us, tier.cost);
-        let next = (next != state).then(|| Word::of(tier.quota, next));
-        Some(Plan { tag, spot, decision, next })
-    }
-
-    /// Writes every planned word at once: locks all of them, those that exist
-    /// before those that must be added, then writes. `None`, with everything as
-    /// it was, if one has changed since it was planned.
-    fn write_words(&self, tiers: &[Tier<'_>], plans: &mut Plans, now_us: u64) -> Option<()> {
-        let mut order: SmallVec<[usize; TIERS_INLINE]> =
-            (0..plans.len()).filter(|index| plans[*index].next.is_some()).collect();
-        order.sort_unstable_by_key(|index| match plans[*index].spot {
-            Spot::Present { at, .. } => (0, Some(at), 0),
-            Spot::Absent { .. } | Spot::Window => (1, None, plans[*index].tag),
-        });
-        for (held, index) in order.iter().enumerate() {
-            if !self.lock_word(tiers[*index].quota, &mut plans[*index], now_us) {
-                for index in &order[..held] {
-                    if let Spot::Present { at, seen } = plans[*index].spot {
-                        self.table.unlock(at, seen);
-                    }
-                }
-                return None;
-            }
-        }
-        for index in order {
-            if let (Spot::Present { at, .. }, Some(next)) = (plans[index].spot, plans[index].next) {
-                self.table.unlock(at, next);
-            }
-        }
-        Some(())
-    }
-
-    /// Locks a planned word where it stands, or adds it, locked.
-    fn lock_word(&self, quota: &Quota, plan: &mut Plan, now_us: u64) -> bool {
-        match plan.spot {
-            Spot::Window => true,
-            Spot::Present { at, seen } => self.table.swap(at, seen, seen.locked()),
-            Spot::Absent { inherited_us: planned_us } => {
-                let seen = Word::of(quota, inherited(quota, planned_us, now_us));
-                let inserted = self
-                    .table
-                    .insert(plan.tag, |inherited_us| (now_us, (inherited_us == planned_us).then(|| seen.locked())));
-                let Insert::Done(at) = inserted else { return false };
-                plan.spot = Spot::Present { at, seen };
-                true
-            }
-        }
     }
 
     fn peek(&self, tier: &Tier<'_>, locked: &mut Locked<'_>, now_us: u64) -> Decision {
@@ -365,24 +261,10 @@ impl<C: Clock> Store for MemoryStore<C> {
     }
 }
 
-/// The groups of tiers in which one was denied.
-struct Groups([u64; 4]);
+/// The pure function of an algorithm whose state is one word.
+trait Decide: Fn(&Quota, token_bucket::State, u64, u64) -> (Decision, token_bucket::State) {}
 
-impl Groups {
-    fn denied(tiers: &[Tier<'_>], plans: &Plans) -> Self {
-        let mut bits = [0; 4];
-        for (tier, plan) in tiers.iter().zip(plans) {
-            if !plan.decision.is_allowed() {
-                bits[usize::from(tier.group) / 64] |= 1 << (tier.group % 64);
-            }
-        }
-        Self(bits)
-    }
-
-    fn contains(&self, group: u8) -> bool {
-        self.0[usize::from(group) / 64] & 1 << (group % 64) != 0
-    }
-}
+impl<F: Fn(&Quota, token_bucket::State, u64, u64) -> (Decision, token_bucket::State)> Decide for F {}
 
 #[inline]
 fn is_word(quota: &Quota) -> bool {
@@ -407,3 +289,6 @@ fn inherited(quota: &Quota, full_at_us: u64, now_us: u64) -> token_bucket::State
 fn answer(decisions: SmallVec<[Decision; TIERS_INLINE]>, at_us: u64) -> Answer {
     Answer { decisions, at_us, by: DecidedBy::Memory }
 }
+
+#[cfg(all(test, loom))]
+mod models;

@@ -12,8 +12,6 @@
 //! that changed hands meanwhile holds another word, so the swap fails. A tag is
 //! only ever added under the lock of its home line, so no bucket exists twice.
 
-use bytemuck::Zeroable;
-
 use super::sketch::Sketch;
 use super::word::Word;
 use crate::hash::{Tag, place};
@@ -33,7 +31,7 @@ const SLOTS_PER_SKETCH_PLACE: usize = 8;
 pub(super) const STALE_MAX_US: u64 = SECOND_US;
 
 #[derive(Debug)]
-#[cfg_attr(not(loom), derive(Zeroable))]
+#[cfg_attr(not(loom), derive(bytemuck::Zeroable))]
 #[repr(align(64))]
 struct Line {
     tags: [AtomicU64; SLOTS],
@@ -76,11 +74,34 @@ impl Table {
         }
     }
 
+    /// Begins to load the line in which a bucket most likely stands.
+    #[inline]
+    pub(super) fn touch(&self, tag: Tag) {
+        let home = &self.lines[place(tag, self.lines.len())];
+        std::hint::black_box(home.tags[0].load(Ordering::Relaxed));
+    }
+
     /// Finds a bucket and its word. The word may be locked.
     #[inline]
     pub(super) fn find(&self, tag: Tag) -> Option<(Position, Word)> {
+        let home = place(tag, self.lines.len());
+        let line = &self.lines[home];
+        for slot in 0..SLOTS {
+            if line.tags[slot].load(Ordering::Acquire) == tag {
+                let word = Word(line.words[slot].load(Ordering::Acquire));
+                if line.tags[slot].load(Ordering::Acquire) == tag {
+                    return Some((Position { line: home, slot }, word));
+                }
+            }
+        }
+        self.find_beyond(home, tag)
+    }
+
+    /// Searches the lines after the home line, then all of them again as long
+    /// as places change hands under the search.
+    #[cold]
+    fn find_beyond(&self, home: usize, tag: Tag) -> Option<(Position, Word)> {
         'search: loop {
-            let home = place(tag, self.lines.len());
             for index in self.searched(home) {
                 let line = &self.lines[index];
                 for slot in 0..SLOTS {
@@ -141,11 +162,12 @@ impl Table {
         words.filter(|word| !Word(word.load(Ordering::Relaxed)).is_free(now_us)).count()
     }
 
-    /// Locks the word of a free place, or of the bucket nearest to full.
+    /// Locks the word of an unused place, else of the bucket that has been full
+    /// for the longest time, else of the one nearest to full.
     fn claim(&self, home: usize, now_us: u64) -> Position {
         let mut backoff = Backoff::default();
         loop {
-            if let Some((at, word)) = self.victim(home, now_us)
+            if let Some((at, word)) = self.victim(home)
                 && self.swap(at, word, word.locked())
             {
                 // A bucket that filled up only now is remembered too: a request
@@ -163,7 +185,7 @@ impl Table {
         }
     }
 
-    fn victim(&self, home: usize, now_us: u64) -> Option<(Position, Word)> {
+    fn victim(&self, home: usize) -> Option<(Position, Word)> {
         let mut nearest: Option<(Position, Word)> = None;
         for line in self.searched(home) {
             for slot in 0..SLOTS {
@@ -172,10 +194,10 @@ impl Table {
                 if word.is_locked() {
                     continue;
                 }
-                if word.is_free(now_us) {
+                if word == Word::FULL {
                     return Some((at, word));
                 }
-                if nearest.is_none_or(|(_, other)| word.full_at_us() < other.full_at_us()) {
+                if nearest.is_none_or(|(_, other)| word.is_nearer_to_full(other)) {
                     nearest = Some((at, word));
                 }
             }

@@ -20,6 +20,8 @@ const BUCKETS_PER_SHARD_MIN: usize = 256;
 const DRAWN: usize = 8;
 /// A log counts as one bucket more for every so many entries.
 const LOG_ENTRIES_PER_BUCKET: usize = 4;
+/// One place remembers the debts of this many evicted buckets.
+const BUCKETS_PER_DEBT: usize = 4;
 /// The unit in which the sketch remembers a share of the limit.
 const WHOLE_SHARE: u64 = 1 << 16;
 
@@ -31,7 +33,8 @@ pub(super) struct Windows {
 #[derive(Debug)]
 pub(super) struct Shard {
     buckets: IndexMap<Tag, Bucket, foldhash::fast::RandomState>,
-    debts: Box<[Debt]>,
+    /// Made when the first bucket is evicted.
+    debts: Vec<Debt>,
     weight: usize,
     weight_max: usize,
     drawn: u64,
@@ -102,7 +105,7 @@ impl Shard {
     fn new(weight_max: usize) -> Self {
         Self {
             buckets: IndexMap::default(),
-            debts: vec![Debt::default(); (weight_max / 4).max(16)].into(),
+            debts: Vec::new(),
             weight: 0,
             weight_max,
             drawn: 0x9E37_79B9_7F4A_7C15,
@@ -131,7 +134,7 @@ impl Shard {
         if let Some(bucket) = self.buckets.swap_remove(&tag) {
             self.weight -= bucket.weight();
         }
-        let debt = self.debts[self.debt_place(tag)];
+        let debt = self.debt(tag);
         if debt.gone_at_us > now_us {
             self.insert(tag, Bucket { state: None, limit: quota.limit, gone_at_us: debt.gone_at_us }, now_us);
         }
@@ -204,6 +207,7 @@ impl Shard {
             return;
         }
         self.evicted += 1;
+        self.debts.resize((self.weight_max / BUCKETS_PER_DEBT).max(16), Debt::default());
         let place = self.debt_place(tag);
         let debt = &mut self.debts[place];
         let share = if debt.gone_at_us > now_us { debt.share.max(bucket.share()) } else { bucket.share() };
@@ -211,7 +215,7 @@ impl Shard {
     }
 
     fn inherited(&self, tag: Tag, quota: &Quota, now_us: u64) -> Option<WindowState> {
-        let debt = self.debts[self.debt_place(tag)];
+        let debt = self.debt(tag);
         if debt.gone_at_us <= now_us {
             return None;
         }
@@ -219,6 +223,10 @@ impl Shard {
         // Another quota's bucket may have left it: owe no longer than our own would.
         let longest_us = WindowState::longest_us(quota, now_us);
         Some(WindowState::owing(quota, used, debt.gone_at_us.min(now_us + longest_us)))
+    }
+
+    fn debt(&self, tag: Tag) -> Debt {
+        self.debts.get(self.debt_place(tag)).copied().unwrap_or_default()
     }
 
     fn debt_place(&self, tag: Tag) -> usize {

@@ -47,6 +47,11 @@ impl Word {
         self.full_at().div_ceil(self.ticks_per_us())
     }
 
+    /// Whether this bucket is full before the other one.
+    pub(super) fn is_nearer_to_full(self, other: Self) -> bool {
+        self.full_at() * other.ticks_per_us() < other.full_at() * self.ticks_per_us()
+    }
+
     /// Whether the bucket is as good as absent, so that its place may be used.
     pub(super) fn is_free(self, now_us: u64) -> bool {
         self.0 & KEPT == 0 && self.full_at() <= now_us.min(HORIZON_US) * self.ticks_per_us()

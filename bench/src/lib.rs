@@ -1,0 +1,72 @@
+//! What the benchmarks share: keys, and takes as each limiter makes them.
+
+use checkdam::Quota;
+use checkdam::conformance::TestBucket;
+use checkdam::store::{BucketName, MemoryOptions, MemoryStore, Tier};
+
+/// Writes the key of that number, 20 bytes of text, over the last one: a key
+/// comes from a request that was just read, so it is in the cache whoever
+/// limits it.
+#[inline]
+pub fn write_key(key: &mut String, number: usize) {
+    key.clear();
+    key.push_str("user:");
+    for shift in (0..15).rev() {
+        key.push((b'a' + (number >> (4 * shift) & 15) as u8) as char);
+    }
+}
+
+/// A pseudo-random walk over `count` places.
+#[derive(Debug)]
+pub struct Walk {
+    state: u64,
+    count: usize,
+}
+
+impl Walk {
+    /// A walk of its own for each seed.
+    #[must_use]
+    pub const fn new(seed: u64, count: usize) -> Self {
+        Self { state: seed | 1, count }
+    }
+
+    /// The next place.
+    #[inline]
+    pub fn step(&mut self) -> usize {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        ((u128::from(self.state) * self.count as u128) >> 64) as usize
+    }
+}
+
+/// checkdam's memory store with one quota.
+#[derive(Debug)]
+pub struct Checkdam {
+    store: MemoryStore,
+    name: BucketName,
+    quota: Quota,
+}
+
+impl Checkdam {
+    /// A store with room for twice as many buckets as there will be.
+    ///
+    /// # Panics
+    /// If the quota is not understood.
+    #[must_use]
+    #[allow(clippy::expect_used)]
+    pub fn new(buckets: usize, quota: &str) -> Self {
+        Self {
+            store: MemoryStore::new(MemoryOptions { max_buckets: buckets * 2 }),
+            name: TestBucket::new("bench", "").name().clone(),
+            quota: quota.parse().expect("the quota is fixed"),
+        }
+    }
+
+    /// One take.
+    #[inline]
+    pub fn take(&self, key: &str) -> bool {
+        let tier = Tier { quota: &self.quota, bucket: &self.name, subject: key.as_bytes(), cost: 1, group: 0 };
+        self.store.take_one(&tier).0.is_allowed()
+    }
+}

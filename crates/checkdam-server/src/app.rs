@@ -1,0 +1,86 @@
+//! The program's heart: rules, a store, and whether it is ready. Every door
+//! and every command decides through it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use checkdam::headers::Dialect;
+use checkdam::store::MemoryStore;
+use checkdam::{Limiter, Outcome, Request, RuleSet};
+
+/// What the doors share.
+#[derive(Debug)]
+pub(crate) struct App {
+    limiter: Limiter<MemoryStore>,
+    dialect: Dialect,
+    is_leaving: AtomicBool,
+}
+
+impl App {
+    /// An app that is ready to answer.
+    pub(crate) fn new(rules: RuleSet, store: MemoryStore, dialect: Dialect) -> Self {
+        Self { limiter: Limiter::new(rules, store), dialect, is_leaving: AtomicBool::new(false) }
+    }
+
+    /// Charges every tier that concerns the request, or none.
+    pub(crate) async fn check(&self, request: &Request<'_>) -> Outcome {
+        let outcome = self.limiter.check(request).await;
+        observe("check", request, &outcome);
+        outcome
+    }
+
+    /// Answers as a check would, charging nothing.
+    pub(crate) async fn peek(&self, request: &Request<'_>) -> Outcome {
+        let outcome = self.limiter.peek(request).await;
+        observe("peek", request, &outcome);
+        outcome
+    }
+
+    /// Gives back the request's cost.
+    pub(crate) async fn refund(&self, request: &Request<'_>) -> Outcome {
+        let outcome = self.limiter.refund(request).await;
+        observe("refund", request, &outcome);
+        outcome
+    }
+
+    /// Forgets the buckets that concern the request.
+    pub(crate) async fn reset(&self, request: &Request<'_>) -> Outcome {
+        let outcome = self.limiter.reset(request).await;
+        observe("reset", request, &outcome);
+        outcome
+    }
+
+    /// The rules and the store.
+    pub(crate) const fn limiter(&self) -> &Limiter<MemoryStore> {
+        &self.limiter
+    }
+
+    /// Which headers tell a client where it stands.
+    pub(crate) const fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// From now on the program is going away: it still answers, and asks its
+    /// clients to go elsewhere.
+    pub(crate) fn leave(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the program is going away.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Relaxed)
+    }
+}
+
+/// One event a decision; it names the rule, never the client's key.
+fn observe(operation: &'static str, request: &Request<'_>, outcome: &Outcome) {
+    tracing::debug!(
+        operation,
+        allowed = outcome.is_allowed(),
+        cost = request.cost(),
+        violated = outcome.violated().map(|tier| tier.rule.name.as_str()),
+        retry_after_us = outcome.retry_after_us(),
+        tiers = outcome.tiers().len(),
+        decided_by = outcome.decided_by().name(),
+        "decided"
+    );
+}

@@ -1,0 +1,97 @@
+//! `checkdam check`: asks a server whether a request may pass.
+
+use std::process::ExitCode;
+
+use serde::Deserialize;
+
+use super::table::{Table, printable, time};
+use super::{Asked, SERVER_DEFAULT, client, print, print_json};
+
+/// What `checkdam check` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    asked: Asked,
+
+    /// The server to ask
+    #[arg(long, value_name = "URL", env = "CHECKDAM_SERVER", default_value = SERVER_DEFAULT)]
+    server: String,
+}
+
+/// What the server answers, as far as it is shown.
+#[derive(Deserialize)]
+struct Answer {
+    allowed: bool,
+    limit: Option<u64>,
+    remaining: Option<u64>,
+    reset_after_ms: u64,
+    #[serde(default)]
+    delay_ms: u64,
+    #[serde(default)]
+    detail: String,
+    tiers: Vec<Tier>,
+}
+
+#[derive(Deserialize)]
+struct Tier {
+    rule: String,
+    subject: String,
+    allowed: bool,
+    limit: u64,
+    remaining: u64,
+    retry_after_ms: u64,
+    reset_after_ms: u64,
+    #[serde(default)]
+    shadow: bool,
+}
+
+/// Asks, prints the answer, and exits by it.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let answered = client::post(&arguments.server, "/v1/check", arguments.asked.body())?;
+    let answer: Answer = client::decision(&answered)?;
+    if arguments.asked.json {
+        print_json(&answered)?;
+    } else {
+        print(answer.text().as_bytes())?;
+    }
+    Ok(if answer.allowed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Answer {
+    fn text(&self) -> String {
+        let (Some(limit), Some(remaining)) = (self.limit, self.remaining) else {
+            let table = if self.tiers.is_empty() { String::new() } else { format!("\n{}", self.table()) };
+            return format!("allowed: no enforced rule concerns the request\n{table}");
+        };
+        let line = if !self.allowed {
+            format!("denied: {}", printable(&self.detail))
+        } else if self.delay_ms > 0 {
+            format!("allowed: hold it back for {}; {remaining} of {limit} left", time(self.delay_ms))
+        } else {
+            format!("allowed: {remaining} of {limit} left, full again in {}", time(self.reset_after_ms))
+        };
+        format!("{line}\n\n{}", self.table())
+    }
+
+    fn table(&self) -> String {
+        let mut table = Table::new(&["RULE", "SUBJECT", "VERDICT", "LIMIT", "LEFT", "RETRY IN", "FULL IN"]);
+        for tier in &self.tiers {
+            let verdict = match (tier.allowed, tier.shadow) {
+                (true, false) => "allowed",
+                (false, false) => "denied",
+                (true, true) => "allowed (shadow)",
+                (false, true) => "would deny (shadow)",
+            };
+            table.row([
+                tier.rule.clone(),
+                tier.subject.clone(),
+                verdict.to_owned(),
+                tier.limit.to_string(),
+                tier.remaining.to_string(),
+                time(tier.retry_after_ms),
+                time(tier.reset_after_ms),
+            ]);
+        }
+        table.text()
+    }
+}

@@ -1,0 +1,138 @@
+//! The command line. Standard output is data, standard error is talk.
+
+pub(crate) mod check;
+mod client;
+pub(crate) mod explain;
+pub(crate) mod rules;
+pub(crate) mod serve;
+mod table;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+
+/// Exact rate limiting: may this request pass, and if not, when?
+#[derive(Debug, Parser)]
+#[command(
+    name = "checkdam",
+    version,
+    arg_required_else_help = true,
+    after_help = "Exit codes: 0 allowed or done, 1 denied or invalid rules, 2 wrong usage or no server."
+)]
+pub(crate) struct Cli {
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the server
+    #[command(
+        after_help = "Every setting is also a variable (--http-listen: CHECKDAM_HTTP_LISTEN) and a key of checkdam.toml \
+                      (http_listen). Flags win over variables, variables over the file. SIGHUP reloads the rules, \
+                      SIGTERM drains and ends."
+    )]
+    Serve(Box<serve::Arguments>),
+    /// Ask a server whether a request may pass, and charge it
+    #[command(after_help = "Example: checkdam check user=42 plan=free --cost 2\n\n\
+                            Exits with 0 if the request passes and with 1 if it is denied.")]
+    Check(check::Arguments),
+    /// Say which rules concern a request and why, charging nothing
+    #[command(after_help = "Examples:\n  checkdam explain user=42 plan=free\n  \
+                            checkdam explain user=42 plan=free --rules rules.yaml    (needs no server)\n\n\
+                            Exits with 0 if the request would pass and with 1 if it would be denied.")]
+    Explain(explain::Arguments),
+    /// Work with rule files
+    #[command(subcommand)]
+    Rules(RulesCommand),
+    /// Print completions for a shell
+    #[command(after_help = "Example: checkdam completions bash > ~/.local/share/bash-completion/completions/checkdam")]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// What to do with rule files.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RulesCommand {
+    /// Tell whether a rule file is valid, and what it says
+    #[command(after_help = "Exits with 0 if the file is valid and with 1 if it is not.")]
+    Check(rules::Arguments),
+}
+
+/// A request, as the command line gives it.
+#[derive(Debug, Args)]
+pub(crate) struct Asked {
+    /// The request's attributes, such as user=42 plan=free
+    #[arg(value_name = "ATTR=VALUE", value_parser = attribute)]
+    attributes: Vec<(String, String)>,
+
+    /// How much to charge
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    cost: u64,
+
+    /// The request's domain, if it has one
+    #[arg(long, value_name = "DOMAIN")]
+    domain: Option<String>,
+
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The server to ask.
+const SERVER_DEFAULT: &str = "http://127.0.0.1:8080";
+
+impl Asked {
+    /// The body that asks a server the same. Attributes given twice stay
+    /// twice: judging is the server's.
+    fn body(&self) -> String {
+        let quoted = |text: &str| serde_json::Value::from(text).to_string();
+        let pairs = self.attributes.iter().map(|(name, value)| format!("{}:{}", quoted(name), quoted(value)));
+        let attributes = pairs.collect::<Vec<_>>().join(",");
+        let domain = self.domain.as_ref().map(|domain| format!("\"domain\":{},", quoted(domain))).unwrap_or_default();
+        format!("{{{domain}\"attributes\":{{{attributes}}},\"cost\":{}}}", self.cost)
+    }
+
+    fn request(&self) -> Result<checkdam::Request<'_>, checkdam::RequestError> {
+        let mut request = checkdam::Request::new().costing(self.cost);
+        for (name, value) in &self.attributes {
+            request.insert(name, value)?;
+        }
+        Ok(request.in_domain(self.domain.as_deref().unwrap_or_default()))
+    }
+}
+
+fn attribute(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && !value.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write a name, an equals sign and a value, such as user=42".to_owned()),
+    }
+}
+
+/// Prints completions for a shell.
+pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "checkdam", &mut script);
+    print(&script)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes data to standard output. A reader that has seen enough, such as
+/// `head`, is no error.
+fn print(data: &[u8]) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(data).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Writes an answer's JSON as it came, on a line of its own.
+fn print_json(answer: &[u8]) -> anyhow::Result<()> {
+    print(&[answer, b"\n"].concat())
+}

@@ -1,0 +1,85 @@
+//! Aligned columns for people, and times as they say them.
+
+/// Rows under headings; numbers stand to the right.
+pub(super) struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(super) fn new(headings: &[&str]) -> Self {
+        Self { rows: vec![headings.iter().map(ToString::to_string).collect()] }
+    }
+
+    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().map(|cell| printable(&cell)).collect());
+    }
+
+    pub(super) fn text(&self) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let cells = |column: usize| self.rows.iter().filter_map(move |row| row.get(column));
+        let widths: Vec<usize> =
+            (0..columns).map(|column| cells(column).map(|cell| cell.chars().count()).max().unwrap_or(0)).collect();
+        let is_number = |cell: &String| cell.bytes().all(|byte| byte.is_ascii_digit());
+        let numeric: Vec<bool> = (0..columns).map(|column| cells(column).skip(1).all(is_number)).collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            let mut line = String::new();
+            for (column, cell) in row.iter().enumerate() {
+                let padding = " ".repeat(widths[column] - cell.chars().count());
+                let (before, after) = if numeric[column] { (padding.as_str(), "") } else { ("", padding.as_str()) };
+                line.push_str(&format!("{before}{cell}{after}  "));
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// The text without anything that could steer a terminal.
+pub(super) fn printable(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
+}
+
+/// Milliseconds as people say them: `-` for none, `85ms`, `1.2s`, `3m 20s`.
+pub(super) fn time(ms: u64) -> String {
+    let (seconds, minutes, hours) = (ms / 1_000, ms / 60_000, ms / 3_600_000);
+    match ms {
+        0 => "-".to_owned(),
+        1..1_000 => format!("{ms}ms"),
+        1_000..60_000 => format!("{:.1}s", ms.div_ceil(100) as f64 / 10.0),
+        60_000..3_600_000 => format!("{minutes}m {}s", seconds % 60),
+        3_600_000..86_400_000 => format!("{hours}h {}m", minutes % 60),
+        _ => format!("{}d {}h", hours / 24, hours % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_read_well() {
+        let cases = [
+            (0, "-"),
+            (1, "1ms"),
+            (999, "999ms"),
+            (1_001, "1.1s"),
+            (59_950, "60.0s"),
+            (200_000, "3m 20s"),
+            (7_260_000, "2h 1m"),
+            (90_000_000, "1d 1h"),
+        ];
+        for (ms, text) in cases {
+            assert_eq!(time(ms), text, "{ms} ms");
+        }
+    }
+
+    #[test]
+    fn columns_are_aligned_and_nothing_steers_the_terminal() {
+        let mut table = Table::new(&["NAME", "LIMIT"]);
+        table.row(["long-name".to_owned(), "5".to_owned()]);
+        table.row(["a\x1b[2J".to_owned(), "5000".to_owned()]);
+        assert_eq!(table.text(), "NAME       LIMIT\nlong-name      5\na\u{fffd}[2J      5000\n");
+    }
+}

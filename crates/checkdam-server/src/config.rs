@@ -1,0 +1,213 @@
+//! Everything that can be set: flags, then `CHECKDAM_…` variables, then
+//! `checkdam.toml`, then the default. Unknown keys are errors.
+
+mod span;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use checkdam::headers::Dialect;
+use clap::{Args, ValueEnum};
+
+pub(crate) use self::span::Span;
+
+/// Read if it exists and `--config` names no other.
+const FILE_DEFAULT: &str = "checkdam.toml";
+
+/// The settings as they were given: the same names as flags, as variables and
+/// in the file.
+#[derive(Debug, Clone, Default, clap::Args, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Settings {
+    /// Where the HTTP door listens, host:port; port 0 takes a free one [default: 127.0.0.1:8080]
+    #[arg(long, env = "CHECKDAM_HTTP_LISTEN", value_name = "ADDRESS")]
+    http_listen: Option<String>,
+
+    /// The rule file (YAML), watched for changes [default: built-in starter rules]
+    #[arg(long, env = "CHECKDAM_RULES", value_name = "FILE")]
+    rules: Option<PathBuf>,
+
+    /// Which headers tell clients where they stand: X-RateLimit-*, the IETF's RateLimit, or both [default: both]
+    #[arg(long, env = "CHECKDAM_HEADERS", value_name = "DIALECT", value_enum)]
+    headers: Option<Headers>,
+
+    /// The most buckets held in memory, a count [default: 1000000]
+    #[arg(long, env = "CHECKDAM_MAX_BUCKETS", value_name = "COUNT")]
+    max_buckets: Option<u64>,
+
+    /// How long requests under way may take to finish on shutdown, such as 500ms, 10s or 1m [default: 10s]
+    #[arg(long, env = "CHECKDAM_DRAIN_TIMEOUT", value_name = "TIME")]
+    drain_timeout: Option<Span>,
+
+    /// How much is logged; LOG_LEVEL is read too [default: info]
+    #[arg(long, env = "CHECKDAM_LOG_LEVEL", value_name = "LEVEL", value_enum, ignore_case = true)]
+    log_level: Option<LogLevel>,
+
+    /// How log lines look; LOG_FORMAT is read too [default: text]
+    #[arg(long, env = "CHECKDAM_LOG_FORMAT", value_name = "FORMAT", value_enum, ignore_case = true)]
+    log_format: Option<LogFormat>,
+}
+
+/// Which headers are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Headers {
+    /// Both families
+    Both,
+    /// X-RateLimit-Limit, -Remaining and -Reset
+    X,
+    /// RateLimit and RateLimit-Policy
+    Ietf,
+    /// Neither; Retry-After stays
+    None,
+}
+
+/// How much is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogLevel {
+    /// Nothing
+    Off,
+    /// What needs a human
+    Error,
+    /// What may need one
+    #[value(alias = "warning")]
+    #[serde(alias = "warning")]
+    Warn,
+    /// Changes of state
+    Info,
+    /// Every decision
+    Debug,
+    /// Everything
+    Trace,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    /// For people
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+/// What `serve` runs with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Config {
+    /// Where the HTTP door listens. Default `127.0.0.1:8080`.
+    pub(crate) http_listen: String,
+    /// The rule file, if not the starter rules. Default none.
+    pub(crate) rules: Option<PathBuf>,
+    /// Which headers are sent. Default both.
+    pub(crate) dialect: Dialect,
+    /// The most buckets held in memory, a count. Default 1,000,000.
+    pub(crate) max_buckets: usize,
+    /// How long requests under way may take on shutdown. Default 10 s.
+    pub(crate) drain_timeout: Duration,
+    /// How much is logged. Default info.
+    pub(crate) log_level: LogLevel,
+    /// How log lines look. Default text.
+    pub(crate) log_format: LogFormat,
+}
+
+/// Why the settings were refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum ConfigError {
+    #[error("cannot read the settings in {path}: {reason}")]
+    Unreadable { path: String, reason: std::io::Error },
+    #[error("{path}: {reason}")]
+    Invalid { path: String, reason: String },
+    #[error("{name} is {value:?}: use one of {choices}")]
+    NotAChoice { name: &'static str, value: String, choices: String },
+    #[error("http_listen is \"off\", so there is nothing to serve: give it an address such as 127.0.0.1:8080")]
+    NothingToServe,
+    #[error("max_buckets is {value}: use 1 to {max}")]
+    BucketsOutOfRange { value: u64, max: u64 },
+}
+
+/// Beyond this one bucket a client would need tens of gigabytes.
+const BUCKETS_MAX: u64 = 1_000_000_000;
+
+impl Config {
+    /// Joins what was given on the command line and in the environment with
+    /// the file and the defaults.
+    pub(crate) fn load(given: Settings, file: Option<&Path>) -> Result<Self, ConfigError> {
+        let from_file = match file {
+            Some(path) => read(path)?,
+            None if Path::new(FILE_DEFAULT).exists() => read(Path::new(FILE_DEFAULT))?,
+            None => Settings::default(),
+        };
+        let http_listen = given.http_listen.or(from_file.http_listen).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
+        if http_listen == "off" {
+            return Err(ConfigError::NothingToServe);
+        }
+        let max_buckets = given.max_buckets.or(from_file.max_buckets).unwrap_or(1_000_000);
+        if max_buckets == 0 || max_buckets > BUCKETS_MAX {
+            return Err(ConfigError::BucketsOutOfRange { value: max_buckets, max: BUCKETS_MAX });
+        }
+        Ok(Self {
+            http_listen,
+            rules: given.rules.or(from_file.rules),
+            dialect: given.headers.or(from_file.headers).unwrap_or(Headers::Both).into(),
+            max_buckets: usize::try_from(max_buckets).unwrap_or(usize::MAX),
+            drain_timeout: given.drain_timeout.or(from_file.drain_timeout).map_or(Duration::from_secs(10), Into::into),
+            log_level: or_variable(given.log_level, "LOG_LEVEL")?.or(from_file.log_level).unwrap_or(LogLevel::Info),
+            log_format: or_variable(given.log_format, "LOG_FORMAT")?
+                .or(from_file.log_format)
+                .unwrap_or(LogFormat::Text),
+        })
+    }
+}
+
+impl From<Headers> for Dialect {
+    fn from(headers: Headers) -> Self {
+        match headers {
+            Headers::Both => Self::Both,
+            Headers::X => Self::X,
+            Headers::Ietf => Self::Ietf,
+            Headers::None => Self::None,
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Settings, ConfigError> {
+    let shown = path.display().to_string();
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(reason) => return Err(ConfigError::Unreadable { path: shown, reason }),
+    };
+    toml::from_str(&text)
+        .map_err(|error| ConfigError::Invalid { path: shown, reason: error.to_string().trim_end().to_owned() })
+}
+
+/// Names of `CHECKDAM_…` variables that set nothing, for a warning: they cannot
+/// be errors, since Kubernetes makes up such names after its services.
+pub(crate) fn unknown_variables() -> Vec<String> {
+    let command = Settings::augment_args(clap::Command::new(""));
+    let known: Vec<_> = command.get_arguments().filter_map(clap::Arg::get_env).collect();
+    let names = std::env::vars_os().map(|(name, _)| name);
+    names
+        .filter(|name| !known.contains(&name.as_os_str()))
+        .filter_map(|name| name.into_string().ok())
+        .filter(|name| name.starts_with("CHECKDAM_") && !["CHECKDAM_CONFIG", "CHECKDAM_SERVER"].contains(&&**name))
+        .filter(|name| !name.starts_with("CHECKDAM_SERVICE_") && !name.starts_with("CHECKDAM_PORT"))
+        .collect()
+}
+
+/// A choice from one of the variables that platforms set for every program.
+fn or_variable<T: ValueEnum>(given: Option<T>, name: &'static str) -> Result<Option<T>, ConfigError> {
+    if given.is_some() {
+        return Ok(given);
+    }
+    let value = std::env::var(name).unwrap_or_default();
+    if value.is_empty() {
+        return Ok(None);
+    }
+    T::from_str(&value, true).map(Some).map_err(|_| {
+        let names = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+        let choices = names.map(|choice| choice.get_name().to_owned()).collect::<Vec<_>>().join(", ");
+        ConfigError::NotAChoice { name, value, choices }
+    })
+}

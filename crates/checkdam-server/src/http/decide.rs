@@ -1,0 +1,136 @@
+//! The endpoints under `/v1`.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::Response;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+
+use super::body::read;
+use super::openapi::{Refused, example};
+use super::problem::Problem;
+use super::wire::{self, Answer, BatchAnswer, BatchBody, CheckBody, Denied, ExplainAnswer};
+use crate::app::App;
+
+type Answered = Result<Response<Body>, Problem>;
+
+/// Charges a request to every limit that concerns it, or to none.
+#[utoipa::path(
+    post, path = "/v1/check", tag = "decisions",
+    request_body(content = CheckBody<'_>, examples(
+        ("a user of the free plan" = (value = json!({"attributes": {"user": "42", "plan": "free"}}))),
+        ("a costly request" = (value = json!({
+            "attributes": {"user": "42", "plan": "free", "endpoint": "/api/search", "method": "GET", "ip": "203.0.113.9"},
+            "cost": 5
+        }))),
+    )),
+    responses(
+        (status = 200, description = "It passes and was charged", body = Answer<'_>, example = json!(example::answer())),
+        (status = 429, description = "It must wait; nothing was charged", body = Denied<'_>,
+            content_type = "application/problem+json", example = json!(example::denied())),
+        Refused,
+    )
+)]
+pub(super) async fn check(State(app): State<Arc<App>>, body: Body) -> Answered {
+    let body = read(body).await?;
+    let request = wire::parse(&body)?;
+    let outcome = app.check(&request).await;
+    Ok(wire::answer(&request, &outcome, app.dialect()))
+}
+
+/// Charges several requests, each on its own, in their order.
+///
+/// One malformed request spoils the batch: nothing is charged then.
+#[utoipa::path(
+    post, path = "/v1/check/batch", tag = "decisions",
+    request_body(content = BatchBody<'_>, example = json!({"requests": [
+        {"attributes": {"user": "42", "plan": "free"}},
+        {"attributes": {"user": "43", "plan": "pro"}, "cost": 2}
+    ]})),
+    responses(
+        (status = 200, description = "Every request was decided: each result has its own status", body = BatchAnswer<'_>,
+            example = json!(example::batch())),
+        Refused,
+    )
+)]
+pub(super) async fn batch(State(app): State<Arc<App>>, body: Body) -> Answered {
+    let body = read(body).await?;
+    let requests = wire::parse_batch(&body)?;
+    let mut decided = Vec::with_capacity(requests.len());
+    for request in requests {
+        let outcome = app.check(&request).await;
+        decided.push((request, outcome));
+    }
+    Ok(wire::batch(&decided))
+}
+
+/// Answers as a check would, charging nothing: always 200.
+#[utoipa::path(
+    post, path = "/v1/peek", tag = "state",
+    request_body(content = CheckBody<'_>, example = json!({"attributes": {"user": "42", "plan": "free"}})),
+    responses(
+        (status = 200, description = "Where the request stands: `allowed` tells whether it would pass", body = Answer<'_>,
+            example = json!(example::answer())),
+        Refused,
+    )
+)]
+pub(super) async fn peek(State(app): State<Arc<App>>, body: Body) -> Answered {
+    let body = read(body).await?;
+    let request = wire::parse(&body)?;
+    let outcome = app.peek(&request).await;
+    Ok(wire::state(&request, &outcome, app.dialect()))
+}
+
+/// Gives back the request's cost to every limit that concerns it, at most what is owed.
+#[utoipa::path(
+    post, path = "/v1/refund", tag = "state",
+    request_body(content = CheckBody<'_>, example = json!({"attributes": {"user": "42", "plan": "free"}, "cost": 1})),
+    responses(
+        (status = 200, description = "Where the request stands afterwards", body = Answer<'_>,
+            example = json!(example::answer())),
+        Refused,
+    )
+)]
+pub(super) async fn refund(State(app): State<Arc<App>>, body: Body) -> Answered {
+    let body = read(body).await?;
+    let request = wire::parse(&body)?;
+    let outcome = app.refund(&request).await;
+    Ok(wire::state(&request, &outcome, app.dialect()))
+}
+
+/// Forgets what is owed to every limit that concerns the request.
+#[utoipa::path(
+    post, path = "/v1/reset", tag = "state",
+    request_body(content = CheckBody<'_>, example = json!({"attributes": {"user": "42", "plan": "free"}})),
+    responses(
+        (status = 200, description = "Where the request stands afterwards", body = Answer<'_>,
+            example = json!(example::answer())),
+        Refused,
+    )
+)]
+pub(super) async fn reset(State(app): State<Arc<App>>, body: Body) -> Answered {
+    let body = read(body).await?;
+    let request = wire::parse(&body)?;
+    let outcome = app.reset(&request).await;
+    Ok(wire::state(&request, &outcome, app.dialect()))
+}
+
+/// Says which rules concern the request and why, with their state, charging nothing.
+#[utoipa::path(
+    post, path = "/v1/explain", tag = "state",
+    request_body(content = CheckBody<'_>, example = json!({"attributes": {"user": "42", "plan": "free"}})),
+    responses(
+        (status = 200, description = "Which rules concern it, and why", body = ExplainAnswer<'_>,
+            example = json!(example::explained())),
+        Refused,
+    )
+)]
+pub(super) async fn explain(State(app): State<Arc<App>>, body: Body) -> Answered {
+    let body = read(body).await?;
+    let request = wire::parse(&body)?;
+    let outcome = app.peek(&request).await;
+    let explained = wire::explain(&app.limiter().rules(), &request, &outcome);
+    Ok(([(CONTENT_TYPE, "application/json")], explained).into_response())
+}

@@ -1,0 +1,45 @@
+//! The HTTP door: JSON in, JSON and rate-limit headers out.
+//!
+//! Handlers parse, ask the app and write; they decide nothing themselves.
+
+mod body;
+mod deadline;
+mod decide;
+mod health;
+mod openapi;
+mod page;
+mod problem;
+mod server;
+mod wire;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{get, post};
+
+pub(crate) use self::server::Server;
+pub(crate) use self::wire::{explain, mode_name};
+use crate::app::App;
+
+/// Every path of the door.
+fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/v1/check", post(decide::check))
+        .route("/v1/check/batch", post(decide::batch))
+        .route("/v1/peek", post(decide::peek))
+        .route("/v1/refund", post(decide::refund))
+        .route("/v1/reset", post(decide::reset))
+        .route("/v1/explain", post(decide::explain))
+        .route("/livez", get(health::livez))
+        .route("/readyz", get(health::readyz))
+        .route("/healthz", get(health::readyz))
+        .route("/healthcheck", get(health::readyz))
+        .route("/openapi.json", get(openapi::document))
+        .route("/", get(page::html))
+        .route("/docs", get(page::html))
+        .route("/docs/page.js", get(page::script))
+        .route("/docs/page.css", get(page::style))
+        .fallback(problem::not_found)
+        .method_not_allowed_fallback(problem::wrong_method)
+        .with_state(app)
+}

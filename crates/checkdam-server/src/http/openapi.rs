@@ -1,0 +1,163 @@
+//! The API, described by itself: OpenAPI 3.1, generated from the code.
+
+use std::sync::LazyLock;
+
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{HeaderBuilder, RefOr};
+use utoipa::{IntoResponses, Modify, OpenApi};
+
+use super::problem::Problem;
+use super::{decide, health};
+
+static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(super::wire::json(&Document::openapi())));
+
+/// Answers with the document.
+pub(super) async fn document() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-cache")], DOCUMENT.clone())
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "checkdam", description = "Exact rate limiting: may this request pass, and if not, when?"),
+    paths(
+        decide::check,
+        decide::batch,
+        decide::peek,
+        decide::refund,
+        decide::reset,
+        decide::explain,
+        health::livez,
+        health::readyz
+    ),
+    modifiers(&StandingHeaders),
+    tags(
+        (name = "decisions", description = "Charge requests"),
+        (name = "state", description = "Look at limits and change what is owed"),
+        (name = "health", description = "Whether the process lives and wants requests")
+    )
+)]
+struct Document;
+
+/// What every endpoint with a body may answer instead.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "only its description is used")]
+pub(super) enum Refused {
+    /// The body does not have the expected form; nothing was charged
+    #[response(status = 400, content_type = "application/problem+json", example = json!({
+        "type": "urn:checkdam:problem:malformed_body",
+        "title": "The body does not have the expected form",
+        "status": 400,
+        "detail": "invalid type: integer `42`, expected a string at line 1 column 26",
+        "field": "attributes.user",
+    }))]
+    Malformed(Problem),
+    /// The body did not arrive in time; nothing was charged
+    #[response(status = 408, content_type = "application/problem+json")]
+    Timeout(Problem),
+    /// The body is larger than 64 KiB; nothing was charged
+    #[response(status = 413, content_type = "application/problem+json")]
+    TooLarge(Problem),
+    /// A value is not acceptable, or the cost exceeds what a limit can ever hold; nothing was charged
+    #[response(status = 422, content_type = "application/problem+json", example = json!({
+        "type": "urn:checkdam:problem:invalid_value",
+        "title": "A value is not acceptable",
+        "status": 422,
+        "detail": "cost is 0: it must be at least 1; to ask without charging use /v1/peek",
+        "field": "cost",
+    }))]
+    Invalid(Problem),
+}
+
+/// The headers that tell a client where it stands, on every answer that has
+/// a limit.
+struct StandingHeaders;
+
+impl Modify for StandingHeaders {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let header = |kind, text: &str| {
+            let schema = ObjectBuilder::new().schema_type(kind).build();
+            RefOr::T(HeaderBuilder::new().schema(Some(schema)).description(Some(text)).build())
+        };
+        for path in ["/v1/check", "/v1/peek", "/v1/refund", "/v1/reset"] {
+            let operation = document.paths.paths.get_mut(path).and_then(|item| item.post.as_mut());
+            for (status, response) in operation.into_iter().flat_map(|operation| &mut operation.responses.responses) {
+                let RefOr::T(response) = response else { continue };
+                if status != "200" && status != "429" {
+                    continue;
+                }
+                let (integer, text) = (Type::Integer, Type::String);
+                let mut add = |name: &str, header| response.headers.insert(name.to_owned(), header);
+                add("X-RateLimit-Limit", header(integer.clone(), "The most that can pass at once"));
+                add("X-RateLimit-Remaining", header(integer.clone(), "What is left"));
+                add("X-RateLimit-Reset", header(integer.clone(), "When nothing is owed any more, in Unix seconds"));
+                add("RateLimit-Policy", header(text.clone(), "Every limit: its name, quota and window in seconds"));
+                add("RateLimit", header(text, "The limit that governs: what remains, and for how many seconds"));
+                if status == "429" {
+                    add("Retry-After", header(integer, "When to come back, in seconds, rounded up"));
+                }
+            }
+        }
+    }
+}
+
+/// Answers to show, the same as the server's own.
+pub(super) mod example {
+    use serde_json::{Value, json};
+
+    pub(in crate::http) fn answer() -> Value {
+        json!({
+            "allowed": true, "limit": 50, "remaining": 49, "retry_after_ms": 0, "reset_after_ms": 100,
+            "violated": null, "decided_by": "memory", "tiers": [tier(true, 49)],
+        })
+    }
+
+    pub(in crate::http) fn denied() -> Value {
+        json!({
+            "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            "title": "Request cannot be satisfied as assigned quota has been exceeded",
+            "status": 429,
+            "detail": "rule \"user-free\" (10/s burst 50) is exceeded: try again in 100 ms",
+            "violated-policies": ["user-free"],
+            "allowed": false, "limit": 50, "remaining": 0, "retry_after_ms": 100, "reset_after_ms": 5000,
+            "violated": "user-free", "decided_by": "memory", "tiers": [tier(false, 0)],
+        })
+    }
+
+    pub(in crate::http) fn batch() -> Value {
+        let mut allowed = answer();
+        allowed["status"] = json!(200);
+        json!({"results": [allowed, denied()]})
+    }
+
+    pub(in crate::http) fn explained() -> Value {
+        json!({
+            "allowed": true,
+            "violated": null,
+            "matches": [{
+                "rule": "user-free", "description": "The free plan, per user", "key": "user:{user}",
+                "subject": "user:42", "scope": "user", "mode": "enforce", "algorithm": "token_bucket",
+                "reasons": ["the condition that \"plan\" is free holds: it is \"free\""],
+                "tiers": [{
+                    "quota": "10/s burst 50", "allowed": true, "limit": 50, "remaining": 50,
+                    "retry_after_ms": 0, "reset_after_ms": 0,
+                }],
+            }],
+            "others": [{
+                "rule": "user-pro", "description": "The pro plan, per user",
+                "reasons": ["the condition that \"plan\" is pro does not hold: it is \"free\""],
+            }],
+            "others_left_out": 0,
+        })
+    }
+
+    fn tier(allowed: bool, remaining: u64) -> Value {
+        json!({
+            "rule": "user-free", "scope": "user", "subject": "user:42", "allowed": allowed, "limit": 50,
+            "remaining": remaining, "retry_after_ms": if allowed { 0 } else { 100 },
+            "reset_after_ms": if allowed { 100 } else { 5000 },
+        })
+    }
+}

@@ -1,0 +1,153 @@
+//! Errors as RFC 9457 problem details: always JSON, always saying which field,
+//! which value and what to do. A refused request has charged nothing.
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// The media type of every error.
+pub(super) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// Texts of clients are cut to this many characters in messages.
+const SHOWN_MAX: usize = 80;
+
+/// Why a request was refused.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(examples(json!({
+    "type": "urn:checkdam:problem:invalid_value",
+    "title": "A value is not acceptable",
+    "status": 422,
+    "detail": "cost is 0: it must be at least 1; to ask without charging use /v1/peek",
+    "field": "cost",
+})))]
+pub(crate) struct Problem {
+    /// What kind of problem it is, for programs.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// The same, for people.
+    title: &'static str,
+    /// The HTTP status again.
+    #[serde(serialize_with = "status_number")]
+    #[schema(value_type = u16)]
+    status: StatusCode,
+    /// What is wrong with this request, and what to do.
+    detail: String,
+    /// Where in the body the cause stands, such as `attributes.user`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<String>,
+}
+
+fn status_number<S: serde::Serializer>(status: &StatusCode, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_u16(status.as_u16())
+}
+
+impl Problem {
+    /// The body is not the JSON that is expected.
+    pub(super) fn malformed(field: String, detail: String) -> Self {
+        Self {
+            kind: "urn:checkdam:problem:malformed_body",
+            title: "The body does not have the expected form",
+            status: StatusCode::BAD_REQUEST,
+            detail,
+            field: Some(field),
+        }
+    }
+
+    /// The body is understood, and a value in it cannot be used.
+    pub(super) fn invalid(field: String, detail: String) -> Self {
+        Self {
+            kind: "urn:checkdam:problem:invalid_value",
+            title: "A value is not acceptable",
+            status: StatusCode::UNPROCESSABLE_ENTITY,
+            detail,
+            field: Some(field),
+        }
+    }
+
+    /// The body is longer than `max` bytes.
+    pub(super) fn too_large(max: usize) -> Self {
+        Self {
+            kind: "urn:checkdam:problem:body_too_large",
+            title: "The body is too large",
+            status: StatusCode::PAYLOAD_TOO_LARGE,
+            detail: format!("the body is longer than {max} bytes: send fewer requests at a time"),
+            field: Some("body".to_owned()),
+        }
+    }
+
+    /// The body did not arrive within `seconds`.
+    pub(super) fn timeout(seconds: u64) -> Self {
+        Self {
+            kind: "urn:checkdam:problem:timeout",
+            title: "The request took too long",
+            status: StatusCode::REQUEST_TIMEOUT,
+            detail: format!("the body did not arrive within {seconds} s"),
+            field: Some("body".to_owned()),
+        }
+    }
+
+    /// The connection failed while the body was read.
+    pub(super) fn interrupted(reason: &str) -> Self {
+        Self::malformed("body".to_owned(), format!("the body could not be read: {}", shown(reason)))
+    }
+
+    fn not_found(path: &str) -> Self {
+        Self {
+            kind: "about:blank",
+            title: "Not Found",
+            status: StatusCode::NOT_FOUND,
+            detail: format!("there is nothing at {:?}: see /openapi.json for what there is", shown(path)),
+            field: None,
+        }
+    }
+
+    fn wrong_method(method: &Method, path: &str) -> Self {
+        Self {
+            kind: "about:blank",
+            title: "Method Not Allowed",
+            status: StatusCode::METHOD_NOT_ALLOWED,
+            detail: format!(
+                "{:?} does not take {}: see the Allow header for what it takes",
+                shown(path),
+                shown(method.as_str())
+            ),
+            field: None,
+        }
+    }
+
+    /// The same problem inside a list.
+    pub(super) fn within(mut self, place: &str) -> Self {
+        self.field = self.field.map(|field| format!("{place}.{field}"));
+        self
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::from(super::wire::json(&self)));
+        *response.status_mut() = self.status;
+        response.headers_mut().insert(CONTENT_TYPE, PROBLEM_JSON);
+        response
+    }
+}
+
+/// Answers requests for paths that do not exist.
+pub(super) async fn not_found(uri: Uri) -> Problem {
+    Problem::not_found(uri.path())
+}
+
+/// Answers requests with a method that the path does not have.
+pub(super) async fn wrong_method(method: Method, uri: Uri) -> Problem {
+    Problem::wrong_method(&method, uri.path())
+}
+
+/// A client's text, cut to what a message can bear.
+pub(super) fn shown(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

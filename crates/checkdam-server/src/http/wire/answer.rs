@@ -1,0 +1,290 @@
+//! Answers as JSON and headers.
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use axum::http::{Response, StatusCode};
+use checkdam::headers::Dialect;
+use checkdam::{KeyPattern, Outcome, QuotaSpec, Request, TierView, Verdict};
+use serde::ser::{Serialize, SerializeSeq, Serializer};
+use utoipa::ToSchema;
+
+use super::json;
+use crate::http::problem::PROBLEM_JSON;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// Whether the request passes, and where its tiers stand.
+#[derive(serde::Serialize, ToSchema)]
+pub(in crate::http) struct Answer<'a> {
+    /// Whether it passes.
+    allowed: bool,
+    /// The limit of the tier that speaks for the request; null if no rule concerns it.
+    limit: Option<u64>,
+    /// What is left of that limit.
+    remaining: Option<u64>,
+    /// How long until the same request would pass, in milliseconds, rounded up.
+    retry_after_ms: u64,
+    /// How long until that tier owes nothing any more, in milliseconds, rounded up.
+    reset_after_ms: u64,
+    /// How long to hold the request back (leaky bucket), in milliseconds, rounded up; absent if not at all.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schema(required = false)]
+    delay_ms: u64,
+    /// The rule with the longest wait, if the request is denied.
+    violated: Option<&'a str>,
+    /// Who decided.
+    #[schema(value_type = String, examples("memory"))]
+    decided_by: &'static str,
+    /// Every tier that concerns the request, in the order of the rules.
+    #[schema(value_type = Vec<TierAnswer<'_>>)]
+    tiers: Tiers<'a>,
+}
+
+/// One tier's answer.
+#[derive(serde::Serialize, ToSchema)]
+pub(in crate::http) struct TierAnswer<'a> {
+    /// The rule it belongs to.
+    rule: &'a str,
+    /// What kind of subject it counts.
+    scope: &'a str,
+    /// Whose bucket it is.
+    subject: &'a str,
+    /// Whether it lets the request pass.
+    allowed: bool,
+    /// The most that can pass at once.
+    limit: u64,
+    /// What is left.
+    remaining: u64,
+    /// How long until it would let the request pass, in milliseconds, rounded up.
+    retry_after_ms: u64,
+    /// How long until it owes nothing any more, in milliseconds, rounded up.
+    reset_after_ms: u64,
+    /// True if the rule only watches: it never denies.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    shadow: bool,
+}
+
+/// A denied request: an answer that is a problem too.
+#[derive(serde::Serialize, ToSchema)]
+pub(in crate::http) struct Denied<'a> {
+    /// What kind of problem it is, for programs.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// The same, for people.
+    title: &'static str,
+    /// The HTTP status again.
+    status: u16,
+    /// Which rule denies it, and when to come back.
+    detail: String,
+    /// The policies of all tiers that deny it, by the names they have in RateLimit-Policy.
+    #[serde(rename = "violated-policies")]
+    violated_policies: Vec<String>,
+    #[serde(flatten)]
+    answer: Answer<'a>,
+}
+
+/// One answer of a batch.
+#[derive(serde::Serialize, ToSchema)]
+#[serde(untagged)]
+enum BatchItem<'a> {
+    Allowed {
+        /// What a check by itself would have been answered with.
+        status: u16,
+        #[serde(flatten)]
+        answer: Answer<'a>,
+    },
+    Denied(Denied<'a>),
+}
+
+/// The answers of a batch, in the order of its requests.
+#[derive(serde::Serialize, ToSchema)]
+pub(in crate::http) struct BatchAnswer<'a> {
+    /// One a request.
+    results: Vec<BatchItem<'a>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// Answers a check: 200, 429, or 422 for what can never pass.
+pub(in crate::http) fn answer(request: &Request<'_>, outcome: &Outcome, dialect: Dialect) -> Response<Body> {
+    let status = status(outcome);
+    if status == StatusCode::OK {
+        return state(request, outcome, dialect);
+    }
+    let body = json(&Denied::new(request, outcome));
+    respond(status, PROBLEM_JSON, body, outcome, dialect)
+}
+
+/// Answers with where the request stands: always 200.
+pub(in crate::http) fn state(request: &Request<'_>, outcome: &Outcome, dialect: Dialect) -> Response<Body> {
+    respond(StatusCode::OK, JSON, json(&Answer::new(request, outcome)), outcome, dialect)
+}
+
+/// Answers a batch: 200, whatever its requests were answered.
+pub(in crate::http) fn batch(decided: &[(Request<'_>, Outcome)]) -> Response<Body> {
+    let results = decided.iter().map(|(request, outcome)| Answer::item(request, outcome)).collect();
+    let body = json(&BatchAnswer { results });
+    let mut response = Response::new(Body::from(body));
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}
+
+fn respond(
+    status: StatusCode,
+    content_type: HeaderValue,
+    body: Vec<u8>,
+    outcome: &Outcome,
+    dialect: Dialect,
+) -> Response<Body> {
+    let mut headers = HeaderMap::with_capacity(8);
+    headers.insert(CONTENT_TYPE, content_type);
+    checkdam::headers::write(outcome, dialect, |name, value| {
+        let name = HeaderName::from_static(name);
+        // An answer that is no refusal asks nobody to wait.
+        if name == RETRY_AFTER && status == StatusCode::OK {
+            return;
+        }
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(name, value);
+        }
+    });
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+fn status(outcome: &Outcome) -> StatusCode {
+    match outcome.verdict() {
+        Verdict::Allowed => StatusCode::OK,
+        Verdict::Denied => StatusCode::TOO_MANY_REQUESTS,
+        Verdict::CostExceedsBurst => StatusCode::UNPROCESSABLE_ENTITY,
+    }
+}
+
+pub(super) const fn millis(us: u64) -> u64 {
+    us.div_ceil(1_000)
+}
+
+impl<'a> Answer<'a> {
+    fn new(request: &'a dyn Subjects, outcome: &'a Outcome) -> Self {
+        let governing = outcome.governing();
+        Self {
+            allowed: outcome.is_allowed(),
+            limit: governing.map(|tier| tier.decision.limit),
+            remaining: governing.map(|tier| tier.decision.remaining),
+            retry_after_ms: millis(outcome.retry_after_us()),
+            reset_after_ms: governing.map_or(0, |tier| millis(tier.decision.reset_after_us)),
+            delay_ms: millis(outcome.delay_us()),
+            violated: outcome.violated().map(|tier| tier.rule.name.as_str()),
+            decided_by: outcome.decided_by().name(),
+            tiers: Tiers { request, outcome },
+        }
+    }
+
+    fn item(request: &'a dyn Subjects, outcome: &'a Outcome) -> BatchItem<'a> {
+        if outcome.is_allowed() {
+            BatchItem::Allowed { status: StatusCode::OK.as_u16(), answer: Self::new(request, outcome) }
+        } else {
+            BatchItem::Denied(Denied::new(request, outcome))
+        }
+    }
+}
+
+impl<'a> Denied<'a> {
+    fn new(request: &'a dyn Subjects, outcome: &'a Outcome) -> Self {
+        let (kind, title) = match outcome.verdict() {
+            Verdict::CostExceedsBurst => {
+                ("urn:checkdam:problem:cost_exceeds_burst", "The cost exceeds what a limit can ever hold")
+            }
+            _ => (
+                "https://iana.org/assignments/http-problem-types#quota-exceeded",
+                "Request cannot be satisfied as assigned quota has been exceeded",
+            ),
+        };
+        Self {
+            kind,
+            title,
+            status: status(outcome).as_u16(),
+            detail: outcome.violated().map(|tier| detail(request, &tier)).unwrap_or_default(),
+            violated_policies: outcome.failing().map(|tier| policy_name(&tier)).collect(),
+            answer: Answer::new(request, outcome),
+        }
+    }
+}
+
+fn detail(request: &dyn Subjects, tier: &TierView<'_>) -> String {
+    let (rule, quota, cost) = (&tier.rule.name, tier.quota, request.cost());
+    match tier.decision.verdict {
+        Verdict::CostExceedsBurst => format!(
+            "a cost of {cost} can never pass rule {rule:?} ({quota}): at most {} can pass at once",
+            tier.decision.limit
+        ),
+        _ => format!("rule {rule:?} ({quota}) is exceeded: try again in {} ms", millis(tier.decision.retry_after_us)),
+    }
+}
+
+/// The name that the tier's policy has in the `RateLimit-Policy` header: the
+/// rule's, with the period if the rule has several limits.
+fn policy_name(tier: &TierView<'_>) -> String {
+    if tier.rule.quotas.len() == 1 {
+        return tier.rule.name.clone();
+    }
+    let one = QuotaSpec { amount: 1, burst: None, initial: None, align: checkdam::Align::Epoch, ..tier.quota.spec() };
+    let period = one.to_string();
+    format!("{} {}", tier.rule.name, period.trim_start_matches("1/"))
+}
+
+/// A request, as far as the tiers' subjects need it. It hides the request's own
+/// lifetime, which cannot be shortened to that of the answer.
+trait Subjects {
+    fn subject(&self, key: &KeyPattern) -> String;
+    fn cost(&self) -> u64;
+}
+
+impl Subjects for Request<'_> {
+    fn subject(&self, key: &KeyPattern) -> String {
+        key.render(self)
+    }
+
+    fn cost(&self) -> u64 {
+        self.cost()
+    }
+}
+
+/// The tiers of an outcome, written without collecting them.
+struct Tiers<'a> {
+    request: &'a dyn Subjects,
+    outcome: &'a Outcome,
+}
+
+impl Serialize for Tiers<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let tiers = self.outcome.tiers();
+        let mut list = serializer.serialize_seq(Some(tiers.len()))?;
+        // A rule's tiers have one subject: it is written once a rule.
+        let (mut key, mut subject) = ("", String::new());
+        for tier in tiers {
+            if key != tier.rule.key.text() {
+                key = tier.rule.key.text();
+                subject = self.request.subject(&tier.rule.key);
+            }
+            list.serialize_element(&TierAnswer {
+                rule: &tier.rule.name,
+                scope: &tier.rule.scope,
+                subject: &subject,
+                allowed: tier.decision.is_allowed(),
+                limit: tier.decision.limit,
+                remaining: tier.decision.remaining,
+                retry_after_ms: millis(tier.decision.retry_after_us),
+                reset_after_ms: millis(tier.decision.reset_after_us),
+                shadow: !tier.is_enforced(),
+            })?;
+        }
+        list.end()
+    }
+}

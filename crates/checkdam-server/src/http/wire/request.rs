@@ -1,0 +1,273 @@
+//! Requests as JSON, read without copying.
+//!
+//! What has the wrong form is a 400; what has the right form and cannot be
+//! used is a 422. The values that cannot be used are kept while the rest is
+//! read, so that a body's form is always judged first.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use checkdam::{LIMIT_MAX, Request, RequestError, VALUE_MAX};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use utoipa::ToSchema;
+
+use crate::http::problem::{Problem, shown};
+
+/// The most requests in a batch: 256 bytes each fill the largest body.
+pub(in crate::http) const BATCH_MAX: usize = 256;
+
+/// What is asked about.
+#[derive(serde::Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct CheckBody<'a> {
+    /// Only rules of this domain concern the request; without it, only rules without one.
+    #[serde(borrow, default)]
+    #[schema(value_type = String, max_length = 512, required = false)]
+    domain: Text<'a>,
+    /// Who asks for what: at most 64, such as user, ip, endpoint, method, plan.
+    #[serde(borrow)]
+    #[schema(value_type = std::collections::HashMap<String, String>)]
+    attributes: Attributes<'a>,
+    /// How much to charge.
+    #[serde(default)]
+    #[schema(value_type = u64, minimum = 1, maximum = 1_000_000_000_000_u64, default = 1, required = false)]
+    cost: Cost,
+}
+
+/// Several requests, each decided on its own, in their order.
+#[derive(serde::Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct BatchBody<'a> {
+    /// At most 256.
+    #[serde(borrow)]
+    #[schema(max_items = 256, value_type = Vec<CheckBody<'_>>)]
+    requests: Vec<Object<CheckBody<'a>>>,
+}
+
+/// Reads one request.
+pub(in crate::http) fn parse(body: &[u8]) -> Result<Request<'_>, Problem> {
+    match serde_json::from_slice::<Object<CheckBody<'_>>>(body) {
+        Ok(Object(body)) => body.into_request(),
+        Err(error) => Err(malformed::<Object<CheckBody<'_>>>(body, &error)),
+    }
+}
+
+/// Reads a batch; one bad request spoils it whole.
+pub(in crate::http) fn parse_batch(body: &[u8]) -> Result<Vec<Request<'_>>, Problem> {
+    let batch = match serde_json::from_slice::<Object<BatchBody<'_>>>(body) {
+        Ok(Object(batch)) => batch,
+        Err(error) => return Err(malformed::<Object<BatchBody<'_>>>(body, &error)),
+    };
+    if batch.requests.len() > BATCH_MAX {
+        let detail = format!("there are {} requests: at most {BATCH_MAX} fit in a batch", batch.requests.len());
+        return Err(Problem::invalid("requests".to_owned(), detail));
+    }
+    let requests = batch.requests.into_iter().enumerate();
+    requests
+        .map(|(index, Object(body))| {
+            body.into_request().map_err(|problem| problem.within(&format!("requests[{index}]")))
+        })
+        .collect()
+}
+
+impl<'a> CheckBody<'a> {
+    fn into_request(self) -> Result<Request<'a>, Problem> {
+        let Text(domain) = self.domain;
+        if domain.len() > VALUE_MAX {
+            let detail = format!("domain {:?} is {} bytes long: at most {VALUE_MAX} fit", shown(&domain), domain.len());
+            return Err(Problem::invalid("domain".to_owned(), detail));
+        }
+        let request = match self.attributes {
+            Attributes::Valid(request) => request,
+            Attributes::Invalid { field, detail } => return Err(Problem::invalid(field, detail)),
+        };
+        match self.cost {
+            Cost::Valid(cost) => Ok(request.in_domain(domain).costing(cost)),
+            Cost::Invalid(detail) => Err(Problem::invalid("cost".to_owned(), detail)),
+        }
+    }
+}
+
+/// Reads the body once more to say which field is wrong. Only refused bodies
+/// pay for this.
+fn malformed<'a, T: Deserialize<'a>>(body: &'a [u8], error: &serde_json::Error) -> Problem {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let found = serde_path_to_error::deserialize::<_, T>(&mut reader).err();
+    let path =
+        found.map(|error| error.path().to_string()).filter(|path| error.is_data() && path != ".").unwrap_or_default();
+    let message = error.to_string();
+    // Serde names these fields in its message only.
+    let named = ["missing field `", "unknown field `", "duplicate field `"]
+        .iter()
+        .find_map(|opening| message.strip_prefix(opening)?.split('`').next());
+    let field = match named {
+        Some(name) if path.is_empty() || path == name => shown(name),
+        Some(name) if path.ends_with(&format!(".{name}")) => path,
+        Some(name) => format!("{path}.{}", shown(name)),
+        None if path.is_empty() => "body".to_owned(),
+        None => path,
+    };
+    let detail = if body.is_empty() { "the body is empty: send a JSON object".to_owned() } else { shortened(&message) };
+    Problem::malformed(shown(&field), detail)
+}
+
+/// Keeps the beginning, which tells what was found, and the end, which tells
+/// what was expected and where.
+fn shortened(message: &str) -> String {
+    const KEPT: usize = 110;
+    let count = message.chars().count();
+    if count <= 2 * KEPT {
+        return message.to_owned();
+    }
+    let begin: String = message.chars().take(KEPT).collect();
+    let end: String = message.chars().skip(count - KEPT).collect();
+    format!("{begin}…{end}")
+}
+
+/// A JSON object and nothing else: serde's own code for structs would also take
+/// their values as an array.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ObjectVisitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+/// Text that borrows from the body unless it was escaped.
+#[derive(Default)]
+pub(in crate::http) struct Text<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextVisitor;
+        impl<'de> Visitor<'de> for TextVisitor {
+            type Value = Cow<'de, str>;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Cow<'de, str>, E> {
+                Ok(Cow::Borrowed(text))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Cow<'de, str>, E> {
+                Ok(Cow::Owned(text.to_owned()))
+            }
+        }
+        deserializer.deserialize_str(TextVisitor).map(Text)
+    }
+}
+
+/// The attributes, already in a request, or the first that cannot be used.
+pub(in crate::http) enum Attributes<'a> {
+    Valid(Request<'a>),
+    Invalid { field: String, detail: String },
+}
+
+impl<'a> Attributes<'a> {
+    fn insert(&mut self, name: Cow<'a, str>, value: Cow<'a, str>) {
+        let Self::Valid(request) = self else { return };
+        let unusable = if value.is_empty() {
+            Some("is empty: give it a value or leave the attribute out".to_owned())
+        } else if value.len() > VALUE_MAX {
+            Some(format!("is {} bytes long and begins {:?}: at most {VALUE_MAX} fit", value.len(), shown(&value)))
+        } else {
+            None
+        };
+        if let Some(reason) = unusable {
+            let field = format!("attributes.{}", shown(&name));
+            *self = Self::Invalid { detail: format!("the attribute {:?} {reason}", shown(&name)), field };
+            return;
+        }
+        if let Err(error) = request.insert(name, value) {
+            let field = match &error {
+                RequestError::NameTooLong { name, .. } => format!("attributes.{name}…"),
+                RequestError::Duplicate { name } => format!("attributes.{name}"),
+                _ => "attributes".to_owned(),
+            };
+            *self = Self::Invalid { field, detail: error.to_string() };
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Attributes<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AttributesVisitor<'a>(PhantomData<&'a ()>);
+        impl<'de: 'a, 'a> Visitor<'de> for AttributesVisitor<'a> {
+            type Value = Attributes<'a>;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("an object of strings such as {\"user\": \"42\"}")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Attributes<'a>, A::Error> {
+                let mut attributes = Attributes::Valid(Request::new());
+                while let Some((Text(name), Text(value))) = map.next_entry()? {
+                    attributes.insert(name, value);
+                }
+                Ok(attributes)
+            }
+        }
+        deserializer.deserialize_map(AttributesVisitor(PhantomData))
+    }
+}
+
+/// A cost, or why it is none.
+pub(in crate::http) enum Cost {
+    Valid(u64),
+    Invalid(String),
+}
+
+impl Default for Cost {
+    fn default() -> Self {
+        Self::Valid(1)
+    }
+}
+
+impl<'de> Deserialize<'de> for Cost {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct CostVisitor;
+        impl Visitor<'_> for CostVisitor {
+            type Value = Cost;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("a whole number, at least 1")
+            }
+
+            fn visit_u64<E: Error>(self, cost: u64) -> Result<Cost, E> {
+                Ok(match cost {
+                    0 => Cost::Invalid(
+                        "cost is 0: it must be at least 1; to ask without charging use /v1/peek".to_owned(),
+                    ),
+                    1..=LIMIT_MAX => Cost::Valid(cost),
+                    _ => Cost::Invalid(format!("cost is {cost}: it must be at most {LIMIT_MAX}")),
+                })
+            }
+
+            fn visit_i64<E: Error>(self, cost: i64) -> Result<Cost, E> {
+                Ok(Cost::Invalid(format!("cost is {cost}: it must be at least 1; to give tokens back use /v1/refund")))
+            }
+
+            fn visit_f64<E: Error>(self, cost: f64) -> Result<Cost, E> {
+                Ok(Cost::Invalid(format!("cost is {cost:?}: it must be a whole number, 1 to {LIMIT_MAX}")))
+            }
+        }
+        deserializer.deserialize_any(CostVisitor)
+    }
+}

@@ -1,0 +1,45 @@
+//! Where rules come from: a YAML file, or the starter rules in the binary.
+
+mod watch;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use checkdam::{RuleSet, rule_file};
+
+pub(crate) use self::watch::watch;
+
+/// The rules of a server that was given none.
+pub(crate) const STARTER: &str = include_str!("../../../../examples/starter-rules.yaml");
+
+/// Why a rule file was refused, in the form editors understand.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum LoadError {
+    #[error("{}: cannot be read: {reason}", .path.display())]
+    Unreadable { path: PathBuf, reason: std::io::Error },
+    #[error("{}:{line}:{column}: {reason}", .path.display())]
+    Invalid { path: PathBuf, line: u64, column: u64, reason: String },
+}
+
+/// A file's text. Anything longer than a rule file may be is cut just behind
+/// the bound, so that the parser refuses it.
+pub(crate) fn read(path: &Path) -> Result<String, LoadError> {
+    let mut text = String::new();
+    let most = rule_file::FILE_MAX as u64 + 1;
+    match File::open(path).and_then(|file| file.take(most).read_to_string(&mut text)) {
+        Ok(_) => Ok(text),
+        Err(reason) => Err(LoadError::Unreadable { path: path.to_owned(), reason }),
+    }
+}
+
+/// Compiles a rule file's text; `path` is for the message.
+pub(crate) fn compile(path: &Path, text: &str) -> Result<RuleSet, LoadError> {
+    rule_file::compile(text).map_err(|error| LoadError::Invalid {
+        path: path.to_owned(),
+        line: error.line,
+        column: error.column,
+        reason: error.reason,
+    })
+}

@@ -1,0 +1,86 @@
+//! Follows a rule file: a valid change is in force within a second, an invalid
+//! one is refused whole and the old rules stay.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::{LoadError, compile, read};
+use crate::app::App;
+
+/// Reading the text itself, and not what the file system says about it, works
+/// with atomic renames, swapped links, mounted volumes and coarse clocks.
+const POLL: Duration = Duration::from_millis(250);
+
+/// What is known of the file.
+struct Watched {
+    path: PathBuf,
+    /// The text last judged, or why there is none.
+    judged: Result<String, String>,
+    /// The text of the last look, if it was not yet judged: a file may be seen
+    /// half written, so it counts once two looks agree.
+    seen: Option<Result<String, String>>,
+}
+
+/// Follows the file at `path`, whose text is in force, until the program ends;
+/// each message on `reload` has it judged at once.
+pub(crate) async fn watch(app: Arc<App>, path: PathBuf, text: String, mut reload: mpsc::Receiver<()>) {
+    // A pipe can be read only once.
+    let is_followed = path.is_file();
+    let mut watched = Watched { path, judged: Ok(text), seen: None };
+    loop {
+        let is_asked = tokio::select! {
+            asked = reload.recv() => match asked {
+                Some(()) => true,
+                None => return,
+            },
+            () = tokio::time::sleep(POLL), if is_followed => false,
+        };
+        let path = watched.path.clone();
+        let Ok(now) = tokio::task::spawn_blocking(move || read(&path)).await else { continue };
+        watched.look(&app, now, is_asked);
+    }
+}
+
+impl Watched {
+    fn look(&mut self, app: &App, now: Result<String, LoadError>, is_asked: bool) {
+        let now = now.map_err(|error| error.to_string());
+        if !is_asked {
+            if now == self.judged {
+                self.seen = None;
+                return;
+            }
+            if self.seen.as_ref() != Some(&now) {
+                self.seen = Some(now);
+                return;
+            }
+        }
+        self.seen = None;
+        self.judge(app, &now);
+        self.judged = now;
+    }
+
+    fn judge(&self, app: &App, now: &Result<String, String>) {
+        let file = self.path.display().to_string();
+        let text = match now {
+            Ok(text) => text,
+            Err(reason) => {
+                tracing::error!(reason, "the rule file cannot be read; the rules in force stay");
+                return;
+            }
+        };
+        match compile(&self.path, text) {
+            Ok(rules) => {
+                let count = rules.rules().len();
+                app.limiter().set_rules(rules);
+                tracing::info!(file, rules = count, "rules reloaded");
+            }
+            Err(LoadError::Invalid { line, column, reason, .. }) => {
+                tracing::error!(file, line, column, reason, "the rule file is invalid; the rules in force stay");
+            }
+            Err(error) => tracing::error!(reason = %error, "the rule file is refused; the rules in force stay"),
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The limiter: which rules concern a request, and what is answered.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
+use std::sync::Arc;
+
+use checkdam::headers::{self, Dialect};
+use checkdam::store::{MemoryOptions, MemoryStore};
+use checkdam::time::ManualClock;
+use checkdam::{Condition, Limiter, Outcome, Request, Rule, RuleSet, Verdict, rule_file};
+use pollster::block_on;
+
+type TestLimiter = Limiter<MemoryStore<Arc<ManualClock>>>;
+
+fn limiter(rules: &str) -> TestLimiter {
+    let clock = Arc::new(ManualClock::at(1_000_000_000_000));
+    let store = MemoryStore::with_clock(MemoryOptions { max_buckets: 10_000 }, clock);
+    Limiter::new(rule_file::compile(rules).unwrap(), store)
+}
+
+fn request<'a>(attributes: &[(&'a str, &'a str)]) -> Request<'a> {
+    attributes.iter().fold(Request::new(), |request, (name, value)| request.with(*name, *value).unwrap())
+}
+
+fn check(limiter: &TestLimiter, attributes: &[(&str, &str)]) -> Outcome {
+    block_on(limiter.check(&request(attributes)))
+}
+
+fn rules_of(outcome: &Outcome) -> Vec<String> {
+    outcome.tiers().map(|tier| tier.rule.name.clone()).collect()
+}
+
+const CONDITIONS: &str = r#"
+rules:
+  - { name: always, key: global, limits: [100/s] }
+  - { name: exact, key: "user:{user}", when: { plan: free }, limits: [100/s] }
+  - { name: list, key: k, when: { method: [GET, POST] }, limits: [100/s] }
+  - { name: path, key: k, when: { endpoint: "/users/{id}" }, limits: [100/s] }
+  - { name: star, key: k, when: { endpoint: "/users/*" }, limits: [100/s] }
+  - { name: any-path, key: k, when: { endpoint: "*" }, limits: [100/s] }
+  - { name: network, key: k, when: { ip: 10.0.0.0/8 }, limits: [100/s] }
+  - { name: outside, key: "ip:{ip}", when: { ip: { not_in: [10.0.0.0/8, "fd00::/8"] } }, limits: [100/s] }
+  - { name: not-free, key: k, when: { plan: { not: free } }, limits: [100/s] }
+  - { name: has-key, key: k, when: { api_key: { present: true } }, limits: [100/s] }
+  - { name: no-key, key: k, when: { api_key: { present: false } }, limits: [100/s] }
+  - { name: literal, key: k, when: { endpoint: { equals: "/users/{id}" } }, limits: [100/s] }
+  - { name: both, key: k, when: { plan: free, method: GET }, limits: [100/s] }
+  - { name: elsewhere, domain: edge, key: k, limits: [100/s] }
+  - { name: never, key: k, mode: "off", limits: [100/s] }
+"#;
+
+#[test]
+fn conditions_choose_the_rules() {
+    let limiter = limiter(CONDITIONS);
+    type Attributes<'a> = &'a [(&'a str, &'a str)];
+    let table: [(Attributes<'_>, &[&str]); 9] = [
+        (&[], &["always", "not-free", "no-key"]),
+        (&[("plan", "free")], &["always", "no-key"]),
+        (&[("plan", "free"), ("user", "1")], &["always", "exact", "no-key"]),
+        (&[("plan", "free"), ("method", "GET")], &["always", "list", "no-key", "both"]),
+        (&[("method", "get")], &["always", "not-free", "no-key"]),
+        (&[("endpoint", "/users/7")], &["always", "path", "star", "any-path", "not-free", "no-key"]),
+        (&[("endpoint", "/users/{id}")], &["always", "path", "star", "any-path", "not-free", "no-key", "literal"]),
+        (&[("ip", "10.1.2.3"), ("api_key", "x")], &["always", "network", "not-free", "has-key"]),
+        (&[("ip", "::ffff:10.1.2.3"), ("api_key", "x")], &["always", "network", "not-free", "has-key"]),
+    ];
+    for (attributes, expected) in table {
+        assert_eq!(rules_of(&check(&limiter, attributes)), expected, "{attributes:?}");
+    }
+    for (ip, inside) in
+        [("10.0.0.1", true), ("11.0.0.1", false), ("fd00::1", true), ("2001:db8::1", false), ("x", false)]
+    {
+        let outcome = check(&limiter, &[("ip", ip)]);
+        assert_eq!(rules_of(&outcome).contains(&"outside".to_owned()), !inside, "{ip}");
+    }
+    let elsewhere = block_on(limiter.check(&Request::new().in_domain("edge")));
+    assert_eq!(rules_of(&elsewhere), ["elsewhere"]);
+}
+
+/// The index must find exactly what trying every rule finds.
+#[test]
+fn the_index_finds_what_a_scan_finds() {
+    let mut rules = Vec::new();
+    for number in 0..300_u32 {
+        let key = "user:{user}".parse().unwrap();
+        let mut rule = Rule::new(format!("r{number}"), key, vec!["1/s".parse().unwrap()]);
+        rule = match number % 5 {
+            0 => rule.when("plan", Condition::is(format!("p{}", number % 7))),
+            1 => rule.when("path", parse_condition(&format!("/a{}/*", number % 11))),
+            2 => rule.when("path", parse_condition(&format!("/a{}/{{id}}/x", number % 3))),
+            3 => rule.when("plan", Condition::is(format!("p{}", number % 2))).when("path", parse_condition("/a1/*")),
+            _ => rule.when("region", Condition::NotIn(vec![checkdam::Matcher::Exact("eu".to_owned())])),
+        };
+        rules.push(rule);
+    }
+    let set = RuleSet::new(rules.clone()).unwrap();
+    for plan in ["p0", "p1", "p6", "none"] {
+        for path in ["/a1/7", "/a2/7/x", "/a10/x", "/b", ""] {
+            for region in ["eu", "us"] {
+                let request = request(&[("user", "1"), ("plan", plan), ("path", path), ("region", region)]);
+                let found: Vec<String> =
+                    set.explain(&request, 0).into_iter().map(|explanation| explanation.rule.name.clone()).collect();
+                let scanned: Vec<String> = rules
+                    .iter()
+                    .filter(|rule| rule.when.iter().all(|(name, condition)| condition.holds(request.get(name))))
+                    .map(|rule| rule.name.clone())
+                    .collect();
+                assert_eq!(found, scanned, "{request:?}");
+            }
+        }
+    }
+}
+
+fn parse_condition(text: &str) -> Condition {
+    Condition::In(vec![checkdam::Matcher::parse(text).unwrap()])
+}
+
+#[test]
+fn the_longest_wait_is_the_violated_one_and_ties_go_to_the_first() {
+    let limiter = limiter(
+        r#"
+rules:
+  - { name: short, key: a, limits: [1/s] }
+  - { name: long, key: b, limits: [1/m] }
+  - { name: longest, key: c, limits: [1/h, 2/h] }
+  - { name: same, key: d, limits: [1/h] }
+"#,
+    );
+    let first = check(&limiter, &[]);
+    assert!(first.is_allowed());
+    assert_eq!(first.governing().unwrap().rule.name, "short", "the fewest remaining, the first of several");
+    let second = check(&limiter, &[]);
+    assert_eq!(second.failing().count(), 4);
+    assert_eq!(second.violated().unwrap().rule.name, "longest");
+    assert_eq!(second.retry_after_us(), 3_600_000_000);
+    // The tier with room left was not charged by the denied request.
+    let roomy = second.tiers().find(|tier| tier.quota.limit() == 2).unwrap();
+    assert_eq!(roomy.decision.remaining, 1);
+}
+
+#[test]
+fn a_shadow_is_reported_and_denies_nobody() {
+    let limiter = limiter(
+        r#"
+rules:
+  - { name: live, key: a, limits: [3/h] }
+  - { name: candidate, key: a, mode: shadow, limits: [1/h] }
+"#,
+    );
+    for shadow_allows in [true, false, false] {
+        let outcome = check(&limiter, &[]);
+        assert!(outcome.is_allowed());
+        assert_eq!(outcome.governing().unwrap().rule.name, "live");
+        let shadow = outcome.tiers().find(|tier| !tier.is_enforced()).unwrap();
+        assert_eq!(shadow.decision.is_allowed(), shadow_allows);
+    }
+    assert_eq!(check(&limiter, &[]).violated().unwrap().rule.name, "live");
+}
+
+#[test]
+fn what_no_rule_concerns_passes_without_headers() {
+    let limiter = limiter("rules: [{ name: a, key: \"user:{user}\", limits: [1/s] }]");
+    let outcome = check(&limiter, &[("ip", "1.2.3.4")]);
+    assert!(outcome.is_allowed() && outcome.governing().is_none());
+    headers::write(&outcome, Dialect::Both, |name, value| panic!("{name}: {value}"));
+}
+
+#[test]
+fn what_can_never_pass_says_so_and_charges_nothing() {
+    let limiter = limiter("rules: [{ name: a, key: k, limits: [5/s] }, { name: b, key: k, limits: [100/h] }]");
+    let outcome = block_on(limiter.check(&Request::new().costing(6)));
+    assert_eq!(outcome.verdict(), Verdict::CostExceedsBurst);
+    assert_eq!((outcome.violated().unwrap().rule.name.as_str(), outcome.retry_after_us()), ("a", 0));
+    assert_eq!(check(&limiter, &[]).tiers().map(|tier| tier.decision.remaining).collect::<Vec<_>>(), [4, 99]);
+}
+
+#[test]
+fn subjects_that_read_alike_have_buckets_of_their_own() {
+    let limiter = limiter("rules: [{ name: a, key: \"{x}:{y}\", limits: [1/h] }]");
+    assert!(check(&limiter, &[("x", "a:b"), ("y", "c")]).is_allowed());
+    assert!(check(&limiter, &[("x", "a"), ("y", "b:c")]).is_allowed());
+    assert!(!check(&limiter, &[("x", "a"), ("y", "b:c")]).is_allowed());
+}
+
+#[test]
+fn new_rules_keep_what_is_owed() {
+    let limiter = limiter("rules: [{ name: a, key: k, limits: [10/h] }]");
+    for _ in 0..8 {
+        check(&limiter, &[]);
+    }
+    limiter.set_rules(rule_file::compile("rules: [{ name: a, key: k, limits: [10/h burst 20] }]").unwrap());
+    assert_eq!(check(&limiter, &[]).governing().unwrap().decision.remaining, 11);
+    limiter.set_rules(rule_file::compile("rules: [{ name: a, key: k, limits: [10/h burst 5] }]").unwrap());
+    assert!(!check(&limiter, &[]).is_allowed());
+}
+
+fn headers_of(outcome: &Outcome, dialect: Dialect) -> Vec<String> {
+    let mut lines = Vec::new();
+    headers::write(outcome, dialect, |name, value| lines.push(format!("{name}: {value}")));
+    lines
+}
+
+#[test]
+fn headers_tell_the_same_story_in_both_dialects() {
+    let limiter = limiter(
+        r#"
+rules:
+  - { name: user-free, key: a, limits: ["2/s burst 3", "5000/h"] }
+  - { name: "say \"hi\"", key: a, limits: [100/m] }
+"#,
+    );
+    // 1,000,000 s after 2026-01-01: Unix time 1,768,225,600.
+    let allowed = check(&limiter, &[]);
+    assert_eq!(
+        headers_of(&allowed, Dialect::Both),
+        [
+            "x-ratelimit-limit: 3",
+            "x-ratelimit-remaining: 2",
+            "x-ratelimit-reset: 1768225601",
+            "ratelimit-policy: \"user-free s\";q=3;w=2, \"user-free h\";q=5000;w=3600, \"say \\\"hi\\\"\";q=100;w=60",
+            "ratelimit: \"user-free s\";r=2;t=1",
+        ]
+    );
+    check(&limiter, &[]);
+    check(&limiter, &[]);
+    let denied = check(&limiter, &[]);
+    assert_eq!(
+        headers_of(&denied, Dialect::X),
+        ["x-ratelimit-limit: 3", "x-ratelimit-remaining: 0", "x-ratelimit-reset: 1768225602", "retry-after: 1"]
+    );
+    assert_eq!(headers_of(&denied, Dialect::Ietf)[1..], ["ratelimit: \"user-free s\";r=0;t=1", "retry-after: 1"]);
+    assert_eq!(headers_of(&denied, Dialect::None), ["retry-after: 1"]);
+}
+
+#[test]
+fn peek_refund_and_reset_work_through_the_rules() {
+    let limiter = limiter("rules: [{ name: a, key: \"user:{user}\", limits: [5/h, 10/h] }]");
+    let request = request(&[("user", "1")]).costing(4);
+    let left = |outcome: Outcome| outcome.tiers().map(|tier| tier.decision.remaining).collect::<Vec<_>>();
+    assert_eq!(left(block_on(limiter.peek(&request))), [5, 10]);
+    assert_eq!(left(block_on(limiter.check(&request))), [1, 6]);
+    assert!(!block_on(limiter.peek(&request)).is_allowed());
+    assert_eq!(left(block_on(limiter.refund(&request))), [5, 10]);
+    assert_eq!(left(block_on(limiter.check(&request))), [1, 6]);
+    assert_eq!(left(block_on(limiter.reset(&request))), [5, 10]);
+}

@@ -1,0 +1,104 @@
+//! Quotas: what is understood, and what is refused with which words.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
+use checkdam::{Algorithm, Quota, QuotaSpec};
+
+#[test]
+fn text_is_understood() {
+    let table = [
+        ("10/s burst 50", 10, 1_000_000, 50, None),
+        ("100/m", 100, 60_000_000, 100, None),
+        ("5 per 30s", 5, 30_000_000, 5, None),
+        ("20000/d", 20_000, 86_400_000_000, 20_000, None),
+        ("  10 / s   burst   50  initial 5 ", 10, 1_000_000, 50, Some(5)),
+        ("10/s initial 0 burst 50", 10, 1_000_000, 50, Some(0)),
+        ("1_000_000 per hour", 1_000_000, 3_600_000_000, 1_000_000, None),
+        ("1/y", 1, 31_536_000_000_000, 1, None),
+        ("3/100ms", 3, 100_000, 3, None),
+        ("2 per week", 2, 604_800_000_000, 2, None),
+        ("7 per month", 7, 2_592_000_000_000, 7, None),
+        ("10000000/s", 10_000_000, 1_000_000, 10_000_000, None),
+        ("16000000/s", 16_000_000, 1_000_000, 16_000_000, None),
+    ];
+    for (text, amount, period_us, limit, initial) in table {
+        let quota: Quota = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+        let QuotaSpec { amount: got, initial: got_initial, .. } = quota.spec();
+        assert_eq!((got, quota.period_us(), quota.limit(), got_initial), (amount, period_us, limit, initial), "{text}");
+    }
+}
+
+#[test]
+fn ticks_make_the_interval_whole_where_that_is_possible() {
+    for (text, ticks) in [("10/s", 1), ("3/s", 3), ("7/s", 7), ("10000000/s", 10), ("16000000/s", 16), ("9/s", 9)] {
+        assert_eq!(text.parse::<Quota>().unwrap().ticks_per_us(), ticks, "{text}");
+    }
+}
+
+#[test]
+fn refusals_name_the_value_and_what_fits() {
+    let table = [
+        ("", "expected a number for the limit"),
+        ("fast", "expected a number for the limit"),
+        ("10", "expected '/' or 'per'"),
+        ("10/", "\"\" is not a unit"),
+        ("10/fortnight", "\"fortnight\" is not a unit: use ms, s, m, h, d, w, month or y"),
+        ("1.5/s", "the limit must be a whole number"),
+        ("-1/s", "expected a number for the limit"),
+        ("10/s burst", "expected a number for burst"),
+        ("10/s burst 5 burst 6", "\"6\" is unexpected"),
+        ("10/s bust 5", "\"bust 5\" is unexpected"),
+        ("0/s", "limit is 0"),
+        ("10/s burst 0", "burst is 0"),
+        ("10/0s", "period is 0"),
+        ("99999999999999999999/s", "the limit 99999999999999999999 is too large"),
+        ("10/s burst 2000000000000", "burst 2000000000000 is too large: at most 1000000000000 fits"),
+        ("1/20y", "the period 20y is too long"),
+        ("10/99999999999999y", "is too long"),
+        ("10/s burst 5 initial 6", "initial 6 exceeds the burst 5"),
+        ("999983/s", "999983/s cannot be counted within 0.1 %"),
+        ("17000000/s", "16000000/s would fit"),
+        ("10500000/s", "would fit"),
+        ("1/y burst 1000", "a burst of 134 would fit"),
+        ("10 per calendar decade", "calendar \"decade\" is not a period"),
+        (
+            "10 per calendar month",
+            "a calendar period does not apply to token_bucket: leave it out, or use fixed_window",
+        ),
+    ];
+    for (text, expected) in table {
+        let error = text.parse::<Quota>().expect_err(text).to_string();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+    let long = "9".repeat(10_000);
+    let error = long.parse::<Quota>().unwrap_err().to_string();
+    assert!(error.len() < 500, "a long text must not be repeated whole");
+}
+
+#[test]
+fn what_an_algorithm_cannot_use_is_refused() {
+    let table = [
+        ("10/s burst 5", Algorithm::FixedWindow, "burst does not apply to fixed_window"),
+        ("10/s initial 5", Algorithm::SlidingLog, "initial does not apply to sliding_log"),
+        ("10001/s", Algorithm::SlidingLog, "at most 10000 fits; use sliding_window"),
+        ("1 per calendar day", Algorithm::SlidingLog, "a calendar period does not apply to sliding_log"),
+    ];
+    for (text, algorithm, expected) in table {
+        let error = Quota::new(text.parse().unwrap(), algorithm).unwrap_err().to_string();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+}
+
+/// Whatever a refusal proposes must be accepted.
+#[test]
+fn what_a_refusal_proposes_fits() {
+    for amount in [999_983_u64, 10_500_000, 15_999_999, 17_000_000, 3_333_333, 900_000_000_000] {
+        let error = format!("{amount}/s").parse::<Quota>().unwrap_err().to_string();
+        let (_, proposals) = error.split_once(": ").unwrap_or_else(|| panic!("{error}"));
+        let mut found = 0;
+        for word in proposals.split_whitespace().filter(|word| word.ends_with("/s")) {
+            word.parse::<Quota>().unwrap_or_else(|again| panic!("{amount}: {word}: {again}"));
+            found += 1;
+        }
+        assert!(found > 0, "{amount}: {error}");
+    }
+}
