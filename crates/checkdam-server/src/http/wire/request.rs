@@ -175,6 +175,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
 }
 
 /// The attributes, already in a request, or the first that cannot be used.
+#[expect(clippy::large_enum_variant, reason = "the large one is the common one, and a box would allocate")]
 pub(in crate::http) enum Attributes<'a> {
     Valid(Request<'a>),
     Invalid { field: String, detail: String },

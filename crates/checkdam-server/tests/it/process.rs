@@ -1,0 +1,149 @@
+//! Starts the binary, and ends it with the test.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::client::Client;
+
+/// How long anything may take that should take no time.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The binary, without settings from around the test.
+pub(crate) fn checkdam() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_checkdam"));
+    for (name, _) in std::env::vars() {
+        if name.starts_with("CHECKDAM_") || name.starts_with("LOG_") {
+            command.env_remove(name);
+        }
+    }
+    command.current_dir(env!("CARGO_TARGET_TMPDIR")).stdin(Stdio::null());
+    command
+}
+
+/// Runs the binary to its end.
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    checkdam().args(arguments).output().expect("the binary runs")
+}
+
+/// What was written to standard output or error.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("output is UTF-8")
+}
+
+/// A folder of this test's own.
+pub(crate) fn folder() -> PathBuf {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&path).expect("a folder for the test");
+    path
+}
+
+/// A rule file of this test's own.
+pub(crate) fn rule_file(rules: &str) -> PathBuf {
+    let path = folder().join("rules.yaml");
+    std::fs::write(&path, rules).expect("the rule file is written");
+    path
+}
+
+/// A running server, killed with the test.
+pub(crate) struct Server {
+    child: Child,
+    address: String,
+    log: Arc<Mutex<String>>,
+}
+
+impl Server {
+    /// A server with the starter rules.
+    pub(crate) fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// A server with these rules.
+    pub(crate) fn with_rules(rules: &str) -> Self {
+        Self::with(&["--rules", rule_file(rules).to_str().unwrap()])
+    }
+
+    /// A server with these arguments, listening.
+    pub(crate) fn with(arguments: &[&str]) -> Self {
+        let mut command = checkdam();
+        command.args(["serve", "--http-listen", "127.0.0.1:0"]).args(arguments);
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("the server starts");
+        let stderr = BufReader::new(child.stderr.take().expect("standard error is piped"));
+        let log = Arc::new(Mutex::new(String::new()));
+        let written = Arc::clone(&log);
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                written.lock().unwrap().push_str(&format!("{line}\n"));
+            }
+        });
+        let mut server = Self { child, address: String::new(), log };
+        server.wait_for_log("/v1/check");
+        let log = server.log();
+        server.address = log.split("listening  http://").nth(1).unwrap().lines().next().unwrap().to_owned();
+        server
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(&self.address)
+    }
+
+    /// What the server has said so far.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Waits until the server has said `text`.
+    pub(crate) fn wait_for_log(&mut self, text: &str) {
+        let start = Instant::now();
+        while !self.log().contains(text) {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                panic!("the server ended with {status} before it said {text:?}:\n{}", self.log());
+            }
+            assert!(start.elapsed() < PATIENCE, "the server did not say {text:?}:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Sends a signal such as `TERM`.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(sent.expect("kill runs").success());
+    }
+
+    /// Waits until the server has ended by itself.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(start.elapsed() < 2 * PATIENCE, "the server does not end:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("the server said:\n{}", self.log());
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Leaving: unready, answering what was sent, gone by the deadline, exit 0.
+
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::client::Client;
+use crate::process::Server;
+
+const USER: &str = r#"{"attributes": {"user": "42", "plan": "free"}}"#;
+
+#[test]
+fn no_request_is_cut_under_load() {
+    for signal in ["TERM", "INT"] {
+        let mut server = Server::start();
+        let address = server.address().to_owned();
+        let answered = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for number in 0..16 {
+                let (address, answered) = (&address, &answered);
+                scope.spawn(move || load(address, number % 2 == 0, answered));
+            }
+            std::thread::sleep(Duration::from_millis(300));
+            server.signal(signal);
+        });
+        assert_eq!(server.wait().code(), Some(0), "{signal}");
+        assert!(answered.into_inner() > 100, "{signal}");
+        assert!(!server.log().contains("cut"), "{}", server.log());
+    }
+}
+
+/// Sends until the server asks to go elsewhere. A request that was sent must
+/// be answered, on connections that are kept and on those used once.
+fn load(address: &str, is_kept: bool, answered: &AtomicU64) {
+    let mut client = Client::connect(address);
+    loop {
+        let reply = client.post("/v1/check", USER);
+        assert!([200, 429].contains(&reply.status), "{reply:?}");
+        answered.fetch_add(1, Ordering::Relaxed);
+        if reply.header("connection") == Some("close") {
+            assert!(client.is_closed(), "what is said is done");
+            return;
+        }
+        if !is_kept {
+            match Client::try_connect(address) {
+                Ok(next) => client = next,
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => return,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn readiness_is_503_while_a_request_is_drained() {
+    let mut server = Server::start();
+    let mut client = server.client();
+    assert_eq!(client.get("/readyz").status, 200);
+    let mut slow = server.client();
+    let head = format!("POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n", USER.len());
+    slow.write(&head).unwrap();
+    slow.write(&USER[..10]).unwrap();
+    assert_eq!(client.get("/livez").status, 200, "the slow request has begun");
+    server.signal("TERM");
+    server.wait_for_log("going away");
+    for path in ["/readyz", "/healthz", "/healthcheck"] {
+        let reply = server.client().get(path);
+        assert_eq!(reply.status, 503, "{path}");
+        assert_eq!(reply.json()["status"], "draining");
+    }
+    assert_eq!(server.client().get("/livez").status, 200, "it still lives");
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert!(Client::try_connect(server.address()).is_err(), "nobody new is accepted any more");
+    slow.write(&USER[10..]).unwrap();
+    let reply = slow.read().expect("the request under way is answered");
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.header("connection"), Some("close"));
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn idle_connections_do_not_hold_the_exit_up() {
+    let mut server = Server::start();
+    let mut idle: Vec<_> = (0..20).map(|_| server.client()).collect();
+    for client in &mut idle[..10] {
+        assert_eq!(client.get("/livez").status, 200);
+    }
+    let start = Instant::now();
+    server.signal("TERM");
+    assert_eq!(server.wait().code(), Some(0));
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    assert!(idle.iter_mut().all(Client::is_closed));
+}
+
+#[test]
+fn without_connections_the_exit_is_immediate() {
+    let mut server = Server::start();
+    let start = Instant::now();
+    server.signal("TERM");
+    assert_eq!(server.wait().code(), Some(0));
+    assert!(start.elapsed() < Duration::from_millis(700), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_request_that_does_not_end_is_cut_at_the_deadline() {
+    let mut server = Server::with(&["--drain-timeout", "800ms"]);
+    let mut stuck = server.client();
+    stuck.write("POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: 100\r\n\r\n{").unwrap();
+    assert_eq!(server.client().get("/livez").status, 200);
+    let start = Instant::now();
+    server.signal("TERM");
+    assert_eq!(server.wait().code(), Some(0));
+    let elapsed = start.elapsed();
+    assert!((Duration::from_millis(700)..Duration::from_secs(3)).contains(&elapsed), "{elapsed:?}");
+    assert!(server.log().contains("they are cut"), "{}", server.log());
+}
+
+#[test]
+fn a_second_signal_ends_the_drain() {
+    let mut server = Server::with(&["--drain-timeout", "1m"]);
+    let mut stuck = server.client();
+    stuck.write("POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: 100\r\n\r\n{").unwrap();
+    assert_eq!(server.client().get("/livez").status, 200);
+    server.signal("TERM");
+    server.wait_for_log("going away");
+    let start = Instant::now();
+    server.signal("TERM");
+    assert_eq!(server.wait().code(), Some(0));
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+}
