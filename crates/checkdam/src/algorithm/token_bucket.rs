@@ -55,15 +55,6 @@ pub fn refund(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision,
     (bucket.level(owed).allow(), Some(bucket.now + owed))
 }
 
-/// Whether the state says more than the quota allows to owe at `now_us`: the
-/// quota shrank or the clock went back. A caller whose `now_us` may be stale
-/// reads its clock again before it decides.
-#[must_use]
-#[inline]
-pub fn is_ahead(quota: &Quota, state: State, now_us: u64) -> bool {
-    state.is_some_and(|full_at| full_at > now_us.min(HORIZON_US) * quota.ticks_per_us + quota.capacity)
-}
-
 /// The same time in ticks of another length, rounded up.
 #[must_use]
 pub fn rescale(full_at: u64, from_ticks_per_us: u64, to_ticks_per_us: u64) -> u64 {

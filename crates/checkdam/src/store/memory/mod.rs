@@ -109,11 +109,13 @@ impl<C: Clock> MemoryStore<C> {
             }
             (Operation::Take, _) => self.take_all(tiers),
             (Operation::Peek, _) => {
-                let (mut locked, now_us) = self.begin(tiers);
+                let mut locked = self.lock_windows(tiers);
+                let now_us = self.clock.now_us();
                 answer(tiers.iter().map(|tier| self.peek(tier, &mut locked, now_us)).collect(), now_us)
             }
             (Operation::Refund | Operation::Reset, _) => {
-                let (mut locked, now_us) = self.begin(tiers);
+                let mut locked = self.lock_windows(tiers);
+                let now_us = self.clock.now_us();
                 answer(tiers.iter().map(|tier| self.give(operation, tier, &mut locked, now_us)).collect(), now_us)
             }
         }
@@ -123,12 +125,11 @@ impl<C: Clock> MemoryStore<C> {
         self.tags.tag(tier.bucket.hash(), tier.subject)
     }
 
-    /// Locks the windows that the tiers need, then reads the clock: under the
-    /// locks no other request can have seen a later time.
-    fn begin(&self, tiers: &[Tier<'_>]) -> (Locked<'_>, u64) {
+    /// Locks the windows that the tiers need. The clock is read under the locks:
+    /// no other request can have seen a later time.
+    fn lock_windows(&self, tiers: &[Tier<'_>]) -> Locked<'_> {
         let windowed = tiers.iter().filter(|tier| !is_word(tier.quota));
-        let locked = self.windows.lock(windowed.map(|tier| self.tag(tier)));
-        (locked, self.clock.now_us())
+        self.windows.lock(windowed.map(|tier| self.tag(tier)))
     }
 
     /// The common case, one tier: answers with the decision and its time.
@@ -148,9 +149,6 @@ impl<C: Clock> MemoryStore<C> {
     #[inline]
     fn take_word(&self, tier: &Tier<'_>, decide: impl Decide) -> (Decision, u64) {
         let tag = self.tag(tier);
-        // The line is on its way while the clock is read.
-        self.table.touch(tag);
-        let mut now_us = self.clock.now_us();
         let mut backoff = Backoff::default();
         loop {
             let Some((at, seen)) = self.table.find(tag) else {
@@ -163,21 +161,11 @@ impl<C: Clock> MemoryStore<C> {
                 backoff.wait();
                 continue;
             }
+            // Read after the word, so that the word is never of a later time.
+            let now_us = self.clock.now_us();
             let state = seen.state(tier.quota);
             let (decision, next) = decide(tier.quota, state, now_us, tier.cost);
-            if next == state {
-                return (decision, now_us);
-            }
-            if !decision.is_allowed() && token_bucket::is_ahead(tier.quota, state, now_us) {
-                // Another request may have read a later time than ours: what
-                // is to be kept must not be older than what was seen.
-                let later_us = self.clock.now_us();
-                if later_us != now_us {
-                    now_us = later_us;
-                    continue;
-                }
-            }
-            if self.table.swap(at, seen, Word::of(tier.quota, next)) {
+            if next == state || self.table.swap(at, seen, Word::of(tier.quota, next)) {
                 return (decision, now_us);
             }
         }
@@ -206,10 +194,7 @@ impl<C: Clock> MemoryStore<C> {
             Some((_, seen)) => seen.unlocked().state(tier.quota),
             None => inherited(tier.quota, self.table.inherited(tag), now_us),
         };
-        match tier.quota.algorithm {
-            Algorithm::LeakyBucket => leaky_bucket::peek(tier.quota, state, now_us, tier.cost),
-            _ => token_bucket::peek(tier.quota, state, now_us, tier.cost),
-        }
+        peek(tier.quota, state, now_us, tier.cost)
     }
 
     /// Refunds or resets one tier.
@@ -276,6 +261,13 @@ fn decide(quota: &Quota, state: token_bucket::State, now_us: u64, cost: u64) -> 
     match quota.algorithm {
         Algorithm::LeakyBucket => leaky_bucket::decide(quota, state, now_us, cost),
         _ => token_bucket::decide(quota, state, now_us, cost),
+    }
+}
+
+fn peek(quota: &Quota, state: token_bucket::State, now_us: u64, cost: u64) -> Decision {
+    match quota.algorithm {
+        Algorithm::LeakyBucket => leaky_bucket::peek(quota, state, now_us, cost),
+        _ => token_bucket::peek(quota, state, now_us, cost),
     }
 }
 

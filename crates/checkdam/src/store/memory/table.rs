@@ -27,7 +27,7 @@ const LINES_MIN: usize = 256;
 /// A place in the sketch for this many buckets in the table, in each row.
 const SLOTS_PER_SKETCH_PLACE: usize = 8;
 
-/// A request that finds no bucket decides on a time at most this old.
+/// A request adds a bucket at most so long after it decided to.
 pub(super) const STALE_MAX_US: u64 = SECOND_US;
 
 #[derive(Debug)]
@@ -72,13 +72,6 @@ impl Table {
             sketch: Sketch::new((lines * SLOTS / SLOTS_PER_SKETCH_PLACE).max(if cfg!(loom) { 1 } else { 64 })),
             evicted: AtomicU64::new(0),
         }
-    }
-
-    /// Begins to load the line in which a bucket most likely stands.
-    #[inline]
-    pub(super) fn touch(&self, tag: Tag) {
-        let home = &self.lines[place(tag, self.lines.len())];
-        std::hint::black_box(home.tags[0].load(Ordering::Relaxed));
     }
 
     /// Finds a bucket and its word. The word may be locked.

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::table::{Insert, Position, STALE_MAX_US};
 use super::windows::Locked;
 use super::word::Word;
-use super::{MemoryStore, answer, decide, inherited, is_word};
+use super::{MemoryStore, answer, decide, inherited, is_word, peek};
 use crate::algorithm::token_bucket;
 use crate::decision::Decision;
 use crate::hash::Tag;
@@ -20,15 +20,17 @@ use crate::store::{Answer, TIERS_INLINE, Tier};
 use crate::sync::Backoff;
 use crate::time::Clock;
 
-/// A tier's tag and, for a word, what was seen of it and what it shall become.
+/// What one tier answers by itself, and what its word would become.
 #[derive(Clone, Copy)]
 struct Plan {
     tag: Tag,
     spot: Spot,
+    state: token_bucket::State,
     decision: Decision,
     next: Option<Word>,
 }
 
+/// Where a tier's bucket was found.
 #[derive(Clone, Copy)]
 enum Spot {
     Window,
@@ -42,8 +44,8 @@ impl<C: Clock> MemoryStore<C> {
     pub(super) fn take_all(&self, tiers: &[Tier<'_>]) -> Answer {
         let mut backoff = Backoff::default();
         loop {
-            let (mut locked, now_us) = self.begin(tiers);
-            if let Some(answer) = self.try_take_all(tiers, &mut locked, now_us) {
+            let mut locked = self.lock_windows(tiers);
+            if let Some(answer) = self.try_take_all(tiers, &mut locked) {
                 return answer;
             }
             drop(locked);
@@ -51,19 +53,26 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// One attempt; `None` if another request changed a bucket meanwhile.
-    fn try_take_all(&self, tiers: &[Tier<'_>], locked: &mut Locked<'_>, now_us: u64) -> Option<Answer> {
-        let mut plans: Plans = SmallVec::new();
+    /// One attempt; `None` if another request changed a bucket meanwhile. The
+    /// clock is read after the buckets: no state is younger than the decision.
+    fn try_take_all(&self, tiers: &[Tier<'_>], locked: &mut Locked<'_>) -> Option<Answer> {
+        let mut spots: SmallVec<[(Tag, Spot); TIERS_INLINE]> = SmallVec::new();
         for tier in tiers {
-            plans.push(self.plan(tier, locked, now_us)?);
+            let tag = self.tag(tier);
+            spots.push((tag, self.spot(tag, tier.quota)?));
+        }
+        let now_us = self.clock.now_us();
+        let mut plans: Plans = SmallVec::new();
+        for (tier, (tag, spot)) in tiers.iter().zip(spots) {
+            plans.push(self.plan(tier, tag, spot, locked, now_us)?);
         }
         let denied = Groups::denied(tiers, &plans);
         let charged = |tier: &Tier<'_>| !denied.contains(0) && !denied.contains(tier.group) && tier.cost > 0;
         for (tier, plan) in tiers.iter().zip(&mut plans) {
             // What a tier that denies keeps is no charge, but its own time.
-            if plan.decision.is_allowed() && !charged(tier) {
+            if plan.decision.is_allowed() && !charged(tier) && !matches!(plan.spot, Spot::Window) {
                 plan.next = None;
-                plan.decision = self.peek(tier, locked, now_us);
+                plan.decision = peek(tier.quota, plan.state, now_us, tier.cost);
             }
         }
         self.write_words(tiers, &mut plans, now_us)?;
@@ -78,31 +87,30 @@ impl<C: Clock> MemoryStore<C> {
         Some(answer(plans.into_iter().map(|plan| plan.decision).collect(), now_us))
     }
 
-    /// What a tier would answer by itself, and what its word would become.
-    fn plan(&self, tier: &Tier<'_>, locked: &mut Locked<'_>, now_us: u64) -> Option<Plan> {
-        let tag = self.tag(tier);
-        if !is_word(tier.quota) {
-            let decision = self.windows.of(locked, tag)?.peek(tag, tier.quota, now_us, tier.cost);
-            return Some(Plan { tag, spot: Spot::Window, decision, next: None });
+    /// Where a bucket stands; `None` if another request holds it right now.
+    fn spot(&self, tag: Tag, quota: &Quota) -> Option<Spot> {
+        if !is_word(quota) {
+            return Some(Spot::Window);
         }
-        let (spot, state) = match self.table.find(tag) {
-            Some((_, seen)) if seen.is_locked() => return None,
-            Some((at, seen)) => (Spot::Present { at, seen }, seen.state(tier.quota)),
-            None => {
-                if self.clock.now_us() > now_us + STALE_MAX_US {
-                    return None;
-                }
-                let inherited_us = self.table.inherited(tag);
-                (Spot::Absent { inherited_us }, inherited(tier.quota, inherited_us, now_us))
+        match self.table.find(tag) {
+            Some((_, seen)) if seen.is_locked() => None,
+            Some((at, seen)) => Some(Spot::Present { at, seen }),
+            None => Some(Spot::Absent { inherited_us: self.table.inherited(tag) }),
+        }
+    }
+
+    fn plan(&self, tier: &Tier<'_>, tag: Tag, spot: Spot, locked: &mut Locked<'_>, now_us: u64) -> Option<Plan> {
+        let state = match spot {
+            Spot::Window => {
+                let decision = self.windows.of(locked, tag)?.peek(tag, tier.quota, now_us, tier.cost);
+                return Some(Plan { tag, spot, state: None, decision, next: None });
             }
+            Spot::Present { seen, .. } => seen.state(tier.quota),
+            Spot::Absent { inherited_us } => inherited(tier.quota, inherited_us, now_us),
         };
-        if token_bucket::is_ahead(tier.quota, state, now_us) && self.clock.now_us() != now_us {
-            // Another request has read a later time than ours: begin anew.
-            return None;
-        }
         let (decision, next) = decide(tier.quota, state, now_us, tier.cost);
         let next = (next != state).then(|| Word::of(tier.quota, next));
-        Some(Plan { tag, spot, decision, next })
+        Some(Plan { tag, spot, state, decision, next })
     }
 
     /// Writes every planned word at once: locks all of them, those that exist
@@ -140,9 +148,12 @@ impl<C: Clock> MemoryStore<C> {
             Spot::Present { at, seen } => self.table.swap(at, seen, seen.locked()),
             Spot::Absent { inherited_us: planned_us } => {
                 let seen = Word::of(quota, inherited(quota, planned_us, now_us));
-                let inserted = self
-                    .table
-                    .insert(plan.tag, |inherited_us| (now_us, (inherited_us == planned_us).then(|| seen.locked())));
+                let inserted = self.table.insert(plan.tag, |inherited_us| {
+                    // Had the bucket come and gone since it was looked for, the
+                    // sketch would know, unless that took very long.
+                    let is_fresh = self.clock.now_us() <= now_us + STALE_MAX_US;
+                    (now_us, (is_fresh && inherited_us == planned_us).then(|| seen.locked()))
+                });
                 let Insert::Done(at) = inserted else { return false };
                 plan.spot = Spot::Present { at, seen };
                 true
