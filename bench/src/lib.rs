@@ -2,7 +2,7 @@
 
 use checkdam::Quota;
 use checkdam::conformance::TestBucket;
-use checkdam::store::{BucketName, MemoryOptions, MemoryStore, Tier};
+use checkdam::store::{BucketName, FailurePolicy, MemoryOptions, MemoryStore, Tier};
 
 /// Writes the key of that number, 20 bytes of text, over the last one: a key
 /// comes from a request that was just read, so it is in the cache whoever
@@ -66,7 +66,14 @@ impl Checkdam {
     /// One take.
     #[inline]
     pub fn take(&self, key: &str) -> bool {
-        let tier = Tier { quota: &self.quota, bucket: &self.name, subject: key.as_bytes(), cost: 1, group: 0 };
+        let tier = Tier {
+            quota: &self.quota,
+            bucket: &self.name,
+            subject: key.as_bytes(),
+            cost: 1,
+            group: 0,
+            on_failure: FailurePolicy::Closed,
+        };
         self.store.take_one(&tier).0.is_allowed()
     }
 }

@@ -10,7 +10,7 @@ pub mod oracle;
 pub mod vectors;
 
 use crate::quota::Quota;
-use crate::store::{Answer, BucketName, Operation, Store, Tier};
+use crate::store::{Answer, BucketName, FailurePolicy, Operation, Store, Tier};
 
 /// A store whose clock the suite can set.
 pub trait Harness {
@@ -55,7 +55,7 @@ impl TestBucket {
     /// This bucket as an enforced tier.
     #[must_use]
     pub fn tier<'a>(&'a self, quota: &'a Quota, cost: u64) -> Tier<'a> {
-        Tier { quota, bucket: &self.name, subject: &self.subject, cost, group: 0 }
+        Tier { quota, bucket: &self.name, subject: &self.subject, cost, group: 0, on_failure: FailurePolicy::Closed }
     }
 }
 

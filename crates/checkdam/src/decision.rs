@@ -9,6 +9,8 @@ pub enum Verdict {
     Denied,
     /// It asks for more than the bucket can ever hold and will never pass.
     CostExceedsBurst,
+    /// The store did not answer, and the rule denies what it cannot decide.
+    Unavailable,
 }
 
 /// One tier's answer to one request.
@@ -43,6 +45,12 @@ impl Decision {
 pub enum DecidedBy {
     /// Buckets in this process.
     Memory,
+    /// Buckets in Redis.
+    Redis,
+    /// Buckets in this process, because the shared store did not answer.
+    Local,
+    /// The rules' failure policies, because the store did not answer.
+    Policy,
 }
 
 impl DecidedBy {
@@ -51,6 +59,9 @@ impl DecidedBy {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
+            Self::Redis => "redis",
+            Self::Local => "local",
+            Self::Policy => "policy",
         }
     }
 }

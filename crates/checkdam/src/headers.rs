@@ -93,7 +93,7 @@ pub fn write(outcome: &Outcome, dialect: Dialect, mut set: impl FnMut(&'static s
         let until_us = match outcome.verdict() {
             Verdict::Allowed => tier.decision.reset_after_us,
             Verdict::Denied => tier.decision.retry_after_us,
-            Verdict::CostExceedsBurst => 0,
+            Verdict::CostExceedsBurst | Verdict::Unavailable => 0,
         };
         text.push_str(";t=");
         text.push_str(number.format(until_us.div_ceil(SECOND_US)));

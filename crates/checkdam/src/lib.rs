@@ -49,7 +49,8 @@ pub use outcome::{Outcome, TierView};
 pub use quota::{Algorithm, Align, LIMIT_MAX, LOG_LIMIT_MAX, Quota, QuotaError, QuotaSpec, STRICT_PARTS};
 pub use request::{ATTRIBUTES_MAX, NAME_MAX, Request, RequestError, VALUE_MAX};
 pub use rule::{
-    Condition, FailurePolicy, KeyPattern, KeyPatternError, Lease, Matcher, Mode, Pattern, PatternError, QUOTAS_MAX,
-    RULE_NAME_MAX, Rule,
+    Condition, KeyPattern, KeyPatternError, Lease, Matcher, Mode, Pattern, PatternError, QUOTAS_MAX, RULE_NAME_MAX,
+    Rule,
 };
 pub use ruleset::{Explanation, RuleSet, RuleSetError};
+pub use store::FailurePolicy;

@@ -135,6 +135,7 @@ impl Ask {
                 subject,
                 cost,
                 group,
+                on_failure: compiled.rule.on_store_failure,
             }));
         }
         tiers

@@ -137,6 +137,7 @@ impl Outcome {
         let wait = |decision: &Decision| match decision.verdict {
             Verdict::Allowed => None,
             Verdict::Denied => Some(decision.retry_after_us),
+            Verdict::Unavailable => Some(u64::MAX - 1),
             Verdict::CostExceedsBurst => Some(u64::MAX),
         };
         let violated = enforced().filter(|(_, tier)| !tier.decision.is_allowed());

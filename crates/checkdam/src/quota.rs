@@ -226,6 +226,23 @@ impl Quota {
         })
     }
 
+    /// A `nodes`-th of the quota: what one of so many nodes may allow by itself.
+    /// At least one can pass at once.
+    #[must_use]
+    pub fn shared_among(&self, nodes: u64) -> Self {
+        let nodes = nodes.max(1);
+        let part = |amount: u64| (amount / nodes).max(1);
+        let mut spec = self.spec;
+        if self.algorithm.is_bucket() {
+            spec.period_us = spec.period_us.saturating_mul(nodes);
+            spec.burst = Some(part(self.limit));
+            spec.initial = spec.initial.map(|initial| (initial / nodes).min(part(self.limit)));
+        } else {
+            spec.amount = part(spec.amount);
+        }
+        Self::new(spec, self.algorithm).unwrap_or(*self)
+    }
+
     /// As it was written.
     #[must_use]
     pub const fn spec(&self) -> QuotaSpec {

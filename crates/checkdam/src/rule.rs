@@ -10,6 +10,7 @@ pub use key::{KeyPattern, KeyPatternError};
 pub use pattern::{Pattern, PatternError};
 
 use crate::quota::Quota;
+use crate::store::FailurePolicy;
 
 /// The most quotas one rule may have.
 pub const QUOTAS_MAX: usize = 16;
@@ -26,18 +27,6 @@ pub enum Mode {
     Shadow,
     /// The rule is not looked at.
     Off,
-}
-
-/// What a rule answers when the store of its buckets cannot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum FailurePolicy {
-    /// Let everything pass.
-    Open,
-    /// Deny everything.
-    Closed,
-    /// Apply the same quota, divided by the number of nodes, in memory.
-    #[default]
-    Local,
 }
 
 /// Whether tokens of a shared bucket are prepaid and spent on this node.

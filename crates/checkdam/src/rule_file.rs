@@ -10,8 +10,9 @@ use serde_saphyr::{Location, Options, Spanned};
 
 use self::wire::{Conditions, FileWire, LimitWire, RuleWire, SpannedText};
 use crate::quota::{Algorithm, Quota, parse_period};
-use crate::rule::{Condition, FailurePolicy, Lease, Mode, Rule, is_attribute_name};
+use crate::rule::{Condition, Lease, Mode, Rule, is_attribute_name};
 use crate::ruleset::RuleSet;
+use crate::store::FailurePolicy;
 
 /// The largest rule file in bytes.
 pub const FILE_MAX: usize = 1 << 20;

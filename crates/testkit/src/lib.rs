@@ -1,1 +1,57 @@
-//! x
+//! Starts real servers for the tests and breaks them on request.
+//!
+//! Every guard here owns its processes and its files: dropping it, a panicking test, or the death of the test
+//! process itself all end with nothing left behind. The kit never skips: what cannot be found, installed or started
+//! is a panic that says what to do. It runs on Unix only and must never be a dependency of anything published.
+//!
+//! | Type | What it starts |
+//! |---|---|
+//! | [`Redis`] | one Redis or Valkey server, optionally with TLS, ACL users or a clock under the test's control |
+//! | [`Cluster`] | a cluster whose masters can be killed and whose slots can be moved step by step |
+//! | [`Sentinel`] | a master, two replicas and three sentinels |
+//! | [`FaultProxy`] | a TCP proxy that delays, drops, cuts, throttles and refuses |
+//!
+//! ```no_run
+//! use testkit::{FaultProxy, Mode, Redis};
+//!
+//! let redis = Redis::start();
+//! let proxy = FaultProxy::start(redis.addr());
+//! proxy.set_replies(Mode::CutAfter(0)); // the server executes, the caller never learns
+//! redis.pause(); // SIGSTOP
+//! ```
+
+#![allow(clippy::disallowed_methods, reason = "real servers need real deadlines")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "test machinery must fail loudly, where it fails"
+)]
+
+mod clock;
+mod cluster;
+mod connection;
+mod engine;
+mod install;
+mod migration;
+mod port;
+mod process;
+mod proxy;
+mod redis;
+mod redis_builder;
+mod sentinel;
+mod tls;
+mod wait;
+
+pub use cluster::{Cluster, ClusterBuilder};
+pub use connection::{Connection, Reply};
+pub use engine::Engine;
+pub use install::{redis_cli, redis_server, valkey_server};
+pub use migration::Migration;
+pub use port::free_port;
+pub use proxy::{FaultProxy, Mode};
+pub use redis::Redis;
+pub use redis_builder::RedisBuilder;
+pub use sentinel::Sentinel;
+pub use tls::Tls;
+pub use wait::wait_until;

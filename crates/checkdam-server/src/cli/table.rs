@@ -80,6 +80,6 @@ mod tests {
         let mut table = Table::new(&["NAME", "LIMIT"]);
         table.row(["long-name".to_owned(), "5".to_owned()]);
         table.row(["a\x1b[2J".to_owned(), "5000".to_owned()]);
-        assert_eq!(table.text(), "NAME       LIMIT\nlong-name      5\na\u{fffd}[2J      5000\n");
+        assert_eq!(table.text(), "NAME       LIMIT\nlong-name      5\na\u{fffd}[2J       5000\n");
     }
 }

@@ -21,7 +21,7 @@ type Answered = Result<Response<Body>, Problem>;
     post, path = "/v1/check", tag = "decisions",
     request_body(content = CheckBody<'_>, examples(
         ("a user of the free plan" = (value = json!({"attributes": {"user": "42", "plan": "free"}}))),
-        ("a costly request" = (value = json!({
+        ("every usual attribute, and a cost" = (value = json!({
             "attributes": {"user": "42", "plan": "free", "endpoint": "/api/search", "method": "GET", "ip": "203.0.113.9"},
             "cost": 5
         }))),

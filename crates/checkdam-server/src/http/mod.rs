@@ -3,6 +3,7 @@
 //! Handlers parse, ask the app and write; they decide nothing themselves.
 
 mod body;
+mod connections;
 mod deadline;
 mod decide;
 mod health;
@@ -39,6 +40,7 @@ fn router(app: Arc<App>) -> Router {
         .route("/docs", get(page::html))
         .route("/docs/page.js", get(page::script))
         .route("/docs/page.css", get(page::style))
+        .route("/docs/icon.svg", get(page::icon))
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::wrong_method)
         .with_state(app)

@@ -32,6 +32,7 @@ pub(super) async fn document() -> impl IntoResponse {
         health::livez,
         health::readyz
     ),
+    components(schemas(Problem)),
     modifiers(&StandingHeaders),
     tags(
         (name = "decisions", description = "Charge requests"),

@@ -143,7 +143,7 @@ fn a_body_beyond_64_kib_is_a_413_announced_or_not() {
     let mut client = server.client();
     client.write("POST /v1/check HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n").unwrap();
     for _ in 0..9 {
-        client.write(&format!("2000\r\n{}\r\n", " ".repeat(0x2000))).unwrap();
+        client.write(format!("2000\r\n{}\r\n", " ".repeat(0x2000))).unwrap();
     }
     client.write("0\r\n\r\n").unwrap();
     assert_refused(&client.read().unwrap(), ("chunks", 413, "body", "65536"));
@@ -180,6 +180,16 @@ fn a_wrong_method_is_a_405_and_a_wrong_path_a_404() {
 }
 
 #[test]
+fn a_whole_cost_may_be_written_with_a_point() {
+    let server = Server::with_rules(RULES);
+    let mut client = server.client();
+    for cost in ["5", "5.0", "0.5e1"] {
+        let body = format!("{{\"attributes\": {{\"user\": \"{cost}\"}}, \"cost\": {cost}}}");
+        assert_eq!(client.ok("/v1/check", &body)["remaining"], 95, "{cost}");
+    }
+}
+
+#[test]
 fn any_content_type_is_read_as_json() {
     let server = Server::with_rules(RULES);
     let mut client = server.client();
@@ -187,7 +197,7 @@ fn any_content_type_is_read_as_json() {
     for kind in ["application/x-www-form-urlencoded", "text/plain", "application/json; charset=utf-8"] {
         let length = body.len();
         let head = format!("POST /v1/peek HTTP/1.1\r\nhost: test\r\ncontent-type: {kind}\r\ncontent-length: {length}");
-        client.write(&format!("{head}\r\n\r\n{body}")).unwrap();
+        client.write(format!("{head}\r\n\r\n{body}")).unwrap();
         assert_eq!(client.read().unwrap().status, 200, "{kind}");
     }
 }
@@ -196,18 +206,20 @@ fn any_content_type_is_read_as_json() {
 fn what_is_not_utf8_or_not_http_does_no_harm() {
     let server = Server::with_rules(RULES);
     let mut client = server.client();
-    client.write("POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: 3\r\n\r\n\u{7f}\u{e9}").unwrap();
-    assert_eq!(client.read().unwrap().status, 400);
+    let body = b"{\"attributes\": {\"user\": \"\xff\xfe\"}}";
+    client.write(format!("POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n", body.len())).unwrap();
+    client.write(body).unwrap();
+    assert_refused(&client.read().unwrap(), ("not UTF-8", 400, "body", "unicode"));
     for nonsense in ["\r\n\r\n\0\0", "GET\r\n\r\n", "POST /v1/check HTTP/9.9\r\n\r\n", "\u{16}\u{3}\u{1}"] {
         let mut client = server.client();
         client.write(nonsense).unwrap();
-        client.write("\r\n\r\n").unwrap();
+        client.write("\r\n\r\n").ok();
         if let Ok(reply) = client.read() {
             assert_eq!(reply.status, 400, "{nonsense:?}");
         }
     }
     let mut client = server.client();
-    client.write(&format!("GET /livez HTTP/1.1\r\nhost: test\r\nx: {}\r\n\r\n", "x".repeat(64 << 10))).ok();
+    client.write(format!("GET /livez HTTP/1.1\r\nhost: test\r\nx: {}\r\n\r\n", "x".repeat(64 << 10))).ok();
     if let Ok(reply) = client.read() {
         assert_eq!(reply.status, 431, "the head is too large");
     }

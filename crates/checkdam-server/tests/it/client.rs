@@ -53,8 +53,8 @@ impl Client {
         self.read()
     }
 
-    pub(crate) fn write(&mut self, text: &str) -> Result<(), Error> {
-        self.stream.get_mut().write_all(text.as_bytes())
+    pub(crate) fn write(&mut self, bytes: impl AsRef<[u8]>) -> Result<(), Error> {
+        self.stream.get_mut().write_all(bytes.as_ref())
     }
 
     /// Reads one answer.

@@ -47,7 +47,7 @@ fn an_idle_connection_stays_usable_for_longer_than_a_head_may_take() {
 fn requests_may_be_sent_ahead() {
     let server = Server::start();
     let mut client = server.client();
-    client.write(&"GET /livez HTTP/1.1\r\nhost: test\r\n\r\n".repeat(50)).unwrap();
+    client.write("GET /livez HTTP/1.1\r\nhost: test\r\n\r\n".repeat(50)).unwrap();
     for _ in 0..50 {
         assert_eq!(client.read().unwrap().status, 200);
     }

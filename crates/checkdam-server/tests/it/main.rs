@@ -12,7 +12,6 @@
 //! - `rule_files`: which files are refused
 //! - `cli`: the commands
 //! - `page`: the API's description and the page to try it
-#![expect(missing_docs, reason = "tests are not an API")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests fail loudly")]
 
 mod answers;

@@ -5,7 +5,7 @@ use crate::process::{rule_file, run, text};
 /// A file, the line that is wrong, and what the message must name.
 const CASES: &[(&str, u64, &str)] = &[
     ("rules:\n  - name: a\n   key: b\n", 3, ""),
-    ("rules:\n  - name: a\n    key: [\n", 4, ""),
+    ("rules:\n  - name: a\n    key: [\n", 3, ""),
     ("rules:\n- {name: a, key: k, limits: [1/s]}\n- {name: a, key: k, limits: [1/s]}\n", 3, "\"a\""),
     ("rules:\n  - name: a\n    key: \"user:{user\"\n    limits: [1/s]\n", 3, "user:{user"),
     ("rules:\n  - name: a\n    key: \"user:user}\"\n    limits: [1/s]\n", 3, "user:user}"),

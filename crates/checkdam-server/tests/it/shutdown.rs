@@ -60,7 +60,7 @@ fn readiness_is_503_while_a_request_is_drained() {
     assert_eq!(client.get("/readyz").status, 200);
     let mut slow = server.client();
     let head = format!("POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n", USER.len());
-    slow.write(&head).unwrap();
+    slow.write(head).unwrap();
     slow.write(&USER[..10]).unwrap();
     assert_eq!(client.get("/livez").status, 200, "the slow request has begun");
     server.signal("TERM");

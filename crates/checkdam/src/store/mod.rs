@@ -1,6 +1,8 @@
 //! Where buckets live, and the contract that every store keeps.
 
 pub mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;
 
 pub use memory::{MemoryOptions, MemoryStats, MemoryStore};
 
@@ -23,6 +25,18 @@ pub enum Operation {
     Refund,
     /// Forget the buckets.
     Reset,
+}
+
+/// What a rule answers when the store of its buckets cannot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum FailurePolicy {
+    /// Let everything pass.
+    Open,
+    /// Deny everything.
+    Closed,
+    /// Apply the same quota, divided by the number of nodes, in memory.
+    #[default]
+    Local,
 }
 
 /// The name of one quota of one rule: the part of a bucket's key that does not
@@ -69,6 +83,8 @@ pub struct Tier<'a> {
     /// 0: enforced. Any other number is a rule in shadow: it is charged if the
     /// enforced tiers pass and all tiers of that number do.
     pub group: u8,
+    /// What to answer if the store cannot.
+    pub on_failure: FailurePolicy,
 }
 
 /// A store's answer: one decision a tier, in their order.
@@ -102,5 +118,26 @@ pub trait Store: Send + Sync {
 impl<S: Store> Store for std::sync::Arc<S> {
     fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> impl Future<Output = Answer> + Send {
         (**self).apply(operation, tiers)
+    }
+}
+
+/// The groups of tiers in which one was denied.
+struct Groups([u64; 4]);
+
+impl Groups {
+    fn denied(tiers: &[Tier<'_>], allowed: impl Iterator<Item = bool>) -> Self {
+        let mut bits = [0; 4];
+        for (tier, allowed) in tiers.iter().zip(allowed) {
+            if !allowed {
+                bits[usize::from(tier.group) / 64] |= 1 << (tier.group % 64);
+            }
+        }
+        Self(bits)
+    }
+
+    /// Whether a take charges the tier: all enforced tiers pass, and all of its group.
+    fn is_charged(&self, tier: &Tier<'_>) -> bool {
+        let contains = |group: u8| self.0[usize::from(group) / 64] & 1 << (group % 64) != 0;
+        !contains(0) && !contains(tier.group) && tier.cost > 0
     }
 }

@@ -10,6 +10,7 @@ use axum::response::IntoResponse;
 const HTML: &str = include_str!("page.html");
 const SCRIPT: &str = include_str!("page.js");
 const STYLE: &str = include_str!("page.css");
+const ICON: &str = include_str!("icon.svg");
 
 /// The page.
 pub(super) async fn html() -> impl IntoResponse {
@@ -24,6 +25,11 @@ pub(super) async fn script() -> impl IntoResponse {
 /// How it looks.
 pub(super) async fn style() -> impl IntoResponse {
     (headers("text/css; charset=utf-8"), STYLE)
+}
+
+/// Its sign in a row of tabs.
+pub(super) async fn icon() -> impl IntoResponse {
+    (headers("image/svg+xml"), ICON)
 }
 
 fn headers(content_type: &'static str) -> [(HeaderName, &'static str); 5] {

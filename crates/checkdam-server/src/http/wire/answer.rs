@@ -74,6 +74,7 @@ pub(in crate::http) struct Denied<'a> {
     /// The same, for people.
     title: &'static str,
     /// The HTTP status again.
+    #[schema(minimum = 400, maximum = 599)]
     status: u16,
     /// Which rule denies it, and when to come back.
     detail: String,
@@ -90,6 +91,7 @@ pub(in crate::http) struct Denied<'a> {
 enum BatchItem<'a> {
     Allowed {
         /// What a check by itself would have been answered with.
+        #[schema(minimum = 200, maximum = 200)]
         status: u16,
         #[serde(flatten)]
         answer: Answer<'a>,
@@ -111,7 +113,7 @@ const fn is_zero(number: &u64) -> bool {
 
 /// Answers a check: 200, 429, or 422 for what can never pass.
 pub(in crate::http) fn answer(request: &Request<'_>, outcome: &Outcome, dialect: Dialect) -> Response<Body> {
-    let status = status(outcome);
+    let status = status(outcome.verdict());
     if status == StatusCode::OK {
         return state(request, outcome, dialect);
     }
@@ -143,7 +145,7 @@ fn respond(
     let mut headers = HeaderMap::with_capacity(8);
     headers.insert(CONTENT_TYPE, content_type);
     checkdam::headers::write(outcome, dialect, |name, value| {
-        let name = HeaderName::from_static(name);
+        let Some(name) = header_name(name) else { return };
         // An answer that is no refusal asks nobody to wait.
         if name == RETRY_AFTER && status == StatusCode::OK {
             return;
@@ -158,11 +160,33 @@ fn respond(
     response
 }
 
-fn status(outcome: &Outcome) -> StatusCode {
-    match outcome.verdict() {
-        Verdict::Allowed => StatusCode::OK,
-        Verdict::Denied => StatusCode::TOO_MANY_REQUESTS,
-        Verdict::CostExceedsBurst => StatusCode::UNPROCESSABLE_ENTITY,
+/// The header of that name, without reading the name anew for every answer.
+fn header_name(name: &'static str) -> Option<HeaderName> {
+    const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+    const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+    const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+    const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+    const STANDING: HeaderName = HeaderName::from_static("ratelimit");
+    match name {
+        "x-ratelimit-limit" => Some(LIMIT),
+        "x-ratelimit-remaining" => Some(REMAINING),
+        "x-ratelimit-reset" => Some(RESET),
+        "ratelimit-policy" => Some(POLICY),
+        "ratelimit" => Some(STANDING),
+        "retry-after" => Some(RETRY_AFTER),
+        other => HeaderName::from_bytes(other.as_bytes()).ok(),
+    }
+}
+
+fn status(verdict: Verdict) -> StatusCode {
+    if verdict == Verdict::Allowed {
+        StatusCode::OK
+    } else if verdict == Verdict::Denied {
+        StatusCode::TOO_MANY_REQUESTS
+    } else if verdict == Verdict::CostExceedsBurst {
+        StatusCode::UNPROCESSABLE_ENTITY
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
     }
 }
 
@@ -197,9 +221,13 @@ impl<'a> Answer<'a> {
 
 impl<'a> Denied<'a> {
     fn new(request: &'a dyn Subjects, outcome: &'a Outcome) -> Self {
-        let (kind, title) = match outcome.verdict() {
-            Verdict::CostExceedsBurst => {
+        let status = status(outcome.verdict());
+        let (kind, title) = match status {
+            StatusCode::UNPROCESSABLE_ENTITY => {
                 ("urn:checkdam:problem:cost_exceeds_burst", "The cost exceeds what a limit can ever hold")
+            }
+            StatusCode::SERVICE_UNAVAILABLE => {
+                ("urn:checkdam:problem:store_unavailable", "The store of the limits does not answer")
             }
             _ => (
                 "https://iana.org/assignments/http-problem-types#quota-exceeded",
@@ -209,7 +237,7 @@ impl<'a> Denied<'a> {
         Self {
             kind,
             title,
-            status: status(outcome).as_u16(),
+            status: status.as_u16(),
             detail: outcome.violated().map(|tier| detail(request, &tier)).unwrap_or_default(),
             violated_policies: outcome.failing().map(|tier| policy_name(&tier)).collect(),
             answer: Answer::new(request, outcome),
@@ -219,11 +247,14 @@ impl<'a> Denied<'a> {
 
 fn detail(request: &dyn Subjects, tier: &TierView<'_>) -> String {
     let (rule, quota, cost) = (&tier.rule.name, tier.quota, request.cost());
-    match tier.decision.verdict {
-        Verdict::CostExceedsBurst => format!(
-            "a cost of {cost} can never pass rule {rule:?} ({quota}): at most {} can pass at once",
-            tier.decision.limit
-        ),
+    match status(tier.decision.verdict) {
+        StatusCode::UNPROCESSABLE_ENTITY => {
+            let limit = tier.decision.limit;
+            format!("a cost of {cost} can never pass rule {rule:?} ({quota}): at most {limit} can pass at once")
+        }
+        StatusCode::SERVICE_UNAVAILABLE => {
+            format!("rule {rule:?} ({quota}) denies what its store cannot decide: try again later")
+        }
         _ => format!("rule {rule:?} ({quota}) is exceeded: try again in {} ms", millis(tier.decision.retry_after_us)),
     }
 }

@@ -8,10 +8,11 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-use checkdam::{LIMIT_MAX, Request, RequestError, VALUE_MAX};
+use checkdam::{ATTRIBUTES_MAX, LIMIT_MAX, NAME_MAX, Request, RequestError, VALUE_MAX};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 
 use crate::http::problem::{Problem, shown};
 
@@ -26,14 +27,27 @@ pub(in crate::http) struct CheckBody<'a> {
     #[serde(borrow, default)]
     #[schema(value_type = String, max_length = 512, required = false)]
     domain: Text<'a>,
-    /// Who asks for what: at most 64, such as user, ip, endpoint, method, plan.
+    /// Who asks for what.
     #[serde(borrow)]
-    #[schema(value_type = std::collections::HashMap<String, String>)]
+    #[schema(schema_with = attributes_schema)]
     attributes: Attributes<'a>,
     /// How much to charge.
     #[serde(default)]
     #[schema(value_type = u64, minimum = 1, maximum = 1_000_000_000_000_u64, default = 1, required = false)]
     cost: Cost,
+}
+
+/// Lengths are bounded in bytes, which schemas cannot say: they count characters.
+fn attributes_schema() -> Object {
+    let text =
+        |length_max| ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)).max_length(Some(length_max));
+    ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .description(Some("Who asks for what: at most 64, such as user, ip, endpoint, method, plan."))
+        .property_names(Some(text(NAME_MAX)))
+        .additional_properties(Some(text(VALUE_MAX)))
+        .max_properties(Some(ATTRIBUTES_MAX))
+        .build()
 }
 
 /// Several requests, each decided on its own, in their order.
@@ -43,22 +57,22 @@ pub(in crate::http) struct BatchBody<'a> {
     /// At most 256.
     #[serde(borrow)]
     #[schema(max_items = 256, value_type = Vec<CheckBody<'_>>)]
-    requests: Vec<Object<CheckBody<'a>>>,
+    requests: Vec<JsonObject<CheckBody<'a>>>,
 }
 
 /// Reads one request.
 pub(in crate::http) fn parse(body: &[u8]) -> Result<Request<'_>, Problem> {
-    match serde_json::from_slice::<Object<CheckBody<'_>>>(body) {
-        Ok(Object(body)) => body.into_request(),
-        Err(error) => Err(malformed::<Object<CheckBody<'_>>>(body, &error)),
+    match serde_json::from_slice::<JsonObject<CheckBody<'_>>>(body) {
+        Ok(JsonObject(body)) => body.into_request(),
+        Err(error) => Err(malformed::<JsonObject<CheckBody<'_>>>(body, &error)),
     }
 }
 
 /// Reads a batch; one bad request spoils it whole.
 pub(in crate::http) fn parse_batch(body: &[u8]) -> Result<Vec<Request<'_>>, Problem> {
-    let batch = match serde_json::from_slice::<Object<BatchBody<'_>>>(body) {
-        Ok(Object(batch)) => batch,
-        Err(error) => return Err(malformed::<Object<BatchBody<'_>>>(body, &error)),
+    let batch = match serde_json::from_slice::<JsonObject<BatchBody<'_>>>(body) {
+        Ok(JsonObject(batch)) => batch,
+        Err(error) => return Err(malformed::<JsonObject<BatchBody<'_>>>(body, &error)),
     };
     if batch.requests.len() > BATCH_MAX {
         let detail = format!("there are {} requests: at most {BATCH_MAX} fit in a batch", batch.requests.len());
@@ -66,7 +80,7 @@ pub(in crate::http) fn parse_batch(body: &[u8]) -> Result<Vec<Request<'_>>, Prob
     }
     let requests = batch.requests.into_iter().enumerate();
     requests
-        .map(|(index, Object(body))| {
+        .map(|(index, JsonObject(body))| {
             body.into_request().map_err(|problem| problem.within(&format!("requests[{index}]")))
         })
         .collect()
@@ -128,23 +142,23 @@ fn shortened(message: &str) -> String {
 
 /// A JSON object and nothing else: serde's own code for structs would also take
 /// their values as an array.
-struct Object<T>(T);
+struct JsonObject<T>(T);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for JsonObject<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ObjectVisitor<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
-            type Value = Object<T>;
+        struct JsonObjectVisitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for JsonObjectVisitor<T> {
+            type Value = JsonObject<T>;
 
             fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
                 out.write_str("a JSON object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<JsonObject<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(JsonObject)
             }
         }
-        deserializer.deserialize_map(ObjectVisitor(PhantomData))
+        deserializer.deserialize_map(JsonObjectVisitor(PhantomData))
     }
 }
 
@@ -184,7 +198,9 @@ pub(in crate::http) enum Attributes<'a> {
 impl<'a> Attributes<'a> {
     fn insert(&mut self, name: Cow<'a, str>, value: Cow<'a, str>) {
         let Self::Valid(request) = self else { return };
-        let unusable = if value.is_empty() {
+        let unusable = if name.is_empty() {
+            None
+        } else if value.is_empty() {
             Some("is empty: give it a value or leave the attribute out".to_owned())
         } else if value.len() > VALUE_MAX {
             Some(format!("is {} bytes long and begins {:?}: at most {VALUE_MAX} fit", value.len(), shown(&value)))
@@ -266,6 +282,11 @@ impl<'de> Deserialize<'de> for Cost {
             }
 
             fn visit_f64<E: Error>(self, cost: f64) -> Result<Cost, E> {
+                // Some languages know no other numbers and send 5 as 5.0. Up to
+                // the largest cost they are exact.
+                if cost.fract() == 0.0 && (1.0..=LIMIT_MAX as f64).contains(&cost) {
+                    return Ok(Cost::Valid(cost as u64));
+                }
                 Ok(Cost::Invalid(format!("cost is {cost:?}: it must be a whole number, 1 to {LIMIT_MAX}")))
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loom::thread;
 
 use super::*;
-use crate::store::BucketName;
+use crate::store::{BucketName, FailurePolicy};
 use crate::time::ManualClock;
 
 type ModelStore = MemoryStore<ManualClock>;
@@ -32,7 +32,14 @@ fn take(store: &ModelStore, quota: &Quota, subjects: &[&str], cost: u64) -> bool
     let name = BucketName::new("model", 0, "token_bucket");
     let tiers: Vec<Tier<'_>> = subjects
         .iter()
-        .map(|subject| Tier { quota, bucket: &name, subject: subject.as_bytes(), cost, group: 0 })
+        .map(|subject| Tier {
+            quota,
+            bucket: &name,
+            subject: subject.as_bytes(),
+            cost,
+            group: 0,
+            on_failure: FailurePolicy::Closed,
+        })
         .collect();
     store.apply_now(Operation::Take, &tiers).decisions.iter().all(Decision::is_allowed)
 }

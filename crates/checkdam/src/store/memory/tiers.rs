@@ -16,7 +16,7 @@ use crate::algorithm::token_bucket;
 use crate::decision::Decision;
 use crate::hash::Tag;
 use crate::quota::Quota;
-use crate::store::{Answer, TIERS_INLINE, Tier};
+use crate::store::{Answer, Groups, TIERS_INLINE, Tier};
 use crate::sync::Backoff;
 use crate::time::Clock;
 
@@ -66,8 +66,8 @@ impl<C: Clock> MemoryStore<C> {
         for (tier, (tag, spot)) in tiers.iter().zip(spots) {
             plans.push(self.plan(tier, tag, spot, locked, now_us)?);
         }
-        let denied = Groups::denied(tiers, &plans);
-        let charged = |tier: &Tier<'_>| !denied.contains(0) && !denied.contains(tier.group) && tier.cost > 0;
+        let denied = Groups::denied(tiers, plans.iter().map(|plan| plan.decision.is_allowed()));
+        let charged = |tier: &Tier<'_>| denied.is_charged(tier);
         for (tier, plan) in tiers.iter().zip(&mut plans) {
             // What a tier that denies keeps is no charge, but its own time.
             if plan.decision.is_allowed() && !charged(tier) && !matches!(plan.spot, Spot::Window) {
@@ -159,24 +159,5 @@ impl<C: Clock> MemoryStore<C> {
                 true
             }
         }
-    }
-}
-
-/// The groups of tiers in which one was denied.
-struct Groups([u64; 4]);
-
-impl Groups {
-    fn denied(tiers: &[Tier<'_>], plans: &Plans) -> Self {
-        let mut bits = [0; 4];
-        for (tier, plan) in tiers.iter().zip(plans) {
-            if !plan.decision.is_allowed() {
-                bits[usize::from(tier.group) / 64] |= 1 << (tier.group % 64);
-            }
-        }
-        Self(bits)
-    }
-
-    fn contains(&self, group: u8) -> bool {
-        self.0[usize::from(group) / 64] & 1 << (group % 64) != 0
     }
 }

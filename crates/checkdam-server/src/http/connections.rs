@@ -1,0 +1,174 @@
+//! The connections of a door: serves them, counts them, closes them.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::header::{CONNECTION, HeaderValue};
+use axum::http::{Request, Response, Version};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tower_service::Service;
+
+use super::deadline::{Deadline, Progress};
+use crate::app::App;
+
+/// The most connections at a time; more wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 10_000;
+/// The longest head of a request in bytes.
+const HEAD_MAX: usize = 32 << 10;
+/// The most requests at a time on one HTTP/2 connection.
+const STREAMS_MAX: u32 = 256;
+/// How long nothing must be open for clients to count as gone: one that comes
+/// for each request anew may be on its way.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// The connections of a door.
+pub(super) struct Connections {
+    app: Arc<App>,
+    router: Router,
+    slots: Arc<Semaphore>,
+    open: Arc<watch::Sender<usize>>,
+    closing: watch::Sender<bool>,
+}
+
+/// The right to one more connection.
+pub(super) struct Slot(#[expect(dead_code, reason = "held, and given back by its drop")] OwnedSemaphorePermit);
+
+impl Connections {
+    pub(super) fn new(app: Arc<App>) -> Self {
+        Self {
+            router: super::router(Arc::clone(&app)),
+            app,
+            slots: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            open: Arc::new(watch::Sender::new(0)),
+            closing: watch::Sender::new(false),
+        }
+    }
+
+    /// Waits until there may be one more connection.
+    pub(super) async fn slot(&self) -> Slot {
+        match Arc::clone(&self.slots).acquire_owned().await {
+            Ok(slot) => Slot(slot),
+            // Only if the semaphore is closed, which it never is.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// The right to one more connection, if there may be one now.
+    pub(super) fn slot_now(&self) -> Option<Slot> {
+        Arc::clone(&self.slots).try_acquire_owned().ok().map(Slot)
+    }
+
+    /// Serves a connection until its client has enough or all are closed.
+    pub(super) fn serve(&self, stream: TcpStream, slot: Slot) {
+        // Answers are small and wait for nothing. If this fails they are slower.
+        let _ = stream.set_nodelay(true);
+        let progress = Arc::new(Progress::default());
+        let io = Deadline::new(stream, Arc::clone(&progress));
+        let (router, app) = (self.router.clone(), Arc::clone(&self.app));
+        let service = service_fn(move |request: Request<Incoming>| {
+            let is_http2 = request.version() == Version::HTTP_2;
+            progress.begin(is_http2);
+            let answered = router.clone().call(request);
+            let (progress, app) = (Arc::clone(&progress), Arc::clone(&app));
+            async move {
+                let mut response: Response<Body> = answered.await?;
+                progress.end();
+                if app.is_leaving() && !is_http2 {
+                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                }
+                Ok::<_, Infallible>(response)
+            }
+        });
+        let open = Open::new(&self.open, slot);
+        let mut closing = self.closing.subscribe();
+        tokio::spawn(async move {
+            let builder = builder();
+            let mut connection = std::pin::pin!(builder.serve_connection(io, service));
+            let done = tokio::select! {
+                done = connection.as_mut() => done,
+                () = closed(&mut closing) => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            if let Err(error) = done {
+                tracing::debug!(error, "a connection ended early");
+            }
+            drop(open);
+        });
+    }
+
+    /// How many are open.
+    pub(super) fn count(&self) -> usize {
+        *self.open.borrow()
+    }
+
+    /// Closes those that rest, and the others once they are answered.
+    pub(super) fn close(&self) {
+        self.closing.send_replace(true);
+    }
+
+    /// Done when none is open.
+    pub(super) async fn none(&self) {
+        // The sender lives as long as we do.
+        let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
+    }
+
+    /// Done when none has been open for a moment.
+    pub(super) async fn quiet(&self) {
+        loop {
+            self.none().await;
+            let mut open = self.open.subscribe();
+            if tokio::time::timeout(QUIET, open.changed()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// An open connection, counted.
+struct Open {
+    count: Arc<watch::Sender<usize>>,
+    _slot: Slot,
+}
+
+impl Open {
+    fn new(count: &Arc<watch::Sender<usize>>, slot: Slot) -> Self {
+        count.send_modify(|open| *open += 1);
+        Self { count: Arc::clone(count), _slot: slot }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.count.send_modify(|open| *open -= 1);
+    }
+}
+
+/// Done when connections shall be closed.
+async fn closed(closing: &mut watch::Receiver<bool>) {
+    // An error means that the server is gone, which is the same.
+    let _ = closing.wait_for(|closing| *closing).await;
+}
+
+/// How connections are spoken with: HTTP/1.1 and HTTP/2 without TLS.
+fn builder() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    // The connection's deadline takes the place of the header timeout.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(HEAD_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEAD_MAX as u32)
+        .keep_alive_interval(Duration::from_secs(20));
+    builder
+}

@@ -1,0 +1,40 @@
+-- The twin of sliding_window.rs: "start current previous". The quota's
+-- interval is its grain, its capacity the grains of a period.
+local sliding_window = {}
+
+function sliding_window.roll(quota, text, unix)
+  local state = numbers(text)
+  local known = state[1] or 0
+  local time, rebased = flow(known, unix)
+  local start = window_start(0, quota.period, time)
+  local current, previous = 0, 0
+  if state[1] then
+    if rebased or known >= start then
+      current, previous = state[2], state[3]
+    elseif known + quota.period >= start then
+      previous = state[2]
+    end
+  end
+  local rolled = { start, math.min(current, quota.limit), math.min(previous, quota.limit) }
+  rolled.passed = math.floor((time - start) / quota.interval)
+  return rolled
+end
+
+function sliding_window.fits(quota, state, cost)
+  local parts = quota.capacity
+  return (state[2] + cost) * parts + state[3] * (parts - state.passed) <= quota.limit * parts
+end
+
+function sliding_window.charge(state, cost)
+  state[2] = state[2] + cost
+end
+
+function sliding_window.refund(state, cost)
+  local rest = math.max(cost - state[2], 0)
+  state[2] = math.max(state[2] - cost, 0)
+  state[3] = math.max(state[3] - rest, 0)
+end
+
+function sliding_window.gone_at(quota, state)
+  return state[1] + (state[2] > 0 and 2 or 1) * quota.period
+end

@@ -1,0 +1,43 @@
+-- The twin of token_bucket.rs, and of leaky_bucket.rs, whose arithmetic is the
+-- same. A bucket is stored as its full_at: a plain integer when it counts in
+-- microseconds, "full_at/ticks" when it counts in ticks of a microsecond's part.
+
+-- The stored time in the quota's own ticks, rounded up; nil if there is none.
+local function bucket_read(text, ticks)
+  if not text then return nil end
+  local at, per = string.match(text, '^(%d+)/(%d+)$')
+  local full_at, was = tonumber(at or text), tonumber(per or 1)
+  if was == ticks then return full_at end
+  -- full_at * ticks could exceed 2^53: whole part and rest by themselves.
+  local whole = math.floor(full_at / was)
+  return whole * ticks + math.ceil((full_at - whole * was) * ticks / was)
+end
+
+local function bucket_write(key, full_at, quota)
+  local text = string.format('%.0f', full_at)
+  if quota.ticks > 1 then text = text .. '/' .. quota.ticks end
+  redis.call('SET', key, text, 'PX', ttl_text(2 * (quota.capacity + quota.remembered) / quota.ticks))
+end
+
+-- Whether the take passes, and the full_at to keep (nil: as it was).
+local function bucket_decide(quota, full_at, now_us, cost)
+  local now = math.min(now_us, HORIZON) * quota.ticks
+  local owed, is_new = quota.owed_initially, true
+  if full_at and full_at + quota.remembered > now then
+    owed, is_new = math.max(full_at - now, 0), false
+  end
+  local clamped = owed > quota.capacity
+  if clamped then owed = quota.capacity end
+  if cost == 0 then return true, nil end
+  local after = owed + math.min(cost, quota.limit) * quota.interval
+  if after <= quota.capacity and cost <= quota.limit then return true, now + after end
+  if clamped or (is_new and owed > 0) then return false, now + owed end
+  return false, nil
+end
+
+local function bucket_refund(quota, full_at, now_us, cost)
+  local now = math.min(now_us, HORIZON) * quota.ticks
+  if not full_at or full_at + quota.remembered <= now then return nil end
+  local owed = math.min(math.max(full_at - now, 0), quota.capacity)
+  return now + math.max(owed - math.min(cost, quota.limit) * quota.interval, 0)
+end

@@ -1,0 +1,58 @@
+//! What is answered when Redis is not: each rule by its own policy.
+
+use smallvec::SmallVec;
+
+use crate::decision::{DecidedBy, Decision, Verdict};
+use crate::quota::Quota;
+use crate::store::{Answer, FailurePolicy, MemoryOptions, MemoryStore, Operation, TIERS_INLINE, Tier};
+use crate::time::Clock;
+
+/// Buckets of this node's own, each a share of the quota.
+#[derive(Debug)]
+pub(super) struct Fallback {
+    nodes: u64,
+    memory: MemoryStore,
+}
+
+impl Fallback {
+    pub(super) fn new(nodes: u64, max_buckets: usize) -> Self {
+        Self { nodes, memory: MemoryStore::new(MemoryOptions { max_buckets }) }
+    }
+
+    /// Local tiers are charged together or not at all, and not at all if a
+    /// closed tier denies the request.
+    pub(super) fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> Answer {
+        let is_local = |tier: &&Tier<'_>| tier.on_failure == FailurePolicy::Local;
+        let is_closed = |tier: &Tier<'_>| tier.group == 0 && tier.on_failure == FailurePolicy::Closed;
+        let quotas: SmallVec<[Quota; TIERS_INLINE]> =
+            tiers.iter().filter(is_local).map(|tier| tier.quota.shared_among(self.nodes)).collect();
+        let local: SmallVec<[Tier<'_>; TIERS_INLINE]> =
+            tiers.iter().filter(is_local).zip(&quotas).map(|(tier, quota)| Tier { quota, ..*tier }).collect();
+        let operation = match operation {
+            Operation::Take if tiers.iter().any(is_closed) => Operation::Peek,
+            other => other,
+        };
+        let mut decided = self.memory.apply_now(operation, &local).decisions.into_iter();
+        let decide = |tier: &Tier<'_>| match tier.on_failure {
+            FailurePolicy::Local => decided.next().unwrap_or_else(|| undecided(tier.quota, Verdict::Unavailable)),
+            FailurePolicy::Open => undecided(tier.quota, Verdict::Allowed),
+            FailurePolicy::Closed => undecided(tier.quota, Verdict::Unavailable),
+        };
+        Answer {
+            decisions: tiers.iter().map(decide).collect(),
+            at_us: self.memory.clock().now_us(),
+            by: if local.is_empty() { DecidedBy::Policy } else { DecidedBy::Local },
+        }
+    }
+
+    pub(super) fn maintain(&self) {
+        self.memory.maintain();
+    }
+}
+
+/// An answer that no bucket was asked for.
+fn undecided(quota: &Quota, verdict: Verdict) -> Decision {
+    let limit = quota.limit();
+    let remaining = if verdict == Verdict::Allowed { limit } else { 0 };
+    Decision { verdict, limit, remaining, retry_after_us: 0, reset_after_us: 0, delay_us: 0 }
+}

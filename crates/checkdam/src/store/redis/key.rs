@@ -1,0 +1,79 @@
+//! The names of buckets in Redis: `cd:{subject}:rule`, both keyed hashes.
+//!
+//! No personal data and nothing that a client sent stands in a key, every key
+//! has the same length, and all buckets of one subject share a slot.
+
+use crate::store::Tier;
+
+/// 64 characters that need no quoting anywhere.
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+/// 22 characters of 6 bits: 132 bits of a subject's hash.
+const SUBJECT_LENGTH: usize = 22;
+/// 11 characters of 6 bits: 66 bits of a bucket name's hash.
+const BUCKET_LENGTH: usize = 11;
+
+/// Names buckets; the same on every node that has the same secret.
+#[derive(Debug, Clone)]
+pub(super) struct KeyMaker {
+    secret: [u8; 32],
+    readable: bool,
+}
+
+impl KeyMaker {
+    pub(super) fn new(secret: &str, readable: bool) -> Self {
+        Self { secret: blake3::derive_key("checkdam 2026 bucket keys", secret.as_bytes()), readable }
+    }
+
+    pub(super) fn key(&self, tier: &Tier<'_>) -> Vec<u8> {
+        let mut key = Vec::with_capacity(6 + SUBJECT_LENGTH + BUCKET_LENGTH);
+        key.extend_from_slice(b"cd:{");
+        if self.readable {
+            // Braces would end the hash tag early; the length keeps subjects apart.
+            key.extend(tier.subject.iter().map(|byte| if matches!(byte, b'{' | b'}') { b'|' } else { *byte }));
+            key.extend_from_slice(b"}:");
+            key.extend_from_slice(tier.bucket.text().replace('\0', "/").as_bytes());
+        } else {
+            self.hash(tier.subject, SUBJECT_LENGTH, &mut key);
+            key.extend_from_slice(b"}:");
+            self.hash(tier.bucket.text().as_bytes(), BUCKET_LENGTH, &mut key);
+        }
+        key
+    }
+
+    fn hash(&self, text: &[u8], length: usize, out: &mut Vec<u8>) {
+        let hash = blake3::keyed_hash(&self.secret, text);
+        out.extend(hash.as_bytes().iter().take(length).map(|byte| ALPHABET[usize::from(byte & 63)]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quota::Quota;
+    use crate::store::{BucketName, FailurePolicy};
+
+    #[test]
+    fn keys_have_one_length_and_one_slot_a_subject() {
+        let quota: Quota = "1/s".parse().unwrap();
+        let (first, second) = (BucketName::new("a", 0, "x"), BucketName::new("b", 1, "y"));
+        let maker = KeyMaker::new("", false);
+        let key = |bucket, subject: &'static str| {
+            let tier = Tier {
+                quota: &quota,
+                bucket,
+                subject: subject.as_bytes(),
+                cost: 1,
+                group: 0,
+                on_failure: FailurePolicy::Closed,
+            };
+            String::from_utf8(maker.key(&tier)).unwrap()
+        };
+        let tag = |key: &str| key[..key.find('}').unwrap()].to_owned();
+        let (one, two) = (key(&first, "user:42"), key(&second, "user:42"));
+        assert_ne!(one, two);
+        assert_eq!(tag(&one), tag(&two));
+        assert_ne!(tag(&one), tag(&key(&first, "user:43")));
+        assert_eq!(one.len(), key(&first, &"x".repeat(500).leak()[..]).len());
+        assert!(!one.contains("42"));
+    }
+}

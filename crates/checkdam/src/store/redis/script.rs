@@ -1,0 +1,244 @@
+//! The script: what is sent with it and what its answer means.
+//!
+//! The script answers with what each bucket held before; the decision is made
+//! from that by the same pure function that the script's Lua transcribes, so
+//! nothing but states and times crosses the wire.
+
+use std::sync::LazyLock;
+
+use redis::{Cmd, Value};
+
+use crate::algorithm::{WindowState, fixed_window, leaky_bucket, sliding_window, sliding_window_strict, token_bucket};
+use crate::decision::{Decision, Verdict};
+use crate::quota::{Algorithm, Align, Quota};
+use crate::store::{Operation, Tier};
+use crate::time::EPOCH_UNIX_US;
+
+/// Every algorithm's Lua twin, and what calls them.
+static CODE: &str = concat!(
+    include_str!("begin.lua"),
+    include_str!("../../algorithm/token_bucket.lua"),
+    include_str!("../../algorithm/fixed_window.lua"),
+    include_str!("../../algorithm/sliding_window.lua"),
+    include_str!("../../algorithm/sliding_window_strict.lua"),
+    include_str!("../../algorithm/sliding_log.lua"),
+    include_str!("end.lua"),
+);
+
+static SCRIPT: LazyLock<redis::Script> = LazyLock::new(|| redis::Script::new(CODE));
+
+/// The script's text.
+pub(super) fn code() -> &'static str {
+    CODE
+}
+
+/// The name under which the server knows the script.
+pub(super) fn hash() -> &'static str {
+    SCRIPT.get_hash()
+}
+
+/// One request as the script reads it: keys and arguments.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Packed {
+    pub(super) keys: Vec<Vec<u8>>,
+    pub(super) arguments: Vec<Argument>,
+}
+
+/// An argument: a number is formatted when it is sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Argument {
+    Word(&'static str),
+    Number(u64),
+}
+
+impl Packed {
+    /// Packs the tiers of one request; `renew` says whether a tier's TTL must
+    /// be set anew.
+    pub(super) fn new(
+        operation: Operation,
+        tiers: &[Tier<'_>],
+        keys: Vec<Vec<u8>>,
+        renew: impl Fn(&Tier<'_>) -> bool,
+    ) -> Self {
+        let mut arguments = vec![Argument::Number(tiers.len() as u64)];
+        for tier in tiers {
+            if is_fast(operation, tier) {
+                let quota = tier.quota;
+                arguments.push(Argument::Word(if renew(tier) { "R" } else { "T" }));
+                let numbers = [u64::from(tier.group), tier.cost * quota.interval, quota.capacity];
+                arguments.extend(numbers.map(Argument::Number));
+            } else {
+                arguments.push(Argument::Word("G"));
+                arguments.extend(general(operation, tier).map(Argument::Number));
+            }
+        }
+        Self { keys, arguments }
+    }
+
+    /// Adds the arguments to a command.
+    pub(super) fn write(&self, command: &mut Cmd) {
+        let mut text = itoa::Buffer::new();
+        for argument in &self.arguments {
+            match argument {
+                Argument::Word(word) => command.arg(*word),
+                Argument::Number(number) => command.arg(text.format(*number)),
+            };
+        }
+    }
+}
+
+/// Whether the script may charge the bucket before it looks at it.
+fn is_fast(operation: Operation, tier: &Tier<'_>) -> bool {
+    let quota = tier.quota;
+    operation == Operation::Take
+        && matches!(quota.algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket)
+        && quota.ticks_per_us == 1
+        && quota.remembered == 0
+        && (1..=quota.limit).contains(&tier.cost)
+}
+
+fn general(operation: Operation, tier: &Tier<'_>) -> [u64; 10] {
+    let quota = tier.quota;
+    let operation = match operation {
+        Operation::Take => 1,
+        Operation::Peek => 2,
+        Operation::Refund => 3,
+        Operation::Reset => 4,
+    };
+    // Doubles hold no more; what exceeds every limit is refused all the same.
+    let cost = tier.cost.min(1 << 52);
+    let align = match quota.spec.align {
+        Align::Epoch => 0,
+        Align::Day => 1,
+        Align::Week => 2,
+        Align::Month => 3,
+        Align::Year => 4,
+    };
+    let kind = match quota.algorithm {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => 1,
+        Algorithm::FixedWindow => 2,
+        Algorithm::SlidingWindow { strict: false } => 3,
+        Algorithm::SlidingWindow { strict: true } => 4,
+        Algorithm::SlidingLog => 5,
+    };
+    let numbers = if kind == 1 {
+        [quota.ticks_per_us, quota.interval, quota.capacity, quota.owed_initially, quota.remembered]
+    } else {
+        [quota.spec.period_us, align, quota.interval, quota.capacity, 0]
+    };
+    let [a, b, c, d, e] = numbers;
+    [u64::from(tier.group), operation, kind, cost, quota.limit, a, b, c, d, e]
+}
+
+/// What one tier's bucket held, and what follows for a take.
+pub(super) struct Held {
+    state: HeldState,
+}
+
+enum HeldState {
+    Word(token_bucket::State),
+    Window(Option<WindowState>),
+    /// A log stays where it is: what is used, the wait, and the reset.
+    Log {
+        used: u64,
+        retry_after_us: u64,
+        reset_after_us: u64,
+    },
+}
+
+impl Held {
+    /// Reads one answer of the script.
+    pub(super) fn read(operation: Operation, tier: &Tier<'_>, now_us: u64, value: &Value) -> Option<Self> {
+        let quota = tier.quota;
+        let state = if is_fast(operation, tier) {
+            let Value::Int(owed) = value else { return None };
+            HeldState::Word(u64::try_from(*owed).ok().filter(|owed| *owed > 0).map(|owed| now_us + owed))
+        } else {
+            let text = match value {
+                Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?,
+                Value::SimpleString(text) => text,
+                _ => return None,
+            };
+            let numbers = text.split_ascii_whitespace().map(str::parse).collect::<Result<Vec<u64>, _>>().ok()?;
+            read_state(quota, &numbers)?
+        };
+        Some(Self { state })
+    }
+
+    /// What a take of the tier is answered if it is charged when it passes.
+    pub(super) fn decide(&self, tier: &Tier<'_>, now_us: u64) -> Decision {
+        let (quota, cost) = (tier.quota, tier.cost);
+        match (&self.state, quota.algorithm) {
+            (HeldState::Word(state), Algorithm::LeakyBucket) => leaky_bucket::decide(quota, *state, now_us, cost).0,
+            (HeldState::Word(state), _) => token_bucket::decide(quota, *state, now_us, cost).0,
+            (HeldState::Window(state), _) => WindowState::take(quota, &mut state.clone(), now_us, cost),
+            (HeldState::Log { used, .. }, _) => {
+                let mut decision = self.peek(tier, now_us);
+                if decision.is_allowed() && cost > 0 {
+                    decision.remaining = quota.limit.saturating_sub(used + cost);
+                    decision.reset_after_us = decision.reset_after_us.max(quota.spec.period_us);
+                }
+                decision
+            }
+        }
+    }
+
+    /// What it is answered if it is not charged.
+    pub(super) fn peek(&self, tier: &Tier<'_>, now_us: u64) -> Decision {
+        let (quota, cost) = (tier.quota, tier.cost);
+        match (&self.state, quota.algorithm) {
+            (HeldState::Word(state), Algorithm::LeakyBucket) => leaky_bucket::peek(quota, *state, now_us, cost),
+            (HeldState::Word(state), _) => token_bucket::peek(quota, *state, now_us, cost),
+            (HeldState::Window(state), _) => WindowState::peek(quota, state.as_ref(), now_us, cost),
+            (HeldState::Log { used, retry_after_us, reset_after_us }, _) => Decision {
+                verdict: match (cost > quota.limit, *retry_after_us) {
+                    (true, _) => Verdict::CostExceedsBurst,
+                    (false, 0) => Verdict::Allowed,
+                    (false, _) => Verdict::Denied,
+                },
+                limit: quota.limit,
+                remaining: quota.limit.saturating_sub(*used),
+                retry_after_us: if cost > quota.limit { 0 } else { *retry_after_us },
+                reset_after_us: *reset_after_us,
+                delay_us: 0,
+            },
+        }
+    }
+
+    /// Where the bucket stands after a refund or a reset.
+    pub(super) fn standing(&self, tier: &Tier<'_>, now_us: u64) -> Decision {
+        let mut decision = self.peek(&Tier { cost: 0, ..*tier }, now_us);
+        decision.delay_us = 0;
+        decision
+    }
+}
+
+fn read_state(quota: &Quota, numbers: &[u64]) -> Option<HeldState> {
+    let window = match (quota.algorithm, numbers) {
+        (Algorithm::TokenBucket | Algorithm::LeakyBucket, []) => return Some(HeldState::Word(None)),
+        (Algorithm::TokenBucket | Algorithm::LeakyBucket, [full_at]) => return Some(HeldState::Word(Some(*full_at))),
+        (Algorithm::SlidingLog, [used, retry_after_us, reset_after_us]) => {
+            let (used, retry_after_us, reset_after_us) = (*used, *retry_after_us, *reset_after_us);
+            return Some(HeldState::Log { used, retry_after_us, reset_after_us });
+        }
+        (_, []) => return Some(HeldState::Window(None)),
+        (Algorithm::FixedWindow, [start_us, count]) => {
+            WindowState::Fixed(fixed_window::State { start_us: *start_us, count: *count })
+        }
+        (Algorithm::SlidingWindow { strict: false }, [start_us, current, previous]) => {
+            WindowState::Sliding(sliding_window::State { start_us: *start_us, current: *current, previous: *previous })
+        }
+        (Algorithm::SlidingWindow { strict: true }, [start_us, counts @ ..]) => {
+            let counts = counts.try_into().ok()?;
+            WindowState::Strict(Box::new(sliding_window_strict::State { start_us: *start_us, counts }))
+        }
+        _ => return None,
+    };
+    Some(HeldState::Window(Some(window)))
+}
+
+/// The latest time of the script's clock, in microseconds since 1970, for a
+/// deadline in ours.
+pub(super) const fn unix_us(at_us: u64) -> u64 {
+    at_us + EPOCH_UNIX_US
+}

@@ -1,0 +1,163 @@
+//! Where Redis is: one server, behind Sentinels, or a cluster.
+
+use std::str::FromStr;
+
+use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError, TlsCertificates};
+
+/// Where Redis is, as a URL says it.
+#[derive(Debug, Clone)]
+pub(super) enum Target {
+    /// One server.
+    Single(Endpoint),
+    /// The master of that name, wherever the Sentinels say it is.
+    Sentinel { sentinels: Vec<Endpoint>, endpoint: Endpoint, master: String },
+    /// A cluster, entered at any of these.
+    Cluster { seeds: Vec<Endpoint> },
+}
+
+/// A server's address and how to log in.
+#[derive(Debug, Clone)]
+pub(super) struct Endpoint {
+    info: ConnectionInfo,
+    root_certificate: Option<Vec<u8>>,
+}
+
+/// Why a store URL was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the store {url:?} is not understood: {reason}; write redis://host:port, rediss://host:port, redis+unix:///path, \
+     redis-cluster://host:port,host:port or redis-sentinel://host:port,host:port/master-name"
+)]
+pub struct StoreUrlError {
+    /// The URL, without its password.
+    pub url: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl Target {
+    /// Reads a URL; `root_certificate` is a CA in PEM for TLS, in place of the
+    /// system's.
+    pub(super) fn parse(url: &str, root_certificate: Option<&[u8]>) -> Result<Self, StoreUrlError> {
+        let fail = |reason: String| StoreUrlError { url: without_password(url), reason };
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| fail("it has no scheme".to_owned()))?;
+        let endpoint = |text: &str| Endpoint::parse(text, root_certificate).map_err(|error| fail(error.to_string()));
+        let several = |plain: &str, hosts: &str| {
+            let (login, hosts) = hosts.rsplit_once('@').map_or(("", hosts), |(login, hosts)| (login, hosts));
+            let at = if login.is_empty() { "" } else { "@" };
+            hosts
+                .split(',')
+                .map(|host| endpoint(&format!("{plain}://{login}{at}{host}")))
+                .collect::<Result<Vec<_>, _>>()
+        };
+        match scheme {
+            "redis" | "rediss" | "redis+unix" | "unix" => Ok(Self::Single(endpoint(url)?)),
+            "redis-cluster" | "rediss-cluster" => {
+                let plain = scheme.trim_end_matches("-cluster");
+                Ok(Self::Cluster { seeds: several(plain, rest.trim_end_matches('/'))? })
+            }
+            "redis-sentinel" | "rediss-sentinel" => {
+                let plain = scheme.trim_end_matches("-sentinel");
+                let missing = || fail("it has no master name after the hosts".to_owned());
+                let (hosts, master) = rest.split_once('/').ok_or_else(missing)?;
+                if master.is_empty() {
+                    return Err(missing());
+                }
+                let bare = hosts.rsplit_once('@').map_or(hosts, |(_, hosts)| hosts);
+                let mut masters = several(plain, hosts)?;
+                let sentinels = several(plain, bare)?;
+                Ok(Self::Sentinel { sentinels, endpoint: masters.swap_remove(0), master: master.to_owned() })
+            }
+            other => Err(fail(format!("the scheme {other:?} is unknown"))),
+        }
+    }
+}
+
+impl Endpoint {
+    fn parse(text: &str, root_certificate: Option<&[u8]>) -> Result<Self, RedisError> {
+        let info = text.into_connection_info()?;
+        // Naming the library takes a permission that nothing else needs.
+        let settings = info.redis_settings().clone().set_skip_set_lib_name();
+        Ok(Self { info: info.set_redis_settings(settings), root_certificate: root_certificate.map(<[u8]>::to_vec) })
+    }
+
+    /// The same login at another address.
+    pub(super) fn at(&self, host: &str, port: u16) -> Self {
+        let addr = match self.info.addr() {
+            ConnectionAddr::TcpTls { insecure, tls_params, .. } => ConnectionAddr::TcpTls {
+                host: host.to_owned(),
+                port,
+                insecure: *insecure,
+                tls_params: tls_params.clone(),
+            },
+            _ => ConnectionAddr::Tcp(host.to_owned(), port),
+        };
+        Self { info: self.info.clone().set_addr(addr), root_certificate: self.root_certificate.clone() }
+    }
+
+    /// `host:port`, or the path of a socket.
+    pub(super) fn address(&self) -> String {
+        match self.info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => format!("{host}:{port}"),
+            other => other.to_string(),
+        }
+    }
+
+    /// The host, for nodes that announce none of their own.
+    pub(super) fn host(&self) -> String {
+        let address = self.address();
+        address.rsplit_once(':').map_or(address.clone(), |(host, _)| host.to_owned())
+    }
+
+    pub(super) fn client(&self) -> Result<Client, RedisError> {
+        match self.info.addr() {
+            ConnectionAddr::TcpTls { .. } => {
+                let root_cert = self.root_certificate.clone();
+                Client::build_with_tls(self.info.clone(), TlsCertificates { client_tls: None, root_cert })
+            }
+            _ => Client::open(self.info.clone()),
+        }
+    }
+}
+
+impl FromStr for Target {
+    type Err = StoreUrlError;
+
+    fn from_str(url: &str) -> Result<Self, StoreUrlError> {
+        Self::parse(url, None)
+    }
+}
+
+/// A URL that may be shown.
+pub(super) fn without_password(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, hosts))) => format!("{scheme}://…@{hosts}"),
+        _ => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_read_or_refused_without_their_password() {
+        assert!(matches!("redis://127.0.0.1:6379".parse(), Ok(Target::Single(_))));
+        assert!(matches!("rediss://user:secret@localhost:6379/0".parse(), Ok(Target::Single(_))));
+        let Ok(Target::Cluster { seeds }) = "redis-cluster://a:b@h1:1,h2:2".parse() else { panic!() };
+        assert_eq!(seeds.iter().map(Endpoint::address).collect::<Vec<_>>(), ["h1:1", "h2:2"]);
+        let Ok(Target::Sentinel { sentinels, master, .. }) = "redis-sentinel://h1:1,h2:2/main".parse() else {
+            panic!()
+        };
+        assert_eq!((sentinels.len(), master.as_str()), (2, "main"));
+        for (url, words) in [
+            ("localhost:6379", "no scheme"),
+            ("http://localhost", "\"http\" is unknown"),
+            ("redis-sentinel://h1:1", "no master name"),
+            ("redis://user:secret@host:notaport", "redis://…@host:notaport"),
+        ] {
+            let error = url.parse::<Target>().unwrap_err().to_string();
+            assert!(error.contains(words) && !error.contains("secret"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The Redis store on real servers: Redis and Valkey, one server, a cluster,
+//! behind Sentinels, with TLS and with the smallest of permissions.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "tests against real servers measure real time"
+)]
+
+mod contention;
+mod contract;
+mod faults;
+mod kinds;
+mod setup;

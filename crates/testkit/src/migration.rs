@@ -1,0 +1,94 @@
+//! A slot on its way from one master to another, stoppable at every step.
+
+use std::fmt;
+
+use crate::cluster::Cluster;
+
+/// How many keys one MIGRATE carries when the test does not say.
+const BATCH: usize = 100;
+
+/// A slot in the MIGRATING state at its source and IMPORTING at its target; made by
+/// [`Cluster::begin_migration`]. It stays so until [`Migration::finish`] or [`Migration::abort`].
+pub struct Migration<'a> {
+    cluster: &'a Cluster,
+    slot: String,
+    from: usize,
+    to: usize,
+}
+
+impl<'a> Migration<'a> {
+    pub(crate) fn begin(cluster: &'a Cluster, slot: u16, from: usize, to: usize) -> Self {
+        assert_ne!(from, to, "node {to} already serves slot {slot}");
+        let migration = Self { cluster, slot: slot.to_string(), from, to };
+        // The target first: it must be ready for the clients that the source will send.
+        migration.set_slot(to, &["IMPORTING", cluster.id(from)]);
+        migration.set_slot(from, &["MIGRATING", cluster.id(to)]);
+        migration
+    }
+
+    /// The index of the node that gives the slot away.
+    pub fn from(&self) -> usize {
+        self.from
+    }
+
+    /// The index of the node that receives it.
+    pub fn to(&self) -> usize {
+        self.to
+    }
+
+    /// Moves up to `max` keys; gives how many it moved.
+    pub fn migrate_keys(&self, max: usize) -> usize {
+        let source = &self.cluster.nodes()[self.from];
+        let reply = source.command(&["CLUSTER", "GETKEYSINSLOT", &self.slot, &max.to_string()]);
+        let keys: Vec<&str> = reply.array().iter().map(|key| key.text()).collect();
+        self.migrate(&keys);
+        keys.len()
+    }
+
+    /// Moves exactly these keys, which must be in the slot.
+    pub fn migrate(&self, keys: &[&str]) {
+        if keys.is_empty() {
+            return;
+        }
+        let port = self.cluster.nodes()[self.to].addr().port().to_string();
+        let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
+        words.extend(keys);
+        // NOKEY means that all of them expired meanwhile.
+        let reply = self.cluster.nodes()[self.from].command(&words);
+        assert!(reply.error().is_none(), "cannot migrate {keys:?}: {reply:?}");
+    }
+
+    /// Moves the keys that are left and gives the slot to the target.
+    pub fn finish(self) {
+        while self.migrate_keys(BATCH) > 0 {}
+        let owner = self.cluster.id(self.to);
+        // The target, then the source, so that the slot always has an owner; then those who would hear by gossip.
+        self.set_slot(self.to, &["NODE", owner]);
+        self.set_slot(self.from, &["NODE", owner]);
+        for master in self.cluster.live_masters().filter(|index| *index != self.to && *index != self.from) {
+            self.set_slot(master, &["NODE", owner]);
+        }
+    }
+
+    /// Leaves the slot with its source. Keys that were moved stay at the target, unreachable, so move none before.
+    pub fn abort(self) {
+        self.set_slot(self.from, &["STABLE"]);
+        self.set_slot(self.to, &["STABLE"]);
+    }
+
+    fn set_slot(&self, node: usize, state: &[&str]) {
+        let words = [&["CLUSTER", "SETSLOT", &self.slot], state].concat();
+        self.cluster.nodes()[node].command(&words).expect_ok();
+    }
+}
+
+impl fmt::Debug for Migration<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Migration")
+            .field("slot", &self.slot)
+            .field("from", &self.from)
+            .field("to", &self.to)
+            .finish_non_exhaustive()
+    }
+}
