@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use crate::app::App;
 use crate::config::{Config, LogFormat, Settings};
 use crate::http::Server;
-use crate::rulebook::{self, LoadError};
+use crate::rulebook::{self, LoadError, RuleFile};
 
 /// How often the store forgets what has passed.
 const MAINTAIN_EVERY: Duration = Duration::from_secs(1);
@@ -32,10 +32,10 @@ pub(crate) struct Arguments {
     settings: Settings,
 }
 
-/// The rules to begin with, and the text to compare later versions with.
+/// The rules to begin with, and where they came from.
 struct Rules {
     compiled: RuleSet,
-    file: Option<(PathBuf, String)>,
+    file: Option<RuleFile>,
 }
 
 /// Serves until a signal ends it.
@@ -67,8 +67,8 @@ fn load_rules(config: &Config) -> Result<Rules, LoadError> {
             file: None,
         });
     };
-    let text = rulebook::read(path)?;
-    Ok(Rules { compiled: rulebook::compile(path, &text)?, file: Some((path.clone(), text)) })
+    let file = RuleFile::open(path)?;
+    Ok(Rules { compiled: file.compile()?, file: Some(file) })
 }
 
 async fn serve(config: &Config, rules: Rules) -> anyhow::Result<()> {
@@ -84,7 +84,7 @@ async fn serve(config: &Config, rules: Rules) -> anyhow::Result<()> {
     })?;
     announce(config, server.address()?, count);
     match file {
-        Some((path, text)) => drop(tokio::spawn(rulebook::watch(Arc::clone(&app), path, text, reload))),
+        Some(file) => drop(tokio::spawn(rulebook::watch(Arc::clone(&app), file, reload))),
         None => drop(tokio::spawn(ignore(reload))),
     }
     tokio::spawn(maintain(app));

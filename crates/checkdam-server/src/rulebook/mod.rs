@@ -23,6 +23,26 @@ pub(crate) enum LoadError {
     Invalid { path: PathBuf, line: u64, column: u64, reason: String },
 }
 
+/// A rule file that was read once, to be followed.
+pub(crate) struct RuleFile {
+    path: PathBuf,
+    text: String,
+    /// A pipe can be read only once, so it is not looked at again.
+    is_followed: bool,
+}
+
+impl RuleFile {
+    /// Reads the file at `path`.
+    pub(crate) fn open(path: &Path) -> Result<Self, LoadError> {
+        Ok(Self { path: path.to_owned(), text: read(path)?, is_followed: path.is_file() })
+    }
+
+    /// Compiles what was read.
+    pub(crate) fn compile(&self) -> Result<RuleSet, LoadError> {
+        compile(&self.path, &self.text)
+    }
+}
+
 /// A file's text. Anything longer than a rule file may be is cut just behind
 /// the bound, so that the parser refuses it.
 pub(crate) fn read(path: &Path) -> Result<String, LoadError> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::{LoadError, compile, read};
+use super::{LoadError, RuleFile, compile, read};
 use crate::app::App;
 
 /// Reading the text itself, and not what the file system says about it, works
@@ -24,11 +24,10 @@ struct Watched {
     seen: Option<Result<String, String>>,
 }
 
-/// Follows the file at `path`, whose text is in force, until the program ends;
-/// each message on `reload` has it judged at once.
-pub(crate) async fn watch(app: Arc<App>, path: PathBuf, text: String, mut reload: mpsc::Receiver<()>) {
-    // A pipe can be read only once.
-    let is_followed = path.is_file();
+/// Follows a file whose rules are in force, until the program ends; each
+/// message on `reload` has it judged at once.
+pub(crate) async fn watch(app: Arc<App>, file: RuleFile, mut reload: mpsc::Receiver<()>) {
+    let RuleFile { path, text, is_followed } = file;
     let mut watched = Watched { path, judged: Ok(text), seen: None };
     loop {
         let is_asked = tokio::select! {

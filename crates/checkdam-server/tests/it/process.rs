@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -57,6 +58,7 @@ pub(crate) struct Server {
     child: Child,
     address: String,
     log: Arc<Mutex<String>>,
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Server {
@@ -78,12 +80,12 @@ impl Server {
         let stderr = BufReader::new(child.stderr.take().expect("standard error is piped"));
         let log = Arc::new(Mutex::new(String::new()));
         let written = Arc::clone(&log);
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {
                 written.lock().unwrap().push_str(&format!("{line}\n"));
             }
         });
-        let mut server = Self { child, address: String::new(), log };
+        let mut server = Self { child, address: String::new(), log, reader: Some(reader) };
         server.wait_for_log("/v1/check");
         let log = server.log();
         server.address = log.split("listening  http://").nth(1).unwrap().lines().next().unwrap().to_owned();
@@ -130,6 +132,8 @@ impl Server {
         let start = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
+                // All that it said is read before anybody asks for it.
+                self.reader.take().map(JoinHandle::join);
                 return status;
             }
             assert!(start.elapsed() < 2 * PATIENCE, "the server does not end:\n{}", self.log());
