@@ -4,20 +4,21 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use checkdam::headers::Dialect;
-use checkdam::store::MemoryStore;
 use checkdam::{Limiter, Outcome, Request, RuleSet};
+
+use crate::store::AnyStore;
 
 /// What the doors share.
 #[derive(Debug)]
 pub(crate) struct App {
-    limiter: Limiter<MemoryStore>,
+    limiter: Limiter<AnyStore>,
     dialect: Dialect,
     is_leaving: AtomicBool,
 }
 
 impl App {
     /// An app that is ready to answer.
-    pub(crate) fn new(rules: RuleSet, store: MemoryStore, dialect: Dialect) -> Self {
+    pub(crate) fn new(rules: RuleSet, store: AnyStore, dialect: Dialect) -> Self {
         Self { limiter: Limiter::new(rules, store), dialect, is_leaving: AtomicBool::new(false) }
     }
 
@@ -50,7 +51,7 @@ impl App {
     }
 
     /// The rules and the store.
-    pub(crate) const fn limiter(&self) -> &Limiter<MemoryStore> {
+    pub(crate) const fn limiter(&self) -> &Limiter<AnyStore> {
         &self.limiter
     }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use checkdam::headers::Dialect;
+use checkdam::store::redis::RedisOptions;
 use clap::{Args, ValueEnum};
 
 pub(crate) use self::span::Span;
@@ -30,6 +31,31 @@ pub(crate) struct Settings {
     /// Which headers tell clients where they stand: X-RateLimit-*, the IETF's RateLimit, or both [default: both]
     #[arg(long, env = "CHECKDAM_HEADERS", value_name = "DIALECT", value_enum)]
     headers: Option<Headers>,
+
+    /// Where the buckets live: memory, redis://…, rediss://…, redis-cluster://host:port,host:port or
+    /// redis-sentinel://host:port,host:port/master-name [default: memory]
+    #[arg(long, env = "CHECKDAM_STORE", value_name = "STORE", hide_env_values = true)]
+    store: Option<String>,
+
+    /// A CA in PEM to verify a rediss:// server with [default: the system's]
+    #[arg(long, env = "CHECKDAM_STORE_CA", value_name = "FILE")]
+    store_ca: Option<PathBuf>,
+
+    /// How long a decision may wait for Redis, such as 15ms [default: 15ms]
+    #[arg(long, env = "CHECKDAM_STORE_DEADLINE", value_name = "TIME")]
+    store_deadline: Option<Span>,
+
+    /// How many nodes share the limits: what each allows by itself when Redis does not answer [default: 1]
+    #[arg(long, env = "CHECKDAM_NODES", value_name = "COUNT")]
+    nodes: Option<u64>,
+
+    /// A secret, the same on every node, without which keys in Redis cannot be traced to subjects [default: none]
+    #[arg(long, env = "CHECKDAM_KEY_SECRET", value_name = "TEXT", hide_env_values = true)]
+    key_secret: Option<String>,
+
+    /// Keys in Redis that people can read [default: false]
+    #[arg(long, env = "CHECKDAM_READABLE_KEYS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    readable_keys: Option<bool>,
 
     /// The most buckets held in memory, a count [default: 1000000]
     #[arg(long, env = "CHECKDAM_MAX_BUCKETS", value_name = "COUNT")]
@@ -93,7 +119,7 @@ pub(crate) enum LogFormat {
 }
 
 /// What `serve` runs with.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Config {
     /// Where the HTTP door listens. Default `127.0.0.1:8080`.
     pub(crate) http_listen: String,
@@ -101,6 +127,8 @@ pub(crate) struct Config {
     pub(crate) rules: Option<PathBuf>,
     /// Which headers are sent. Default both.
     pub(crate) dialect: Dialect,
+    /// How Redis is reached; memory if absent. Default memory.
+    pub(crate) redis: Option<RedisOptions>,
     /// The most buckets held in memory, a count. Default 1,000,000.
     pub(crate) max_buckets: usize,
     /// How long requests under way may take on shutdown. Default 10 s.
@@ -123,6 +151,8 @@ pub(crate) enum ConfigError {
     NotAChoice { name: &'static str, value: String, choices: String },
     #[error("http_listen is \"off\", so there is nothing to serve: give it an address such as 127.0.0.1:8080")]
     NothingToServe,
+    #[error("nodes is 0: use the number of nodes that share the limits, at least 1")]
+    NoNodes,
     #[error("max_buckets is {value}: use 1 to {max}")]
     BucketsOutOfRange { value: u64, max: u64 },
 }
@@ -139,16 +169,18 @@ impl Config {
             None if Path::new(FILE_DEFAULT).exists() => read(Path::new(FILE_DEFAULT))?,
             None => Settings::default(),
         };
-        let http_listen = given.http_listen.or(from_file.http_listen).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
-        if http_listen == "off" {
-            return Err(ConfigError::NothingToServe);
-        }
         let max_buckets = given.max_buckets.or(from_file.max_buckets).unwrap_or(1_000_000);
         if max_buckets == 0 || max_buckets > BUCKETS_MAX {
             return Err(ConfigError::BucketsOutOfRange { value: max_buckets, max: BUCKETS_MAX });
         }
+        let redis = redis_options(&given, &from_file, usize::try_from(max_buckets).unwrap_or(usize::MAX))?;
+        let http_listen = given.http_listen.or(from_file.http_listen).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
+        if http_listen == "off" {
+            return Err(ConfigError::NothingToServe);
+        }
         Ok(Self {
             http_listen,
+            redis,
             rules: given.rules.or(from_file.rules),
             dialect: given.headers.or(from_file.headers).unwrap_or(Headers::Both).into(),
             max_buckets: usize::try_from(max_buckets).unwrap_or(usize::MAX),
@@ -159,6 +191,40 @@ impl Config {
                 .unwrap_or(LogFormat::Text),
         })
     }
+}
+
+impl Config {
+    /// The store, for people: without its password.
+    pub(crate) fn store_text(&self) -> String {
+        let buckets = self.max_buckets;
+        match &self.redis {
+            None => format!("memory, at most {buckets} buckets"),
+            Some(options) => options.shown_url(),
+        }
+    }
+}
+
+/// What the settings say of Redis; `None` if the buckets live in memory.
+fn redis_options(given: &Settings, file: &Settings, max_buckets: usize) -> Result<Option<RedisOptions>, ConfigError> {
+    let Some(url) = given.store.as_ref().or(file.store.as_ref()).filter(|store| *store != "memory") else {
+        return Ok(None);
+    };
+    let nodes = given.nodes.or(file.nodes).unwrap_or(1);
+    if nodes == 0 {
+        return Err(ConfigError::NoNodes);
+    }
+    let mut options = RedisOptions { nodes, max_buckets, ..RedisOptions::new(url) };
+    if let Some(path) = given.store_ca.as_ref().or(file.store_ca.as_ref()) {
+        let shown = path.display().to_string();
+        let pem = std::fs::read(path).map_err(|reason| ConfigError::Unreadable { path: shown, reason })?;
+        options.root_certificate = Some(pem);
+    }
+    if let Some(deadline) = given.store_deadline.or(file.store_deadline) {
+        options.deadline = deadline.into();
+    }
+    options.key_secret = given.key_secret.clone().or_else(|| file.key_secret.clone()).unwrap_or_default();
+    options.readable_keys = given.readable_keys.or(file.readable_keys).unwrap_or(false);
+    Ok(Some(options))
 }
 
 impl From<Headers> for Dialect {

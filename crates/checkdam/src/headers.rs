@@ -32,6 +32,8 @@ const FIELD_MAX: u64 = 999_999_999_999_999;
 /// The parts of the IETF headers that depend on the rule only.
 #[derive(Debug)]
 pub(crate) struct PolicyText {
+    /// `name`
+    pub(crate) plain: String,
     /// `"name"`
     name: String,
     /// `"name";q=50;w=5`
@@ -40,20 +42,21 @@ pub(crate) struct PolicyText {
 
 impl PolicyText {
     pub(crate) fn new(rule: &Rule, quota: &Quota) -> Self {
-        let name = match rule.quotas.len() {
+        let plain = match rule.quotas.len() {
             1 => rule.name.clone(),
-            _ => format!("{} {}", rule.name, period_text(quota.period_us())),
+            _ => format!("{} {}/{}", rule.name, quota.spec().amount, period_text(quota.period_us())),
         };
         // Rule names are printable ASCII, so they are structured strings.
-        let Ok(text) = StringRef::from_str(&name) else {
-            return Self { name: "\"\"".to_owned(), policy: "\"\"".to_owned() };
+        let Ok(text) = StringRef::from_str(&plain) else {
+            return Self { plain, name: "\"\"".to_owned(), policy: "\"\"".to_owned() };
         };
         let policy = ItemSerializer::new()
             .bare_item(text)
             .parameter(key("q"), integer(quota.limit()))
             .parameter(key("w"), integer(quota.window_us().div_ceil(SECOND_US)))
             .finish();
-        Self { name: ItemSerializer::new().bare_item(text).finish(), policy }
+        let name = ItemSerializer::new().bare_item(text).finish();
+        Self { plain, name, policy }
     }
 }
 

@@ -43,6 +43,13 @@ pub struct TierView<'a> {
 }
 
 impl TierView<'_> {
+    /// The tier's name in headers: the rule's, with the limit where the rule
+    /// has several.
+    #[must_use]
+    pub fn policy_name(&self) -> &str {
+        &self.policy.plain
+    }
+
     /// Whether the tier can deny.
     #[must_use]
     pub fn is_enforced(&self) -> bool {

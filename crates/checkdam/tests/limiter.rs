@@ -216,8 +216,8 @@ rules:
             "x-ratelimit-limit: 3",
             "x-ratelimit-remaining: 2",
             "x-ratelimit-reset: 1768225601",
-            "ratelimit-policy: \"user-free s\";q=3;w=2, \"user-free h\";q=5000;w=3600, \"say \\\"hi\\\"\";q=100;w=60",
-            "ratelimit: \"user-free s\";r=2;t=1",
+            "ratelimit-policy: \"user-free 2/s\";q=3;w=2, \"user-free 5000/h\";q=5000;w=3600, \"say \\\"hi\\\"\";q=100;w=60",
+            "ratelimit: \"user-free 2/s\";r=2;t=1",
         ]
     );
     check(&limiter, &[]);
@@ -227,7 +227,7 @@ rules:
         headers_of(&denied, Dialect::X),
         ["x-ratelimit-limit: 3", "x-ratelimit-remaining: 0", "x-ratelimit-reset: 1768225602", "retry-after: 1"]
     );
-    assert_eq!(headers_of(&denied, Dialect::Ietf)[1..], ["ratelimit: \"user-free s\";r=0;t=1", "retry-after: 1"]);
+    assert_eq!(headers_of(&denied, Dialect::Ietf)[1..], ["ratelimit: \"user-free 2/s\";r=0;t=1", "retry-after: 1"]);
     assert_eq!(headers_of(&denied, Dialect::None), ["retry-after: 1"]);
 }
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use checkdam::RuleSet;
-use checkdam::store::{MemoryOptions, MemoryStore};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -17,6 +16,7 @@ use crate::app::App;
 use crate::config::{Config, LogFormat, Settings};
 use crate::http::Server;
 use crate::rulebook::{self, LoadError, RuleFile};
+use crate::store::AnyStore;
 
 /// How often the store forgets what has passed.
 const MAINTAIN_EVERY: Duration = Duration::from_secs(1);
@@ -74,7 +74,10 @@ fn load_rules(config: &Config) -> Result<Rules, LoadError> {
 async fn serve(config: &Config, rules: Rules) -> anyhow::Result<()> {
     let Rules { compiled, file } = rules;
     let count = compiled.rules().len();
-    let store = MemoryStore::new(MemoryOptions { max_buckets: config.max_buckets });
+    let store = match &config.redis {
+        Some(options) => AnyStore::redis(options)?,
+        None => AnyStore::memory(config.max_buckets),
+    };
     let app = Arc::new(App::new(compiled, store, config.dialect));
     // Before anybody can know of us, so that no signal finds us unprepared.
     let stop = signals(&[SignalKind::terminate(), SignalKind::interrupt()])?;
@@ -141,11 +144,11 @@ fn announce(config: &Config, address: SocketAddr, rules: usize) {
         "checkdam {version}\n\
          \x20 listening  http://{address}\n\
          \x20 rules      {source}\n\
-         \x20 store      memory, at most {buckets} buckets\n\
+         \x20 store      {store}\n\
          \x20 try it     {url}/docs, or paste:\n\n\
          curl -i {url}/v1/check -d '{{\"attributes\": {{\"user\": \"42\", \"plan\": \"free\"}}}}'\n\n",
         version = env!("CARGO_PKG_VERSION"),
-        buckets = config.max_buckets,
+        store = config.store_text(),
     );
     // A closed standard error is no reason not to serve.
     let _ = std::io::stderr().write_all(banner.as_bytes());

@@ -22,6 +22,11 @@ pub(crate) use self::server::Server;
 pub(crate) use self::wire::{explain, mode_name};
 use crate::app::App;
 
+/// Reads the body of a check, for the fuzzers.
+pub(crate) fn read_check_body(body: &[u8]) -> Result<(), String> {
+    wire::parse(body).map(drop).map_err(|problem| problem.to_json())
+}
+
 /// Every path of the door.
 fn router(app: Arc<App>) -> Router {
     Router::new()

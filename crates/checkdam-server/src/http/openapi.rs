@@ -121,7 +121,7 @@ pub(super) mod example {
             "title": "Request cannot be satisfied as assigned quota has been exceeded",
             "status": 429,
             "detail": "rule \"user-free\" (10/s burst 50) is exceeded: try again in 100 ms",
-            "violated-policies": ["user-free"],
+            "violated-policies": ["user-free 10/s"],
             "allowed": false, "limit": 50, "remaining": 0, "retry_after_ms": 100, "reset_after_ms": 5000,
             "violated": "user-free", "decided_by": "memory", "tiers": [tier(false, 0)],
         })

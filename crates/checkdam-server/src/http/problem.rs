@@ -45,6 +45,11 @@ fn status_number<S: serde::Serializer>(status: &StatusCode, out: S) -> Result<S:
 }
 
 impl Problem {
+    /// As the client sees it.
+    pub(super) fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
     /// The body is not the JSON that is expected.
     pub(super) fn malformed(field: String, detail: String) -> Self {
         Self {

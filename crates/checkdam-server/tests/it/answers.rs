@@ -88,7 +88,7 @@ fn a_denied_request_is_a_429_problem_with_the_same_members() {
     assert_eq!(answer["title"], "Request cannot be satisfied as assigned quota has been exceeded");
     assert_eq!(answer["status"], 429);
     assert!(answer["detail"].as_str().unwrap().contains("\"per-user\" (1/m burst 2)"), "{answer}");
-    assert_eq!(answer["violated-policies"], json!(["per-user m"]));
+    assert_eq!(answer["violated-policies"], json!(["per-user 1/m"]));
     assert_eq!(answer["violated"], "per-user");
     assert_eq!((&answer["allowed"], &answer["limit"], &answer["remaining"]), (&json!(false), &json!(2), &json!(0)));
     let retry_after_ms = answer["retry_after_ms"].as_u64().unwrap();
@@ -110,10 +110,10 @@ fn both_families_of_headers_are_on_200_and_on_429() {
         assert_eq!(reply.header("x-ratelimit-remaining"), Some(remaining));
         let reset: u64 = reply.header("x-ratelimit-reset").unwrap().parse().unwrap();
         assert!((1_767_225_600..4_000_000_000).contains(&reset), "{reset} is no Unix time of ours");
-        let policy = r#""per-user m";q=2;w=120, "per-user d";q=100;w=86400"#;
+        let policy = r#""per-user 1/m";q=2;w=120, "per-user 100/d";q=100;w=86400"#;
         assert_eq!(reply.header("ratelimit-policy"), Some(policy), "enforced tiers only");
         let standing = reply.header("ratelimit").unwrap();
-        assert!(standing.starts_with(&format!("\"per-user m\";r={remaining};t=")), "{standing}");
+        assert!(standing.starts_with(&format!("\"per-user 1/m\";r={remaining};t=")), "{standing}");
         assert_eq!(reply.header("retry-after").is_some(), status == 429);
     }
 }

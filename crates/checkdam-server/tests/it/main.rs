@@ -6,6 +6,7 @@
 //! - `bad_input`: what is refused, and how
 //! - `exactness`: many clients at once, and clients that obey
 //! - `connections`: slow and idle clients
+//! - `redis`: several nodes that share their limits
 //! - `reload`: rules that change under load
 //! - `shutdown`: leaving without cutting anybody off
 //! - `settings`: flags, variables and the file
@@ -23,6 +24,7 @@ mod exactness;
 mod operations;
 mod page;
 mod process;
+mod redis;
 mod reload;
 mod rule_files;
 mod settings;

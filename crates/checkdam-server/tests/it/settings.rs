@@ -57,7 +57,7 @@ fn what_is_not_a_setting_is_an_error_that_names_it() {
     let file = folder().join("settings.toml");
     for (text, parts) in [
         ("redis = \"redis://localhost\"", ["redis", "line 1"]),
-        ("http_listen = \"127.0.0.1:0\"\n[store]\nkind = 1", ["store", "line 2"]),
+        ("http_listen = \"127.0.0.1:0\"\n[proxy]\nkind = 1", ["proxy", "line 2"]),
         ("max_buckets = \"many\"", ["max_buckets", "many"]),
         ("drain_timeout = \"10\"", ["drain_timeout", "500ms"]),
         ("headers = \"all\"", ["all", "both"]),
@@ -67,11 +67,13 @@ fn what_is_not_a_setting_is_an_error_that_names_it() {
         refused(&run(&["serve", "--config", file.to_str().unwrap()]), &parts);
     }
     refused(&run(&["serve", "--config", "/does/not/exist.toml"]), &["/does/not/exist.toml"]);
-    for flag in ["--store", "--database", "--grpc-listen", "--admin-listen"] {
+    for flag in ["--database", "--grpc-listen", "--admin-listen"] {
         refused(&run(&["serve", flag, "x"]), &[flag]);
     }
     for (arguments, parts) in [
         (["--max-buckets", "0"], ["max_buckets", "0"]),
+        (["--store", "x"], ["\"x\" is not understood", "redis://host:port"]),
+        (["--store", "http://u:secret@h"], ["http://…@h", "is unknown"]),
         (["--drain-timeout", "soon"], ["soon", "500ms"]),
         (["--headers", "all"], ["all", "ietf"]),
         (["--http-listen", "off"], ["off", "nothing to serve"]),

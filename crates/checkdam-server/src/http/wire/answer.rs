@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use axum::http::{Response, StatusCode};
 use checkdam::headers::Dialect;
-use checkdam::{KeyPattern, Outcome, QuotaSpec, Request, TierView, Verdict};
+use checkdam::{KeyPattern, Outcome, Request, TierView, Verdict};
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 use utoipa::ToSchema;
 
@@ -239,7 +239,7 @@ impl<'a> Denied<'a> {
             title,
             status: status.as_u16(),
             detail: outcome.violated().map(|tier| detail(request, &tier)).unwrap_or_default(),
-            violated_policies: outcome.failing().map(|tier| policy_name(&tier)).collect(),
+            violated_policies: outcome.failing().map(|tier| tier.policy_name().to_owned()).collect(),
             answer: Answer::new(request, outcome),
         }
     }
@@ -257,17 +257,6 @@ fn detail(request: &dyn Subjects, tier: &TierView<'_>) -> String {
         }
         _ => format!("rule {rule:?} ({quota}) is exceeded: try again in {} ms", millis(tier.decision.retry_after_us)),
     }
-}
-
-/// The name that the tier's policy has in the `RateLimit-Policy` header: the
-/// rule's, with the period if the rule has several limits.
-fn policy_name(tier: &TierView<'_>) -> String {
-    if tier.rule.quotas.len() == 1 {
-        return tier.rule.name.clone();
-    }
-    let one = QuotaSpec { amount: 1, burst: None, initial: None, align: checkdam::Align::Epoch, ..tier.quota.spec() };
-    let period = one.to_string();
-    format!("{} {}", tier.rule.name, period.trim_start_matches("1/"))
 }
 
 /// A request, as far as the tiers' subjects need it. It hides the request's own

@@ -61,6 +61,12 @@ pub struct RedisOptions {
 }
 
 impl RedisOptions {
+    /// The URL without its password.
+    #[must_use]
+    pub fn shown_url(&self) -> String {
+        target::without_password(&self.url)
+    }
+
     /// The usual settings for a server at `url`.
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {

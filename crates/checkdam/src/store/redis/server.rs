@@ -8,8 +8,9 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::time::{Instant, timeout};
 
+use super::call_error::CallError;
 use super::script;
-use super::shard::{CallError, Job};
+use super::shard::Job;
 use super::target::Endpoint;
 use crate::time::{Clock, ManualClock};
 
@@ -32,7 +33,7 @@ pub(super) struct Server {
     clock: Option<Arc<ManualClock>>,
     started: Instant,
     /// The server's clock (since 1970) less ours (since `started`), never more
-    /// than it really is; `MIN` while unknown.
+    /// than it really is.
     offset_us: AtomicI64,
 }
 
@@ -48,10 +49,10 @@ impl Server {
             Connector::Direct(endpoint) => open(endpoint).await?,
             Connector::Sentinel { sentinels, endpoint, master } => open_master(sentinels, endpoint, master).await?,
         };
+        let asked_us = self.ours_us();
         let reply = ask(&mut link, &redis::cmd("TIME")).await?;
         let (seconds, micros): (i64, i64) = redis::from_redis_value(reply)?;
-        self.offset_us.store(i64::MIN, Ordering::Relaxed);
-        self.learn_offset(seconds * 1_000_000 + micros);
+        self.learn_offset(seconds * 1_000_000 + micros, asked_us);
         Ok(link)
     }
 
@@ -59,54 +60,65 @@ impl Server {
         self.started.elapsed().as_micros() as i64
     }
 
-    /// The server's time was read before now: the true offset is no less.
-    fn learn_offset(&self, server_unix_us: i64) {
-        let sample = server_unix_us - self.ours_us();
-        // The best sample wins; it fades, so that a clock that steps back is
-        // followed within some hundred answers.
-        let fade = |known: i64| known - known.abs_diff(sample).min(1 << 50) as i64 / 100;
-        let learned = |known: i64| if known == i64::MIN { sample } else { fade(known).max(sample) };
+    /// The server's time was read after we asked and before now, so the true
+    /// offset lies between two bounds. The best one known is kept while it can
+    /// be true: a clock that was stepped is followed at once.
+    fn learn_offset(&self, server_unix_us: i64, asked_us: i64) {
+        let (least, most) = (server_unix_us - self.ours_us(), server_unix_us - asked_us);
         let known = self.offset_us.load(Ordering::Relaxed);
-        self.offset_us.store(learned(known), Ordering::Relaxed);
+        if !(least..=most).contains(&known) {
+            self.offset_us.store(least, Ordering::Relaxed);
+        }
     }
 
-    /// Runs the script once a call; one result a call.
+    /// Runs the script once a call; one result a call. What was certainly not
+    /// done is asked once more: where the script was not known, and where the
+    /// server's clock had been stepped forward, so that we seemed late.
     pub(super) async fn evaluate(
         &self,
         link: &mut MultiplexedConnection,
         calls: &[Vec<Job>],
-        deadline: Instant,
     ) -> Vec<Result<Vec<Value>, CallError>> {
         let all: Vec<&Vec<Job>> = calls.iter().collect();
-        let mut results = self.evaluate_as(link, "EVALSHA", script::hash(), &all, deadline).await;
-        // Where the script was not known nothing was done: send it whole.
-        let is_unknown = |result: &CallResult| {
+        let mut results = self.evaluate_as(link, "EVALSHA", script::hash(), &all).await;
+        self.again(link, calls, &mut results, |_, result| {
             result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
-        };
-        let unknown: Vec<usize> = (0..calls.len()).filter(|index| is_unknown(&results[*index])).collect();
-        if !unknown.is_empty() {
-            let whole: Vec<&Vec<Job>> = unknown.iter().map(|index| &calls[*index]).collect();
-            let again = self.evaluate_as(link, "EVAL", script::code(), &whole, deadline).await;
-            for (index, result) in unknown.into_iter().zip(again) {
-                results[index] = result;
+        })
+        .await;
+        let now = Instant::now();
+        self.again(link, calls, &mut results, |call, result| {
+            result.as_ref().is_ok_and(|values| is_expired(call, values)) && deadline(call) > now
+        })
+        .await;
+        let checked = |(call, result): (&Vec<Job>, CallResult)| {
+            let values = result.map_err(|error| CallError::of(&error))?;
+            let unread = || CallError::Failed { reason: format!("an answer that is not understood: {values:?}") };
+            match values.first() {
+                Some(Value::Int(_)) if values.len() == wanted(call) => Ok(values),
+                Some(Value::Int(_)) if values.len() == 1 => Err(CallError::Expired),
+                _ => Err(unread()),
             }
-        }
-        let checked =
-            |(call, result): (&Vec<Job>, CallResult)| self.check(call, result.map_err(|error| call_error(&error))?);
+        };
         calls.iter().zip(results).map(checked).collect()
     }
 
-    /// An answer must hold the time and one value a tier; the time alone says
-    /// that the deadline had passed and nothing was done.
-    fn check(&self, call: &[Job], values: Vec<Value>) -> Result<Vec<Value>, CallError> {
-        let wanted = 1 + call.iter().map(|job| job.tiers).sum::<usize>();
-        let Some(Value::Int(now_us)) = values.first() else {
-            return Err(CallError::Refused { reason: format!("an answer that is not understood: {values:?}") });
-        };
-        if self.clock.is_none() {
-            self.learn_offset(script::unix_us(*now_us as u64) as i64);
+    /// Asks again, with the script whole, where that is due.
+    async fn again(
+        &self,
+        link: &mut MultiplexedConnection,
+        calls: &[Vec<Job>],
+        results: &mut [CallResult],
+        is_due: impl Fn(&[Job], &CallResult) -> bool,
+    ) {
+        let due: Vec<usize> = (0..calls.len()).filter(|index| is_due(&calls[*index], &results[*index])).collect();
+        if due.is_empty() {
+            return;
         }
-        if values.len() == wanted { Ok(values) } else { Err(CallError::Late) }
+        let whole: Vec<&Vec<Job>> = due.iter().map(|index| &calls[*index]).collect();
+        let again = self.evaluate_as(link, "EVAL", script::code(), &whole).await;
+        for (index, result) in due.into_iter().zip(again) {
+            results[index] = result;
+        }
     }
 
     async fn evaluate_as(
@@ -115,7 +127,6 @@ impl Server {
         name: &str,
         script: &str,
         calls: &[&Vec<Job>],
-        deadline: Instant,
     ) -> Vec<CallResult> {
         let mut pipeline = redis::Pipeline::new();
         let mut is_answer = Vec::new();
@@ -124,24 +135,30 @@ impl Server {
                 pipeline.cmd("ASKING");
                 is_answer.push(false);
             }
-            pipeline.add_command(self.command(name, script, call, deadline));
+            pipeline.add_command(self.command(name, script, call));
             is_answer.push(true);
         }
+        let asked_us = self.ours_us();
         let values = match link.send_packed_commands(&pipeline, 0, is_answer.len()).await {
             Ok(values) => values,
             Err(error) => return calls.iter().map(|_| Err(error.clone())).collect(),
         };
         let answers = values.into_iter().zip(is_answer).filter(|(_, is_answer)| *is_answer);
         let read = |(value, _)| match value {
-            Value::Array(values) => Ok(values),
+            Value::Array(values) => {
+                if let (Some(Value::Int(now_us)), None) = (values.first(), &self.clock) {
+                    self.learn_offset(script::unix_us(*now_us as u64) as i64, asked_us);
+                }
+                Ok(values)
+            }
             Value::ServerError(error) => Err(error.into()),
             other => Ok(vec![other]),
         };
         answers.map(read).collect()
     }
 
-    fn command(&self, name: &str, script: &str, call: &[Job], deadline: Instant) -> Cmd {
-        let left_us = deadline.saturating_duration_since(Instant::now()).as_micros() as i64;
+    fn command(&self, name: &str, script: &str, call: &[Job]) -> Cmd {
+        let left_us = deadline(call).saturating_duration_since(Instant::now()).as_micros() as i64;
         let deadline_us = self.ours_us() + left_us + self.offset_us.load(Ordering::Relaxed);
         let keys: usize = call.iter().map(|job| job.packed.keys.len()).sum();
         let mut command = Cmd::new();
@@ -160,22 +177,19 @@ impl Server {
     }
 }
 
-fn call_error(error: &RedisError) -> CallError {
-    let reason = error.to_string();
-    match error.kind() {
-        ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => CallError::Moved {
-            to: error.redirect_node().map(|(address, _)| address.to_owned()),
-            is_ask: error.kind() == ErrorKind::Server(ServerErrorKind::Ask),
-            reason,
-        },
-        ErrorKind::Server(ServerErrorKind::TryAgain | ServerErrorKind::ClusterDown) => {
-            CallError::Moved { reason, to: None, is_ask: false }
-        }
-        ErrorKind::Server(_) => CallError::Refused { reason },
-        _ if error.is_timeout() => CallError::Late,
-        _ if error.is_io_error() || error.is_connection_dropped() => CallError::Disconnected { reason },
-        _ => CallError::Refused { reason },
-    }
+/// A call is as late as the first of its requests.
+fn deadline(call: &[Job]) -> Instant {
+    call.iter().map(|job| job.deadline).min().unwrap_or_else(Instant::now)
+}
+
+/// An answer holds the time and one value a tier.
+fn wanted(call: &[Job]) -> usize {
+    1 + call.iter().map(|job| job.tiers).sum::<usize>()
+}
+
+/// The time alone says that the deadline had passed and nothing was done.
+fn is_expired(call: &[Job], values: &[Value]) -> bool {
+    values.len() == 1 && wanted(call) > 1
 }
 
 /// Connects, within the time that a connection may take.

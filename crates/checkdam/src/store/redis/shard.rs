@@ -5,6 +5,8 @@
 //! asked at once. An unknown outcome is never replayed.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 use redis::Value;
 use redis::aio::MultiplexedConnection;
@@ -12,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use super::breaker::{Breaker, BreakerOptions};
+use super::call_error::CallError;
 use super::script::Packed;
 use super::server::{Connector, Server};
 use crate::time::ManualClock;
@@ -20,55 +23,10 @@ use crate::time::ManualClock;
 const BATCH_MAX: usize = 32;
 /// One call is answered while the next is written.
 const CALLS_MAX: usize = 2;
-
-/// Why a server did not answer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CallError {
-    /// Too many requests wait for it, or the breaker is open.
-    #[error("the store is not asked: {reason}")]
-    NotAsked {
-        /// Why.
-        reason: &'static str,
-    },
-    /// It did not answer in time: whether it did anything is unknown.
-    #[error("the store did not answer before the deadline")]
-    Late,
-    /// The connection failed: whether it did anything is unknown.
-    #[error("the connection to the store failed: {reason}")]
-    Disconnected {
-        /// What the connection said.
-        reason: String,
-    },
-    /// It refused, and did nothing.
-    #[error("the store refused: {reason}")]
-    Refused {
-        /// What it said.
-        reason: String,
-    },
-    /// The keys are elsewhere, or will be; nothing was done.
-    #[error("the keys have moved: {reason}")]
-    Moved {
-        /// What it said.
-        reason: String,
-        /// Where to ask, if it said so.
-        to: Option<String>,
-        /// Whether only this once.
-        is_ask: bool,
-    },
-}
-
-impl CallError {
-    /// Whether another connection should be made: this one is of no use, or
-    /// leads to a server that is no longer the master.
-    fn breaks_the_connection(&self) -> bool {
-        match self {
-            Self::Late | Self::Disconnected { .. } => true,
-            Self::Refused { reason } => reason.contains("READONLY") || reason.contains("MASTERDOWN"),
-            Self::NotAsked { .. } | Self::Moved { .. } => false,
-        }
-    }
-}
+/// How much of its deadline a request may lose to another in the same call.
+const DEADLINE_SPREAD: Duration = Duration::from_millis(2);
+/// After so many calls in a row without an answer another connection is tried.
+const UNANSWERED_MAX: u32 = 3;
 
 /// What one request gets: the time, and one value a tier.
 pub(super) type Reply = (u64, Vec<Value>);
@@ -78,7 +36,7 @@ pub(super) struct Job {
     pub(super) packed: Packed,
     pub(super) tiers: usize,
     pub(super) is_asking: bool,
-    deadline: Instant,
+    pub(super) deadline: Instant,
     reply: oneshot::Sender<Result<Reply, CallError>>,
 }
 
@@ -131,11 +89,10 @@ impl Shard {
             Err(_) => Err(CallError::Late),
         };
         match &result {
-            // A server that sends us elsewhere is well.
-            Ok(_) | Err(CallError::Moved { .. }) => self.breaker.succeeded(),
-            Err(_) => {
+            Err(error) if error.is_of_the_server() => {
                 self.breaker.failed(self.now_us());
             }
+            _ => self.breaker.succeeded(),
         }
         result
     }
@@ -149,71 +106,104 @@ impl Shard {
     }
 }
 
+/// A connection, and what the calls over it have found.
+#[derive(Clone)]
+struct Link {
+    connection: MultiplexedConnection,
+    is_broken: Arc<AtomicBool>,
+    /// Calls in a row that were not answered.
+    unanswered: Arc<AtomicU32>,
+}
+
+impl Link {
+    fn new(connection: MultiplexedConnection) -> Self {
+        Self { connection, is_broken: Arc::default(), unanswered: Arc::default() }
+    }
+
+    /// A slow server keeps its connection; one that is silent may be a peer
+    /// that has vanished without a word.
+    fn is_of_use(&self) -> bool {
+        !self.is_broken.load(Ordering::Relaxed) && self.unanswered.load(Ordering::Relaxed) < UNANSWERED_MAX
+    }
+}
+
 /// Takes jobs off the queue and sends them, until the shard is dropped.
 async fn drive(mut queue: mpsc::Receiver<Job>, server: Arc<Server>, is_cluster: bool) {
     let calls = Arc::new(Semaphore::new(CALLS_MAX));
-    let mut connection: Option<MultiplexedConnection> = None;
-    let (broken, mut breaks) = mpsc::unbounded_channel::<()>();
+    let mut link: Option<Link> = None;
+    let mut next: Option<Job> = None;
     loop {
         let Ok(permit) = Arc::clone(&calls).acquire_owned().await else { return };
-        let Some(first) = queue.recv().await else { return };
-        let mut batch = vec![first];
-        while batch.len() < BATCH_MAX
-            && let Ok(job) = queue.try_recv()
-        {
-            batch.push(job);
-        }
-        batch.retain(|job| !job.reply.is_closed());
-        while breaks.try_recv().is_ok() {
-            connection = None;
-        }
+        let first = match next.take() {
+            Some(job) => job,
+            None => match queue.recv().await {
+                Some(job) => job,
+                None => return,
+            },
+        };
+        let batch = gather(first, &mut queue, &mut next);
         if batch.is_empty() {
             continue;
         }
-        let link = match connection.take() {
-            Some(link) => link,
+        let current = match link.take().filter(Link::is_of_use) {
+            Some(current) => current,
             None => match server.connect().await {
-                Ok(link) => link,
+                Ok(connection) => Link::new(connection),
                 Err(error) => {
-                    fail(batch, &CallError::Disconnected { reason: error.to_string() });
+                    fail(batch, &CallError::Unreachable { reason: error.to_string() });
                     continue;
                 }
             },
         };
-        connection = Some(link.clone());
+        link = Some(current.clone());
         // In a cluster a call may touch one slot only: one call a request, all
         // of them written at once.
         let batch = if is_cluster { batch.into_iter().map(|job| vec![job]).collect() } else { vec![batch] };
-        tokio::spawn(send(Arc::clone(&server), link, batch, permit, broken.clone()));
+        tokio::spawn(send(Arc::clone(&server), current, batch, permit));
     }
 }
 
-async fn send(
-    server: Arc<Server>,
-    mut link: MultiplexedConnection,
-    calls: Vec<Vec<Job>>,
-    permit: OwnedSemaphorePermit,
-    broken: mpsc::UnboundedSender<()>,
-) {
-    let Some(deadline) = calls.iter().flatten().map(|job| job.deadline).min() else { return };
-    let results = match timeout_at(deadline, server.evaluate(&mut link, &calls, deadline)).await {
-        Ok(results) => results,
-        Err(_) => calls.iter().map(|_| Err(CallError::Late)).collect(),
+/// The jobs that go out together: those that wait, whose callers still do, and
+/// whose deadlines are close to each other, because a call has but one.
+fn gather(first: Job, queue: &mut mpsc::Receiver<Job>, next: &mut Option<Job>) -> Vec<Job> {
+    let until = first.deadline + DEADLINE_SPREAD;
+    let mut batch = vec![first];
+    while batch.len() < BATCH_MAX
+        && let Ok(job) = queue.try_recv()
+    {
+        if job.deadline > until {
+            *next = Some(job);
+            break;
+        }
+        batch.push(job);
+    }
+    let now = Instant::now();
+    let (waiting, gone) = batch.into_iter().partition(|job| !job.reply.is_closed() && job.deadline > now);
+    fail(gone, &CallError::NotAsked { reason: "its turn came too late" });
+    waiting
+}
+
+async fn send(server: Arc<Server>, mut link: Link, calls: Vec<Vec<Job>>, permit: OwnedSemaphorePermit) {
+    let Some(last) = calls.iter().flatten().map(|job| job.deadline).max() else { return };
+    let results = match timeout_at(last, server.evaluate(&mut link.connection, &calls)).await {
+        Ok(results) => {
+            link.unanswered.store(0, Ordering::Relaxed);
+            results
+        }
+        Err(_) => {
+            link.unanswered.fetch_add(1, Ordering::Relaxed);
+            calls.iter().map(|_| Err(CallError::Late)).collect()
+        }
     };
+    if results.iter().any(|result| result.as_ref().is_err_and(CallError::breaks_the_connection)) {
+        link.is_broken.store(true, Ordering::Relaxed);
+    }
     drop(permit);
-    let mut is_broken = false;
     for (call, result) in calls.into_iter().zip(results) {
         match result {
             Ok(values) => answer(call, values),
-            Err(error) => {
-                is_broken |= error.breaks_the_connection();
-                fail(call, &error);
-            }
+            Err(error) => fail(call, &error),
         }
-    }
-    if is_broken {
-        // Whoever listens has gone with the shard: nothing to tell.
-        let _ = broken.send(());
     }
 }
 

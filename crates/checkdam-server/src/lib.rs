@@ -1,0 +1,49 @@
+//! `checkdam`: one binary that limits rates, server and command line.
+//!
+//! Dependencies point one way: `cli` and `http` call `app`, and `app` calls the
+//! library. Exit codes: 0 allowed or done, 1 denied or invalid rules, 2 wrong
+//! usage or a server that cannot start or be reached.
+//!
+//! This is a library only so that the fuzzers can reach what reads requests.
+
+mod app;
+mod cli;
+mod config;
+mod http;
+mod logging;
+mod rulebook;
+mod store;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command, RulesCommand};
+
+/// Does what the command line says.
+#[must_use]
+pub fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Serve(arguments) => cli::serve::run(*arguments),
+        Command::Check(arguments) => cli::check::run(&arguments),
+        Command::Explain(arguments) => cli::explain::run(&arguments),
+        Command::Rules(RulesCommand::Check(arguments)) => cli::rules::check(&arguments),
+        Command::Completions { shell } => cli::completions(shell),
+    };
+    done.unwrap_or_else(|error| {
+        // Nobody is left to tell if standard error is closed.
+        let _ = writeln!(std::io::stderr(), "checkdam: {error:#}");
+        ExitCode::from(2)
+    })
+}
+
+/// Reads the body of a check as the HTTP door does, for the fuzzers: whether it
+/// was understood, or the problem that the client would see.
+///
+/// # Errors
+/// The problem as JSON.
+#[doc(hidden)]
+pub fn read_check_body(body: &[u8]) -> Result<(), String> {
+    http::read_check_body(body)
+}

@@ -1,0 +1,99 @@
+//! Several nodes on one Redis: one limit. And what they answer without it.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use testkit::Redis;
+use tokio::time::Instant;
+
+use crate::process::{PATIENCE, Server, rule_file};
+
+const RULES: &str = r#"
+rules:
+  - { name: per-user, key: "user:{user}", limits: ["10/s burst 50"], on_store_failure: closed }
+  - { name: everyone, key: all, limits: ["1000/s burst 500"], on_store_failure: closed }
+"#;
+
+fn node(redis: &Redis, rules: &str) -> Server {
+    let (file, url) = (rule_file(rules), redis.url());
+    Server::with(&["--rules", file.to_str().unwrap(), "--store", &url, "--store-deadline", "2s", "--nodes", "3"])
+}
+
+/// Sixty clients, spread over three nodes, on so many users. How many passed,
+/// of how many, in how many seconds.
+fn contend(users: usize) -> (u64, u64, f64) {
+    let redis = Redis::start();
+    let nodes = [node(&redis, RULES), node(&redis, RULES), node(&redis, RULES)];
+    let (passed, asked, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    let (ready, mut start) = (Barrier::new(61), Instant::now());
+    std::thread::scope(|scope| {
+        for client in 0..60 {
+            let (nodes, passed, asked, is_over, ready) = (&nodes, &passed, &asked, &is_over, &ready);
+            scope.spawn(move || {
+                let mut connection = nodes[client % 3].client();
+                ready.wait();
+                for round in 0.. {
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let user = (client * 31 + round) % users;
+                    let body = format!("{{\"attributes\": {{\"user\": \"{user}\"}}}}");
+                    let reply = connection.post("/v1/check", &body);
+                    assert!([200, 429].contains(&reply.status), "{reply:?}");
+                    assert_eq!(reply.json()["decided_by"], "redis", "{reply:?}");
+                    asked.fetch_add(1, Ordering::Relaxed);
+                    passed.fetch_add(u64::from(reply.status == 200), Ordering::Relaxed);
+                }
+            });
+        }
+        start = Instant::now();
+        ready.wait();
+        std::thread::sleep(Duration::from_secs(3));
+        is_over.store(true, Ordering::Relaxed);
+    });
+    (passed.into_inner(), asked.into_inner(), start.elapsed().as_secs_f64())
+}
+
+#[test]
+fn three_nodes_share_one_users_limit() {
+    let (passed, asked, seconds) = contend(1);
+    let most = (50.0 + 10.0 * seconds).floor() as u64;
+    println!("{passed} of {asked} passed in {seconds:.2} s: at most {most} may");
+    assert!(passed <= most, "{passed} of {asked} passed in {seconds} s: at most {most} may");
+    assert!(passed >= 75, "only {passed} of {asked} passed in {seconds} s");
+}
+
+#[test]
+fn three_nodes_share_the_limits_of_a_hundred_users_and_of_everyone() {
+    let (passed, asked, seconds) = contend(100);
+    let most = (500.0 + 1_000.0 * seconds).floor() as u64;
+    println!("{passed} of {asked} passed in {seconds:.2} s: at most {most} may");
+    assert!(passed <= most, "{passed} of {asked} passed in {seconds} s: at most {most} may");
+}
+
+#[test]
+fn without_redis_each_rule_follows_its_policy_and_recovers_by_itself() {
+    let redis = Redis::start();
+    for (policy, status, decided_by) in [("open", 200, "policy"), ("closed", 503, "policy"), ("local", 200, "local")] {
+        let rules = format!(
+            "rules: [{{name: r, key: \"user:{{user}}\", limits: [\"100/h burst 30\"], on_store_failure: {policy}}}]"
+        );
+        let server = node(&redis, &rules);
+        let mut client = server.client();
+        let body = r#"{"attributes": {"user": "42"}}"#;
+        assert_eq!(client.ok("/v1/check", body)["decided_by"], "redis");
+        redis.kill();
+        let reply = client.post("/v1/check", body);
+        assert_eq!((reply.status, &reply.json()["decided_by"]), (status, &decided_by.into()), "{policy}: {reply:?}");
+        if policy == "local" {
+            assert_eq!(reply.json()["limit"], 10, "a third of the burst");
+        }
+        redis.restart();
+        let start = Instant::now();
+        while client.post("/v1/check", body).json()["decided_by"] != "redis" {
+            assert!(start.elapsed() < PATIENCE, "{policy}: Redis is back and not asked");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}

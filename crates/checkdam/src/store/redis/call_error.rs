@@ -1,0 +1,113 @@
+//! Why a request was not answered by Redis, and what follows from it.
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+/// Why a server did not answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// Too many requests wait for it, or the breaker is open: nothing was done.
+    #[error("the store is not asked: {reason}")]
+    NotAsked {
+        /// Why.
+        reason: &'static str,
+    },
+    /// No connection could be made: nothing was done.
+    #[error("the store cannot be reached: {reason}")]
+    Unreachable {
+        /// What the connection said.
+        reason: String,
+    },
+    /// It did not answer in time: whether it did anything is unknown.
+    #[error("the store did not answer before the deadline")]
+    Late,
+    /// It read the request after the deadline, and did nothing.
+    #[error("the store read the request after the deadline")]
+    Expired,
+    /// The connection failed: whether it did anything is unknown.
+    #[error("the connection to the store failed: {reason}")]
+    Disconnected {
+        /// What the connection said.
+        reason: String,
+    },
+    /// It is in no state to decide (BUSY, OOM, LOADING, NOPERM and the like),
+    /// and did nothing.
+    #[error("the store refused: {reason}")]
+    Refused {
+        /// What it said.
+        reason: String,
+    },
+    /// It could not make sense of this request; others may fare better.
+    #[error("the store could not decide: {reason}")]
+    Failed {
+        /// What it said.
+        reason: String,
+    },
+    /// The keys are elsewhere, or will be; nothing was done.
+    #[error("the keys have moved: {reason}")]
+    Moved {
+        /// What it said.
+        reason: String,
+        /// Where to ask, if it said so.
+        to: Option<String>,
+        /// Whether only this once.
+        is_ask: bool,
+    },
+    /// The keys are on two servers while their slot migrates; nothing was done.
+    #[error("the keys are on two servers for the moment: {reason}")]
+    Apart {
+        /// What it said.
+        reason: String,
+    },
+}
+
+impl CallError {
+    /// What an error of the client library means. Only an error that the server
+    /// itself sent proves that nothing was done.
+    pub(super) fn of(error: &RedisError) -> Self {
+        let reason = error.to_string();
+        let ErrorKind::Server(kind) = error.kind() else {
+            return match error.code() {
+                // A key that is not ours: of no consequence for any other.
+                Some("WRONGTYPE") => Self::Failed { reason },
+                Some(_) => Self::Refused { reason },
+                None if error.is_timeout() => Self::Late,
+                None => Self::Disconnected { reason },
+            };
+        };
+        match kind {
+            ServerErrorKind::Moved | ServerErrorKind::Ask => Self::Moved {
+                to: error.redirect_node().map(|(address, _)| address.to_owned()),
+                is_ask: kind == ServerErrorKind::Ask,
+                reason,
+            },
+            ServerErrorKind::TryAgain => Self::Apart { reason },
+            ServerErrorKind::ClusterDown => Self::Moved { reason, to: None, is_ask: false },
+            ServerErrorKind::ResponseError | ServerErrorKind::CrossSlot | ServerErrorKind::ExecAbort => {
+                Self::Failed { reason }
+            }
+            _ => Self::Refused { reason },
+        }
+    }
+
+    /// Whether the connection is of no use any more, or leads to a server that
+    /// is no longer the master.
+    pub(super) fn breaks_the_connection(&self) -> bool {
+        match self {
+            Self::Disconnected { .. } => true,
+            Self::Refused { reason } => reason.contains("READONLY") || reason.contains("MASTERDOWN"),
+            _ => false,
+        }
+    }
+
+    /// Whether it speaks against the server: it does not if only this request
+    /// was at fault, or if the server sent us elsewhere, which shows that it is
+    /// well.
+    pub(super) fn is_of_the_server(&self) -> bool {
+        match self {
+            Self::Failed { .. } | Self::Apart { .. } => false,
+            Self::Moved { to, .. } => to.is_none(),
+            _ => true,
+        }
+    }
+}

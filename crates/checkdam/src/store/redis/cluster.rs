@@ -1,0 +1,257 @@
+//! A cluster: its servers, and which of them holds which slot.
+//!
+//! The slots are learned by one task at a time, apart from any request and its
+//! deadline, and at most so often however many requests fail.
+
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use redis::{RedisError, Value};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::call_error::CallError;
+use super::script::Packed;
+use super::server::{Connector, ask, open};
+use super::shard::{Reply, Shard, ShardOptions};
+use super::target::Endpoint;
+use super::topology::SLOTS;
+
+/// How long to wait at first before a cluster that is changing is asked again;
+/// twice as long each time.
+const CHANGING_PAUSE: Duration = Duration::from_millis(1);
+/// More redirections than this are a loop.
+const REDIRECTIONS_MAX: usize = 8;
+/// How long one server may take to say who holds what.
+const LEARN_TIMEOUT: Duration = Duration::from_millis(250);
+/// The least time between two such questions.
+const LEARN_PAUSE: Duration = Duration::from_millis(100);
+/// No server.
+const NOBODY: u16 = u16::MAX;
+
+/// A cluster's servers and its slots.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    seeds: Vec<Endpoint>,
+    options: ShardOptions,
+    table: ArcSwap<Table>,
+    /// Held while another table is put in the place of this one.
+    replacing: Mutex<()>,
+    is_learning: AtomicBool,
+    /// Whom to ask first the next time, so that one who knows nothing new is
+    /// not asked for ever.
+    turn: AtomicUsize,
+    /// When the slots were last asked for, and whether someone answered.
+    learned: watch::Sender<Option<(Instant, bool)>>,
+}
+
+/// Who holds what.
+#[derive(Debug)]
+struct Table {
+    shards: Vec<(String, Arc<Shard>)>,
+    /// A slot's place in `shards`, or nobody.
+    slots: Box<[AtomicU16]>,
+}
+
+impl Cluster {
+    pub(super) fn new(seeds: Vec<Endpoint>, options: ShardOptions) -> Self {
+        let slots = (0..SLOTS).map(|_| AtomicU16::new(NOBODY)).collect();
+        Self {
+            seeds,
+            options,
+            table: ArcSwap::from_pointee(Table { shards: Vec::new(), slots }),
+            replacing: Mutex::default(),
+            is_learning: AtomicBool::new(false),
+            turn: AtomicUsize::new(0),
+            learned: watch::Sender::new(None),
+        }
+    }
+
+    /// Whether some server is not asked because it failed, or none is known.
+    pub(super) fn is_open(&self) -> bool {
+        let table = self.table.load();
+        let has_failed = self.learned.borrow().is_some_and(|(_, has_answered)| !has_answered);
+        table.shards.iter().any(|(_, shard)| shard.is_open()) || (table.shards.is_empty() && has_failed)
+    }
+
+    /// Follows redirections until the deadline: nothing was done where the
+    /// answer is one.
+    pub(super) async fn call(
+        self: &Arc<Self>,
+        slot: u16,
+        packed: Packed,
+        tiers: usize,
+        deadline: Instant,
+    ) -> Result<Reply, CallError> {
+        let mut asked: Option<Arc<Shard>> = None;
+        let mut pause = CHANGING_PAUSE;
+        for _ in 0..REDIRECTIONS_MAX {
+            let is_asking = asked.is_some();
+            let shard = match asked.take() {
+                Some(shard) => shard,
+                None => self.shard_of(slot, deadline).await?,
+            };
+            let error = match shard.call(packed.clone(), tiers, is_asking, deadline).await {
+                Ok(reply) => return Ok(reply),
+                Err(error) => error,
+            };
+            match &error {
+                CallError::Moved { to: Some(address), is_ask: true, .. } => asked = Some(self.shard_at(address)),
+                CallError::Moved { to: Some(address), .. } => {
+                    self.move_slot(slot, address);
+                    self.learn();
+                }
+                CallError::Moved { .. } => {
+                    self.learn();
+                    sleep(pause).await;
+                    pause *= 2;
+                }
+                CallError::Failed { .. } | CallError::Apart { .. } => return Err(error),
+                // A server that fails may have been replaced: for the next request.
+                _ => {
+                    self.learn();
+                    return Err(error);
+                }
+            }
+            if Instant::now() >= deadline {
+                return Err(error);
+            }
+        }
+        Err(CallError::Refused { reason: format!("slot {slot} is sent from server to server") })
+    }
+
+    /// The server of a slot; asks for it if it is not known.
+    async fn shard_of(self: &Arc<Self>, slot: u16, deadline: Instant) -> Result<Arc<Shard>, CallError> {
+        if let Some(shard) = self.known_shard_of(slot) {
+            return Ok(shard);
+        }
+        let mut learned = self.learned.subscribe();
+        if self.learn() {
+            // Either way the table says what was learned.
+            let _ = timeout_at(deadline, learned.changed()).await;
+        }
+        let unknown = || CallError::Unreachable { reason: format!("no server is known to hold slot {slot}") };
+        self.known_shard_of(slot).ok_or_else(unknown)
+    }
+
+    fn known_shard_of(&self, slot: u16) -> Option<Arc<Shard>> {
+        let table = self.table.load();
+        let place = usize::from(table.slots[usize::from(slot)].load(Ordering::Relaxed));
+        table.shards.get(place).map(|(_, shard)| Arc::clone(shard))
+    }
+
+    /// The shard at an address, a new one if it is not known.
+    fn shard_at(&self, address: &str) -> Arc<Shard> {
+        let known = |table: &Table| table.shards.iter().find(|(at, _)| at == address).map(|(_, it)| Arc::clone(it));
+        if let Some(shard) = known(&self.table.load()) {
+            return shard;
+        }
+        let _replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = self.table.load();
+        if let Some(shard) = known(&table) {
+            return shard;
+        }
+        let shard = self.connect_to(address);
+        let mut shards = table.shards.clone();
+        shards.push((address.to_owned(), Arc::clone(&shard)));
+        let slots = table.slots.iter().map(|place| AtomicU16::new(place.load(Ordering::Relaxed))).collect();
+        self.table.store(Arc::new(Table { shards, slots }));
+        shard
+    }
+
+    fn connect_to(&self, address: &str) -> Arc<Shard> {
+        Arc::new(Shard::new(Connector::Direct(self.endpoint(address)), self.options.clone()))
+    }
+
+    /// A node's address with our login; a node that announces no host is where
+    /// we entered.
+    fn endpoint(&self, address: &str) -> Endpoint {
+        let (host, port) = address.rsplit_once(':').unwrap_or((address, "6379"));
+        let host = if host.is_empty() { self.seeds[0].host() } else { host.to_owned() };
+        self.seeds[0].at(&host, port.parse().unwrap_or(6379))
+    }
+
+    fn move_slot(&self, slot: u16, address: &str) {
+        self.shard_at(address);
+        let table = self.table.load();
+        if let Some(place) = table.shards.iter().position(|(at, _)| at == address) {
+            table.slots[usize::from(slot)].store(place as u16, Ordering::Relaxed);
+        }
+    }
+
+    /// Has the slots learned anew, unless that was done just now; whether
+    /// someone is at it.
+    fn learn(self: &Arc<Self>) -> bool {
+        let is_due = self.learned.borrow().is_none_or(|(at, _)| at.elapsed() >= LEARN_PAUSE);
+        if is_due && !self.is_learning.swap(true, Ordering::AcqRel) {
+            let cluster = Arc::clone(self);
+            tokio::spawn(async move {
+                let has_answered = cluster.ask_around().await;
+                cluster.is_learning.store(false, Ordering::Release);
+                cluster.learned.send_replace(Some((Instant::now(), has_answered)));
+            });
+        }
+        is_due
+    }
+
+    /// Asks one server after the other until one answers: those that are well,
+    /// those that are not, and those that we started with.
+    async fn ask_around(&self) -> bool {
+        let table = self.table.load_full();
+        let mut known: Vec<&(String, Arc<Shard>)> = table.shards.iter().collect();
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let middle = turn % known.len().max(1);
+        known.rotate_left(middle);
+        known.sort_by_key(|(_, shard)| shard.is_open());
+        let known: Vec<Endpoint> = known.into_iter().map(|(address, _)| self.endpoint(address)).collect();
+        for endpoint in known.iter().chain(&self.seeds) {
+            if let Ok(Ok(ranges)) = timeout(LEARN_TIMEOUT, ask_slots(endpoint)).await {
+                self.replace(&ranges);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Puts what was learned in the place of what was known. Servers that no
+    /// longer hold anything are let go.
+    fn replace(&self, ranges: &[(usize, usize, String)]) {
+        let _replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.table.load();
+        let mut shards: Vec<(String, Arc<Shard>)> = Vec::new();
+        let slots: Box<[AtomicU16]> = (0..SLOTS).map(|_| AtomicU16::new(NOBODY)).collect();
+        for (first, last, address) in ranges {
+            let place = shards.iter().position(|(at, _)| at == address).unwrap_or_else(|| {
+                let known = before.shards.iter().find(|(at, _)| at == address);
+                let shard = known.map_or_else(|| self.connect_to(address), |(_, shard)| Arc::clone(shard));
+                shards.push((address.clone(), shard));
+                shards.len() - 1
+            });
+            for slot in slots.iter().take(last + 1).skip(*first) {
+                slot.store(place as u16, Ordering::Relaxed);
+            }
+        }
+        self.table.store(Arc::new(Table { shards, slots }));
+    }
+}
+
+/// Asks one server which server holds which slots: first, last, address.
+async fn ask_slots(endpoint: &Endpoint) -> Result<Vec<(usize, usize, String)>, RedisError> {
+    let mut link = open(endpoint).await?;
+    let mut command = redis::cmd("CLUSTER");
+    command.arg("SLOTS");
+    let ranges: Vec<Vec<Value>> = redis::from_redis_value(ask(&mut link, &command).await?)?;
+    let mut known = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        let [first, last, Value::Array(node), ..] = range.as_slice() else { continue };
+        let [host, port, ..] = node.as_slice() else { continue };
+        let host: Option<String> = redis::from_redis_value(host.clone())?;
+        let port: u16 = redis::from_redis_value(port.clone())?;
+        let host = host.filter(|host| !host.is_empty()).unwrap_or_else(|| endpoint.host());
+        let (first, last) = (redis::from_redis_value(first.clone())?, redis::from_redis_value(last.clone())?);
+        known.push((first, last, format!("{host}:{port}")));
+    }
+    Ok(known)
+}
