@@ -151,14 +151,16 @@ pub(crate) enum ConfigError {
     NotAChoice { name: &'static str, value: String, choices: String },
     #[error("http_listen is \"off\", so there is nothing to serve: give it an address such as 127.0.0.1:8080")]
     NothingToServe,
+    #[error("store_deadline is 0: no store answers at once; use for example 15ms")]
+    NoDeadline,
     #[error("nodes is 0: use the number of nodes that share the limits, at least 1")]
     NoNodes,
     #[error("max_buckets is {value}: use 1 to {max}")]
     BucketsOutOfRange { value: u64, max: u64 },
 }
 
-/// Beyond this one bucket a client would need tens of gigabytes.
-const BUCKETS_MAX: u64 = 1_000_000_000;
+/// So many buckets take two gigabytes.
+const BUCKETS_MAX: u64 = 100_000_000;
 
 impl Config {
     /// Joins what was given on the command line and in the environment with
@@ -221,6 +223,9 @@ fn redis_options(given: &Settings, file: &Settings, max_buckets: usize) -> Resul
     }
     if let Some(deadline) = given.store_deadline.or(file.store_deadline) {
         options.deadline = deadline.into();
+    }
+    if options.deadline.is_zero() {
+        return Err(ConfigError::NoDeadline);
     }
     options.key_secret = given.key_secret.clone().or_else(|| file.key_secret.clone()).unwrap_or_default();
     options.readable_keys = given.readable_keys.or(file.readable_keys).unwrap_or(false);

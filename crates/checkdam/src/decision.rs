@@ -1,5 +1,7 @@
 //! One tier's answer.
 
+use crate::time::SECOND_US;
+
 /// Whether one tier lets a request pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
@@ -32,6 +34,16 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// An answer that no bucket was asked for. Who is denied may ask again in a
+    /// second.
+    pub(crate) const fn undecided(limit: u64, verdict: Verdict) -> Self {
+        let (remaining, retry_after_us) = match verdict {
+            Verdict::Allowed => (limit, 0),
+            _ => (0, SECOND_US),
+        };
+        Self { verdict, limit, remaining, retry_after_us, reset_after_us: 0, delay_us: 0 }
+    }
+
     /// Whether the request passes this tier.
     #[must_use]
     pub const fn is_allowed(&self) -> bool {

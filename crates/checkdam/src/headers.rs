@@ -26,6 +26,9 @@ pub enum Dialect {
     None,
 }
 
+/// The most policies that are listed: proxies refuse long headers.
+const POLICIES_MAX: usize = 32;
+
 /// The largest integer a structured field may hold.
 const FIELD_MAX: u64 = 999_999_999_999_999;
 
@@ -81,7 +84,7 @@ pub fn write(outcome: &Outcome, dialect: Dialect, mut set: impl FnMut(&'static s
     }
     if matches!(dialect, Dialect::Both | Dialect::Ietf) {
         let mut text = String::with_capacity(128);
-        for tier in outcome.tiers().filter(TierView::is_enforced) {
+        for tier in outcome.tiers().filter(TierView::is_enforced).take(POLICIES_MAX) {
             if !text.is_empty() {
                 text.push_str(", ");
             }
@@ -95,14 +98,14 @@ pub fn write(outcome: &Outcome, dialect: Dialect, mut set: impl FnMut(&'static s
         // Retry-After must never be earlier than t.
         let until_us = match outcome.verdict() {
             Verdict::Allowed => tier.decision.reset_after_us,
-            Verdict::Denied => tier.decision.retry_after_us,
-            Verdict::CostExceedsBurst | Verdict::Unavailable => 0,
+            Verdict::Denied | Verdict::Unavailable => tier.decision.retry_after_us,
+            Verdict::CostExceedsBurst => 0,
         };
         text.push_str(";t=");
         text.push_str(number.format(until_us.div_ceil(SECOND_US)));
         set("ratelimit", &text);
     }
-    if outcome.verdict() == Verdict::Denied {
+    if matches!(outcome.verdict(), Verdict::Denied | Verdict::Unavailable) {
         set("retry-after", number.format(retry_after_seconds(outcome)));
     }
 }

@@ -44,7 +44,7 @@ mod sync;
 pub mod time;
 
 pub use decision::{DecidedBy, Decision, Verdict};
-pub use limiter::Limiter;
+pub use limiter::{Limiter, TIERS_MAX};
 pub use outcome::{Outcome, TierView};
 pub use quota::{Algorithm, Align, LIMIT_MAX, LOG_LIMIT_MAX, Quota, QuotaError, QuotaSpec, STRICT_PARTS};
 pub use request::{ATTRIBUTES_MAX, NAME_MAX, Request, RequestError, VALUE_MAX};

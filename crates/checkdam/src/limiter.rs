@@ -9,7 +9,11 @@ use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::rule::Mode;
 use crate::ruleset::{Matched, RuleSet};
-use crate::store::{Operation, Store, TIERS_INLINE, Tier};
+use crate::store::{Answer, Operation, Store, TIERS_INLINE, Tier};
+
+/// The most tiers that a request may have: one that more limits concern is
+/// denied as undecided, since no store could charge them all at once.
+pub const TIERS_MAX: usize = 256;
 
 /// Decides whether requests may pass.
 ///
@@ -85,7 +89,13 @@ impl<S: Store> Limiter<S> {
     async fn apply(&self, operation: Operation, request: &Request<'_>) -> Outcome {
         let rules = self.rules.load();
         let ask = Ask::new(&rules, request);
-        let answer = self.store.apply(operation, &ask.tiers(&rules, request.cost())).await;
+        let answer = {
+            let tiers = ask.tiers(&rules, request.cost());
+            match tiers.get(TIERS_MAX..) {
+                None | Some([]) => self.store.apply(operation, &tiers).await,
+                Some(_) => Answer::refusing(&tiers[..TIERS_MAX]),
+            }
+        };
         let tiers = ask.matched.iter().flat_map(|rule| {
             let quotas = rules.rule(*rule).quotas.len() as u32;
             (0..quotas).map(|quota| (*rule, quota))

@@ -82,6 +82,12 @@ impl Outcome {
         self.verdict
     }
 
+    /// The rules that were in force.
+    #[must_use]
+    pub fn rules(&self) -> &RuleSet {
+        &self.rules
+    }
+
     /// Every tier, in the order of the rules.
     pub fn tiers(&self) -> impl ExactSizeIterator<Item = TierView<'_>> {
         self.tiers.iter().map(|tier| self.view(tier))

@@ -232,15 +232,16 @@ impl Quota {
     pub fn shared_among(&self, nodes: u64) -> Self {
         let nodes = nodes.max(1);
         let part = |amount: u64| (amount / nodes).max(1);
-        let mut spec = self.spec;
-        if self.algorithm.is_bucket() {
-            spec.period_us = spec.period_us.saturating_mul(nodes);
-            spec.burst = Some(part(self.limit));
-            spec.initial = spec.initial.map(|initial| (initial / nodes).min(part(self.limit)));
-        } else {
-            spec.amount = part(spec.amount);
+        let mut spec = QuotaSpec { amount: part(self.spec.amount), ..self.spec };
+        if !self.algorithm.is_bucket() {
+            return Self::new(spec, self.algorithm).unwrap_or(*self);
         }
-        Self::new(spec, self.algorithm).unwrap_or(*self)
+        spec.burst = Some(part(self.limit));
+        spec.initial = spec.initial.map(|initial| (initial / nodes).min(part(self.limit)));
+        // Exact where the period can be so long, else by whole tokens.
+        let longer =
+            QuotaSpec { amount: self.spec.amount, period_us: self.spec.period_us.saturating_mul(nodes), ..spec };
+        Self::new(longer, self.algorithm).or_else(|_| Self::new(spec, self.algorithm)).unwrap_or(*self)
     }
 
     /// As it was written.

@@ -60,8 +60,8 @@ pub struct Rule {
     pub mode: Mode,
     /// What it answers when the store cannot.
     pub on_store_failure: FailurePolicy,
-    /// Whether its tokens may be prepaid. Stores in this process need no lease
-    /// and ignore it.
+    /// Whether its tokens may be prepaid. It changes how fast a shared limit is,
+    /// never what it allows; no store makes use of it yet.
     pub lease: Lease,
     /// What it is for.
     pub description: String,

@@ -22,7 +22,7 @@ const DEPTH_MAX: usize = 32;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {reason}")]
 pub struct RuleFileError {
-    /// The line, from 1; 0 if it is the file as a whole.
+    /// The line, from 1.
     pub line: u64,
     /// The column, from 1.
     pub column: u64,
@@ -55,8 +55,8 @@ pub fn compile(text: &str) -> Result<RuleSet, RuleFileError> {
 
 fn read(text: &str) -> Result<Vec<(Location, Rule)>, RuleFileError> {
     if text.len() > FILE_MAX {
-        let reason = format!("the file is {} bytes long: at most {FILE_MAX} fit", text.len());
-        return Err(RuleFileError { line: 0, column: 0, reason });
+        let reason = format!("the file is longer than {FILE_MAX} bytes, which is the most that is read");
+        return Err(RuleFileError { line: 1, column: 1, reason });
     }
     if text.trim().is_empty() {
         let reason = "the file is empty: begin it with \"rules:\"".to_owned();
@@ -66,7 +66,12 @@ fn read(text: &str) -> Result<Vec<(Location, Rule)>, RuleFileError> {
         let location = error.location().unwrap_or(Location::UNKNOWN);
         RuleFileError::at(location, without_location(&error))
     })?;
-    file.rules.into_iter().map(|spanned| Ok((spanned.referenced, rule(spanned.referenced, spanned.value)?))).collect()
+    let Some(rules) = file.rules else {
+        let reason =
+            "the file has no rules: list them under \"rules:\", or write \"rules: []\" to limit nothing".to_owned();
+        return Err(RuleFileError { line: 1, column: 1, reason });
+    };
+    rules.into_iter().map(|spanned| Ok((spanned.referenced, rule(spanned.referenced, spanned.value)?))).collect()
 }
 
 fn options() -> Options {
@@ -84,7 +89,12 @@ fn options() -> Options {
 fn without_location(error: &serde_saphyr::Error) -> String {
     let text = error.without_snippet().to_string();
     let first = text.lines().next().unwrap_or_default();
-    first.split(" at line ").next().unwrap_or(first).to_owned()
+    let first = first.split(" at line ").next().unwrap_or(first);
+    if first.contains("budget breached") {
+        return "the file is nested too deeply, or uses anchors or aliases: neither is allowed".to_owned();
+    }
+    // What follows is advice to programmers.
+    first.split(", set ").next().and_then(|text| text.split("; use ").next()).unwrap_or(first).to_owned()
 }
 
 fn rule(location: Location, wire: RuleWire) -> Result<Rule, RuleFileError> {

@@ -1,12 +1,12 @@
 //! Atomics and locks: the standard ones, or loom's when a model is checked.
 
-#[cfg(loom)]
+#[cfg(checkdam_loom)]
 pub(crate) use loom::{
     hint::spin_loop,
     sync::{Mutex, MutexGuard, atomic::AtomicU64},
     thread::yield_now,
 };
-#[cfg(not(loom))]
+#[cfg(not(checkdam_loom))]
 pub(crate) use std::{
     hint::spin_loop,
     sync::{Mutex, MutexGuard, atomic::AtomicU64},
@@ -27,7 +27,7 @@ pub(crate) struct Backoff(u32);
 
 impl Backoff {
     pub(crate) fn wait(&mut self) {
-        if self.0 < 6 && cfg!(not(loom)) {
+        if self.0 < 6 && cfg!(not(checkdam_loom)) {
             for _ in 0..1_u32 << self.0 {
                 spin_loop();
             }

@@ -33,7 +33,8 @@ pub trait Clock: Send + Sync + 'static {
 }
 
 /// The machine's time: the processor's monotonic counter, anchored to the wall
-/// clock at the start and kept near it by slewing, so it never steps.
+/// clock at the start and kept near it by [`discipline`](Clock::discipline) in
+/// steps of at most five milliseconds, which buckets do not mind.
 #[derive(Debug)]
 pub struct SystemClock {
     counter: quanta::Clock,
@@ -46,6 +47,8 @@ pub struct SystemClock {
 /// How much faster or slower than the counter the clock may run to follow the
 /// wall clock: one part in 2,000, the limit that NTP keeps too.
 const SLEW_SHARE: u64 = 2_000;
+/// Time beyond this since the last correction is not made up for.
+const DISCIPLINE_MAX_US: u64 = 10 * SECOND_US;
 
 impl SystemClock {
     /// Anchors a new clock to the wall clock.
@@ -83,7 +86,7 @@ impl Clock for SystemClock {
         let elapsed = self.elapsed_us();
         let since = elapsed.saturating_sub(self.disciplined_us.swap(elapsed, Ordering::Relaxed));
         let error = wall_us() as i64 - self.now_us() as i64;
-        let most = (since / SLEW_SHARE) as i64;
+        let most = (since.min(DISCIPLINE_MAX_US) / SLEW_SHARE) as i64;
         self.slewed_us.fetch_add(error.clamp(-most, most), Ordering::Relaxed);
     }
 }

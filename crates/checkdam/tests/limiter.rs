@@ -243,3 +243,15 @@ fn peek_refund_and_reset_work_through_the_rules() {
     assert_eq!(left(block_on(limiter.check(&request))), [1, 6]);
     assert_eq!(left(block_on(limiter.reset(&request))), [5, 10]);
 }
+
+#[test]
+fn a_request_with_too_many_tiers_is_denied_not_decided_in_part() {
+    let rules: Vec<Rule> = (0..300)
+        .map(|number| Rule::new(format!("r{number}"), "k".parse().unwrap(), vec!["100/s".parse().unwrap()]))
+        .collect();
+    let limiter = limiter("rules: []");
+    limiter.set_rules(RuleSet::new(rules).unwrap());
+    let outcome = check(&limiter, &[]);
+    assert_eq!((outcome.verdict(), outcome.tiers().len()), (Verdict::Unavailable, checkdam::TIERS_MAX));
+    assert_eq!(outcome.decided_by().name(), "policy");
+}

@@ -104,6 +104,45 @@ fn no_bucket_admits_more_than_an_ideal_one_under_contention() {
     }
 }
 
+/// Far more keys than places: buckets come and go while they are charged, and
+/// some takes are given back. Nobody may be over, whatever was evicted.
+#[test]
+fn no_bucket_is_over_while_buckets_are_evicted_under_contention() {
+    const MANY: u64 = 30_000;
+    let clock = Arc::new(ManualClock::default());
+    let store = MemoryStore::with_clock(MemoryOptions { max_buckets: 4_096 }, clock);
+    let quota: Quota = "5/m burst 10".parse().unwrap();
+    let parts: Vec<Vec<(u64, Take)>> = thread::scope(|scope| {
+        let run = |seed: u64| {
+            let store = &store;
+            move || {
+                let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+                let mut part = Vec::new();
+                for _ in 0..100_000 {
+                    let key = if random.below(2) == 0 { random.below(50) } else { random.below(MANY) };
+                    let cost = 1 + random.below(3);
+                    store.clock().advance(random.below(40));
+                    let bucket = TestBucket::new("evicted", &key.to_string());
+                    let answer = store.apply_now(Operation::Take, &[bucket.tier(&quota, cost)]);
+                    let admitted = answer.decisions[0].is_allowed();
+                    part.push((key, Take { at_us: answer.at_us, cost, admitted }));
+                }
+                part
+            }
+        };
+        let threads: Vec<_> = (1..=THREADS).map(|seed| scope.spawn(run(seed))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let mut seen: HashMap<u64, Vec<Take>> = HashMap::new();
+    for (key, take) in parts.into_iter().flatten() {
+        seen.entry(key).or_default().push(take);
+    }
+    for (key, takes) in &mut seen {
+        judge(&quota, takes).unwrap_or_else(|error| panic!("key {key}: {error}"));
+    }
+    assert!(store.stats().evicted > 1_000, "{:?}: the test must evict", store.stats());
+}
+
 /// Requests of three tiers on shared buckets: what each bucket admitted must be
 /// what the requests that passed took, and no bucket may be over.
 #[test]

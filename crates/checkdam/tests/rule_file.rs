@@ -71,9 +71,16 @@ rules:
 }
 
 /// (what is wrong, the file, the line, words of the message)
-const REFUSED: [(&str, &str, u64, &str); 25] = [
+const REFUSED: [(&str, &str, u64, &str); 27] = [
     ("nothing", "", 0, "rules"),
     ("no rules", "version: 1", 1, "version"),
+    ("null rules", "rules:\n", 1, "\"rules: []\""),
+    (
+        "bad network",
+        "rules:\n  - name: a\n    key: k\n    when: { ip: 10.0.0.0/33 }\n    limits: [1/s]",
+        4,
+        "\"10.0.0.0/33\" is no network",
+    ),
     ("broken", "rules: [", 1, ""),
     ("a tab", "rules:\n\t- name: a", 2, ""),
     ("rules is text", "rules: all", 1, ""),
@@ -147,7 +154,7 @@ fn refusals_say_where_and_why() {
 #[test]
 fn bombs_are_refused() {
     let large = format!("rules: []\n# {}", "x".repeat(2 << 20));
-    assert!(compile(&large).unwrap_err().reason.contains("at most 1048576 fit"));
+    assert!(compile(&large).unwrap_err().reason.contains("longer than 1048576 bytes"));
     let deep = format!("rules: {}{}", "[".repeat(100), "]".repeat(100));
     assert!(compile(&deep).is_err());
     let laughs = "a: &a [x,x]\nb: &b [*a,*a]\nrules: [*b,*b]";

@@ -78,9 +78,11 @@ impl Connections {
             progress.begin(is_http2);
             let answered = router.clone().call(request);
             let (progress, app) = (Arc::clone(&progress), Arc::clone(&app));
+            // Also ends when the client resets its stream.
+            let answering = Answering(progress);
             async move {
                 let mut response: Response<Body> = answered.await?;
-                progress.end();
+                drop(answering);
                 if app.is_leaving() && !is_http2 {
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 }
@@ -171,4 +173,13 @@ fn builder() -> auto::Builder<TokioExecutor> {
         .max_header_list_size(HEAD_MAX as u32)
         .keep_alive_interval(Duration::from_secs(20));
     builder
+}
+
+/// Counts a request as answered when it is over, however it ended.
+struct Answering(Arc<Progress>);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }

@@ -23,6 +23,9 @@ const HEAD: Duration = Duration::from_secs(5);
 /// after which common clients and balancers let go, so that they do it first.
 const IDLE: Duration = Duration::from_secs(75);
 
+/// How long a client may leave an answer lying before it takes more of it.
+const STUCK: Duration = Duration::from_secs(30);
+
 /// How far a connection's requests are, as the service that answers them sees it.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
@@ -57,6 +60,8 @@ pub(super) struct Deadline {
     /// The requests that had begun when last looked.
     begun: u64,
     timer: Pin<Box<Sleep>>,
+    /// Rings when the client has taken nothing for too long.
+    stuck: Option<Pin<Box<Sleep>>>,
 }
 
 impl Deadline {
@@ -64,7 +69,7 @@ impl Deadline {
         let due = Instant::now() + HEAD;
         let timer = Box::pin(tokio::time::sleep_until(due));
         // Connecting counts as the beginning of the first head.
-        Self { io: TokioIo::new(stream), progress, due, has_begun_head: true, begun: 0, timer }
+        Self { io: TokioIo::new(stream), progress, due, has_begun_head: true, begun: 0, timer, stuck: None }
     }
 
     fn heard(&mut self) {
@@ -72,10 +77,21 @@ impl Deadline {
         if is_http2 {
             // Frames that open no stream are signs of life.
             self.due = Instant::now() + IDLE;
-        } else if !self.has_begun_head {
+        } else if !self.has_begun_head && !self.is_answering() {
             self.has_begun_head = true;
             self.due = Instant::now() + HEAD;
         }
+    }
+
+    /// Whether a request has begun and is not answered: what comes is its body.
+    fn is_answering(&self) -> bool {
+        self.progress.ended.load(Ordering::Relaxed) < self.progress.begun.load(Ordering::Relaxed)
+    }
+
+    /// Called when the client takes nothing; whether it has not for too long.
+    fn is_stuck(&mut self, context: &mut Context<'_>) -> bool {
+        let stuck = self.stuck.get_or_insert_with(|| Box::pin(tokio::time::sleep(STUCK)));
+        stuck.as_mut().poll(context).is_ready()
     }
 
     /// Called when the client is silent; whether it has been for too long.
@@ -86,7 +102,7 @@ impl Deadline {
             self.has_begun_head = false;
             self.due = Instant::now() + IDLE;
         }
-        if self.progress.ended.load(Ordering::Relaxed) < begun {
+        if self.is_answering() {
             // It is we who owe an answer, or a body that has its own deadline.
             self.due = Instant::now() + IDLE;
         }
@@ -123,7 +139,14 @@ impl Read for Deadline {
 
 impl Write for Deadline {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, Error>> {
-        Pin::new(&mut self.io).poll_write(context, bytes)
+        match Pin::new(&mut self.io).poll_write(context, bytes) {
+            Poll::Pending if self.is_stuck(context) => Poll::Ready(Err(ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+            written => {
+                self.stuck = None;
+                written
+            }
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
@@ -143,6 +166,13 @@ impl Write for Deadline {
         context: &mut Context<'_>,
         slices: &[std::io::IoSlice<'_>],
     ) -> Poll<Result<usize, Error>> {
-        Pin::new(&mut self.io).poll_write_vectored(context, slices)
+        match Pin::new(&mut self.io).poll_write_vectored(context, slices) {
+            Poll::Pending if self.is_stuck(context) => Poll::Ready(Err(ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+            written => {
+                self.stuck = None;
+                written
+            }
+        }
     }
 }

@@ -131,6 +131,6 @@ pub(super) async fn explain(State(app): State<Arc<App>>, body: Body) -> Answered
     let body = read(body).await?;
     let request = wire::parse(&body)?;
     let outcome = app.peek(&request).await;
-    let explained = wire::explain(&app.limiter().rules(), &request, &outcome);
+    let explained = wire::explain(outcome.rules(), &request, &outcome);
     Ok(([(CONTENT_TYPE, "application/json")], explained).into_response())
 }

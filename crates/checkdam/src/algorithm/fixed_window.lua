@@ -86,6 +86,11 @@ function fixed_window.refund(state, cost)
   state[2] = math.max(state[2] - cost, 0)
 end
 
+-- What was charged at `since` counts in the window of that time only.
+function fixed_window.put_back(quota, state, cost, since)
+  if since >= state[1] then fixed_window.refund(state, cost) end
+end
+
 function fixed_window.gone_at(quota, state)
   return window_end(quota.align, quota.period, state[1])
 end

@@ -105,3 +105,29 @@ local function log_refund(quota, key, look, cost)
   end
   log_keep(quota, key)
 end
+
+-- What was charged at `since` is among the newest entries, or is left to expire.
+local function log_put_back(quota, key, look, cost, since)
+  log_settle(key, look)
+  if look.used == 0 then return end
+  local entries = redis.call('LRANGE', key, -32, -1)
+  for i = #entries, 1, -1 do
+    local time, entry_cost = log_entry(entries[i])
+    if time == since and entry_cost >= cost then
+      if entry_cost == look.used and entry_cost == cost then
+        redis.call('DEL', key)
+        return
+      end
+      redis.call('LSET', key, 0, string.format('%.0f', look.used - cost))
+      if entry_cost == cost then
+        -- Entries are not unique by their text: this one, by its place.
+        redis.call('LSET', key, i - #entries - 1, '')
+        redis.call('LREM', key, -1, '')
+      else
+        redis.call('LSET', key, i - #entries - 1, string.format('%.0f %.0f', time, entry_cost - cost))
+      end
+      log_keep(quota, key)
+      return
+    end
+  end
+end

@@ -35,6 +35,12 @@ function sliding_window.refund(state, cost)
   state[3] = math.max(state[3] - rest, 0)
 end
 
+-- What was charged at `since` is in this window's count or in the last one's.
+function sliding_window.put_back(quota, state, cost, since)
+  local i = since >= state[1] and 2 or since >= state[1] - quota.period and 3
+  if i then state[i] = math.max(state[i] - cost, 0) end
+end
+
 function sliding_window.gone_at(quota, state)
   return state[1] + (state[2] > 0 and 2 or 1) * quota.period
 end

@@ -36,6 +36,12 @@ function sliding_window_strict.refund(state, cost)
   end
 end
 
+-- What was charged at `since` is in the count of that part.
+function sliding_window_strict.put_back(quota, state, cost, since)
+  local i = 2 + math.max(math.ceil((state[1] - since) / quota.interval), 0)
+  if i <= STRICT_COUNTS + 1 then state[i] = math.max(state[i] - cost, 0) end
+end
+
 function sliding_window_strict.gone_at(quota, state)
   return state[1] + STRICT_COUNTS * quota.interval
 end

@@ -15,7 +15,7 @@ pub enum QuotaError {
         reason: String,
     },
     /// Nothing could ever pass.
-    #[error("{field} is 0, so nothing could ever pass: use 1 or more (to refuse everything, use a ban)")]
+    #[error("{field} is 0, so nothing could ever pass: use 1 or more")]
     Zero {
         /// The field that is 0.
         field: &'static str,

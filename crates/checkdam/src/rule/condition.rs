@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 
 use super::pattern::{Pattern, PatternError};
 
@@ -36,7 +36,10 @@ impl Matcher {
     /// Refuses a bad pattern.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         if let Ok(network) = text.parse::<IpNet>() {
-            return Ok(Self::Network(network.trunc()));
+            return Ok(Self::Network(canonical(network.trunc())));
+        }
+        if text.split_once('/').is_some_and(|(address, _)| address.parse::<IpAddr>().is_ok()) {
+            return Err(PatternError::BadNetwork { text: text.to_owned() });
         }
         if Pattern::is_pattern(text) { Pattern::new(text).map(Self::Pattern) } else { Ok(Self::Exact(text.to_owned())) }
     }
@@ -59,6 +62,13 @@ impl Matcher {
             }
         }
     }
+}
+
+/// A network of IPv4 addresses in IPv6 clothes as the IPv4 network that it is.
+fn canonical(network: IpNet) -> IpNet {
+    let IpNet::V6(six) = network else { return network };
+    let four = six.addr().to_ipv4_mapped().zip(six.prefix_len().checked_sub(96));
+    four.and_then(|(address, length)| Ipv4Net::new(address, length).ok()).map_or(network, IpNet::V4)
 }
 
 impl std::fmt::Display for Matcher {

@@ -33,6 +33,12 @@ pub enum PatternError {
         /// The pattern.
         text: String,
     },
+    /// An address with a length that is none.
+    #[error("{text:?} is no network: write for example 10.0.0.0/8 or fd00::/8, or compare it as text with equals")]
+    BadNetwork {
+        /// The text.
+        text: String,
+    },
     /// Braces that do not fill a segment.
     #[error("in the pattern {text:?} braces must fill a whole path segment, as in \"/users/{{id}}/posts\"")]
     PartialSegment {

@@ -13,7 +13,7 @@ pub(super) type SpannedText = Spanned<String>;
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileWire {
-    pub(super) rules: Vec<Spanned<RuleWire>>,
+    pub(super) rules: Option<Vec<Spanned<RuleWire>>>,
 }
 
 #[derive(serde::Deserialize)]

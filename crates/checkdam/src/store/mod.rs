@@ -8,7 +8,7 @@ pub use memory::{MemoryOptions, MemoryStats, MemoryStore};
 
 use smallvec::SmallVec;
 
-use crate::decision::{DecidedBy, Decision};
+use crate::decision::{DecidedBy, Decision, Verdict};
 use crate::quota::Quota;
 
 /// How many tiers a request may have before its answer needs the heap.
@@ -96,6 +96,14 @@ pub struct Answer {
     pub at_us: u64,
     /// Who decided.
     pub by: DecidedBy,
+}
+
+impl Answer {
+    /// What is answered where no store was asked: nothing passes.
+    pub(crate) fn refusing(tiers: &[Tier<'_>]) -> Self {
+        let decisions = tiers.iter().map(|tier| Decision::undecided(tier.quota.limit(), Verdict::Unavailable));
+        Self { decisions: decisions.collect(), at_us: 0, by: DecidedBy::Policy }
+    }
 }
 
 /// Where buckets live.

@@ -11,6 +11,8 @@
 
 mod contention;
 mod contract;
-mod faults;
+mod failover;
+mod faults_network;
+mod faults_server;
 mod kinds;
 mod setup;

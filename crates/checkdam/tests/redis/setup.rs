@@ -1,13 +1,23 @@
 //! What the tests share.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use checkdam::conformance::Harness;
-use checkdam::store::redis::{RedisOptions, RedisStore};
+use checkdam::conformance::oracle::{self, Finding, Take};
+use checkdam::conformance::{Harness, TestBucket};
+use checkdam::store::redis::{BreakerOptions, RedisOptions, RedisStore};
 use checkdam::store::{Answer, FailurePolicy, Operation, Store, Tier};
 use checkdam::time::ManualClock;
-use checkdam::{Algorithm, Quota};
+use checkdam::{Algorithm, DecidedBy, Decision, Quota};
+use testkit::wait_until;
+use tokio::task::JoinHandle;
+
+/// How long anything that should happen by itself may take.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+/// A load ends by itself after so long, and each of its tasks after so many takes.
+const LOAD_LIMIT: Duration = Duration::from_secs(90);
+const LOAD_TAKES_MAX: usize = 200_000;
 
 /// A store that must answer from Redis.
 pub(crate) struct Answering(pub(crate) RedisStore);
@@ -49,10 +59,157 @@ pub(crate) fn patient(url: String) -> RedisOptions {
     RedisOptions { deadline: Duration::from_secs(10), ..RedisOptions::new(url) }
 }
 
+/// Options under which every request is sent, whatever became of those before.
+pub(crate) fn without_breaker(url: String) -> RedisOptions {
+    let breaker = BreakerOptions { failures_max: u32::MAX, ..BreakerOptions::default() };
+    RedisOptions { breaker, ..RedisOptions::new(url) }
+}
+
+pub(crate) fn store(options: RedisOptions) -> Arc<RedisStore> {
+    Arc::new(RedisStore::new(options).unwrap())
+}
+
 pub(crate) fn quota(text: &str) -> Quota {
     Quota::new(text.parse().unwrap(), Algorithm::TokenBucket).unwrap()
 }
 
 pub(crate) fn with_policy(tier: Tier<'_>, on_failure: FailurePolicy) -> Tier<'_> {
     Tier { on_failure, ..tier }
+}
+
+/// One decision of a request with one tier, and who made it.
+pub(crate) async fn ask(store: &RedisStore, operation: Operation, tier: Tier<'_>) -> (Decision, DecidedBy) {
+    let answer = store.apply(operation, &[tier]).await;
+    (answer.decisions[0], answer.by)
+}
+
+pub(crate) async fn take(store: &RedisStore, tier: Tier<'_>) -> (Decision, DecidedBy) {
+    ask(store, Operation::Take, tier).await
+}
+
+/// What is left in a bucket, by Redis itself.
+pub(crate) async fn remaining(url: String, tier: Tier<'_>) -> u64 {
+    let (decision, by) = ask(&store(patient(url)), Operation::Peek, tier).await;
+    assert_eq!(by, DecidedBy::Redis);
+    decision.remaining
+}
+
+/// Waits until Redis itself answers again, without charging anything.
+pub(crate) async fn wait_for_redis(store: &RedisStore, tier: Tier<'_>) -> Duration {
+    let began = Instant::now();
+    while ask(store, Operation::Peek, tier).await.1 != DecidedBy::Redis {
+        assert!(began.elapsed() < LIMIT, "Redis does not answer after {LIMIT:?}: {:?}", store.stats());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    began.elapsed()
+}
+
+/// What came of one take.
+#[derive(Debug, Clone)]
+pub(crate) struct Taken {
+    /// Which of the load's buckets.
+    pub(crate) bucket: usize,
+    pub(crate) at_us: u64,
+    pub(crate) is_allowed: bool,
+    pub(crate) by: DecidedBy,
+    pub(crate) began: Instant,
+    pub(crate) took: Duration,
+}
+
+/// Tasks that take from buckets, in turn, until they are told to stop.
+pub(crate) struct Load {
+    is_over: Arc<AtomicBool>,
+    tasks: Vec<JoinHandle<Vec<Taken>>>,
+}
+
+impl Load {
+    /// A request takes one token of a bucket: both of its tiers, if it has two.
+    /// Each task waits for `pace` after each take.
+    pub(crate) fn start(
+        store: &Arc<RedisStore>,
+        tasks: usize,
+        pace: Duration,
+        quota: Quota,
+        buckets: &[Vec<TestBucket>],
+    ) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let one = |task: usize| {
+            let (store, is_over, buckets) = (Arc::clone(store), Arc::clone(&is_over), buckets.to_vec());
+            tokio::spawn(async move {
+                let mut taken = Vec::new();
+                let began = Instant::now();
+                while !is_over.load(Ordering::Relaxed) && taken.len() < LOAD_TAKES_MAX && began.elapsed() < LOAD_LIMIT {
+                    // Far apart, so that the tasks do not follow each other.
+                    let bucket = (task * 7_919 + taken.len()) % buckets.len();
+                    let tiers: Vec<Tier<'_>> = buckets[bucket].iter().map(|it| it.tier(&quota, 1)).collect();
+                    let began = Instant::now();
+                    let answer = store.apply(Operation::Take, &tiers).await;
+                    let took = began.elapsed();
+                    let is_allowed = answer.decisions.iter().all(Decision::is_allowed);
+                    taken.push(Taken { bucket, at_us: answer.at_us, is_allowed, by: answer.by, began, took });
+                    if !pace.is_zero() {
+                        tokio::time::sleep(pace).await;
+                    }
+                }
+                taken
+            })
+        };
+        let tasks = (0..tasks).map(one).collect();
+        Self { is_over, tasks }
+    }
+
+    pub(crate) async fn stop(self) -> Vec<Taken> {
+        self.is_over.store(true, Ordering::Relaxed);
+        let mut all = Vec::new();
+        for task in self.tasks {
+            all.extend(task.await.unwrap());
+        }
+        all
+    }
+}
+
+/// Judges what Redis admitted of each bucket by a bucket of `quota`.
+pub(crate) fn judge(quota: &Quota, taken: &[Taken]) -> Finding {
+    let buckets = taken.iter().map(|it| it.bucket).max().map_or(0, |last| last + 1);
+    let mut sum = Finding::default();
+    for bucket in 0..buckets {
+        let of_redis = taken.iter().filter(|it| it.bucket == bucket && it.by == DecidedBy::Redis);
+        let mut takes: Vec<Take> =
+            of_redis.map(|it| Take { at_us: it.at_us, cost: 1, admitted: it.is_allowed }).collect();
+        let found = oracle::judge(quota, &mut takes).unwrap();
+        sum.admitted += found.admitted;
+        sum.ideal += found.ideal;
+    }
+    sum
+}
+
+pub(crate) fn count_by(taken: &[Taken], by: DecidedBy) -> usize {
+    taken.iter().filter(|it| it.by == by).count()
+}
+
+/// The time that `share` of all takes stayed below.
+pub(crate) fn percentile(taken: &[Taken], share: f64) -> Duration {
+    let mut times: Vec<Duration> = taken.iter().map(|it| it.took).collect();
+    times.sort_unstable();
+    times[((times.len() - 1) as f64 * share) as usize]
+}
+
+/// Buckets of one tier each.
+pub(crate) fn buckets(rule: &str, count: usize) -> Vec<Vec<TestBucket>> {
+    (0..count).map(|n| vec![TestBucket::new(rule, &format!("subject {n}"))]).collect()
+}
+
+/// Waits, without keeping others from running, until `condition` holds.
+pub(crate) fn wait(what: &str, condition: impl FnMut() -> bool) {
+    tokio::task::block_in_place(|| wait_until(what, LIMIT, condition));
+}
+
+/// How often the server has run the script, by its hash or whole.
+pub(crate) fn script_calls(server: &testkit::Redis) -> u64 {
+    let info = server.info("commandstats");
+    let calls = |name: &str| -> u64 {
+        let line = info.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
+        line.and_then(|rest| rest.split(',').next()).map_or(0, |calls| calls.parse().unwrap())
+    };
+    calls("evalsha") + calls("eval")
 }

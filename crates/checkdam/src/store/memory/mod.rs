@@ -25,7 +25,7 @@ use crate::decision::{DecidedBy, Decision};
 use crate::hash::{Tag, TagMaker};
 use crate::quota::{Algorithm, Quota};
 use crate::sync::Backoff;
-use crate::time::{Clock, SystemClock};
+use crate::time::{Clock, HORIZON_US, SystemClock};
 
 /// How large the store may grow.
 #[derive(Debug, Clone, Copy)]
@@ -115,8 +115,14 @@ impl<C: Clock> MemoryStore<C> {
             }
             (Operation::Refund | Operation::Reset, _) => {
                 let mut locked = self.lock_windows(tiers);
-                let now_us = self.clock.now_us();
-                answer(tiers.iter().map(|tier| self.give(operation, tier, &mut locked, now_us)).collect(), now_us)
+                let mut at_us = 0;
+                let give = |tier| {
+                    let (decision, now_us) = self.give(operation, tier, &mut locked);
+                    at_us = now_us;
+                    decision
+                };
+                let decisions = tiers.iter().map(give).collect();
+                answer(decisions, at_us)
             }
         }
     }
@@ -197,24 +203,34 @@ impl<C: Clock> MemoryStore<C> {
         peek(tier.quota, state, now_us, tier.cost)
     }
 
-    /// Refunds or resets one tier.
-    fn give(&self, operation: Operation, tier: &Tier<'_>, locked: &mut Locked<'_>, now_us: u64) -> Decision {
+    /// Refunds or resets one tier; answers with the time of it.
+    fn give(&self, operation: Operation, tier: &Tier<'_>, locked: &mut Locked<'_>) -> (Decision, u64) {
         let (tag, quota) = (self.tag(tier), tier.quota);
         if let Some(shard) = self.windows.of(locked, tag).filter(|_| !is_word(quota)) {
-            return match operation {
+            let now_us = self.clock.now_us();
+            let decision = match operation {
                 Operation::Reset => shard.reset(tag, quota, now_us),
                 _ => shard.refund(tag, quota, now_us, tier.cost),
             };
+            return (decision, now_us);
         }
         let mut backoff = Backoff::default();
         loop {
-            let Some((at, seen)) = self.table.find(tag) else {
-                if operation == Operation::Refund || self.table.inherited(tag) <= now_us {
-                    return self.peek(&Tier { cost: 0, ..*tier }, locked, now_us);
+            let found = self.table.find(tag);
+            let inherited_us = self.table.inherited(tag);
+            // Read after the word, so that the word is never of a later time.
+            let now_us = self.clock.now_us();
+            // Where the sketch would bring a debt back, a new bucket is written
+            // out; it holds until its place is needed.
+            let reset =
+                (inherited_us > now_us).then(|| now_us.min(HORIZON_US) * quota.ticks_per_us + quota.owed_initially);
+            let Some((at, seen)) = found else {
+                if operation == Operation::Refund || reset.is_none() {
+                    return (peek(quota, inherited(quota, inherited_us, now_us), now_us, 0), now_us);
                 }
-                let kept = Word::full_but_kept(quota, now_us);
-                if let Insert::Done(_) = self.table.insert(tag, |_| (now_us, Some(kept))) {
-                    return token_bucket::peek(quota, kept.state(quota), now_us, 0);
+                let word = Word::of(quota, reset);
+                if let Insert::Done(..) = self.table.insert(tag, |_| (now_us, Some(word))) {
+                    return (token_bucket::peek(quota, reset, now_us, 0), now_us);
                 }
                 continue;
             };
@@ -223,18 +239,11 @@ impl<C: Clock> MemoryStore<C> {
                 continue;
             }
             let (decision, next) = match operation {
-                Operation::Reset if self.table.inherited(tag) > now_us => {
-                    let kept = Word::full_but_kept(quota, now_us);
-                    (token_bucket::peek(quota, kept.state(quota), now_us, 0), kept)
-                }
-                Operation::Reset => (token_bucket::peek(quota, None, now_us, 0), Word::FULL),
-                _ => {
-                    let (decision, next) = token_bucket::refund(quota, seen.state(quota), now_us, tier.cost);
-                    (decision, Word::of(quota, next))
-                }
+                Operation::Reset => (token_bucket::peek(quota, reset, now_us, 0), reset),
+                _ => token_bucket::refund(quota, seen.state(quota), now_us, tier.cost),
             };
-            if self.table.swap(at, seen, next) {
-                return decision;
+            if self.table.swap(at, seen, Word::of(quota, next)) {
+                return (decision, now_us);
             }
         }
     }
@@ -282,5 +291,5 @@ fn answer(decisions: SmallVec<[Decision; TIERS_INLINE]>, at_us: u64) -> Answer {
     Answer { decisions, at_us, by: DecidedBy::Memory }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, checkdam_loom))]
 mod models;

@@ -11,6 +11,7 @@
 //! bucket reads tag, word and tag again and then swaps the word it saw: a place
 //! that changed hands meanwhile holds another word, so the swap fails. A tag is
 //! only ever added under the lock of its home line, so no bucket exists twice.
+//! Every hand-over raises the generation in the word.
 
 use super::sketch::Sketch;
 use super::word::Word;
@@ -23,7 +24,9 @@ const SLOTS: usize = 4;
 const LINES_SEARCHED: usize = 4;
 /// Far more places than a request has tiers: a request that holds places must
 /// always find another one.
-const LINES_MIN: usize = 256;
+const LINES_MIN: usize = 1_024;
+/// How often a place is looked for before the request begins anew.
+const CLAIMS_MAX: usize = 100;
 /// A place in the sketch for this many buckets in the table, in each row.
 const SLOTS_PER_SKETCH_PLACE: usize = 8;
 
@@ -31,7 +34,7 @@ const SLOTS_PER_SKETCH_PLACE: usize = 8;
 pub(super) const STALE_MAX_US: u64 = SECOND_US;
 
 #[derive(Debug)]
-#[cfg_attr(not(loom), derive(bytemuck::Zeroable))]
+#[cfg_attr(not(checkdam_loom), derive(bytemuck::Zeroable))]
 #[repr(align(64))]
 struct Line {
     tags: [AtomicU64; SLOTS],
@@ -47,11 +50,11 @@ pub(super) struct Position {
 
 /// What became of an insertion.
 pub(super) enum Insert {
-    /// The bucket stands there.
-    Done(Position),
+    /// The bucket stands there, with this word.
+    Done(Position, Word),
     /// The caller added nothing after all.
     Declined,
-    /// Somebody else had added it.
+    /// Somebody else had added it, or there was no place for it just now.
     Lost,
 }
 
@@ -65,11 +68,11 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn new(buckets_max: usize) -> Self {
-        let lines = buckets_max.div_ceil(SLOTS).max(if cfg!(loom) { 1 } else { LINES_MIN });
+        let lines = buckets_max.div_ceil(SLOTS).max(if cfg!(checkdam_loom) { 1 } else { LINES_MIN });
         Self {
             lines: zeroed_lines(lines),
             inserting: (0..lines.min(1_024)).map(|_| Mutex::new(())).collect(),
-            sketch: Sketch::new((lines * SLOTS / SLOTS_PER_SKETCH_PLACE).max(if cfg!(loom) { 1 } else { 64 })),
+            sketch: Sketch::new((lines * SLOTS / SLOTS_PER_SKETCH_PLACE).max(if cfg!(checkdam_loom) { 1 } else { 64 })),
             evicted: AtomicU64::new(0),
         }
     }
@@ -115,12 +118,13 @@ impl Table {
     /// Replaces the word that was seen; fails if anything changed it since.
     #[inline]
     pub(super) fn swap(&self, at: Position, seen: Word, new: Word) -> bool {
+        let new = new.instead_of(seen);
         self.word(at).compare_exchange(seen.0, new.0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Writes a word whose lock the caller holds.
-    pub(super) fn unlock(&self, at: Position, new: Word) {
-        self.word(at).store(new.0, Ordering::Release);
+    /// Writes a word whose lock the caller holds, since it saw `seen`.
+    pub(super) fn unlock(&self, at: Position, seen: Word, new: Word) {
+        self.word(at).store(new.instead_of(seen).0, Ordering::Release);
     }
 
     /// Adds the bucket unless somebody added it meanwhile. `start` gets the
@@ -134,10 +138,11 @@ impl Table {
         }
         let (now_us, first) = start(self.sketch.full_at_us(tag));
         let Some(first) = first else { return Insert::Declined };
-        let at = self.claim(home, now_us);
+        let Some((at, old)) = self.claim(home, now_us) else { return Insert::Lost };
+        let first = first.succeeding(old);
         self.lines[at.line].tags[at.slot].store(tag, Ordering::Release);
-        self.unlock(at, first);
-        Insert::Done(at)
+        self.word(at).store(first.0, Ordering::Release);
+        Insert::Done(at, first)
     }
 
     /// When an evicted bucket of that tag would be full, in microseconds.
@@ -156,10 +161,11 @@ impl Table {
     }
 
     /// Locks the word of an unused place, else of the bucket that has been full
-    /// for the longest time, else of the one nearest to full.
-    fn claim(&self, home: usize, now_us: u64) -> Position {
+    /// for the longest time, else of the one nearest to full. Gives up if all
+    /// stay locked: the caller may hold them itself.
+    fn claim(&self, home: usize, now_us: u64) -> Option<(Position, Word)> {
         let mut backoff = Backoff::default();
-        loop {
+        for _ in 0..CLAIMS_MAX {
             if let Some((at, word)) = self.victim(home)
                 && self.swap(at, word, word.locked())
             {
@@ -172,10 +178,11 @@ impl Table {
                 if !word.is_free(now_us) {
                     self.evicted.fetch_add(1, Ordering::Relaxed);
                 }
-                return at;
+                return Some((at, word));
             }
             backoff.wait();
         }
+        None
     }
 
     fn victim(&self, home: usize) -> Option<(Position, Word)> {
@@ -187,7 +194,7 @@ impl Table {
                 if word.is_locked() {
                     continue;
                 }
-                if word == Word::FULL {
+                if word.is_new() {
                     return Some((at, word));
                 }
                 if nearest.is_none_or(|(_, other)| word.is_nearer_to_full(other)) {
@@ -211,12 +218,12 @@ impl Table {
 }
 
 /// Zeroed pages come from the system untouched: an empty table costs nothing.
-#[cfg(not(loom))]
+#[cfg(not(checkdam_loom))]
 fn zeroed_lines(count: usize) -> Box<[Line]> {
     bytemuck::zeroed_slice_box(count)
 }
 
-#[cfg(loom)]
+#[cfg(checkdam_loom)]
 fn zeroed_lines(count: usize) -> Box<[Line]> {
     let words = || std::array::from_fn(|_| AtomicU64::new(0));
     (0..count).map(|_| Line { tags: words(), words: words() }).collect()

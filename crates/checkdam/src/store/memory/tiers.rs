@@ -3,8 +3,8 @@
 //! Windows are locked first, in one order. Words are read and decided without
 //! locks; if the request passes, every word that it changes is locked where it
 //! still holds what was read, and only then are they written. Nobody waits for
-//! a lock while holding a word: whoever finds a word changed gives back what it
-//! holds and begins anew.
+//! another word while holding one: whoever finds a word changed, or no place for
+//! a new one, gives back what it holds and begins anew.
 
 use smallvec::SmallVec;
 
@@ -127,15 +127,15 @@ impl<C: Clock> MemoryStore<C> {
             if !self.lock_word(tiers[*index].quota, &mut plans[*index], now_us) {
                 for index in &order[..held] {
                     if let Spot::Present { at, seen } = plans[*index].spot {
-                        self.table.unlock(at, seen);
+                        self.table.unlock(at, seen, seen);
                     }
                 }
                 return None;
             }
         }
         for index in order {
-            if let (Spot::Present { at, .. }, Some(next)) = (plans[index].spot, plans[index].next) {
-                self.table.unlock(at, next);
+            if let (Spot::Present { at, seen }, Some(next)) = (plans[index].spot, plans[index].next) {
+                self.table.unlock(at, seen, next);
             }
         }
         Some(())
@@ -154,8 +154,8 @@ impl<C: Clock> MemoryStore<C> {
                     let is_fresh = self.clock.now_us() <= now_us + STALE_MAX_US;
                     (now_us, (is_fresh && inherited_us == planned_us).then(|| seen.locked()))
                 });
-                let Insert::Done(at) = inserted else { return false };
-                plan.spot = Spot::Present { at, seen };
+                let Insert::Done(at, word) = inserted else { return false };
+                plan.spot = Spot::Present { at, seen: word.unlocked() };
                 true
             }
         }

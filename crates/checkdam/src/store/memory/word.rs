@@ -1,39 +1,50 @@
-//! A bucket in one atomic word: when it is full again, in which ticks, and two
-//! flags.
+//! A bucket in one atomic word: when it is full again, in which ticks, which
+//! of the buckets that stood in this place it is, and whether it is locked.
 
 use crate::algorithm::token_bucket;
 use crate::quota::Quota;
 use crate::time::HORIZON_US;
 
 /// From the lowest bit: 4 bits ticks per microsecond − 1, 53 bits `full_at`,
-/// 5 bits unused, 1 bit kept, 1 bit locked. The word 0 is a full bucket.
+/// 6 bits generation, 1 bit locked. A `full_at` of 0 is a new bucket.
+///
+/// The generation goes up when a place changes hands, so that the words of two
+/// buckets in one place differ even if they owe the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Word(pub(super) u64);
 
 const TICKS_BITS: u32 = 4;
 const FULL_AT_MASK: u64 = (1 << 53) - 1;
-const KEPT: u64 = 1 << 62;
+const GENERATION: u64 = 63 << 57;
 const LOCKED: u64 = 1 << 63;
 
 impl Word {
-    pub(super) const FULL: Self = Self(0);
-
     /// `state` of a bucket with that quota.
     pub(super) fn of(quota: &Quota, state: token_bucket::State) -> Self {
-        let kept = if quota.remembered > 0 { KEPT } else { 0 };
         let full_at = state.unwrap_or(0).min(FULL_AT_MASK);
-        Self(full_at << TICKS_BITS | (quota.ticks_per_us - 1) | kept)
+        Self(full_at << TICKS_BITS | (quota.ticks_per_us - 1))
     }
 
-    /// A full bucket that is not to be taken for an absent one.
-    pub(super) fn full_but_kept(quota: &Quota, now_us: u64) -> Self {
-        Self(Self::of(quota, Some(now_us.min(HORIZON_US) * quota.ticks_per_us)).0 | KEPT)
+    /// This state for the bucket that `old` is of.
+    #[inline]
+    pub(super) fn instead_of(self, old: Self) -> Self {
+        Self(self.0 & !GENERATION | old.0 & GENERATION)
+    }
+
+    /// This state for the next bucket in the place of `old`.
+    pub(super) fn succeeding(self, old: Self) -> Self {
+        self.instead_of(Self(old.0.wrapping_add(1 << 57)))
+    }
+
+    /// Whether nobody has used the bucket, or its place.
+    pub(super) fn is_new(self) -> bool {
+        self.full_at() == 0
     }
 
     /// The state in the ticks of `quota`, whatever ticks it was written in.
     #[inline]
     pub(super) fn state(self, quota: &Quota) -> token_bucket::State {
-        if self.unlocked() == Self::FULL {
+        if self.is_new() {
             None
         } else if self.ticks_per_us() == quota.ticks_per_us {
             Some(self.full_at())
@@ -54,7 +65,7 @@ impl Word {
 
     /// Whether the bucket is as good as absent, so that its place may be used.
     pub(super) fn is_free(self, now_us: u64) -> bool {
-        self.0 & KEPT == 0 && self.full_at() <= now_us.min(HORIZON_US) * self.ticks_per_us()
+        self.full_at() <= now_us.min(HORIZON_US) * self.ticks_per_us()
     }
 
     #[inline]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use redis::{RedisError, Value};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::call_error::CallError;
 use super::script::Packed;
@@ -105,7 +105,7 @@ impl Cluster {
                 }
                 CallError::Moved { .. } => {
                     self.learn();
-                    sleep(pause).await;
+                    sleep_until(deadline.min(Instant::now() + pause)).await;
                     pause *= 2;
                 }
                 CallError::Failed { .. } | CallError::Apart { .. } => return Err(error),
@@ -189,8 +189,8 @@ impl Cluster {
             let cluster = Arc::clone(self);
             tokio::spawn(async move {
                 let has_answered = cluster.ask_around().await;
-                cluster.is_learning.store(false, Ordering::Release);
                 cluster.learned.send_replace(Some((Instant::now(), has_answered)));
+                cluster.is_learning.store(false, Ordering::Release);
             });
         }
         is_due
@@ -207,7 +207,10 @@ impl Cluster {
         known.sort_by_key(|(_, shard)| shard.is_open());
         let known: Vec<Endpoint> = known.into_iter().map(|(address, _)| self.endpoint(address)).collect();
         for endpoint in known.iter().chain(&self.seeds) {
-            if let Ok(Ok(ranges)) = timeout(LEARN_TIMEOUT, ask_slots(endpoint)).await {
+            // A node that belongs to no cluster knows of no slots.
+            if let Ok(Ok(ranges)) = timeout(LEARN_TIMEOUT, ask_slots(endpoint)).await
+                && !ranges.is_empty()
+            {
                 self.replace(&ranges);
                 return true;
             }

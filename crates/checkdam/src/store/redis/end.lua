@@ -34,7 +34,7 @@ local function fast_take(tier)
   if type(full_at) == 'table' then
     -- Written by a quota with other ticks.
     local text = redis.call('GET', tier.key)
-    if not text then error(full_at.err) end
+    if not text then error(full_at) end
     local quota, before = fast_quota(tier), bucket_read(text, 1)
     local passed, kept = bucket_decide(quota, before, now, 1)
     tier.owed = math.max(math.min(before - now, tier.capacity), 0)
@@ -90,13 +90,15 @@ local function fast_look(tier)
 end
 
 -- Any other tier. Fields: G, group, operation (1 take, 2 peek, 3 refund,
--- 4 reset), kind (1 bucket, 2 to 4 windows, 5 log), cost, limit, five numbers.
+-- 4 reset, 5 put back), kind (1 bucket, 2 to 4 windows, 5 log), cost, limit,
+-- five numbers; and to put back, the time of the take.
 local function general_tier(at)
   local quota = { limit = tonumber(ARGV[at + 5]) }
   local tier = {
     key = KEYS[key_at], group = ARGV[at + 1], operation = tonumber(ARGV[at + 2]), kind = tonumber(ARGV[at + 3]),
     cost = tonumber(ARGV[at + 4]), quota = quota,
   }
+  if tier.operation == 5 then tier.since = tonumber(ARGV[at + 11]) end
   if tier.kind == 1 then
     quota.ticks, quota.interval, quota.capacity = tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7]), tonumber(ARGV[at + 8])
     quota.owed_initially, quota.remembered = tonumber(ARGV[at + 9]), tonumber(ARGV[at + 10])
@@ -149,6 +151,26 @@ local function general_write(tier, charged)
   end
 end
 
+-- Gives back what a take charged at `since`, and only that: what has come back
+-- by itself since then may be in use again.
+local function put_back(tier)
+  local quota, since = tier.quota, tier.since + EPOCH
+  if tier.kind == 1 then
+    -- Of the charge, the time that has passed is paid already.
+    local charge = tier.cost * quota.interval - math.max(unix - since, 0) * quota.ticks
+    if charge <= 0 then return end
+    quota.interval, quota.limit = charge, 1
+    local kept = bucket_refund(quota, tier.state, now, 1)
+    if kept then bucket_write(tier.key, kept, quota) end
+  elseif tier.kind == 5 then
+    log_put_back(quota, tier.key, tier.look, tier.cost, since)
+  elseif tier.text then
+    local window = windows[tier.kind]
+    window.put_back(quota, tier.state, tier.cost, since)
+    set_numbers(tier.key, tier.state, window.gone_at(quota, tier.state), unix)
+  end
+end
+
 -- Refund and reset: one tier by itself. Answers with the state after.
 local function general_give(tier)
   local quota = tier.quota
@@ -158,7 +180,9 @@ local function general_give(tier)
     return
   end
   general_decide(tier)
-  if tier.kind == 1 then
+  if tier.operation == 5 then
+    put_back(tier)
+  elseif tier.kind == 1 then
     local kept = bucket_refund(quota, tier.state, now, tier.cost)
     if kept then
       bucket_write(tier.key, kept, quota)
@@ -234,7 +258,7 @@ while arg_at <= #ARGV do
     key_at = key_at + 1
     if ARGV[arg_at] == 'G' then
       tiers[i] = general_tier(arg_at)
-      arg_at = arg_at + 11
+      arg_at = arg_at + (tiers[i].operation == 5 and 12 or 11)
     else
       tiers[i] = fast_tier(arg_at)
       arg_at = arg_at + 4

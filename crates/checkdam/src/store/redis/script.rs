@@ -37,6 +37,9 @@ pub(super) fn hash() -> &'static str {
     SCRIPT.get_hash()
 }
 
+/// An operation that the script knows beside those of the store.
+const PUT_BACK: u64 = 5;
+
 /// One request as the script reads it: keys and arguments.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Packed {
@@ -73,6 +76,16 @@ impl Packed {
             }
         }
         Self { keys, arguments }
+    }
+
+    /// Packs the return of what a take charged to one tier at `since_us`. What
+    /// has come back by itself since is not given a second time.
+    pub(super) fn put_back(tier: &Tier<'_>, key: Vec<u8>, since_us: u64) -> Self {
+        let mut arguments = vec![Argument::Number(1), Argument::Word("G")];
+        let mut numbers = general(Operation::Refund, tier);
+        numbers[1] = PUT_BACK;
+        arguments.extend(numbers.into_iter().chain([since_us]).map(Argument::Number));
+        Self { keys: vec![key], arguments }
     }
 
     /// Adds the arguments to a command.
@@ -133,6 +146,9 @@ fn general(operation: Operation, tier: &Tier<'_>) -> [u64; 10] {
 /// What one tier's bucket held, and what follows for a take.
 pub(super) struct Held {
     state: HeldState,
+    /// When, by the clock of the server that holds it: no other clock may
+    /// decide on it.
+    pub(super) at_us: u64,
 }
 
 enum HeldState {
@@ -162,18 +178,18 @@ impl Held {
             let numbers = text.split_ascii_whitespace().map(str::parse).collect::<Result<Vec<u64>, _>>().ok()?;
             read_state(quota, &numbers)?
         };
-        Some(Self { state })
+        Some(Self { state, at_us: now_us })
     }
 
     /// What a take of the tier is answered if it is charged when it passes.
-    pub(super) fn decide(&self, tier: &Tier<'_>, now_us: u64) -> Decision {
-        let (quota, cost) = (tier.quota, tier.cost);
+    pub(super) fn decide(&self, tier: &Tier<'_>) -> Decision {
+        let (quota, cost, now_us) = (tier.quota, tier.cost, self.at_us);
         match (&self.state, quota.algorithm) {
             (HeldState::Word(state), Algorithm::LeakyBucket) => leaky_bucket::decide(quota, *state, now_us, cost).0,
             (HeldState::Word(state), _) => token_bucket::decide(quota, *state, now_us, cost).0,
             (HeldState::Window(state), _) => WindowState::take(quota, &mut state.clone(), now_us, cost),
             (HeldState::Log { used, .. }, _) => {
-                let mut decision = self.peek(tier, now_us);
+                let mut decision = self.peek(tier);
                 if decision.is_allowed() && cost > 0 {
                     decision.remaining = quota.limit.saturating_sub(used + cost);
                     decision.reset_after_us = decision.reset_after_us.max(quota.spec.period_us);
@@ -184,8 +200,8 @@ impl Held {
     }
 
     /// What it is answered if it is not charged.
-    pub(super) fn peek(&self, tier: &Tier<'_>, now_us: u64) -> Decision {
-        let (quota, cost) = (tier.quota, tier.cost);
+    pub(super) fn peek(&self, tier: &Tier<'_>) -> Decision {
+        let (quota, cost, now_us) = (tier.quota, tier.cost, self.at_us);
         match (&self.state, quota.algorithm) {
             (HeldState::Word(state), Algorithm::LeakyBucket) => leaky_bucket::peek(quota, *state, now_us, cost),
             (HeldState::Word(state), _) => token_bucket::peek(quota, *state, now_us, cost),
@@ -206,8 +222,8 @@ impl Held {
     }
 
     /// Where the bucket stands after a refund or a reset.
-    pub(super) fn standing(&self, tier: &Tier<'_>, now_us: u64) -> Decision {
-        let mut decision = self.peek(&Tier { cost: 0, ..*tier }, now_us);
+    pub(super) fn standing(&self, tier: &Tier<'_>) -> Decision {
+        let mut decision = self.peek(&Tier { cost: 0, ..*tier });
         decision.delay_us = 0;
         decision
     }

@@ -112,6 +112,9 @@ impl Endpoint {
     pub(super) fn client(&self) -> Result<Client, RedisError> {
         match self.info.addr() {
             ConnectionAddr::TcpTls { .. } => {
+                // Without one the client library panics. Whichever the process
+                // has chosen before stays.
+                let _ = rustls::crypto::ring::default_provider().install_default();
                 let root_cert = self.root_certificate.clone();
                 Client::build_with_tls(self.info.clone(), TlsCertificates { client_tls: None, root_cert })
             }

@@ -1,0 +1,260 @@
+//! One request on its way through the slots that hold its buckets.
+//!
+//! Tiers of one slot are one atomic call. Tiers of several slots are reserved
+//! slot by slot; if a later one denies or fails, what was reserved is given
+//! back. Whatever goes wrong on the way over-denies; it never over-admits.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::time::{Instant, timeout_at};
+
+use super::RedisStore;
+use super::call_error::CallError;
+use super::script::{Held, Packed};
+use crate::store::{Operation, TIERS_INLINE, Tier};
+
+/// How long a reservation's return may take: it is right however late it comes,
+/// so it need not end with the request.
+const PUT_BACK_LIMIT: Duration = Duration::from_millis(500);
+
+/// The tiers of a request that share a slot, by their place in the request.
+type Part = SmallVec<[usize; TIERS_INLINE]>;
+
+/// A request on its way.
+pub(super) struct Ask<'a, 'b> {
+    store: &'a RedisStore,
+    tiers: &'a [Tier<'b>],
+    keys: Vec<Vec<u8>>,
+    deadline: Instant,
+    /// What the buckets held; none where that no longer matters.
+    pub(super) held: SmallVec<[Option<Held>; TIERS_INLINE]>,
+}
+
+impl<'a, 'b> Ask<'a, 'b> {
+    pub(super) fn new(store: &'a RedisStore, tiers: &'a [Tier<'b>]) -> Self {
+        Self {
+            store,
+            tiers,
+            keys: tiers.iter().map(|tier| store.keys.key(tier)).collect(),
+            deadline: Instant::now() + store.deadline,
+            held: tiers.iter().map(|_| None).collect(),
+        }
+    }
+
+    pub(super) async fn run(&mut self, operation: Operation) -> Result<(), CallError> {
+        let parts = self.parts((0..self.tiers.len()).collect());
+        if operation != Operation::Take {
+            for part in parts {
+                self.call_or_split(operation, part).await?;
+            }
+            return Ok(());
+        }
+        if let [part] = parts.as_slice() {
+            match self.call(operation, part).await {
+                Err(CallError::Apart { .. }) if part.len() > 1 => {}
+                result => return result,
+            }
+        }
+        self.take_apart().await
+    }
+
+    /// The enforced tiers first; then, if they pass, each rule in shadow by
+    /// itself.
+    async fn take_apart(&mut self) -> Result<(), CallError> {
+        let mut groups: SmallVec<[u8; TIERS_INLINE]> = self.tiers.iter().map(|tier| tier.group).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        let mut charged = Vec::new();
+        for group in groups {
+            let members = (0..self.tiers.len()).filter(|index| self.tiers[*index].group == group).collect();
+            let parts = self.parts(members);
+            match self.reserve(parts).await {
+                Ok(reserved) if reserved.is_empty() && group == 0 => {
+                    return self.look_at_the_rest(group).await;
+                }
+                Ok(reserved) => charged.extend(reserved),
+                Err(error) => {
+                    self.put_back(&charged).await;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes part after part; gives those that were charged: all of them, or
+    /// none, and then the parts after the one that denied are only looked at.
+    async fn reserve(&mut self, parts: SmallVec<[Part; 4]>) -> Result<Vec<Part>, CallError> {
+        let mut waiting = VecDeque::from_iter(parts);
+        let mut reserved = Vec::new();
+        while let Some(part) = waiting.pop_front() {
+            match self.call(Operation::Take, &part).await {
+                Ok(()) if self.all_allow(&part) => reserved.push(part),
+                Ok(()) => {
+                    self.remember_denial(&part);
+                    self.put_back(&reserved).await;
+                    for part in waiting {
+                        // The request is denied, whatever these would say.
+                        let _ = self.call_or_split(Operation::Peek, part).await;
+                    }
+                    return Ok(Vec::new());
+                }
+                Err(CallError::Apart { .. }) if part.len() > 1 => {
+                    for index in part.into_iter().rev() {
+                        waiting.push_front(SmallVec::from_iter([index]));
+                    }
+                }
+                Err(error) => {
+                    self.put_back(&reserved).await;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(reserved)
+    }
+
+    /// Looks at the tiers of all other groups: the request is denied.
+    async fn look_at_the_rest(&mut self, denied: u8) -> Result<(), CallError> {
+        let members = (0..self.tiers.len()).filter(|index| self.tiers[*index].group != denied).collect();
+        for part in self.parts(members) {
+            let _ = self.call_or_split(Operation::Peek, part).await;
+        }
+        Ok(())
+    }
+
+    fn all_allow(&self, part: &Part) -> bool {
+        let allows =
+            |index: &usize| self.held[*index].as_ref().is_some_and(|held| held.peek(&self.tiers[*index]).is_allowed());
+        part.iter().all(allows)
+    }
+
+    fn remember_denial(&self, part: &Part) {
+        let wait = |index: &usize| self.held[*index].as_ref().map(|held| held.peek(&self.tiers[*index]).retry_after_us);
+        let wait_us = part.iter().filter_map(wait).max().unwrap_or(0);
+        self.store.deniers.denied(self.slot(part), wait_us);
+    }
+
+    /// Tiers by slot: those that denied last first, else in the order in which
+    /// the slots first occur.
+    fn parts(&self, members: Part) -> SmallVec<[Part; 4]> {
+        let mut parts: SmallVec<[(u16, Part); 4]> = SmallVec::new();
+        for index in members {
+            let slot = self.store.topology.slot(&self.keys[index]);
+            match parts.iter_mut().find(|(known, _)| *known == slot) {
+                Some((_, part)) => part.push(index),
+                None => parts.push((slot, SmallVec::from_iter([index]))),
+            }
+        }
+        if parts.len() > 1 {
+            parts.sort_by_key(|(slot, _)| std::cmp::Reverse(self.store.deniers.wait_us(*slot)));
+        }
+        parts.into_iter().map(|(_, part)| part).collect()
+    }
+
+    fn slot(&self, part: &Part) -> u16 {
+        part.first().map_or(0, |index| self.store.topology.slot(&self.keys[*index]))
+    }
+
+    /// As `call`; key by key while the keys are on two servers.
+    async fn call_or_split(&mut self, operation: Operation, part: Part) -> Result<(), CallError> {
+        match self.call(operation, &part).await {
+            Err(CallError::Apart { .. }) if part.len() > 1 => {
+                for index in part {
+                    self.call(operation, &SmallVec::from_iter([index])).await?;
+                }
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    /// One call for tiers that share a slot; keeps what their buckets held.
+    async fn call(&mut self, operation: Operation, part: &Part) -> Result<(), CallError> {
+        let tiers: SmallVec<[Tier<'_>; TIERS_INLINE]> = part.iter().map(|index| self.tiers[*index]).collect();
+        let keys: Vec<Vec<u8>> = part.iter().map(|index| self.keys[*index].clone()).collect();
+        let packed = Packed::new(operation, &tiers, keys, |tier| self.store.renewals.is_due(tier));
+        let (now_us, values) = self.store.topology.call(self.slot(part), packed, tiers.len(), self.deadline).await?;
+        for ((index, tier), value) in part.iter().zip(&tiers).zip(&values) {
+            let unread = || CallError::Failed { reason: format!("an answer that is not understood: {value:?}") };
+            self.held[*index] = Some(Held::read(operation, tier, now_us, value).ok_or_else(unread)?);
+        }
+        Ok(())
+    }
+
+    /// Gives back what was reserved, and waits for it while there is time. What
+    /// cannot be given back over-denies; it is counted.
+    async fn put_back(&self, parts: &[Part]) {
+        let mut returns = Vec::new();
+        for index in parts.iter().flatten() {
+            if let Some(held) = &self.held[*index] {
+                let packed = Packed::put_back(&self.tiers[*index], self.keys[*index].clone(), held.at_us);
+                returns.push((self.store.topology.slot(&self.keys[*index]), packed));
+            }
+        }
+        if returns.is_empty() {
+            return;
+        }
+        let (topology, counts) = (Arc::clone(&self.store.topology), Arc::clone(&self.store.counts));
+        let returning = tokio::spawn(async move {
+            for (slot, packed) in returns {
+                if topology.call(slot, packed, 1, Instant::now() + PUT_BACK_LIMIT).await.is_err() {
+                    counts.unknown.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                }
+            }
+        });
+        // It goes on without us when our time is up.
+        let _ = timeout_at(self.deadline, returning).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::TestBucket;
+    use crate::quota::{Algorithm, Quota};
+    use crate::store::redis::RedisOptions;
+    use crate::store::{MemoryOptions, MemoryStore, Store};
+    use crate::time::ManualClock;
+
+    /// A reservation that is given back late leaves the bucket as if it had
+    /// never been, or fuller of debt; never emptier, though others took from it
+    /// meanwhile.
+    #[tokio::test]
+    async fn what_is_put_back_late_is_not_given_twice() {
+        let server = testkit::Redis::start();
+        let clock = Arc::new(ManualClock::default());
+        let options = RedisOptions { deadline: Duration::from_secs(10), ..RedisOptions::new(server.url()) };
+        let redis = RedisStore::with_clock(options, Some(Arc::clone(&clock))).unwrap();
+        let without = MemoryStore::with_clock(MemoryOptions { max_buckets: 10_000 }, Arc::clone(&clock));
+        let mut now_us = 20_000_000_000_000;
+        for (number, late_us) in
+            [0, 1, 300, 900, 1_200, 40_000, 700_000, 1_500_000].into_iter().cycle().take(160).enumerate()
+        {
+            let algorithm = Algorithm::ALL[number / 8 % Algorithm::ALL.len()];
+            let text = ["1000/s", "3/s", "10/s", "2/m"][number / 40 % 4];
+            let quota = Quota::new(text.parse().unwrap(), algorithm).unwrap();
+            let bucket = TestBucket::new("late", &number.to_string());
+            let (tiers, tier) = ([bucket.tier(&quota, 2.min(quota.limit()))], bucket.tier(&quota, 1));
+            now_us += 3_600_000_000 + 137 * number as u64;
+            clock.set(now_us);
+            let mut ask = Ask::new(&redis, &tiers);
+            ask.run(Operation::Take).await.unwrap();
+            for step in 1..=4 {
+                clock.set(now_us + late_us * step / 4);
+                // What Redis admits, and nothing else, is also taken where the
+                // reservation never was.
+                if redis.try_apply(Operation::Take, &[tier]).await.unwrap().decisions[0].is_allowed() {
+                    assert!(without.apply(Operation::Take, &[tier]).await.decisions[0].is_allowed());
+                }
+            }
+            ask.put_back(&[SmallVec::from_iter([0])]).await;
+            let left = redis.try_apply(Operation::Peek, &[tier]).await.unwrap().decisions[0].remaining;
+            let ideal = without.apply(Operation::Peek, &[tier]).await.decisions[0].remaining;
+            assert!(left <= ideal, "{text} by {}, {late_us} µs late: {left} left, {ideal} at most", algorithm.name());
+            assert!(late_us > 0 || left == ideal, "{text} by {}: {left} left, not {ideal}", algorithm.name());
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Servers that fail: what each fault may cost, and that service resumes by
+//! itself.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use checkdam::conformance::TestBucket;
+use checkdam::store::redis::RedisOptions;
+use checkdam::store::{FailurePolicy, Operation};
+use checkdam::{DecidedBy, Verdict};
+use testkit::{Engine, Redis};
+
+use crate::setup::{
+    Load, ask, buckets, count_by, judge, patient, quota, remaining, script_calls, store, take, wait, wait_for_redis,
+    with_policy, without_breaker,
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn script_flush_in_a_loop_fails_no_request() {
+    let server = Redis::start();
+    let quota = quota("1000/s burst 200");
+    let store = store(patient(server.url()));
+    let load = Load::start(&store, 8, Duration::ZERO, quota, &buckets("flush", 2));
+    let mut flushes = 0;
+    wait("300 flushes", || {
+        (0..20).for_each(|_| server.command(&["SCRIPT", "FLUSH"]).expect_ok());
+        flushes += 20;
+        flushes >= 300
+    });
+    let taken = load.stop().await;
+    let found = judge(&quota, &taken);
+    println!("SCRIPT FLUSH ×{flushes} under {} takes: {:?}, {found:?}", taken.len(), store.stats());
+    assert_eq!(count_by(&taken, DecidedBy::Redis), taken.len(), "{:?}", store.stats());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_server_is_answered_for_by_policy_and_recovers() {
+    let server = Redis::builder().args(["--busy-reply-threshold", "1"]).start();
+    let (quota, bucket) = (quota("1/h burst 10"), TestBucket::new("busy", "a"));
+    let tier = bucket.tier(&quota, 1);
+    let store = store(RedisOptions { deadline: Duration::from_millis(100), ..RedisOptions::new(server.url()) });
+    wait_for_redis(&store, tier).await;
+    let mut spinning = server.admin().unwrap();
+    spinning.send(&["EVAL", "while true do end", "0"]).unwrap();
+    wait("BUSY", || server.command(&["PING"]).error().is_some_and(|error| error.starts_with("BUSY")));
+    for _ in 0..20 {
+        let (decision, by) = take(&store, tier).await;
+        assert_eq!((decision.verdict, by), (Verdict::Unavailable, DecidedBy::Policy));
+    }
+    assert!(store.stats().refused >= 1 && store.is_open(), "{:?}", store.stats());
+    server.command(&["SCRIPT", "KILL"]).expect_ok();
+    let after = wait_for_redis(&store, tier).await;
+    println!("BUSY: 20 of 20 by policy, answered again {after:?} after the script ended, {:?}", store.stats());
+    assert_eq!(remaining(server.url(), tier).await, 10, "what was refused must not be charged");
+    assert!(!store.is_open());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_server_is_answered_for_by_policy_and_recovers() {
+    for engine in [Engine::Redis, Engine::Valkey] {
+        let server = Redis::builder().engine(engine).args(["--maxmemory-policy", "noeviction"]).start();
+        let quota = quota("1/h burst 10");
+        let (known, new) = (TestBucket::new("oom", "known"), TestBucket::new("oom", "new"));
+        let store = store(RedisOptions { deadline: Duration::from_secs(1), ..without_breaker(server.url()) });
+        assert!(take(&store, known.tier(&quota, 1)).await.0.is_allowed());
+        server.command(&["CONFIG", "SET", "maxmemory", "1"]).expect_ok();
+        for bucket in [&known, &new, &known, &new] {
+            let error = store.try_apply(Operation::Take, &[bucket.tier(&quota, 1)]).await.unwrap_err();
+            assert!(error.to_string().contains("OOM"), "{error}");
+            let (decision, by) = take(&store, bucket.tier(&quota, 1)).await;
+            assert_eq!((decision.verdict, by), (Verdict::Unavailable, DecidedBy::Policy));
+        }
+        assert_eq!(store.stats().refused, 4, "{:?}", store.stats());
+        server.command(&["CONFIG", "SET", "maxmemory", "0"]).expect_ok();
+        assert_eq!(take(&store, known.tier(&quota, 1)).await.0.remaining, 8);
+        assert_eq!(take(&store, new.tier(&quota, 1)).await.0.remaining, 9);
+    }
+}
+
+/// The callers have gone; what they left behind must not be done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_server_takes_nothing_after_its_callers_left() {
+    let server = Redis::start();
+    let (quota, bucket) = (quota("1/h burst 100000"), TestBucket::new("pause", "a"));
+    let store = store(without_breaker(server.url()));
+    wait_for_redis(&store, bucket.tier(&quota, 1)).await;
+    let mut slowest_of_99 = Vec::new();
+    for round in 0..3 {
+        let before = (remaining(server.url(), bucket.tier(&quota, 1)).await, script_calls(&server));
+        server.pause();
+        let callers: Vec<_> = (0..100)
+            .map(|_| {
+                let (store, bucket) = (Arc::clone(&store), bucket.clone());
+                tokio::spawn(async move {
+                    let began = Instant::now();
+                    let (_, by) = take(&store, bucket.tier(&quota, 1)).await;
+                    (by, began.elapsed())
+                })
+            })
+            .collect();
+        let mut times = Vec::new();
+        for caller in callers {
+            let (by, took) = caller.await.unwrap();
+            assert_eq!(by, DecidedBy::Policy);
+            times.push(took);
+        }
+        times.sort_unstable();
+        slowest_of_99.push(times[98]);
+        server.resume();
+        wait("the server to have read what was sent", || script_calls(&server) > before.1);
+        wait_for_redis(&store, bucket.tier(&quota, 1)).await;
+        let after = remaining(server.url(), bucket.tier(&quota, 1)).await;
+        println!("SIGSTOP round {round}: 100 of 100 by policy, p99 {:?}; {after} of {} left", times[98], before.0);
+        assert_eq!(after, before.0, "a take landed after its caller had left");
+    }
+    println!("{:?}", store.stats());
+    slowest_of_99.sort_unstable();
+    assert!(slowest_of_99[1] <= Duration::from_millis(15 + 10), "the median of three p99 is {:?}", slowest_of_99[1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_dies_is_answered_for_by_each_policy_and_used_again() {
+    let server = Redis::start();
+    let quota = quota("1/h burst 40");
+    let options = RedisOptions { nodes: 4, ..RedisOptions::new(server.url()) };
+    let store = store(options);
+    let bucket = |name: &str| TestBucket::new("gone", name);
+    let (open, closed, local) = (bucket("open"), bucket("closed"), bucket("local"));
+    let open_tier = with_policy(open.tier(&quota, 1), FailurePolicy::Open);
+    let closed_tier = with_policy(closed.tier(&quota, 1), FailurePolicy::Closed);
+    let local_tier = with_policy(local.tier(&quota, 1), FailurePolicy::Local);
+    wait_for_redis(&store, open_tier).await;
+    let before = store.stats();
+    server.kill();
+    let (mut admitted, mut local_admitted) = (0, 0);
+    for _ in 0..60 {
+        let (decision, by) = take(&store, open_tier).await;
+        assert_eq!(by, DecidedBy::Policy);
+        admitted += u64::from(decision.is_allowed());
+        let (decision, by) = take(&store, closed_tier).await;
+        assert_eq!((decision.verdict, by), (Verdict::Unavailable, DecidedBy::Policy));
+        let (decision, by) = take(&store, local_tier).await;
+        assert_eq!(by, DecidedBy::Local);
+        local_admitted += u64::from(decision.is_allowed());
+    }
+    assert_eq!((admitted, local_admitted), (60, 10), "open lets all pass; local a quarter of 40");
+    assert!(store.is_open());
+    let stats = store.stats();
+    let (unknown, not_asked) = (stats.unknown - before.unknown, stats.not_asked - before.not_asked);
+    assert!(unknown <= 5 && unknown + not_asked == 180, "five failures open the breaker: {stats:?}");
+    server.restart();
+    let after = wait_for_redis(&store, closed_tier).await;
+    println!("killed: {stats:?}; used again {after:?} after its return");
+    assert!(after < Duration::from_secs(5) && !store.is_open());
+}
+
+/// The breaker asks a dead server once a pause, not once a request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_breaker_keeps_requests_from_a_server_that_hangs() {
+    let server = Redis::start();
+    let (quota, bucket) = (quota("1/h burst 100000"), TestBucket::new("breaker", "a"));
+    let store = store(RedisOptions::new(server.url()));
+    wait_for_redis(&store, bucket.tier(&quota, 1)).await;
+    server.pause();
+    let began = Instant::now();
+    let mut asked = 0;
+    while began.elapsed() < Duration::from_secs(1) {
+        let before = store.stats().not_asked;
+        let (_, by) = take(&store, bucket.tier(&quota, 1)).await;
+        assert_eq!(by, DecidedBy::Policy);
+        asked += u64::from(store.stats().not_asked == before);
+    }
+    println!("breaker: {asked} asked and {} not in a second of silence", store.stats().not_asked);
+    assert!((5..=10).contains(&asked), "five failures open it, then one request in 250 ms tries; {asked} did");
+    server.resume();
+    let after = wait_for_redis(&store, bucket.tier(&quota, 1)).await;
+    println!("breaker: closed {after:?} after the server went on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_steps_back_gives_no_credit_and_locks_no_one_out() {
+    for (engine, step_us) in
+        [(Engine::Redis, 2_000_000), (Engine::Redis, 3_600_000_000_i64), (Engine::Valkey, 3_600_000_000)]
+    {
+        let server = Redis::builder().engine(engine).with_clock_shim().start();
+        let (quota, bucket) = (quota("10/m burst 50"), TestBucket::new("back", "a"));
+        let store = store(patient(server.url()));
+        for _ in 0..50 {
+            assert!(take(&store, bucket.tier(&quota, 1)).await.0.is_allowed());
+        }
+        let before = ask(&store, Operation::Peek, bucket.tier(&quota, 1)).await.0;
+        server.step_clock(-step_us);
+        let after = take(&store, bucket.tier(&quota, 1)).await.0;
+        println!(
+            "{engine:?}, {step_us} µs back: to wait before {} µs, after {} µs",
+            before.retry_after_us, after.retry_after_us
+        );
+        assert_eq!(after.verdict, Verdict::Denied, "a step back must not give credit");
+        assert!(after.retry_after_us <= 6_000_000 && after.reset_after_us <= 300_000_000, "{after:?}");
+        assert_eq!(store.stats().refused + store.stats().unknown, 0, "{:?}", store.stats());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_steps_forward_gives_no_more_than_the_step() {
+    for (step_us, extra_max) in [(30_000_000_i64, 5), (3_600_000_000, 50)] {
+        let server = Redis::builder().with_clock_shim().start();
+        let (quota, bucket) = (quota("10/m burst 50"), TestBucket::new("forward", "a"));
+        let store = store(patient(server.url()));
+        let began = Instant::now();
+        for _ in 0..50 {
+            assert!(take(&store, bucket.tier(&quota, 1)).await.0.is_allowed());
+        }
+        server.step_clock(step_us);
+        let mut extra = 0;
+        for _ in 0..70 {
+            let (decision, by) = take(&store, bucket.tier(&quota, 1)).await;
+            assert_eq!(by, DecidedBy::Redis, "being late by the new clock must be put right: {:?}", store.stats());
+            extra += u64::from(decision.is_allowed());
+        }
+        // What was earned in the real time of the test itself, at 10 a minute.
+        let earned = began.elapsed().as_secs() / 6 + 1;
+        println!("{step_us} µs forward: {extra} extra, bound {extra_max} + {earned}");
+        assert!(extra <= extra_max + earned);
+    }
+}
+
+/// A clock that was stepped back must not let late takes pass.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_takes_are_refused_after_a_step_back_too() {
+    let server = Redis::builder().with_clock_shim().start();
+    let (quota, bucket) = (quota("1/h burst 1000"), TestBucket::new("late", "a"));
+    let store = store(without_breaker(server.url()));
+    wait_for_redis(&store, bucket.tier(&quota, 1)).await;
+    server.step_clock(-3_600_000_000);
+    wait_for_redis(&store, bucket.tier(&quota, 1)).await;
+    let calls = script_calls(&server);
+    server.pause();
+    for _ in 0..2 {
+        assert_eq!(take(&store, bucket.tier(&quota, 1)).await.1, DecidedBy::Policy);
+    }
+    server.resume();
+    wait("the server to have read what was sent", || script_calls(&server) > calls);
+    assert_eq!(remaining(server.url(), bucket.tier(&quota, 1)).await, 1_000);
+}
+
+/// Under `volatile-ttl` the keys that owe least go first: those who owe most
+/// are still denied after a flood of others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eviction_by_ttl_spares_those_who_owe_most() {
+    let server = Redis::builder().args(["--maxmemory-policy", "volatile-ttl", "--maxmemory-samples", "10"]).start();
+    let heavy_quota = quota("10/h burst 100");
+    let light_quota = quota("10/m burst 20");
+    let store = store(patient(server.url()));
+    let heavy = buckets("heavy", 50);
+    for bucket in heavy.iter().flatten() {
+        assert!(take(&store, bucket.tier(&heavy_quota, 100)).await.0.is_allowed());
+    }
+    let used: u64 = server.info_field("memory", "used_memory").parse().unwrap();
+    server.command(&["CONFIG", "SET", "maxmemory", &(used + 500_000).to_string()]).expect_ok();
+    let load = Load::start(&store, 32, Duration::ZERO, light_quota, &buckets("light", 40_000));
+    wait("3,000 evictions", || server.info_field("stats", "evicted_keys").parse::<u64>().unwrap() > 3_000);
+    let taken = load.stop().await;
+    let mut reset = 0;
+    for bucket in heavy.iter().flatten() {
+        reset += u64::from(ask(&store, Operation::Peek, bucket.tier(&heavy_quota, 1)).await.0.is_allowed());
+    }
+    let evicted = server.info_field("stats", "evicted_keys");
+    println!("eviction: {evicted} keys went under {} takes, {reset} of 50 of those who owe most", taken.len());
+    assert_eq!(reset, 0, "a key that owed much was evicted before one that owed little");
+}
+
+/// A key that expired before its debt is paid would give a burst for nothing:
+/// neither a burst that grows nor long use may let that happen.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_outlives_what_it_owes() {
+    let server = Redis::start();
+    let store = store(RedisOptions { readable_keys: true, ..patient(server.url()) });
+    let outlives = |subject: &str, owed_us: u64| {
+        let left_ms = server.command(&["PTTL", &format!("cd:{{{subject}}}:ttl/0/test")]).int();
+        assert!(left_ms as u64 * 1_000 >= owed_us, "{subject}: {left_ms} ms to live, {owed_us} µs owed");
+    };
+    let grown = TestBucket::new("ttl", "grown");
+    for text in ["10/s burst 10", "10/s burst 1000"] {
+        let quota = quota(text);
+        let decision = take(&store, grown.tier(&quota, quota.limit() / 2)).await.0;
+        assert!(decision.is_allowed());
+        outlives("grown", decision.reset_after_us.saturating_sub(100_000));
+    }
+    let (quota, used) = (quota("10/s burst 10"), TestBucket::new("ttl", "used"));
+    let began = Instant::now();
+    let mut denied = 0;
+    while began.elapsed() < Duration::from_millis(3_500) {
+        let decision = take(&store, used.tier(&quota, 1)).await.0;
+        denied += u64::from(!decision.is_allowed());
+        outlives("used", decision.reset_after_us.saturating_sub(100_000));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(denied > 10, "the bucket must have been empty most of the time");
+}
