@@ -2,7 +2,7 @@
 //!
 //! A store's test makes a [`Harness`] and calls [`run`]. The suite holds the
 //! vectors, the specification as data; the behaviours of the contract in
-//! [`Store`](crate::store::Store); and the [`oracle`] that judges what a store
+//! [`Store`]; and the [`oracle`] that judges what a store
 //! admitted under contention.
 
 mod behaviours;

@@ -53,6 +53,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     for name in crate::config::unknown_variables() {
         tracing::warn!(name, "this variable sets nothing: see checkdam serve --help");
     }
+    rulebook::remark(&rules.compiled);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
     runtime.block_on(serve(&config, rules))?;
     // A rule file that hangs in the file system must not hold the exit up.

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use checkdam::{RuleSet, rule_file};
+use checkdam::{Lease, RuleSet, rule_file};
 
 pub(crate) use self::watch::watch;
 
@@ -62,4 +62,11 @@ pub(crate) fn compile(path: &Path, text: &str) -> Result<RuleSet, LoadError> {
         column: error.column,
         reason: error.reason,
     })
+}
+
+/// Says what a rule asks for in vain.
+pub(crate) fn remark(rules: &RuleSet) {
+    if let Some(rule) = rules.rules().find(|rule| rule.lease != Lease::Off) {
+        tracing::warn!(rule = rule.name, "lease has no effect yet: the rule's limit is asked of the store every time");
+    }
 }

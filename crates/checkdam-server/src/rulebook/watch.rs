@@ -38,7 +38,9 @@ pub(crate) async fn watch(app: Arc<App>, file: RuleFile, mut reload: mpsc::Recei
             () = tokio::time::sleep(POLL), if is_followed => false,
         };
         let path = watched.path.clone();
-        let Ok(now) = tokio::task::spawn_blocking(move || read(&path)).await else { continue };
+        // A pipe in the file's place would hold the reader for ever.
+        let look = move || if path.is_dir() || path.is_file() || !path.exists() { Some(read(&path)) } else { None };
+        let Ok(Some(now)) = tokio::task::spawn_blocking(look).await else { continue };
         watched.look(&app, now, is_asked);
     }
 }
@@ -73,6 +75,7 @@ impl Watched {
         match compile(&self.path, text) {
             Ok(rules) => {
                 let count = rules.rules().len();
+                super::remark(&rules);
                 app.limiter().set_rules(rules);
                 tracing::info!(file, rules = count, "rules reloaded");
             }

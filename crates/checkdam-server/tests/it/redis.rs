@@ -79,13 +79,14 @@ fn without_redis_each_rule_follows_its_policy_and_recovers_by_itself() {
         let rules = format!(
             "rules: [{{name: r, key: \"user:{{user}}\", limits: [\"100/h burst 30\"], on_store_failure: {policy}}}]"
         );
-        let server = node(&redis, &rules);
+        let mut server = node(&redis, &rules);
         let mut client = server.client();
         let body = r#"{"attributes": {"user": "42"}}"#;
         assert_eq!(client.ok("/v1/check", body)["decided_by"], "redis");
         redis.kill();
         let reply = client.post("/v1/check", body);
         assert_eq!((reply.status, &reply.json()["decided_by"]), (status, &decided_by.into()), "{policy}: {reply:?}");
+        server.wait_for_log("Redis does not answer");
         if policy == "local" {
             assert_eq!(reply.json()["limit"], 10, "a third of the burst");
         }

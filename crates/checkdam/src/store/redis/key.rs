@@ -28,10 +28,9 @@ impl KeyMaker {
         let mut key = Vec::with_capacity(6 + SUBJECT_LENGTH + BUCKET_LENGTH);
         key.extend_from_slice(b"cd:{");
         if self.readable {
-            // Braces would end the hash tag early; the length keeps subjects apart.
-            key.extend(tier.subject.iter().map(|byte| if matches!(byte, b'{' | b'}') { b'|' } else { *byte }));
+            escape(tier.subject, &mut key);
             key.extend_from_slice(b"}:");
-            key.extend_from_slice(tier.bucket.text().replace('\0', "/").as_bytes());
+            escape(tier.bucket.text().as_bytes(), &mut key);
         } else {
             self.hash(tier.subject, SUBJECT_LENGTH, &mut key);
             key.extend_from_slice(b"}:");
@@ -43,6 +42,18 @@ impl KeyMaker {
     fn hash(&self, text: &[u8], length: usize, out: &mut Vec<u8>) {
         let hash = blake3::keyed_hash(&self.secret, text);
         out.extend(hash.as_bytes().iter().take(length).map(|byte| ALPHABET[usize::from(byte & 63)]));
+    }
+}
+
+/// Everything but plain characters as `%XX`: different texts stay different,
+/// and nothing that a client sent stands there raw.
+fn escape(text: &[u8], out: &mut Vec<u8>) {
+    for byte in text {
+        if byte.is_ascii_alphanumeric() || b"_.:/-".contains(byte) {
+            out.push(*byte);
+        } else {
+            out.extend_from_slice(format!("%{byte:02X}").as_bytes());
+        }
     }
 }
 
@@ -75,5 +86,18 @@ mod tests {
         assert_ne!(tag(&one), tag(&key(&first, "user:43")));
         assert_eq!(one.len(), key(&first, &"x".repeat(500).leak()[..]).len());
         assert!(!one.contains("42"));
+    }
+
+    #[test]
+    fn readable_keys_are_escaped_and_stay_apart() {
+        let quota: Quota = "1/s".parse().unwrap();
+        let (bucket, maker) = (BucketName::new("a", 0, "x"), KeyMaker::new("", true));
+        let key = |subject: &'static [u8]| {
+            let tier =
+                Tier { quota: &quota, bucket: &bucket, subject, cost: 1, group: 0, on_failure: FailurePolicy::Closed };
+            String::from_utf8(maker.key(&tier)).unwrap()
+        };
+        assert_eq!(key(b"user:42"), "cd:{user:42}:a%000%00x");
+        assert_eq!(key(b"{b}\r\n|%"), "cd:{%7Bb%7D%0D%0A%7C%25}:a%000%00x");
     }
 }
