@@ -160,3 +160,15 @@ fn bombs_are_refused() {
     let laughs = "a: &a [x,x]\nb: &b [*a,*a]\nrules: [*b,*b]";
     assert!(compile(laughs).is_err());
 }
+
+#[test]
+fn every_example_is_valid() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        compile(&std::fs::read_to_string(&path).unwrap()).unwrap_or_else(|error| panic!("{}:{error}", path.display()));
+        count += 1;
+    }
+    assert!(count >= 2);
+}

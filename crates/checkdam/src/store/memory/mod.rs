@@ -30,9 +30,10 @@ use crate::time::{Clock, HORIZON_US, SystemClock};
 /// How large the store may grow.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryOptions {
-    /// The most buckets that are held. One word a bucket for token and leaky
-    /// buckets; windowed ones take more, and a log counts as one more bucket
-    /// for every four requests that it remembers.
+    /// The most buckets that are held in words (token and leaky buckets: about
+    /// 18 bytes each), and again the most in windows (the other algorithms,
+    /// which take more; a log counts as one more bucket for every four requests
+    /// that it remembers).
     pub max_buckets: usize,
 }
 

@@ -1,5 +1,6 @@
-//! Models of the store that loom runs through every interleaving:
-//! `RUSTFLAGS="--cfg checkdam_loom" cargo test -p checkdam --lib --release models`.
+//! Models of the store that loom runs through the interleavings of two threads,
+//! with up to two or three preemptions:
+//! `RUSTFLAGS="--cfg checkdam_loom" cargo test -p checkdam --lib --no-default-features models`.
 
 use std::sync::Arc;
 
