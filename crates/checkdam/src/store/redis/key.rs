@@ -30,7 +30,8 @@ impl KeyMaker {
         if self.readable {
             escape(tier.subject, &mut key);
             key.extend_from_slice(b"}:");
-            escape(tier.bucket.text().as_bytes(), &mut key);
+            // The last two parts hold no slash, so names with one stay apart.
+            escape(tier.bucket.text().replace('\0', "/").as_bytes(), &mut key);
         } else {
             self.hash(tier.subject, SUBJECT_LENGTH, &mut key);
             key.extend_from_slice(b"}:");
@@ -97,7 +98,7 @@ mod tests {
                 Tier { quota: &quota, bucket: &bucket, subject, cost: 1, group: 0, on_failure: FailurePolicy::Closed };
             String::from_utf8(maker.key(&tier)).unwrap()
         };
-        assert_eq!(key(b"user:42"), "cd:{user:42}:a%000%00x");
-        assert_eq!(key(b"{b}\r\n|%"), "cd:{%7Bb%7D%0D%0A%7C%25}:a%000%00x");
+        assert_eq!(key(b"user:42"), "cd:{user:42}:a/0/x");
+        assert_eq!(key(b"{b}\r\n|%"), "cd:{%7Bb%7D%0D%0A%7C%25}:a/0/x");
     }
 }
