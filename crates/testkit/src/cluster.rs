@@ -230,7 +230,7 @@ impl Cluster {
     }
 
     /// The owner of each slot as `node` sees it.
-    fn owners(&self, node: &Redis) -> Option<Vec<Option<usize>>> {
+    pub(crate) fn owners(&self, node: &Redis) -> Option<Vec<Option<usize>>> {
         let reply = node.try_command(&["CLUSTER", "SLOTS"]).ok()?;
         let mut owners = vec![None; SLOTS];
         for range in reply.array() {

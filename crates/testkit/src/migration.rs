@@ -1,8 +1,13 @@
 //! A slot on its way from one master to another, stoppable at every step.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::cluster::Cluster;
+use crate::wait::wait_until;
+
+/// How long the masters may disagree on a slot's owner.
+const AGREEMENT_LIMIT: Duration = Duration::from_secs(30);
 
 /// How many keys one MIGRATE carries when the test does not say.
 const BATCH: usize = 100;
@@ -60,14 +65,30 @@ impl<'a> Migration<'a> {
 
     /// Moves the keys that are left and gives the slot to the target.
     pub fn finish(self) {
-        while self.migrate_keys(BATCH) > 0 {}
+        wait_until("all masters agree on the slot's new owner", AGREEMENT_LIMIT, || {
+            while self.migrate_keys(BATCH) > 0 {}
+            self.give_to_target();
+            self.cluster.live_masters().all(|master| self.owner_seen_by(master) == Some(self.to))
+        });
+    }
+
+    /// Tells everybody of the new owner: the target, then the source, so that the slot always has an owner, then
+    /// those who would hear by gossip. Old gossip of a master with a higher epoch would take the slot back, so the
+    /// target gets the highest.
+    fn give_to_target(&self) {
         let owner = self.cluster.id(self.to);
-        // The target, then the source, so that the slot always has an owner; then those who would hear by gossip.
         self.set_slot(self.to, &["NODE", owner]);
+        let bumped = self.cluster.nodes()[self.to].command(&["CLUSTER", "BUMPEPOCH"]);
+        assert!(bumped.error().is_none(), "cannot raise the epoch: {bumped:?}");
         self.set_slot(self.from, &["NODE", owner]);
         for master in self.cluster.live_masters().filter(|index| *index != self.to && *index != self.from) {
             self.set_slot(master, &["NODE", owner]);
         }
+    }
+
+    fn owner_seen_by(&self, master: usize) -> Option<usize> {
+        let slot: usize = self.slot.parse().expect("a slot is a number");
+        self.cluster.owners(&self.cluster.nodes()[master]).and_then(|owners| owners[slot])
     }
 
     /// Leaves the slot with its source. Keys that were moved stay at the target, unreachable, so move none before.
