@@ -16,7 +16,9 @@ mod error;
 mod text;
 
 pub use error::QuotaError;
-pub(crate) use text::{parse_period, period_text};
+#[cfg(feature = "yaml")]
+pub(crate) use text::parse_period;
+pub(crate) use text::period_text;
 
 use crate::time::{HORIZON_US, SECOND_US};
 

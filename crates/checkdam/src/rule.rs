@@ -5,6 +5,7 @@ mod key;
 mod pattern;
 
 pub use condition::{Condition, Matcher};
+#[cfg(feature = "yaml")]
 pub(crate) use key::is_attribute_name;
 pub use key::{KeyPattern, KeyPatternError};
 pub use pattern::{Pattern, PatternError};

@@ -50,6 +50,7 @@ pub(crate) fn period_text(period_us: u64) -> String {
 }
 
 /// A length of time such as `100ms`, `30s` or `1h` in microseconds.
+#[cfg(feature = "yaml")]
 pub(crate) fn parse_period(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (count, unit) = text.split_at(digits);
