@@ -5,6 +5,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods)]
 
 use std::future::Future;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -21,17 +22,19 @@ const CLASSIC: &str = r"
 local rate, burst, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000
-local bucket = redis.call('HMGET', KEYS[1], 'tokens', 'at')
-local tokens, at = tonumber(bucket[1]) or burst, tonumber(bucket[2]) or now
-tokens = math.min(burst, tokens + (now - at) * rate)
+local bucket = redis.call('HMGET', KEYS[1], 'tokens', 'last_refill')
+local tokens, last_refill = tonumber(bucket[1]) or burst, tonumber(bucket[2]) or now
+tokens = math.min(burst, tokens + (now - last_refill) * rate)
 local allowed = tokens >= cost
 if allowed then tokens = tokens - cost end
-redis.call('HMSET', KEYS[1], 'tokens', tostring(tokens), 'at', tostring(now))
+redis.call('HMSET', KEYS[1], 'tokens', tokens, 'last_refill', now)
 redis.call('EXPIRE', KEYS[1], math.ceil(burst / rate) * 2)
 return { allowed and 1 or 0, math.floor(tokens) }
 ";
 
 const KEYS: usize = 10_000;
+/// Requests that wait at a time.
+const WAITING: usize = 64;
 const RUN: Duration = Duration::from_secs(3);
 
 struct Figures {
@@ -93,7 +96,7 @@ fn bytes_per_key(server: &Redis) -> f64 {
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
     let server = Redis::start();
-    let quota: Quota = "1000/s burst 100000".parse().unwrap();
+    let quota: Quota = "1/s burst 100000".parse().unwrap();
     let client = redis::Client::open(server.url()).unwrap();
     let link: MultiplexedConnection = client.get_multiplexed_async_connection().await.unwrap();
     let script = Arc::new(redis::Script::new(CLASSIC));
@@ -102,15 +105,17 @@ async fn main() {
         move |key: usize| {
             let (script, mut link) = (Arc::clone(&script), link.clone());
             async move {
-                let mut call = script.key(format!("cd:{{subject-{key:015}}}:rule-name-0"));
-                let _: (i64, i64) = call.arg(1_000).arg(100_000).arg(1).invoke_async(&mut link).await.unwrap();
+                let mut call = script.key(format!("cd:{{{key:015}}}:rule-0000"));
+                let _: (i64, i64) = call.arg(1).arg(100_000).arg(1).invoke_async(&mut link).await.unwrap();
             }
         }
     };
-    let options = RedisOptions { deadline: Duration::from_secs(5), ..RedisOptions::new(server.url()) };
-    let store = Arc::new(RedisStore::new(options).unwrap());
-    let take = |tiers: usize| {
-        let store = Arc::clone(&store);
+    let store = |batch_max: usize| {
+        let options = RedisOptions { deadline: Duration::from_secs(5), batch_max, ..RedisOptions::new(server.url()) };
+        Arc::new(RedisStore::new(options).unwrap())
+    };
+    let take = |store: &Arc<RedisStore>, tiers: usize| {
+        let store = Arc::clone(store);
         move |key: usize| {
             let store = Arc::clone(&store);
             async move {
@@ -121,32 +126,43 @@ async fn main() {
             }
         }
     };
+    let (single, batched) = (store(1), store(32));
     let mut rows = Vec::new();
-    rows.push(measure(&server, "classic script, 1 waiting", 1, classic.clone()).await);
-    rows.push(measure(&server, "checkdam, 1 waiting (1 a call)", 1, take(1)).await);
-    rows.push(measure(&server, "checkdam, 3 tiers, 1 waiting", 1, take(3)).await);
-    rows.push(measure(&server, "classic script, 64 waiting", 64, classic).await);
+    rows.push(measure(&server, "classic script", WAITING, classic.clone()).await);
     let classic_bytes = bytes_per_key(&server);
-    rows.push(measure(&server, "checkdam, 64 waiting (batched)", 64, take(1)).await);
+    rows.push(measure(&server, "checkdam, one check a call", WAITING, take(&single, 1)).await);
     let our_bytes = bytes_per_key(&server);
-    rows.push(measure(&server, "checkdam, 3 tiers, 64 waiting", 64, take(3)).await);
+    rows.push(measure(&server, "checkdam, 3 tiers, one check a call", WAITING, take(&single, 3)).await);
+    rows.push(measure(&server, "checkdam, batched", WAITING, take(&batched, 1)).await);
+    rows.push(measure(&server, "checkdam, 3 tiers, batched", WAITING, take(&batched, 3)).await);
+    rows.push(measure(&server, "classic script, again", WAITING, classic).await);
     println!("{:<34} {:>10} {:>14} {:>16}", "", "checks/s", "CPU µs/check", "command µs/check");
     for Figures { name, checks_per_second, cpu_us, command_us } in &rows {
         println!("{name:<34} {checks_per_second:>10.0} {cpu_us:>14.2} {command_us:>16.2}");
     }
+    let classic_us = f64::midpoint(rows[0].command_us, rows[5].command_us);
     println!(
-        "\ncommand time, classic over checkdam: one at a time {:.2}, batched {:.2}; three tiers in one call cost {:.2} of one classic call",
-        rows[0].command_us / rows[1].command_us,
-        rows[3].command_us / rows[4].command_us,
-        rows[2].command_us / rows[0].command_us
+        "\ncommand time, classic over checkdam: one check a call {:.2}, batched {:.2}",
+        classic_us / rows[1].command_us,
+        classic_us / rows[3].command_us
     );
     println!(
-        "CPU time, classic over checkdam: one at a time {:.2}, batched {:.2}",
-        rows[0].cpu_us / rows[1].cpu_us,
-        rows[3].cpu_us / rows[4].cpu_us
+        "three tiers over one classic call: one check a call {:.2}, batched {:.2}",
+        rows[2].command_us / classic_us,
+        rows[4].command_us / classic_us
     );
     println!(
-        "bytes per bucket: classic {classic_bytes:.0}, checkdam {our_bytes:.0} ({:.2})",
+        "bytes per bucket, same key length: classic {classic_bytes:.0}, checkdam {our_bytes:.0} ({:.2})",
         our_bytes / classic_bytes
     );
+    println!("\nthe server's own limits, by redis-benchmark, {WAITING} clients:");
+    for (name, pipeline) in [("PING_MBULK,INCR, one at a time", "1"), ("PING_MBULK,INCR, 32 at a time", "32")] {
+        let socket = server.unix_path();
+        let arguments =
+            ["-s", socket.to_str().unwrap(), "-t", "ping_mbulk,incr", "-c", "64", "-n", "400000", "-P", pipeline, "-q"];
+        let output = Command::new("redis-benchmark").args(arguments).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).replace('\r', "\n");
+        let totals = text.lines().filter(|line| line.contains("requests per second")).collect::<Vec<_>>().join("\n  ");
+        println!("{name}:\n  {totals}");
+    }
 }

@@ -7,10 +7,12 @@ use crate::store::Tier;
 
 /// 64 characters that need no quoting anywhere.
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-/// 22 characters of 6 bits: 132 bits of a subject's hash.
-const SUBJECT_LENGTH: usize = 22;
-/// 11 characters of 6 bits: 66 bits of a bucket name's hash.
-const BUCKET_LENGTH: usize = 11;
+/// 15 characters of 6 bits: 90 bits of a subject's hash. Among a billion
+/// subjects two share a key with a probability of 4 in 10^10.
+const SUBJECT_LENGTH: usize = 15;
+/// 9 characters of 6 bits: 54 bits of a bucket name's hash. A whole key has 30
+/// characters, the most that Redis holds in 32 bytes.
+const BUCKET_LENGTH: usize = 9;
 
 /// Names buckets; the same on every node that has the same secret.
 #[derive(Debug, Clone)]

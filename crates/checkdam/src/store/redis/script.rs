@@ -17,6 +17,7 @@ use crate::time::EPOCH_UNIX_US;
 /// Every algorithm's Lua twin, and what calls them.
 static CODE: &str = concat!(
     include_str!("begin.lua"),
+    include_str!("plain.lua"),
     include_str!("../../algorithm/token_bucket.lua"),
     include_str!("../../algorithm/fixed_window.lua"),
     include_str!("../../algorithm/sliding_window.lua"),
@@ -40,18 +41,21 @@ pub(super) fn hash() -> &'static str {
 /// An operation that the script knows beside those of the store.
 const PUT_BACK: u64 = 5;
 
-/// One request as the script reads it: keys and arguments.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Packed {
-    pub(super) keys: Vec<Vec<u8>>,
-    pub(super) arguments: Vec<Argument>,
-}
+/// What the script calls the shape of a plain tier: its capacity, and these.
+const CAPACITY_UNIT: u64 = 8;
+/// A shape stays below 2^53, and Lua writes a debt with all its digits.
+const PLAIN_CAPACITY_END: u64 = 100_000_000_000_000;
+const HAS_NEXT: u64 = 1;
+const RENEWS: u64 = 2;
+const IS_ALONE: u64 = 4;
 
-/// An argument: a number is formatted when it is sent.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Argument {
-    Word(&'static str),
-    Number(u64),
+/// One request as the script reads it: keys and arguments.
+#[derive(Debug, Clone)]
+pub(super) struct Packed {
+    /// Plain requests stand before all others in a call.
+    pub(super) is_plain: bool,
+    pub(super) keys: Vec<Vec<u8>>,
+    arguments: Vec<u64>,
 }
 
 impl Packed {
@@ -63,50 +67,63 @@ impl Packed {
         keys: Vec<Vec<u8>>,
         renew: impl Fn(&Tier<'_>) -> bool,
     ) -> Self {
-        let mut arguments = vec![Argument::Number(tiers.len() as u64)];
-        for tier in tiers {
-            if is_fast(operation, tier) {
-                let quota = tier.quota;
-                arguments.push(Argument::Word(if renew(tier) { "R" } else { "T" }));
-                let numbers = [u64::from(tier.group), tier.cost * quota.interval, quota.capacity];
-                arguments.extend(numbers.map(Argument::Number));
-            } else {
-                arguments.push(Argument::Word("G"));
-                arguments.extend(general(operation, tier).map(Argument::Number));
+        let is_plain = operation == Operation::Take && tiers.iter().all(is_plain);
+        let mut arguments = Vec::with_capacity(if is_plain { 2 } else { 11 } * tiers.len());
+        if is_plain {
+            for (index, tier) in tiers.iter().enumerate() {
+                let next = if index + 1 < tiers.len() { HAS_NEXT } else { 0 };
+                let renewal = if renew(tier) { RENEWS } else { 0 };
+                let shape = CAPACITY_UNIT * tier.quota.capacity + next + renewal;
+                arguments.extend([tier.cost * tier.quota.interval, shape]);
             }
+        } else {
+            arguments.push(tiers.len() as u64);
+            arguments.extend(tiers.iter().flat_map(|tier| general(operation, tier)));
         }
-        Self { keys, arguments }
+        Self { is_plain, keys, arguments }
     }
 
     /// Packs the return of what a take charged to one tier at `since_us`. What
     /// has come back by itself since is not given a second time.
     pub(super) fn put_back(tier: &Tier<'_>, key: Vec<u8>, since_us: u64) -> Self {
-        let mut arguments = vec![Argument::Number(1), Argument::Word("G")];
         let mut numbers = general(Operation::Refund, tier);
         numbers[1] = PUT_BACK;
-        arguments.extend(numbers.into_iter().chain([since_us]).map(Argument::Number));
-        Self { keys: vec![key], arguments }
+        let arguments = [1].into_iter().chain(numbers).chain([since_us]).collect();
+        Self { is_plain: false, keys: vec![key], arguments }
     }
 
-    /// Adds the arguments to a command.
-    pub(super) fn write(&self, command: &mut Cmd) {
+    /// Adds the arguments to a command; `is_alone` if no other request goes
+    /// with it.
+    pub(super) fn write(&self, command: &mut Cmd, is_alone: bool) {
         let mut text = itoa::Buffer::new();
-        for argument in &self.arguments {
-            match argument {
-                Argument::Word(word) => command.arg(*word),
-                Argument::Number(number) => command.arg(text.format(*number)),
-            };
+        if let (true, true, [charge, shape]) = (is_alone, self.is_plain, self.arguments.as_slice()) {
+            command.arg(text.format(*charge)).arg(text.format(*shape + IS_ALONE));
+            return;
+        }
+        for number in &self.arguments {
+            command.arg(text.format(*number));
         }
     }
 }
 
+/// Reads the answer of a tier that was alone: the time since 2026, and what it
+/// owed.
+pub(super) fn read_alone(text: &[u8]) -> Option<(u64, i64)> {
+    let mut parts = std::str::from_utf8(text).ok()?.split(' ');
+    let mut number = || parts.next()?.parse::<u64>().ok();
+    let (seconds, micros, owed) = (number()?, number()?, number()?);
+    let now_us = (seconds * 1_000_000 + micros).checked_sub(EPOCH_UNIX_US)?;
+    Some((now_us, i64::try_from(owed).ok()?))
+}
+
 /// Whether the script may charge the bucket before it looks at it.
-fn is_fast(operation: Operation, tier: &Tier<'_>) -> bool {
+fn is_plain(tier: &Tier<'_>) -> bool {
     let quota = tier.quota;
-    operation == Operation::Take
-        && matches!(quota.algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket)
+    matches!(quota.algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket)
+        && tier.group == 0
         && quota.ticks_per_us == 1
         && quota.remembered == 0
+        && quota.capacity < PLAIN_CAPACITY_END
         && (1..=quota.limit).contains(&tier.cost)
 }
 
@@ -164,20 +181,18 @@ enum HeldState {
 
 impl Held {
     /// Reads one answer of the script.
-    pub(super) fn read(operation: Operation, tier: &Tier<'_>, now_us: u64, value: &Value) -> Option<Self> {
-        let quota = tier.quota;
-        let state = if is_fast(operation, tier) {
-            let Value::Int(owed) = value else { return None };
-            HeldState::Word(u64::try_from(*owed).ok().filter(|owed| *owed > 0).map(|owed| now_us + owed))
-        } else {
-            let text = match value {
-                Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?,
-                Value::SimpleString(text) => text,
-                _ => return None,
-            };
-            let numbers = text.split_ascii_whitespace().map(str::parse).collect::<Result<Vec<u64>, _>>().ok()?;
-            read_state(quota, &numbers)?
+    pub(super) fn read(tier: &Tier<'_>, now_us: u64, value: &Value) -> Option<Self> {
+        let text = match value {
+            Value::Int(owed) => {
+                let full_at = u64::try_from(*owed).ok().filter(|owed| *owed > 0).map(|owed| now_us + owed);
+                return Some(Self { state: HeldState::Word(full_at), at_us: now_us });
+            }
+            Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?,
+            Value::SimpleString(text) => text,
+            _ => return None,
         };
+        let numbers = text.split_ascii_whitespace().map(str::parse).collect::<Result<Vec<u64>, _>>().ok()?;
+        let state = read_state(tier.quota, &numbers)?;
         Some(Self { state, at_us: now_us })
     }
 

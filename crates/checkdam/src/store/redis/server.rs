@@ -47,7 +47,7 @@ impl Server {
     pub(super) async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
         let mut link = match &self.connector {
             Connector::Direct(endpoint) => open(endpoint).await?,
-            Connector::Sentinel { sentinels, endpoint, master } => open_master(sentinels, endpoint, master).await?,
+            Connector::Sentinel { sentinels, endpoint, master } => find_master(sentinels, endpoint, master).await?.1,
         };
         let asked_us = self.ours_us();
         let reply = ask(&mut link, &redis::cmd("TIME")).await?;
@@ -145,16 +145,28 @@ impl Server {
         };
         let answers = values.into_iter().zip(is_answer).filter(|(_, is_answer)| *is_answer);
         let read = |(value, _)| match value {
-            Value::Array(values) => {
-                if let (Some(Value::Int(now_us)), None) = (values.first(), &self.clock) {
-                    self.learn_offset(script::unix_us(*now_us as u64) as i64, asked_us);
-                }
-                Ok(values)
-            }
+            Value::Array(values) => Ok(values),
+            Value::BulkString(text) => match script::read_alone(&text) {
+                Some((now_us, owed)) => Ok(vec![Value::Int(self.now_us(now_us) as i64), Value::Int(owed)]),
+                None => Ok(vec![Value::BulkString(text)]),
+            },
             Value::ServerError(error) => Err(error.into()),
             other => Ok(vec![other]),
         };
-        answers.map(read).collect()
+        let answers: Vec<CallResult> = answers.map(read).collect();
+        if self.clock.is_none() {
+            for values in answers.iter().flatten() {
+                if let Some(Value::Int(now_us)) = values.first() {
+                    self.learn_offset(script::unix_us(*now_us as u64) as i64, asked_us);
+                }
+            }
+        }
+        answers
+    }
+
+    /// The time of an answer, unless a test sets it.
+    fn now_us(&self, answered_us: u64) -> u64 {
+        self.clock.as_ref().map_or(answered_us, |clock| clock.now_us())
     }
 
     fn command(&self, name: &str, script: &str, call: &[Job]) -> Cmd {
@@ -167,11 +179,16 @@ impl Server {
             command.arg(key.as_slice());
         }
         match &self.clock {
-            Some(clock) => command.arg(0).arg(clock.now_us()),
-            None => command.arg(deadline_us).arg(""),
+            Some(clock) => command.arg(-(clock.now_us() as i64)),
+            None => command.arg(deadline_us),
         };
+        let mut was_plain = true;
         for job in call {
-            job.packed.write(&mut command);
+            if was_plain && !job.packed.is_plain {
+                command.arg("G");
+                was_plain = false;
+            }
+            job.packed.write(&mut command, call.len() == 1);
         }
         command
     }
@@ -211,12 +228,12 @@ fn took_too_long() -> RedisError {
 }
 
 /// Asks the Sentinels in turn where the master is, and believes the one whose
-/// server says itself that it is the master.
-async fn open_master(
+/// server says itself that it is the master; with a connection to it.
+pub(super) async fn find_master(
     sentinels: &[Endpoint],
     endpoint: &Endpoint,
     master: &str,
-) -> Result<MultiplexedConnection, RedisError> {
+) -> Result<(Endpoint, MultiplexedConnection), RedisError> {
     let mut last = RedisError::from((ErrorKind::Io, "no Sentinel answered"));
     for sentinel in sentinels {
         let found = async {
@@ -224,15 +241,16 @@ async fn open_master(
             let mut command = redis::cmd("SENTINEL");
             command.arg("get-master-addr-by-name").arg(master);
             let (host, port): (String, u16) = redis::from_redis_value(ask(&mut link, &command).await?)?;
-            let mut link = open(&endpoint.at(&host, port)).await?;
+            let found = endpoint.at(&host, port);
+            let mut link = open(&found).await?;
             let role: Vec<Value> = redis::from_redis_value(ask(&mut link, &redis::cmd("ROLE")).await?)?;
             match role.first() {
-                Some(Value::BulkString(name)) if name == b"master" => Ok(link),
+                Some(Value::BulkString(name)) if name == b"master" => Ok((found, link)),
                 _ => Err(RedisError::from((ErrorKind::Io, "the server that Sentinel named is no master"))),
             }
         };
         match found.await {
-            Ok(link) => return Ok(link),
+            Ok(found) => return Ok(found),
             Err(error) => last = error,
         }
     }

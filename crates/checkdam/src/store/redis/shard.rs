@@ -19,8 +19,9 @@ use super::script::Packed;
 use super::server::{Connector, Server};
 use crate::time::ManualClock;
 
-/// No gain was measured beyond this many requests a call.
-const BATCH_MAX: usize = 32;
+/// The most requests that are written at once, in one call or several: no gain
+/// was measured beyond.
+const GATHERED_MAX: usize = 32;
 /// One call is answered while the next is written.
 const CALLS_MAX: usize = 2;
 /// How much of its deadline a request may lose to another in the same call.
@@ -46,8 +47,9 @@ pub(super) struct ShardOptions {
     pub(super) breaker: BreakerOptions,
     /// The most requests that may wait for the server.
     pub(super) waiting_max: usize,
-    /// Whether a call may touch one slot only.
-    pub(super) is_cluster: bool,
+    /// The most requests of one call; one in a cluster, where a call may touch
+    /// one slot only.
+    pub(super) batch_max: usize,
     /// In tests: the time to use in place of the server's clock.
     pub(super) clock: Option<Arc<ManualClock>>,
 }
@@ -64,7 +66,7 @@ impl Shard {
     pub(super) fn new(connector: Connector, options: ShardOptions) -> Self {
         let (jobs, queue) = mpsc::channel(options.waiting_max);
         let server = Server::new(connector, options.clock);
-        tokio::spawn(drive(queue, Arc::new(server), options.is_cluster));
+        tokio::spawn(drive(queue, Arc::new(server), options.batch_max));
         Self { jobs, breaker: Arc::new(Breaker::new(options.breaker)), started: Instant::now() }
     }
 
@@ -128,7 +130,7 @@ impl Link {
 }
 
 /// Takes jobs off the queue and sends them, until the shard is dropped.
-async fn drive(mut queue: mpsc::Receiver<Job>, server: Arc<Server>, is_cluster: bool) {
+async fn drive(mut queue: mpsc::Receiver<Job>, server: Arc<Server>, batch_max: usize) {
     let calls = Arc::new(Semaphore::new(CALLS_MAX));
     let mut link: Option<Link> = None;
     let mut next: Option<Job> = None;
@@ -141,7 +143,7 @@ async fn drive(mut queue: mpsc::Receiver<Job>, server: Arc<Server>, is_cluster: 
                 None => return,
             },
         };
-        let batch = gather(first, &mut queue, &mut next);
+        let mut batch = gather(first, &mut queue, &mut next);
         if batch.is_empty() {
             continue;
         }
@@ -156,10 +158,11 @@ async fn drive(mut queue: mpsc::Receiver<Job>, server: Arc<Server>, is_cluster: 
             },
         };
         link = Some(current.clone());
-        // In a cluster a call may touch one slot only: one call a request, all
-        // of them written at once.
-        let batch = if is_cluster { batch.into_iter().map(|job| vec![job]).collect() } else { vec![batch] };
-        tokio::spawn(send(Arc::clone(&server), current, batch, permit));
+        let mut calls = Vec::new();
+        while !batch.is_empty() {
+            calls.push(batch.drain(..batch.len().min(batch_max)).collect());
+        }
+        tokio::spawn(send(Arc::clone(&server), current, calls, permit));
     }
 }
 
@@ -168,7 +171,7 @@ async fn drive(mut queue: mpsc::Receiver<Job>, server: Arc<Server>, is_cluster: 
 fn gather(first: Job, queue: &mut mpsc::Receiver<Job>, next: &mut Option<Job>) -> Vec<Job> {
     let until = first.deadline + DEADLINE_SPREAD;
     let mut batch = vec![first];
-    while batch.len() < BATCH_MAX
+    while batch.len() < GATHERED_MAX
         && let Ok(job) = queue.try_recv()
     {
         if job.deadline > until {
@@ -178,7 +181,10 @@ fn gather(first: Job, queue: &mut mpsc::Receiver<Job>, next: &mut Option<Job>) -
         batch.push(job);
     }
     let now = Instant::now();
-    let (waiting, gone) = batch.into_iter().partition(|job| !job.reply.is_closed() && job.deadline > now);
+    let (mut waiting, gone): (Vec<Job>, _) =
+        batch.into_iter().partition(|job| !job.reply.is_closed() && job.deadline > now);
+    // The script reads plain requests first.
+    waiting.sort_by_key(|job| !job.packed.is_plain);
     fail(gone, &CallError::NotAsked { reason: "its turn came too late" });
     waiting
 }

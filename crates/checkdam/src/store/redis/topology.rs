@@ -30,7 +30,7 @@ impl Topology {
                 Self::One(Shard::new(Connector::Sentinel { sentinels, endpoint, master }, options))
             }
             Target::Cluster { seeds } => {
-                options.is_cluster = true;
+                options.batch_max = 1;
                 Self::Cluster(Arc::new(Cluster::new(seeds, options)))
             }
         }
