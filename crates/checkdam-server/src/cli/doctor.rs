@@ -1,0 +1,159 @@
+//! `checkdam doctor`: examines the store, and says what to do.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use checkdam::store::redis::{Examination, Examined, Finding, Level, Role, examine};
+use serde_json::{Value, json};
+
+use super::table::printable;
+use super::{print, print_json};
+use crate::config::StoreSettings;
+
+/// What `checkdam doctor` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The settings file [default: checkdam.toml, if there is one]
+    #[arg(long, value_name = "FILE", env = "CHECKDAM_CONFIG")]
+    config: Option<PathBuf>,
+
+    #[command(flatten)]
+    store: StoreSettings,
+
+    /// Exit with 1 also if there are warnings
+    #[arg(long)]
+    strict: bool,
+
+    /// Print what was found as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// From the worst to the best.
+const LEVELS: [Level; 4] = [Level::Problem, Level::Warning, Level::Advice, Level::Ok];
+
+/// Examines the store, prints what was found, and exits by it.
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let Some(options) = arguments.store.options(arguments.config.as_deref())? else {
+        return memory(arguments.json);
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+    let examination = runtime.block_on(examine(&options))?;
+    if arguments.json {
+        print_json(json(&examination).to_string().as_bytes())?;
+    } else {
+        let is_coloured =
+            std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty());
+        print(text(&examination, is_coloured).as_bytes())?;
+    }
+    let worst = examination.all().map(|finding| finding.level).max();
+    Ok(match worst {
+        _ if !examination.is_reached() => ExitCode::from(2),
+        Some(Level::Problem) => ExitCode::FAILURE,
+        Some(Level::Warning) if arguments.strict => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+/// Memory needs no examination.
+fn memory(as_json: bool) -> anyhow::Result<ExitCode> {
+    if as_json {
+        print_json(json!({"store": "memory", "findings": [], "servers": []}).to_string().as_bytes())?;
+    } else {
+        let said = "The buckets live in memory: there is no server to examine.\n\
+                    Name one with --store redis://host:port, CHECKDAM_STORE, or store in checkdam.toml.\n";
+        print(said.as_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(examination: &Examination, is_coloured: bool) -> String {
+    let mut text = format!("{}\n", printable(&examination.store));
+    let all = examination.all();
+    let width = all.map(|finding| finding.look.len()).max().unwrap_or(0);
+    let mut part = |title: &str, findings: &[Finding]| {
+        text.push_str(&format!("\n{}\n", printable(title)));
+        for finding in findings {
+            text.push_str(&lines(finding, width, is_coloured));
+        }
+    };
+    if !examination.findings.is_empty() {
+        part("the whole store", &examination.findings);
+    }
+    for server in &examination.servers {
+        part(&format!("{} {}", role(server), server.address), &server.findings);
+    }
+    text.push_str(&format!("\n{}\n", summary(examination)));
+    text
+}
+
+/// A finding, and under it what to do.
+fn lines(finding: &Finding, width: usize, is_coloured: bool) -> String {
+    let Finding { look, level, seen, remedy } = finding;
+    let name = format!("{:<7}", level.name());
+    let name = if is_coloured { format!("\x1b[{}m{name}\x1b[0m", colour(*level)) } else { name };
+    let mut lines = format!("  {name}  {look:<width$}  {}\n", printable(seen));
+    if let Some(remedy) = remedy {
+        lines.push_str(&format!("  {:7}  {:width$}  -> {}\n", "", "", printable(remedy)));
+    }
+    lines
+}
+
+/// How many of what, the worst first.
+fn summary(examination: &Examination) -> String {
+    let count = |level| examination.all().filter(|finding| finding.level == level).count();
+    let counts = LEVELS.map(|level| match (count(level), level) {
+        (1, Level::Problem | Level::Warning) => format!("1 {}", level.name()),
+        (count, Level::Problem | Level::Warning) => format!("{count} {}s", level.name()),
+        (count, _) => format!("{count} {}", level.name()),
+    });
+    let verdict = if !examination.is_reached() {
+        "the store cannot be used"
+    } else if count(Level::Problem) > 0 {
+        "limits will not work as they should"
+    } else if count(Level::Warning) > 0 {
+        "limits work; read the warnings"
+    } else {
+        "all is well"
+    };
+    format!("{}: {verdict}", counts.join(", "))
+}
+
+const fn colour(level: Level) -> u8 {
+    match level {
+        Level::Ok => 32,
+        Level::Advice => 36,
+        Level::Warning => 33,
+        Level::Problem => 31,
+    }
+}
+
+fn role(server: &Examined) -> &'static str {
+    match server.role {
+        Role::Server => "server",
+        Role::Sentinel => "sentinel",
+    }
+}
+
+fn json(examination: &Examination) -> Value {
+    let finding = |finding: &Finding| {
+        let Finding { look, level, seen, remedy } = finding;
+        json!({"look": look, "level": level.name(), "seen": seen, "remedy": remedy})
+    };
+    let findings = |all: &[Finding]| all.iter().map(finding).collect::<Vec<_>>();
+    let server = |server: &Examined| {
+        json!({
+            "address": server.address,
+            "role": role(server),
+            "reached": server.is_reached,
+            "findings": findings(&server.findings),
+        })
+    };
+    json!({
+        "store": examination.store,
+        "findings": findings(&examination.findings),
+        "servers": examination.servers.iter().map(server).collect::<Vec<_>>(),
+    })
+}

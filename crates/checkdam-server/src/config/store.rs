@@ -1,0 +1,34 @@
+//! The settings of the store alone, for commands that need nothing else.
+
+use std::path::{Path, PathBuf};
+
+use checkdam::store::redis::RedisOptions;
+
+use super::{ConfigError, Settings, Span, from_file, redis_options};
+
+/// Where the store is: the same names as `serve` takes.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct StoreSettings {
+    /// The store: redis://…, rediss://…, redis-cluster://host:port,host:port or
+    /// redis-sentinel://host:port,host:port/master-name [default: memory]
+    #[arg(long, env = "CHECKDAM_STORE", value_name = "STORE", hide_env_values = true)]
+    store: Option<String>,
+
+    /// A CA in PEM to verify a rediss:// server with [default: the system's]
+    #[arg(long, env = "CHECKDAM_STORE_CA", value_name = "FILE")]
+    store_ca: Option<PathBuf>,
+
+    /// How long a decision may wait for Redis, such as 15ms [default: 15ms]
+    #[arg(long, env = "CHECKDAM_STORE_DEADLINE", value_name = "TIME")]
+    store_deadline: Option<Span>,
+}
+
+impl StoreSettings {
+    /// Joins what was given with the file; none if the buckets live in memory.
+    pub(crate) fn options(self, file: Option<&Path>) -> Result<Option<RedisOptions>, ConfigError> {
+        let Self { store, store_ca, store_deadline } = self;
+        let given = Settings { store, store_ca, store_deadline, ..Settings::default() };
+        // Nothing is kept in memory while a store is examined.
+        redis_options(&given, &from_file(file)?, 1)
+    }
+}
