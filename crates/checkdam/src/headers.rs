@@ -9,7 +9,6 @@ use sfv::{ItemSerializer, KeyRef, StringRef};
 use crate::decision::Verdict;
 use crate::outcome::{Outcome, TierView};
 use crate::quota::{Quota, period_text};
-use crate::rule::Rule;
 use crate::time::{EPOCH_UNIX_US, SECOND_US};
 
 /// Which headers are sent.
@@ -41,25 +40,29 @@ pub(crate) struct PolicyText {
     name: String,
     /// `"name";q=50;w=5`
     policy: String,
+    /// `;w=5`
+    window: String,
 }
 
 impl PolicyText {
-    pub(crate) fn new(rule: &Rule, quota: &Quota) -> Self {
-        let plain = match rule.quotas.len() {
-            1 => rule.name.clone(),
-            _ => format!("{} {}/{}", rule.name, quota.spec().amount, period_text(quota.period_us())),
+    /// `quotas`: how many the subject has of the rule, so that each has a name.
+    pub(crate) fn new(rule: &str, quota: &Quota, quotas: usize) -> Self {
+        let plain = match quotas {
+            1 => rule.to_owned(),
+            _ => format!("{rule} {}/{}", quota.spec().amount, period_text(quota.period_us())),
         };
         // Rule names are printable ASCII, so they are structured strings.
         let Ok(text) = StringRef::from_str(&plain) else {
-            return Self { plain, name: "\"\"".to_owned(), policy: "\"\"".to_owned() };
+            return Self { plain, name: "\"\"".to_owned(), policy: "\"\"".to_owned(), window: String::new() };
         };
+        let window_s = integer(quota.window_us().div_ceil(SECOND_US));
         let policy = ItemSerializer::new()
             .bare_item(text)
             .parameter(key("q"), integer(quota.limit()))
-            .parameter(key("w"), integer(quota.window_us().div_ceil(SECOND_US)))
+            .parameter(key("w"), window_s)
             .finish();
         let name = ItemSerializer::new().bare_item(text).finish();
-        Self { plain, name, policy }
+        Self { plain, name, policy, window: format!(";w={window_s}") }
     }
 }
 
@@ -72,10 +75,14 @@ fn integer(value: u64) -> sfv::Integer {
 }
 
 /// Calls `set` with each header of an outcome: on requests that pass as on
-/// those that do not. None for a request that no rule concerns.
+/// those that do not. None for a request that no rule concerns; `Retry-After`
+/// alone for one that is banned for a time.
 pub fn write(outcome: &Outcome, dialect: Dialect, mut set: impl FnMut(&'static str, &str)) {
-    let Some(tier) = outcome.governing() else { return };
     let mut number = itoa::Buffer::new();
+    if outcome.retry_after_us() > 0 && outcome.verdict() == Verdict::Banned {
+        set("retry-after", number.format(retry_after_seconds(outcome)));
+    }
+    let Some(tier) = outcome.governing() else { return };
     if matches!(dialect, Dialect::Both | Dialect::X) {
         set("x-ratelimit-limit", number.format(tier.decision.limit));
         set("x-ratelimit-remaining", number.format(tier.decision.remaining));
@@ -88,7 +95,15 @@ pub fn write(outcome: &Outcome, dialect: Dialect, mut set: impl FnMut(&'static s
             if !text.is_empty() {
                 text.push_str(", ");
             }
-            text.push_str(&tier.policy.policy);
+            if tier.decision.limit == tier.quota.limit() {
+                text.push_str(&tier.policy.policy);
+            } else {
+                // A share of the quota was applied: as much less in the same time.
+                text.push_str(&tier.policy.name);
+                text.push_str(";q=");
+                text.push_str(number.format(tier.decision.limit.min(FIELD_MAX)));
+                text.push_str(&tier.policy.window);
+            }
         }
         set("ratelimit-policy", &text);
         text.clear();
@@ -99,7 +114,7 @@ pub fn write(outcome: &Outcome, dialect: Dialect, mut set: impl FnMut(&'static s
         let until_us = match outcome.verdict() {
             Verdict::Allowed => tier.decision.reset_after_us,
             Verdict::Denied | Verdict::Unavailable => tier.decision.retry_after_us,
-            Verdict::CostExceedsBurst => 0,
+            Verdict::CostExceedsBurst | Verdict::Banned => 0,
         };
         text.push_str(";t=");
         text.push_str(number.format(until_us.div_ceil(SECOND_US)));

@@ -24,12 +24,12 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// A clock in step with the machine's, kept in `dir`.
-    pub(crate) fn new(dir: &Path) -> Self {
+    /// A clock that is `offset_us` ahead of the machine's, kept in `dir`.
+    pub(crate) fn new(dir: &Path, offset_us: i64) -> Self {
         let path = dir.join("clock-offset-us");
         let file = File::create(&path).expect("cannot create the clock's file");
-        file.write_all_at(&0_i64.to_ne_bytes(), 0).expect("cannot write the clock's file");
-        Self { file, path, offset_us: Mutex::new(0) }
+        file.write_all_at(&offset_us.to_ne_bytes(), 0).expect("cannot write the clock's file");
+        Self { file, path, offset_us: Mutex::new(offset_us) }
     }
 
     /// Puts the server that `command` starts under this clock.

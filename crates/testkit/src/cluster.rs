@@ -31,6 +31,7 @@ pub struct ClusterBuilder {
     engine: Engine,
     node_timeout: Duration,
     args: Vec<String>,
+    clocks_us: Vec<i64>,
 }
 
 impl ClusterBuilder {
@@ -70,13 +71,25 @@ impl ClusterBuilder {
         self
     }
 
+    /// How far each node's clock is ahead, in the order of [`Cluster::nodes`]; negative is behind. The clocks of
+    /// further nodes are the machine's.
+    #[must_use]
+    pub fn clocks_ahead_us(mut self, offsets_us: impl IntoIterator<Item = i64>) -> Self {
+        self.clocks_us = offsets_us.into_iter().collect();
+        self
+    }
+
     /// Starts the nodes, joins them, and waits until every slot is served and every replica in sync.
     #[must_use]
     pub fn start(self) -> Cluster {
         assert!(self.masters > 0, "a cluster needs a master");
         let count = self.masters * (1 + self.replicas_per_master);
         let node = Redis::builder().engine(self.engine).cluster_node(self.node_timeout).args(self.args);
-        let nodes: Vec<Redis> = (0..count).map(|_| node.clone().start()).collect();
+        let start = |number: usize| match self.clocks_us.get(number) {
+            Some(offset_us) => node.clone().clock_ahead_us(*offset_us).start(),
+            None => node.clone().start(),
+        };
+        let nodes: Vec<Redis> = (0..count).map(start).collect();
         let ids = nodes.iter().map(|node| node.command(&["CLUSTER", "MYID"]).text().to_owned()).collect();
         let cluster = Cluster { nodes, ids, masters: self.masters };
         cluster.form();
@@ -100,6 +113,7 @@ impl Cluster {
             engine: Engine::Redis,
             node_timeout: Duration::from_secs(1),
             args: Vec::new(),
+            clocks_us: Vec::new(),
         }
     }
 

@@ -68,8 +68,22 @@ impl<'a> Migration<'a> {
         wait_until("all masters agree on the slot's new owner", AGREEMENT_LIMIT, || {
             while self.migrate_keys(BATCH) > 0 {}
             self.give_to_target();
-            self.cluster.live_masters().all(|master| self.owner_seen_by(master) == Some(self.to))
+            let settled =
+                |master| self.owner_seen_by(master) == Some(self.to) && self.is_newest_seen_by(master).unwrap_or(false);
+            self.cluster.live_masters().all(settled)
         });
+    }
+
+    /// Whether a master knows that the target has the highest epoch: then no old gossip can take the slot back there.
+    fn is_newest_seen_by(&self, master: usize) -> Option<bool> {
+        let nodes = self.cluster.nodes()[master].try_command(&["CLUSTER", "NODES"]).ok()?;
+        let lines = nodes.text().lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let epochs: Vec<(bool, u64)> = lines
+            .filter(|fields| fields.len() > 7 && fields[2].contains("master"))
+            .filter_map(|fields| Some((fields[0] == self.cluster.id(self.to), fields[6].parse().ok()?)))
+            .collect();
+        let target = epochs.iter().find(|(is_target, _)| *is_target)?.1;
+        Some(epochs.iter().all(|(is_target, epoch)| *is_target || *epoch < target))
     }
 
     /// Tells everybody of the new owner: the target, then the source, so that the slot always has an owner, then

@@ -139,15 +139,34 @@ impl Redis {
         self.process().kill();
     }
 
-    /// Kills it if it runs and starts it on the same port, with the same options, without its data. A clock that was
-    /// stepped stays so. Clients may hold connections or keep dialling meanwhile.
+    /// Kills it if it runs and starts it on the same port, with the same options, and with what it last saved: nothing,
+    /// unless the test told it to SAVE. A clock that was stepped stays so. Clients may hold connections or keep
+    /// dialling meanwhile.
     pub fn restart(&self) {
+        self.restart_until(Self::answers);
+    }
+
+    /// As [`Redis::restart`], but returns once it says that it is LOADING what it saved. How long it does is in the
+    /// hands of the test: see [`RedisBuilder::loads_slowly`].
+    pub fn restart_loading(&self) {
+        self.restart_until(|server| {
+            server.try_command(&["PING"]).is_ok_and(|reply| reply.error().is_some_and(|it| it.starts_with("LOADING")))
+        });
+    }
+
+    /// Has it load the rest of what it saved at once.
+    pub fn finish_loading(&self) {
+        self.command(&["CONFIG", "SET", "key-load-delay", "0"]).expect_ok();
+        wait_until("the server to have loaded what it saved", START_LIMIT, || self.answers());
+    }
+
+    fn restart_until(&self, is_back: impl Fn(&Self) -> bool) {
         self.kill();
         // A socket file of the dead process refuses connections; without it there is nothing to mistake for ready.
         drop(fs::remove_file(self.unix_path()));
         *self.process() =
             Process::spawn(&mut command(&self.launch, &self.files), &self.files.log_path(), self.files.dir.path());
-        let is_up = holds_within(START_LIMIT, || !self.is_running() || self.answers()) && self.is_running();
+        let is_up = holds_within(START_LIMIT, || !self.is_running() || is_back(self)) && self.is_running();
         assert!(is_up, "the server did not come back on {}:\n{}", self.launch.addr, self.log());
     }
 

@@ -31,7 +31,7 @@ pub struct RedisBuilder {
     args: Vec<String>,
     certificate: Option<Certificate>,
     acl: Option<Vec<String>>,
-    has_clock: bool,
+    clock_offset_us: Option<i64>,
     cluster_node_timeout: Option<Duration>,
     sentinel_config: Option<String>,
 }
@@ -75,9 +75,25 @@ impl RedisBuilder {
 
     /// Put the server's wall clock under [`Redis::step_clock`].
     #[must_use]
-    pub fn with_clock_shim(mut self) -> Self {
-        self.has_clock = true;
+    pub fn with_clock_shim(self) -> Self {
+        self.clock_ahead_us(0)
+    }
+
+    /// As [`RedisBuilder::with_clock_shim`], with a clock that is `offset_us` ahead from the start, or behind if
+    /// negative: a step would make a member of a cluster believe that the others were silent for so long.
+    #[must_use]
+    pub fn clock_ahead_us(mut self, offset_us: i64) -> Self {
+        self.clock_offset_us = Some(offset_us);
         self
+    }
+
+    /// Take `each` for every key that is loaded after a restart, and answer in between: after every KiB, which is the
+    /// least that the server permits, so give the keys that much. The server's own tests use these settings.
+    #[must_use]
+    pub fn loads_slowly(self, each: Duration) -> Self {
+        let each_us = each.as_micros().to_string();
+        self.args(["--loading-process-events-interval-bytes", "1024", "--key-load-delay", &each_us])
+            .args(["--rdbcompression", "no"])
     }
 
     /// Make the server a member of a cluster that does not exist yet.
@@ -124,7 +140,7 @@ impl RedisBuilder {
             fs::write(path.join("sentinel.conf"), config).expect("cannot write the sentinel's configuration");
         }
         let tls = self.certificate.map(|_| Tls::generate(path));
-        let clock = self.has_clock.then(|| Clock::new(path));
+        let clock = self.clock_offset_us.map(|offset_us| Clock::new(path, offset_us));
         Files { tls, clock, dir }
     }
 

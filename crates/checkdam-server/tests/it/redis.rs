@@ -7,6 +7,7 @@ use std::time::Duration;
 use testkit::Redis;
 use tokio::time::Instant;
 
+use crate::client::Reply;
 use crate::process::{PATIENCE, Server, rule_file};
 
 const RULES: &str = r#"
@@ -87,8 +88,9 @@ fn without_redis_each_rule_follows_its_policy_and_recovers_by_itself() {
         let reply = client.post("/v1/check", body);
         assert_eq!((reply.status, &reply.json()["decided_by"]), (status, &decided_by.into()), "{policy}: {reply:?}");
         server.wait_for_log("Redis does not answer");
+        assert_eq!(reply.header("retry-after"), (policy == "closed").then_some("1"), "{policy}: {reply:?}");
         if policy == "local" {
-            assert_eq!(reply.json()["limit"], 10, "a third of the burst");
+            shows_a_third_of_the_limit(&reply);
         }
         redis.restart();
         let start = Instant::now();
@@ -97,4 +99,15 @@ fn without_redis_each_rule_follows_its_policy_and_recovers_by_itself() {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+/// What is enforced is what is shown, in the body as in the headers.
+fn shows_a_third_of_the_limit(reply: &Reply) {
+    let body = reply.json();
+    for shown in [&body, &body["tiers"][0]] {
+        assert_eq!((&shown["limit"], &shown["remaining"]), (&10.into(), &9.into()), "{reply:?}");
+    }
+    assert_eq!((reply.header("x-ratelimit-limit"), reply.header("x-ratelimit-remaining")), (Some("10"), Some("9")));
+    assert_eq!(reply.header("ratelimit-policy"), Some("\"r\";q=10;w=1080"), "30 at 100 an hour take 1,080 s");
+    assert!(reply.header("ratelimit").is_some_and(|it| it.starts_with("\"r\";r=9;")), "{reply:?}");
 }

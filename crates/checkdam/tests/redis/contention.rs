@@ -11,13 +11,13 @@ use checkdam::store::{Operation, Store, Tier};
 use checkdam::{DecidedBy, Decision, Quota};
 use testkit::{Cluster, Engine, Redis};
 
-use crate::setup::{Load, Taken, buckets, count_by, judge, patient, quota, store};
+use crate::setup::{CLOCKS_APART_US, Load, Taken, buckets, count_by, judge, patient, quota, store};
 
 const STORES: usize = 3;
 const CLIENTS_A_STORE: usize = 20;
 
 fn options(url: &str) -> RedisOptions {
-    RedisOptions { deadline: Duration::from_secs(1), ..RedisOptions::new(url) }
+    RedisOptions { deadline: Duration::from_secs(1), readable_keys: true, ..RedisOptions::new(url) }
 }
 
 /// Runs `work` in as many threads as there are stores, each with a runtime of
@@ -69,13 +69,23 @@ struct Tiers {
 
 impl Tiers {
     fn new(quotas: [&str; 3], users: usize, endpoints: usize) -> Self {
-        let many = |rule: &str, count| (0..count).map(|n| TestBucket::new(rule, &format!("{rule} {n}"))).collect();
+        let many = |rule: &str, count| (0..count).map(|n| TestBucket::new(rule, &format!("{rule}:{n}"))).collect();
         Self {
             quotas: quotas.map(quota),
             users: many("user", users),
             endpoints: many("endpoint", endpoints),
             global: TestBucket::new("global", "global"),
         }
+    }
+
+    /// How far ahead the clock of an answer is: an answer has one time, the
+    /// latest of its servers'.
+    fn ahead_us(&self, cluster: &Cluster, clocks_us: [i64; 3], request: usize) -> i64 {
+        let clock_us = |tier: Tier<'_>| {
+            let subject = str::from_utf8(tier.subject).unwrap();
+            clocks_us[cluster.master_of_slot(cluster.slot_of(&format!("cd:{{{subject}}}:x")))]
+        };
+        self.of(request).map(clock_us).into_iter().max().unwrap()
     }
 
     fn of(&self, request: usize) -> [Tier<'_>; 3] {
@@ -123,23 +133,45 @@ async fn ask(store: &RedisStore, tiers: &Tiers, request: usize) -> Asked {
     let began = Instant::now();
     let answer = store.apply(Operation::Take, &tiers.of(request)).await;
     assert_eq!(answer.by, DecidedBy::Redis, "{:?}", store.stats());
+    for (decision, quota) in answer.decisions.iter().zip(&tiers.quotas) {
+        // Whatever the other shards' clocks say: a bucket that is empty has one
+        // token again after one interval, and is full after all of them.
+        let interval_us = quota.period_us().div_ceil(quota.spec().amount);
+        assert!(decision.retry_after_us <= interval_us, "{quota}: {decision:?}");
+        assert!(decision.reset_after_us <= interval_us * quota.limit(), "{quota}: {decision:?}");
+    }
     let is_allowed = answer.decisions.iter().all(Decision::is_allowed);
     Asked { request, at_us: answer.at_us, took: began.elapsed(), is_allowed }
 }
 
-/// Buckets that hardly fill up again: whatever was admitted is still owed, and
-/// nothing else is.
+/// A cluster whose clocks are so far ahead of the machine's.
+fn cluster(clocks_us: [i64; 3]) -> Cluster {
+    Cluster::builder().replicas_per_master(0).clocks_ahead_us(clocks_us).start()
+}
+
 #[test]
 fn tiers_in_different_slots_are_charged_together_or_not_at_all() {
-    let cluster = Cluster::start(3, 0, Engine::Redis);
+    charged_together_or_not_at_all([0; 3]);
+}
+
+#[test]
+fn tiers_on_shards_whose_clocks_are_apart_are_charged_together_or_not_at_all() {
+    charged_together_or_not_at_all(CLOCKS_APART_US);
+}
+
+/// Buckets that hardly fill up again: whatever was admitted is still owed, and
+/// nothing else is.
+fn charged_together_or_not_at_all(clocks_us: [i64; 3]) {
+    let cluster = cluster(clocks_us);
     let tiers = Tiers::new(["1/h burst 10", "1/h burst 60", "1/h burst 100"], 15, 2);
     let asked = tiers.load(&cluster.url(), 60);
     let admitted = asked.iter().filter(|it| it.is_allowed).count();
     println!("three tiers in three slots: {admitted} of {} admitted, at most 100", asked.len());
     assert_eq!(admitted, 100, "the global tier allows 100, and the others more than that");
+    assert!(cluster.nodes().iter().all(|node| node.command(&["DBSIZE"]).int() > 0), "a server holds no tier");
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let store = store(patient(cluster.url()));
+        let store = store(RedisOptions { readable_keys: true, ..patient(cluster.url()) });
         for request in 0..30 {
             let standing = store.apply(Operation::Peek, &tiers.of(request)).await;
             for (place, decision) in standing.decisions.iter().enumerate() {
@@ -153,15 +185,29 @@ fn tiers_in_different_slots_are_charged_together_or_not_at_all() {
     });
 }
 
-/// Buckets that fill up as fast as they are emptied, so that what is given back
-/// late would be given twice.
 #[test]
 fn no_tier_of_a_cluster_admits_too_much() {
-    let cluster = Cluster::start(3, 0, Engine::Redis);
+    admits_no_more_than_it_may([0; 3]);
+}
+
+#[test]
+fn no_tier_on_shards_whose_clocks_are_apart_admits_too_much() {
+    admits_no_more_than_it_may(CLOCKS_APART_US);
+}
+
+/// Buckets that fill up as fast as they are emptied, so that what is given back
+/// late would be given twice.
+fn admits_no_more_than_it_may(clocks_us: [i64; 3]) {
+    let cluster = cluster(clocks_us);
     let tiers = Tiers::new(["40/s burst 1", "200/s burst 4", "300/s burst 10"], 10, 2);
-    let asked = tiers.load(&cluster.url(), 80);
-    // An answer has one time, the latest of its servers': a tier may have been
-    // charged earlier, by no more than the request took.
+    let mut asked = tiers.load(&cluster.url(), 80);
+    let ahead_us: Vec<i64> = (0..10).map(|request| tiers.ahead_us(&cluster, clocks_us, request)).collect();
+    for it in &mut asked {
+        it.at_us = it.at_us.checked_add_signed(-ahead_us[it.request % 10]).unwrap();
+    }
+    // By the machine's clock, as every server's but for a constant: a tier may
+    // have been charged earlier than its answer says, by no more than the
+    // request took.
     let slowest = asked.iter().filter(|it| it.is_allowed).map(|it| it.took).max().unwrap();
     let admitted = asked.iter().filter(|it| it.is_allowed).count();
     println!("three tiers that refill: {admitted} of {} admitted, the slowest in {slowest:?}", asked.len());

@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use checkdam::conformance::TestBucket;
-use checkdam::store::redis::{RedisOptions, RedisStore};
+use checkdam::store::redis::{CallError, RedisOptions, RedisStore};
 use checkdam::store::{Operation, Store, Tier};
 use checkdam::{DecidedBy, Decision, Quota};
 use testkit::{Cluster, Engine, Sentinel};
 
-use crate::setup::{Load, Taken, buckets, count_by, judge, patient, quota, store, wait, wait_for_redis};
+use crate::setup::{
+    ANSWERED_WITHIN, Load, Taken, all_by_policy, buckets, count_by, judge, patient, quota, store, wait, wait_for_redis,
+    without_breaker,
+};
 
 const KEYS: usize = 30;
 
@@ -115,6 +118,71 @@ async fn a_master_that_is_demoted_is_left_for_the_new_one() {
     let new = &sentinel.servers()[sentinel.current_master()];
     assert_eq!(new.command(&["DBSIZE"]).int(), KEYS as i64);
     assert!(!store.is_open());
+}
+
+/// Without one of its masters a cluster that must cover all slots answers
+/// CLUSTERDOWN to everybody: nothing is done, whoever holds the slot.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_is_down_is_answered_for_by_policy_and_used_again() {
+    let cluster = Cluster::builder().replicas_per_master(0).args(["--cluster-require-full-coverage", "yes"]).start();
+    let (quota, buckets) = (quota("1/h burst 50"), buckets("down", KEYS));
+    let tiers: Vec<Tier<'_>> = buckets.iter().flatten().map(|bucket| bucket.tier(&quota, 1)).collect();
+    let usual = store(RedisOptions::new(cluster.url()));
+    resumes(&usual, &quota, &buckets).await;
+    let before = store(patient(cluster.url()));
+    for tier in &tiers {
+        assert!(allows(&before, Operation::Take, &[*tier]).await);
+    }
+    let (dead, alive) = cluster.nodes().split_at(1);
+    dead[0].kill();
+    wait("the cluster to be down", || {
+        alive.iter().all(|node| node.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:fail"))
+    });
+    let unhurried = store(RedisOptions { deadline: Duration::from_millis(200), ..without_breaker(cluster.url()) });
+    let is_told_so = |bucket: &TestBucket| {
+        let (store, bucket) = (Arc::clone(&unhurried), bucket.clone());
+        tokio::spawn(async move {
+            loop {
+                match store.try_apply(Operation::Take, &[bucket.tier(&quota, 1)]).await.unwrap_err() {
+                    CallError::Moved { reason, to: None, .. } if reason.starts_with("CLUSTERDOWN") => return true,
+                    CallError::Unreachable { .. } => return false,
+                    // Late, on a machine that is busy.
+                    _ => {}
+                }
+            }
+        })
+    };
+    let asked: Vec<_> = buckets.iter().flatten().map(is_told_so).collect();
+    let mut down = 0;
+    for asked in asked {
+        down += u64::from(asked.await.unwrap());
+    }
+    let times = all_by_policy(&store(without_breaker(cluster.url())), &tiers, 100).await;
+    assert!(times[50] <= ANSWERED_WITHIN, "half of them took {:?}", times[50]);
+    all_by_policy(&usual, &tiers, 100).await;
+    assert!(usual.is_open(), "{:?}", usual.stats());
+    tokio::task::block_in_place(|| {
+        dead[0].restart();
+        cluster.wait_ok();
+    });
+    let began = Instant::now();
+    resumes(&usual, &quota, &buckets).await;
+    let after = began.elapsed();
+    let (patient, mut charged) = (store(patient(cluster.url())), 0);
+    for tier in &tiers {
+        // The server that died had saved nothing: its buckets are as new.
+        let left = left(&patient, &[*tier]).await[0];
+        assert!([49, 50].contains(&left), "what was refused must not be charged: {left} left");
+        charged += 50 - left;
+    }
+    println!(
+        "cluster down: {down} of {KEYS} by CLUSTERDOWN, median {:?}, slowest {:?}; used again {after:?} after it",
+        times[50], times[99]
+    );
+    // The store is as quick as with one server; but a cluster that comes together
+    // on a busy machine may fall apart once more, which costs it seconds.
+    assert!(after < Duration::from_secs(5) && !usual.is_open(), "{after:?}");
+    assert_eq!(charged, down, "the servers that lived keep what they were owed");
 }
 
 /// A node that hangs must not keep a new store from learning who holds what.

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use checkdam::conformance::TestBucket;
-use checkdam::store::redis::RedisOptions;
+use checkdam::store::redis::{CallError, RedisOptions};
 use checkdam::store::{FailurePolicy, Operation};
 use checkdam::{DecidedBy, Verdict};
-use testkit::{Engine, Redis};
+use testkit::{Engine, FaultProxy, Redis};
 
 use crate::setup::{
-    Load, ask, buckets, count_by, judge, patient, quota, remaining, script_calls, store, take, wait, wait_for_redis,
-    with_policy, without_breaker,
+    ANSWERED_WITHIN, Load, USED_AGAIN_WITHIN, all_by_policy, ask, buckets, count_by, judge, patient, quota, remaining,
+    script_calls, store, take, wait, wait_for_redis, with_policy, without_breaker,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -38,8 +38,10 @@ async fn a_busy_server_is_answered_for_by_policy_and_recovers() {
     let server = Redis::builder().args(["--busy-reply-threshold", "1"]).start();
     let (quota, bucket) = (quota("1/h burst 10"), TestBucket::new("busy", "a"));
     let tier = bucket.tier(&quota, 1);
-    let store = store(RedisOptions { deadline: Duration::from_millis(100), ..RedisOptions::new(server.url()) });
+    // Far more time than BUSY takes, so that none is merely late.
+    let store = store(RedisOptions { deadline: Duration::from_secs(2), ..RedisOptions::new(server.url()) });
     wait_for_redis(&store, tier).await;
+    let before = store.stats();
     let mut spinning = server.admin().unwrap();
     spinning.send(&["EVAL", "while true do end", "0"]).unwrap();
     wait("BUSY", || server.command(&["PING"]).error().is_some_and(|error| error.starts_with("BUSY")));
@@ -47,10 +49,15 @@ async fn a_busy_server_is_answered_for_by_policy_and_recovers() {
         let (decision, by) = take(&store, tier).await;
         assert_eq!((decision.verdict, by), (Verdict::Unavailable, DecidedBy::Policy));
     }
-    assert!(store.stats().refused >= 1 && store.is_open(), "{:?}", store.stats());
+    let stats = store.stats();
+    let (refused, not_asked) = (stats.refused - before.refused, stats.not_asked - before.not_asked);
+    // More than five only if the other fifteen take longer than the pause.
+    assert!(store.is_open() && refused >= 5, "five failures open the breaker: {stats:?}");
+    assert_eq!((stats.unknown, refused + not_asked), (before.unknown, 20), "what is refused is known not to be done");
     server.command(&["SCRIPT", "KILL"]).expect_ok();
     let after = wait_for_redis(&store, tier).await;
-    println!("BUSY: 20 of 20 by policy, answered again {after:?} after the script ended, {:?}", store.stats());
+    println!("BUSY: 20 of 20 by policy, answered again {after:?} after the script ended, {stats:?}");
+    assert!(after < USED_AGAIN_WITHIN, "{after:?}");
     assert_eq!(remaining(server.url(), tier).await, 10, "what was refused must not be charged");
     assert!(!store.is_open());
 }
@@ -74,6 +81,73 @@ async fn a_full_server_is_answered_for_by_policy_and_recovers() {
         server.command(&["CONFIG", "SET", "maxmemory", "0"]).expect_ok();
         assert_eq!(take(&store, known.tier(&quota, 1)).await.0.remaining, 8);
         assert_eq!(take(&store, new.tier(&quota, 1)).await.0.remaining, 9);
+    }
+}
+
+/// Another server may stand behind the same address by now: only a new
+/// connection can find it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_no_master_any_more_is_asked_by_another_connection() {
+    let server = Redis::start();
+    let proxy = FaultProxy::start(server.addr());
+    let (quota, bucket) = (quota("1/h burst 10"), TestBucket::new("readonly", "a"));
+    let tier = bucket.tier(&quota, 1);
+    let store = store(RedisOptions { deadline: Duration::from_secs(2), ..without_breaker(proxy.url()) });
+    assert!(take(&store, tier).await.0.is_allowed());
+    let nobody = testkit::free_port().to_string();
+    server.command(&["REPLICAOF", "127.0.0.1", &nobody]).expect_ok();
+    let connections = proxy.accepted();
+    for refused in 0..5 {
+        let error = store.try_apply(Operation::Take, &[tier]).await.unwrap_err();
+        assert!(matches!(&error, CallError::Refused { reason } if reason.contains("READONLY")), "{error}");
+        assert_eq!(proxy.accepted() - connections, refused, "every refusal costs the connection that it came by");
+    }
+    server.command(&["REPLICAOF", "NO", "ONE"]).expect_ok();
+    assert_eq!(take(&store, tier).await.0.remaining, 8, "what was refused must not be charged");
+}
+
+/// What is asked while a server reads back what it had saved was not done; what
+/// it had not saved is lost, and no more than that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_loading_is_answered_for_by_policy_and_used_again() {
+    for engine in [Engine::Redis, Engine::Valkey] {
+        let server = Redis::builder().engine(engine).loads_slowly(Duration::from_millis(2)).start();
+        let (quota, bucket) = (quota("1/h burst 100"), TestBucket::new("loading", "a"));
+        let tier = bucket.tier(&quota, 1);
+        let usual = store(RedisOptions::new(server.url()));
+        wait_for_redis(&usual, tier).await;
+        let (saved, lost) = (40, 20);
+        let before = store(patient(server.url()));
+        assert!(take(&before, bucket.tier(&quota, saved)).await.0.is_allowed());
+        // With 2 ms for each key it loads for 8 seconds unless it is told to hurry.
+        server.command(&["DEBUG", "POPULATE", "4000", "filler", "1024"]).expect_ok();
+        server.command(&["SAVE"]).expect_ok();
+        assert!(take(&before, bucket.tier(&quota, lost)).await.0.is_allowed());
+        tokio::task::block_in_place(|| server.restart_loading());
+        let unhurried = store(RedisOptions { deadline: Duration::from_secs(2), ..without_breaker(server.url()) });
+        for _ in 0..20 {
+            let error = unhurried.try_apply(Operation::Take, &[tier]).await.unwrap_err();
+            assert!(matches!(&error, CallError::Refused { reason } if reason.contains("LOADING")), "{error}");
+        }
+        let times = all_by_policy(&store(without_breaker(server.url())), &[tier], 100).await;
+        assert!(times[95] <= ANSWERED_WITHIN, "the slowest of 95 in 100 took {:?}", times[95]);
+        all_by_policy(&usual, &[tier], 50).await;
+        assert!(usual.is_open(), "{:?}", usual.stats());
+        tokio::task::block_in_place(|| server.finish_loading());
+        let after = wait_for_redis(&usual, tier).await;
+        println!(
+            "{engine:?} is LOADING: median {:?}, p95 {:?}, slowest {:?}; used again {after:?} after it, {:?}",
+            times[50],
+            times[95],
+            times[99],
+            usual.stats()
+        );
+        assert!(after < USED_AGAIN_WITHIN && !usual.is_open(), "{after:?}");
+        let (anew, mut admitted) = (store(patient(server.url())), 0);
+        while take(&anew, tier).await.0.is_allowed() {
+            admitted += 1;
+        }
+        assert_eq!(admitted, 100 - saved, "what was saved is still owed, and nothing was taken meanwhile");
     }
 }
 
@@ -115,14 +189,16 @@ async fn a_paused_server_takes_nothing_after_its_callers_left() {
     }
     println!("{:?}", store.stats());
     slowest_of_99.sort_unstable();
-    assert!(slowest_of_99[1] <= Duration::from_millis(15 + 10), "the median of three p99 is {:?}", slowest_of_99[1]);
+    assert!(slowest_of_99[1] <= ANSWERED_WITHIN, "the median of three p99 is {:?}", slowest_of_99[1]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_dies_is_answered_for_by_each_policy_and_used_again() {
     let server = Redis::start();
     let quota = quota("1/h burst 40");
-    let options = RedisOptions { nodes: 4, ..RedisOptions::new(server.url()) };
+    // Far more time than a connection that is refused takes, so that none is
+    // merely late.
+    let options = RedisOptions { nodes: 4, deadline: Duration::from_secs(2), ..RedisOptions::new(server.url()) };
     let store = store(options);
     let bucket = |name: &str| TestBucket::new("gone", name);
     let (open, closed, local) = (bucket("open"), bucket("closed"), bucket("local"));
@@ -147,11 +223,11 @@ async fn a_server_that_dies_is_answered_for_by_each_policy_and_used_again() {
     assert!(store.is_open());
     let stats = store.stats();
     let (unknown, not_asked) = (stats.unknown - before.unknown, stats.not_asked - before.not_asked);
-    assert!(unknown <= 5 && unknown + not_asked == 180, "five failures open the breaker: {stats:?}");
+    assert_eq!((unknown, not_asked), (1, 179), "only the first may have been read by a server that then died");
     server.restart();
     let after = wait_for_redis(&store, closed_tier).await;
     println!("killed: {stats:?}; used again {after:?} after its return");
-    assert!(after < Duration::from_secs(5) && !store.is_open());
+    assert!(after < USED_AGAIN_WITHIN && !store.is_open(), "{after:?}");
 }
 
 /// The breaker asks a dead server once a pause, not once a request.
@@ -171,77 +247,11 @@ async fn the_breaker_keeps_requests_from_a_server_that_hangs() {
         asked += u64::from(store.stats().not_asked == before);
     }
     println!("breaker: {asked} asked and {} not in a second of silence", store.stats().not_asked);
-    assert!((5..=10).contains(&asked), "five failures open it, then one request in 250 ms tries; {asked} did");
+    // In a second there are four pauses at most, and a fifth that just begins.
+    assert!((6..=10).contains(&asked), "five failures open it, then one request in 250 ms tries; {asked} did");
     server.resume();
     let after = wait_for_redis(&store, bucket.tier(&quota, 1)).await;
     println!("breaker: closed {after:?} after the server went on");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clock_that_steps_back_gives_no_credit_and_locks_no_one_out() {
-    for (engine, step_us) in
-        [(Engine::Redis, 2_000_000), (Engine::Redis, 3_600_000_000_i64), (Engine::Valkey, 3_600_000_000)]
-    {
-        let server = Redis::builder().engine(engine).with_clock_shim().start();
-        let (quota, bucket) = (quota("10/m burst 50"), TestBucket::new("back", "a"));
-        let store = store(patient(server.url()));
-        for _ in 0..50 {
-            assert!(take(&store, bucket.tier(&quota, 1)).await.0.is_allowed());
-        }
-        let before = ask(&store, Operation::Peek, bucket.tier(&quota, 1)).await.0;
-        server.step_clock(-step_us);
-        let after = take(&store, bucket.tier(&quota, 1)).await.0;
-        println!(
-            "{engine:?}, {step_us} µs back: to wait before {} µs, after {} µs",
-            before.retry_after_us, after.retry_after_us
-        );
-        assert_eq!(after.verdict, Verdict::Denied, "a step back must not give credit");
-        assert!(after.retry_after_us <= 6_000_000 && after.reset_after_us <= 300_000_000, "{after:?}");
-        assert_eq!(store.stats().refused + store.stats().unknown, 0, "{:?}", store.stats());
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clock_that_steps_forward_gives_no_more_than_the_step() {
-    for (step_us, extra_max) in [(30_000_000_i64, 5), (3_600_000_000, 50)] {
-        let server = Redis::builder().with_clock_shim().start();
-        let (quota, bucket) = (quota("10/m burst 50"), TestBucket::new("forward", "a"));
-        let store = store(patient(server.url()));
-        let began = Instant::now();
-        for _ in 0..50 {
-            assert!(take(&store, bucket.tier(&quota, 1)).await.0.is_allowed());
-        }
-        server.step_clock(step_us);
-        let mut extra = 0;
-        for _ in 0..70 {
-            let (decision, by) = take(&store, bucket.tier(&quota, 1)).await;
-            assert_eq!(by, DecidedBy::Redis, "being late by the new clock must be put right: {:?}", store.stats());
-            extra += u64::from(decision.is_allowed());
-        }
-        // What was earned in the real time of the test itself, at 10 a minute.
-        let earned = began.elapsed().as_secs() / 6 + 1;
-        println!("{step_us} µs forward: {extra} extra, bound {extra_max} + {earned}");
-        assert!(extra <= extra_max + earned);
-    }
-}
-
-/// A clock that was stepped back must not let late takes pass.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn late_takes_are_refused_after_a_step_back_too() {
-    let server = Redis::builder().with_clock_shim().start();
-    let (quota, bucket) = (quota("1/h burst 1000"), TestBucket::new("late", "a"));
-    let store = store(without_breaker(server.url()));
-    wait_for_redis(&store, bucket.tier(&quota, 1)).await;
-    server.step_clock(-3_600_000_000);
-    wait_for_redis(&store, bucket.tier(&quota, 1)).await;
-    let calls = script_calls(&server);
-    server.pause();
-    for _ in 0..2 {
-        assert_eq!(take(&store, bucket.tier(&quota, 1)).await.1, DecidedBy::Policy);
-    }
-    server.resume();
-    wait("the server to have read what was sent", || script_calls(&server) > calls);
-    assert_eq!(remaining(server.url(), bucket.tier(&quota, 1)).await, 1_000);
 }
 
 /// Under `volatile-ttl` the keys that owe least go first: those who owe most

@@ -12,6 +12,7 @@
 mod contention;
 mod contract;
 mod failover;
+mod faults_clock;
 mod faults_network;
 mod faults_server;
 mod kinds;

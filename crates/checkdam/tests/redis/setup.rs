@@ -9,12 +9,25 @@ use checkdam::conformance::{Harness, TestBucket};
 use checkdam::store::redis::{BreakerOptions, RedisOptions, RedisStore};
 use checkdam::store::{Answer, FailurePolicy, Operation, Store, Tier};
 use checkdam::time::ManualClock;
-use checkdam::{Algorithm, DecidedBy, Decision, Quota};
+use checkdam::{Algorithm, DecidedBy, Decision, Quota, Verdict};
 use testkit::wait_until;
 use tokio::task::JoinHandle;
 
 /// How long anything that should happen by itself may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+/// The deadline, and what a busy machine may add to it: it is asked of a
+/// percentile, never of the slowest.
+pub(crate) const ANSWERED_WITHIN: Duration = Duration::from_millis(15 + 10);
+/// The slowest is only asked not to have waited for anything but the deadline:
+/// the shortest of the other times, a quarter of a second to learn who holds
+/// what, is longer.
+const WAITED_FOR_NOTHING_ELSE: Duration = Duration::from_millis(200);
+/// A server that is well again is asked after the breaker's pause of 250 ms, and
+/// once more if the first to ask found an old connection; the rest is for a busy
+/// machine.
+pub(crate) const USED_AGAIN_WITHIN: Duration = Duration::from_secs(1);
+/// How far the clocks of a cluster's three servers are ahead.
+pub(crate) const CLOCKS_APART_US: [i64; 3] = [3_000_000, -3_000_000, 3_600_000_000];
 /// A load ends by itself after so long, and each of its tasks after so many takes.
 const LOAD_LIMIT: Duration = Duration::from_secs(90);
 const LOAD_TAKES_MAX: usize = 200_000;
@@ -102,6 +115,22 @@ pub(crate) async fn wait_for_redis(store: &RedisStore, tier: Tier<'_>) -> Durati
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     began.elapsed()
+}
+
+/// Takes of these tiers in turn, none of which Redis may decide or delay. How
+/// long they took, the fastest first.
+pub(crate) async fn all_by_policy(store: &RedisStore, tiers: &[Tier<'_>], takes: usize) -> Vec<Duration> {
+    let mut times = Vec::new();
+    for tier in tiers.iter().cycle().take(takes) {
+        let began = Instant::now();
+        let (decision, by) = take(store, *tier).await;
+        times.push(began.elapsed());
+        assert_eq!((decision.verdict, by), (Verdict::Unavailable, DecidedBy::Policy));
+    }
+    times.sort_unstable();
+    let slowest = times[takes - 1];
+    assert!(slowest < WAITED_FOR_NOTHING_ELSE, "the slowest took {slowest:?}");
+    times
 }
 
 /// What came of one take.

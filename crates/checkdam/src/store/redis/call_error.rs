@@ -65,7 +65,12 @@ impl CallError {
     /// What an error of the client library means. Only an error that the server
     /// itself sent proves that nothing was done.
     pub(super) fn of(error: &RedisError) -> Self {
-        let reason = error.to_string();
+        // As the server said it: the client library has names of its own for the
+        // codes that it knows.
+        let reason = match error.code() {
+            Some(code) => format!("{code} {}", error.detail().unwrap_or_default()),
+            None => error.to_string(),
+        };
         let ErrorKind::Server(kind) = error.kind() else {
             return match error.code() {
                 // A key that is not ours: of no consequence for any other.
@@ -95,7 +100,7 @@ impl CallError {
     pub(super) fn breaks_the_connection(&self) -> bool {
         match self {
             Self::Disconnected { .. } => true,
-            Self::Refused { reason } => reason.contains("READONLY") || reason.contains("MASTERDOWN"),
+            Self::Refused { reason } => reason.starts_with("READONLY") || reason.starts_with("MASTERDOWN"),
             _ => false,
         }
     }

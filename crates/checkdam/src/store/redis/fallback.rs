@@ -33,10 +33,11 @@ impl Fallback {
             other => other,
         };
         let mut decided = self.memory.apply_now(operation, &local).decisions.into_iter();
+        let undecided = |tier: &Tier<'_>, verdict| Decision::undecided(tier.quota.limit(), verdict);
         let decide = |tier: &Tier<'_>| match tier.on_failure {
-            FailurePolicy::Local => decided.next().unwrap_or_else(|| undecided(tier.quota, Verdict::Unavailable)),
-            FailurePolicy::Open => undecided(tier.quota, Verdict::Allowed),
-            FailurePolicy::Closed => undecided(tier.quota, Verdict::Unavailable),
+            FailurePolicy::Local => decided.next().unwrap_or_else(|| undecided(tier, Verdict::Unavailable)),
+            FailurePolicy::Open => undecided(tier, Verdict::Allowed),
+            FailurePolicy::Closed => undecided(tier, Verdict::Unavailable),
         };
         Answer {
             decisions: tiers.iter().map(decide).collect(),
@@ -48,11 +49,4 @@ impl Fallback {
     pub(super) fn maintain(&self) {
         self.memory.maintain();
     }
-}
-
-/// An answer that no bucket was asked for.
-fn undecided(quota: &Quota, verdict: Verdict) -> Decision {
-    let limit = quota.limit();
-    let remaining = if verdict == Verdict::Allowed { limit } else { 0 };
-    Decision { verdict, limit, remaining, retry_after_us: 0, reset_after_us: 0, delay_us: 0 }
 }
