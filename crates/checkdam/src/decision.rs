@@ -13,6 +13,8 @@ pub enum Verdict {
     CostExceedsBurst,
     /// The store did not answer, and the rule denies what it cannot decide.
     Unavailable,
+    /// The request is banned: no tier was asked, and nothing was charged.
+    Banned,
 }
 
 /// One tier's answer to one request.
@@ -61,7 +63,8 @@ pub enum DecidedBy {
     Redis,
     /// Buckets in this process, because the shared store did not answer.
     Local,
-    /// The rules' failure policies, because the store did not answer.
+    /// No bucket: a ban, or the rules' failure policies because the store did
+    /// not answer.
     Policy,
 }
 

@@ -26,13 +26,16 @@
 #![forbid(unsafe_code)]
 
 pub mod algorithm;
+mod ban;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod decision;
+mod definitions;
 mod hash;
 pub mod headers;
 mod limiter;
 mod outcome;
+mod overrides;
 mod quota;
 mod request;
 mod rule;
@@ -40,17 +43,22 @@ mod rule;
 pub mod rule_file;
 mod ruleset;
 pub mod store;
+mod subject;
 mod sync;
 pub mod time;
 
+pub use ban::{Ban, BanError, BannedValue, REASON_MAX};
 pub use decision::{DecidedBy, Decision, Verdict};
+pub use definitions::Definitions;
 pub use limiter::{Limiter, TIERS_MAX};
 pub use outcome::{Outcome, TierView};
+pub use overrides::{Allowance, Override, Scale, ScaleError};
 pub use quota::{Algorithm, Align, LIMIT_MAX, LOG_LIMIT_MAX, Quota, QuotaError, QuotaSpec, STRICT_PARTS};
 pub use request::{ATTRIBUTES_MAX, NAME_MAX, Request, RequestError, VALUE_MAX};
 pub use rule::{
     Condition, KeyPattern, KeyPatternError, Lease, Matcher, Mode, Pattern, PatternError, QUOTAS_MAX, RULE_NAME_MAX,
     Rule,
 };
-pub use ruleset::{Explanation, RuleSet, RuleSetError};
+pub use ruleset::{Explanation, Item, RuleSet, RuleSetError};
 pub use store::FailurePolicy;
+pub use subject::SubjectPattern;

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::rule::Mode;
-use crate::ruleset::{Matched, RuleSet};
+use crate::ruleset::{RuleSet, Values};
 use crate::store::{Answer, Operation, Store, TIERS_INLINE, Tier};
 
 /// The most tiers that a request may have: one that more limits concern is
@@ -36,12 +36,21 @@ pub struct Limiter<S> {
 }
 
 /// Which tiers a request must pass, and whose they are.
+#[derive(Default)]
 struct Ask {
-    matched: Matched,
+    concerns: SmallVec<[Concern; 8]>,
     /// The subjects' bytes, one after another.
     subjects: SmallVec<[u8; 256]>,
-    /// For each matched rule, where its subject stands.
-    ranges: SmallVec<[(usize, usize); 8]>,
+}
+
+/// A rule that concerns a request.
+#[derive(Clone, Copy)]
+struct Concern {
+    rule: u32,
+    /// Which of its quotas count, from the first to before the last.
+    quotas: (u32, u32),
+    /// Where its subject stands.
+    subject: (u32, u32),
 }
 
 impl<S: Store> Limiter<S> {
@@ -67,28 +76,43 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Charges every tier that concerns the request, or none.
-    pub async fn check(&self, request: &Request<'_>) -> Outcome {
-        self.apply(Operation::Take, request).await
+    pub fn check(&self, request: &Request<'_>) -> impl Future<Output = Outcome> {
+        self.apply(Operation::Take, request)
     }
 
     /// Answers as [`check`](Self::check) would, charging nothing.
-    pub async fn peek(&self, request: &Request<'_>) -> Outcome {
-        self.apply(Operation::Peek, request).await
+    pub fn peek(&self, request: &Request<'_>) -> impl Future<Output = Outcome> {
+        self.apply(Operation::Peek, request)
     }
 
     /// Gives back the request's cost to every tier, at most what is owed.
-    pub async fn refund(&self, request: &Request<'_>) -> Outcome {
-        self.apply(Operation::Refund, request).await
+    pub fn refund(&self, request: &Request<'_>) -> impl Future<Output = Outcome> {
+        self.apply(Operation::Refund, request)
     }
 
     /// Forgets the buckets that concern the request.
-    pub async fn reset(&self, request: &Request<'_>) -> Outcome {
-        self.apply(Operation::Reset, request).await
+    pub fn reset(&self, request: &Request<'_>) -> impl Future<Output = Outcome> {
+        self.apply(Operation::Reset, request)
     }
 
     async fn apply(&self, operation: Operation, request: &Request<'_>) -> Outcome {
         let rules = self.rules.load();
-        let ask = Ask::new(&rules, request);
+        let mut ask = Ask::default();
+        let ban = {
+            let values = rules.values(request);
+            ask.fill(&rules, request, &values);
+            // Who is banned may still be given back what was charged before.
+            let is_asked = matches!(operation, Operation::Take | Operation::Peek);
+            rules.ban_on(&values).filter(|_| is_asked)
+        };
+        if let Some(ban) = ban {
+            // No tiers: the store only tells its time.
+            let at_us = self.store.apply(Operation::Peek, &[]).await.at_us;
+            let until_us = rules.bans()[ban as usize].until_us();
+            if at_us < until_us {
+                return Outcome::banned(rules, ban, until_us, at_us);
+            }
+        }
         let answer = {
             let tiers = ask.tiers(&rules, request.cost());
             match tiers.get(TIERS_MAX..) {
@@ -96,41 +120,36 @@ impl<S: Store> Limiter<S> {
                 Some(_) => Answer::refusing(&tiers[..TIERS_MAX]),
             }
         };
-        let tiers = ask.matched.iter().flat_map(|rule| {
-            let quotas = rules.rule(*rule).quotas.len() as u32;
-            (0..quotas).map(|quota| (*rule, quota))
-        });
-        let tiers: SmallVec<[(u32, u32); TIERS_INLINE]> = tiers.collect();
-        Outcome::new(rules, tiers.into_iter(), answer)
+        Outcome::new(rules, ask.places(), answer)
     }
 }
 
 impl Ask {
-    fn new(rules: &RuleSet, request: &Request<'_>) -> Self {
-        let values = rules.values(request);
-        let matched = rules.matching(request, &values);
-        let mut subjects = SmallVec::new();
-        let mut ranges: SmallVec<[(usize, usize); 8]> = SmallVec::new();
-        for (number, rule) in matched.iter().enumerate() {
-            let key = rules.rule(*rule).key;
-            let same = matched[..number].iter().position(|other| rules.rule(*other).key == key);
-            ranges.push(match same {
-                Some(other) => ranges[other],
+    fn fill(&mut self, rules: &RuleSet, request: &Request<'_>, values: &Values<'_>) {
+        for rule in rules.matching(request, values) {
+            let quotas = rules.quotas(rule, values);
+            if quotas.0 == quotas.1 {
+                continue;
+            }
+            let key = rules.rule(rule).key;
+            let same = self.concerns.iter().find(|other| rules.rule(other.rule).key == key);
+            let subject = match same {
+                Some(other) => other.subject,
                 None => {
-                    let start = subjects.len();
-                    rules.write_subject(key, &values, &mut subjects);
-                    (start, subjects.len())
+                    let start = self.subjects.len();
+                    rules.write_subject(key, values, &mut self.subjects);
+                    (start as u32, self.subjects.len() as u32)
                 }
-            });
+            };
+            self.concerns.push(Concern { rule, quotas, subject });
         }
-        Self { matched, subjects, ranges }
     }
 
     /// Rules in shadow are charged each by itself: every one is a group.
     fn tiers<'a>(&'a self, rules: &'a RuleSet, cost: u64) -> SmallVec<[Tier<'a>; TIERS_INLINE]> {
         let mut tiers = SmallVec::new();
         let mut shadows = 0_u8;
-        for (rule, (start, end)) in self.matched.iter().zip(&self.ranges) {
+        for Concern { rule, quotas: (first, last), subject: (start, end) } in &self.concerns {
             let compiled = rules.rule(*rule);
             let group = if compiled.rule.mode == Mode::Shadow {
                 shadows = shadows.saturating_add(1);
@@ -138,8 +157,8 @@ impl Ask {
             } else {
                 0
             };
-            let subject = &self.subjects[*start..*end];
-            tiers.extend(compiled.quotas.iter().map(|quota| Tier {
+            let subject = &self.subjects[*start as usize..*end as usize];
+            tiers.extend(compiled.quotas[*first as usize..*last as usize].iter().map(|quota| Tier {
                 quota: &quota.quota,
                 bucket: &quota.bucket,
                 subject,
@@ -149,5 +168,11 @@ impl Ask {
             }));
         }
         tiers
+    }
+
+    /// Which rule and which of its quotas each tier is.
+    fn places(&self) -> SmallVec<[(u32, u32); TIERS_INLINE]> {
+        let places = |Concern { rule, quotas: (first, last), .. }| (first..last).map(move |quota| (rule, quota));
+        self.concerns.iter().copied().flat_map(places).collect()
     }
 }

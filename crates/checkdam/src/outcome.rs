@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arc_swap::Guard;
 use smallvec::SmallVec;
 
+use crate::ban::Ban;
 use crate::decision::{DecidedBy, Decision, Verdict};
 use crate::headers::PolicyText;
 use crate::quota::Quota;
@@ -16,18 +17,23 @@ use crate::store::{Answer, TIERS_INLINE};
 /// A request's answer.
 pub struct Outcome {
     rules: Guard<Arc<RuleSet>>,
-    tiers: SmallVec<[TierOutcome; TIERS_INLINE]>,
+    /// Which rule and which of its quotas each tier is.
+    places: SmallVec<[(u32, u32); TIERS_INLINE]>,
+    /// One a tier; places beyond it were not decided.
+    decisions: SmallVec<[Decision; TIERS_INLINE]>,
     governing: Option<usize>,
     verdict: Verdict,
+    ban: Option<Banned>,
     at_us: u64,
     by: DecidedBy,
 }
 
+/// The ban on a request, by its number.
 #[derive(Debug, Clone, Copy)]
-struct TierOutcome {
-    rule: u32,
-    quota: u32,
-    decision: Decision,
+struct Banned {
+    number: u32,
+    /// How long it lasts still; 0 if for ever.
+    left_us: u64,
 }
 
 /// One tier of an outcome.
@@ -58,16 +64,26 @@ impl TierView<'_> {
 }
 
 impl Outcome {
-    pub(crate) fn new(rules: Guard<Arc<RuleSet>>, tiers: impl Iterator<Item = (u32, u32)>, answer: Answer) -> Self {
-        let tiers: SmallVec<_> = tiers
-            .zip(answer.decisions)
-            .map(|((rule, quota), decision)| TierOutcome { rule, quota, decision })
-            .collect();
+    pub(crate) fn new(
+        rules: Guard<Arc<RuleSet>>,
+        places: SmallVec<[(u32, u32); TIERS_INLINE]>,
+        answer: Answer,
+    ) -> Self {
+        let Answer { decisions, at_us, by } = answer;
         let mut outcome =
-            Self { rules, tiers, governing: None, verdict: Verdict::Allowed, at_us: answer.at_us, by: answer.by };
+            Self { rules, places, decisions, governing: None, verdict: Verdict::Allowed, ban: None, at_us, by };
         outcome.governing = outcome.find_governing();
-        outcome.verdict = outcome.governing.map_or(Verdict::Allowed, |tier| outcome.tiers[tier].decision.verdict);
+        outcome.verdict = outcome.governing.map_or(Verdict::Allowed, |tier| outcome.decisions[tier].verdict);
         outcome
+    }
+
+    /// The answer to a request that is banned.
+    pub(crate) fn banned(rules: Guard<Arc<RuleSet>>, number: u32, until_us: u64, at_us: u64) -> Self {
+        let left_us = if until_us == u64::MAX { 0 } else { until_us - at_us };
+        let ban = Some(Banned { number, left_us });
+        let (places, decisions) = (SmallVec::new(), SmallVec::new());
+        let (verdict, by) = (Verdict::Banned, DecidedBy::Policy);
+        Self { rules, places, decisions, governing: None, verdict, ban, at_us, by }
     }
 
     /// Whether the request passes.
@@ -76,7 +92,7 @@ impl Outcome {
         self.verdict == Verdict::Allowed
     }
 
-    /// Whether it passes, must wait, or can never pass.
+    /// Whether it passes, must wait, can never pass, or is banned.
     #[must_use]
     pub const fn verdict(&self) -> Verdict {
         self.verdict
@@ -90,7 +106,8 @@ impl Outcome {
 
     /// Every tier, in the order of the rules.
     pub fn tiers(&self) -> impl ExactSizeIterator<Item = TierView<'_>> {
-        self.tiers.iter().map(|tier| self.view(tier))
+        let tiers = self.places.iter().zip(&self.decisions);
+        tiers.map(|(place, decision)| self.view(*place, decision))
     }
 
     /// The enforced tiers that deny the request.
@@ -102,19 +119,29 @@ impl Outcome {
     /// the one with the fewest remaining. `None` if no enforced rule concerns it.
     #[must_use]
     pub fn governing(&self) -> Option<TierView<'_>> {
-        self.governing.map(|tier| self.view(&self.tiers[tier]))
+        self.governing.map(|tier| self.view(self.places[tier], &self.decisions[tier]))
     }
 
-    /// The tier with the longest wait, if the request is denied.
+    /// The ban on the request, if that is why it does not pass.
+    #[must_use]
+    pub fn ban(&self) -> Option<&Ban> {
+        self.ban.map(|ban| &self.rules.bans()[ban.number as usize])
+    }
+
+    /// The tier with the longest wait, if the request is denied and not banned.
     #[must_use]
     pub fn violated(&self) -> Option<TierView<'_>> {
         self.governing().filter(|_| !self.is_allowed())
     }
 
-    /// How long until the same request could pass; 0 if it passes or never will.
+    /// How long until the same request could pass, or its ban ends; 0 if it
+    /// passes or never will.
     #[must_use]
     pub fn retry_after_us(&self) -> u64 {
-        self.violated().map_or(0, |tier| tier.decision.retry_after_us)
+        match self.ban {
+            Some(ban) => ban.left_us,
+            None => self.violated().map_or(0, |tier| tier.decision.retry_after_us),
+        }
     }
 
     /// How long to hold the request back (leaky bucket); 0 if it was denied.
@@ -138,10 +165,10 @@ impl Outcome {
         self.by
     }
 
-    fn view<'a>(&'a self, tier: &'a TierOutcome) -> TierView<'a> {
-        let compiled = self.rules.rule(tier.rule);
-        let quota = &compiled.quotas[tier.quota as usize];
-        TierView { rule: &compiled.rule, quota: &quota.quota, decision: &tier.decision, policy: &quota.policy }
+    fn view<'a>(&'a self, (rule, quota): (u32, u32), decision: &'a Decision) -> TierView<'a> {
+        let compiled = self.rules.rule(rule);
+        let quota = &compiled.quotas[quota as usize];
+        TierView { rule: &compiled.rule, quota: &quota.quota, decision, policy: &quota.policy }
     }
 
     /// Ties go to the first rule; what can never pass outweighs every wait.
@@ -151,7 +178,7 @@ impl Outcome {
             Verdict::Allowed => None,
             Verdict::Denied => Some(decision.retry_after_us),
             Verdict::Unavailable => Some(u64::MAX - 1),
-            Verdict::CostExceedsBurst => Some(u64::MAX),
+            Verdict::CostExceedsBurst | Verdict::Banned => Some(u64::MAX),
         };
         let violated = enforced().filter(|(_, tier)| !tier.decision.is_allowed());
         violated

@@ -5,7 +5,7 @@ mod key;
 mod pattern;
 
 pub use condition::{Condition, Matcher};
-#[cfg(feature = "yaml")]
+pub(crate) use condition::{Handle, canonical};
 pub(crate) use key::is_attribute_name;
 pub use key::{KeyPattern, KeyPatternError};
 pub use pattern::{Pattern, PatternError};
@@ -64,6 +64,9 @@ pub struct Rule {
     /// Whether its tokens may be prepaid. It changes how fast a shared limit is,
     /// never what it allows; no store makes use of it yet.
     pub lease: Lease,
+    /// Rules of higher priority stand before others: where several deny or
+    /// govern alike, the first of them speaks.
+    pub priority: i32,
     /// What it is for.
     pub description: String,
 }
@@ -82,6 +85,7 @@ impl Rule {
             mode: Mode::default(),
             on_store_failure: FailurePolicy::default(),
             lease: Lease::default(),
+            priority: 0,
             description: String::new(),
         }
     }

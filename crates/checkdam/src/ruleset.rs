@@ -4,35 +4,47 @@
 //! filed under the condition that the fewest other rules share. A rule set is
 //! never changed; a new one takes its place.
 
+mod bans;
+mod compile;
+mod error;
+mod exceptions;
 mod explain;
 mod index;
+mod networks;
 
+pub use error::{Item, RuleSetError};
 pub use explain::Explanation;
-
-use std::collections::HashSet;
 
 use smallvec::SmallVec;
 
+use self::bans::Bans;
+use self::exceptions::{Exception, Exceptions};
 use self::index::{AttributeId, Index};
+use crate::ban::Ban;
 use crate::headers::PolicyText;
+use crate::overrides::Override;
 use crate::quota::Quota;
 use crate::request::Request;
-use crate::rule::{Condition, KeyPattern, Mode, QUOTAS_MAX, RULE_NAME_MAX, Rule};
+use crate::rule::{Condition, KeyPattern, Rule};
 use crate::store::BucketName;
 
-/// Rules, compiled.
+/// Rules, overrides and bans, compiled.
 #[derive(Debug, Default)]
 pub struct RuleSet {
     rules: Vec<CompiledRule>,
     keys: Vec<CompiledKey>,
     index: Index,
+    overrides: Vec<Override>,
+    bans: Bans,
 }
 
 /// A rule and what is known of it before any request.
 #[derive(Debug)]
 pub(crate) struct CompiledRule {
     pub(crate) rule: Rule,
+    /// The rule's own, and behind them those of its overrides.
     pub(crate) quotas: Vec<CompiledQuota>,
+    exceptions: Option<Box<Exceptions>>,
     conditions: Vec<(AttributeId, Condition)>,
     pub(crate) key: usize,
 }
@@ -51,18 +63,6 @@ struct CompiledKey {
     attributes: SmallVec<[AttributeId; 4]>,
 }
 
-/// Which rule of a set was refused, and why.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("rule {rule:?}: {reason}")]
-pub struct RuleSetError {
-    /// Its place in the list, from 0.
-    pub index: usize,
-    /// Its name.
-    pub rule: String,
-    /// Why.
-    pub reason: String,
-}
-
 /// The rules that concern a request, in their order.
 pub(crate) type Matched = SmallVec<[u32; 8]>;
 
@@ -70,40 +70,22 @@ pub(crate) type Matched = SmallVec<[u32; 8]>;
 pub(crate) type Values<'a> = SmallVec<[Option<&'a str>; 16]>;
 
 impl RuleSet {
-    /// Compiles rules; their order is the order in which ties are broken.
-    ///
-    /// # Errors
-    /// Names the first rule that cannot be part of the set, and why.
-    pub fn new(rules: Vec<Rule>) -> Result<Self, RuleSetError> {
-        let mut names = HashSet::new();
-        for (index, rule) in rules.iter().enumerate() {
-            let fail = |reason| RuleSetError { index, rule: rule.name.chars().take(80).collect(), reason };
-            check(rule).map_err(fail)?;
-            if !names.insert(&rule.name) {
-                return Err(fail("the name is used by an earlier rule: give each rule its own".to_owned()));
-            }
-        }
-        let rules: Vec<Rule> = rules.into_iter().filter(|rule| rule.mode != Mode::Off).collect();
-        let mut index = Index::new(&rules);
-        let mut keys: Vec<CompiledKey> = Vec::new();
-        let mut known_keys = std::collections::HashMap::new();
-        let mut compiled = Vec::with_capacity(rules.len());
-        for rule in rules {
-            let key = *known_keys.entry(rule.key.text().to_owned()).or_insert_with(|| {
-                let attributes = rule.key.attributes().map(|name| index.attribute(name)).collect();
-                keys.push(CompiledKey { pattern: rule.key.clone(), attributes });
-                keys.len() - 1
-            });
-            let conditions = rule.when.iter().map(|(name, c)| (index.attribute(name), c.clone())).collect();
-            let quotas = rule.quotas.iter().enumerate().map(|(n, quota)| CompiledQuota::new(&rule, n, quota)).collect();
-            compiled.push(CompiledRule { rule, quotas, conditions, key });
-        }
-        Ok(Self { rules: compiled, keys, index })
-    }
-
-    /// The rules that are not switched off, in their order.
+    /// The rules that are not switched off: those of higher priority first, then
+    /// as they were listed.
     pub fn rules(&self) -> impl ExactSizeIterator<Item = &Rule> {
         self.rules.iter().map(|compiled| &compiled.rule)
+    }
+
+    /// The overrides, as they were listed.
+    #[must_use]
+    pub fn overrides(&self) -> &[Override] {
+        &self.overrides
+    }
+
+    /// The bans, as they were listed, expired ones among them.
+    #[must_use]
+    pub fn bans(&self) -> &[Ban] {
+        &self.bans.list
     }
 
     pub(crate) fn rule(&self, index: u32) -> &CompiledRule {
@@ -114,9 +96,15 @@ impl RuleSet {
         self.index.values(request)
     }
 
-    /// The rules that concern the request, in their order.
+    /// The number of the ban on a request, expired or not.
+    #[inline]
+    pub(crate) fn ban_on(&self, values: &Values<'_>) -> Option<u32> {
+        self.bans.on(values)
+    }
+
+    /// The rules whose conditions hold for the request, in their order.
     pub(crate) fn matching(&self, request: &Request<'_>, values: &Values<'_>) -> Matched {
-        let mut matched = self.index.candidates(values);
+        let mut matched = self.index.candidates(request.domain(), values);
         matched.retain(|index| {
             let compiled = &self.rules[*index as usize];
             compiled.rule.domain == request.domain()
@@ -124,6 +112,26 @@ impl RuleSet {
                 && compiled.conditions.iter().all(|(id, condition)| condition.holds(values[*id]))
         });
         matched
+    }
+
+    /// Which of a matching rule's quotas count for the request, from the first
+    /// to before the last; none if an override lifts the rule.
+    #[inline]
+    pub(crate) fn quotas(&self, rule: u32, values: &Values<'_>) -> (u32, u32) {
+        let compiled = &self.rules[rule as usize];
+        match &compiled.exceptions {
+            None => (0, compiled.quotas.len() as u32),
+            Some(exceptions) => self
+                .exception(compiled, exceptions, values)
+                .map_or((0, compiled.rule.quotas.len() as u32), |exception| exception.quotas),
+        }
+    }
+
+    fn exception(&self, rule: &CompiledRule, exceptions: &Exceptions, values: &Values<'_>) -> Option<Exception> {
+        let key = &self.keys[rule.key];
+        let mut subject = SmallVec::<[u8; 256]>::new();
+        key.pattern.write(key.attributes.iter().filter_map(|id| values[*id]), &mut subject);
+        exceptions.of(&subject)
     }
 
     /// Writes a subject in a form that no two subjects share: the pattern, then
@@ -137,34 +145,4 @@ impl RuleSet {
             out.extend_from_slice(value.as_bytes());
         }
     }
-}
-
-impl CompiledQuota {
-    fn new(rule: &Rule, index: usize, quota: &Quota) -> Self {
-        Self {
-            quota: *quota,
-            bucket: BucketName::new(&rule.name, index, quota.algorithm().name()),
-            policy: PolicyText::new(rule, quota),
-        }
-    }
-}
-
-fn check(rule: &Rule) -> Result<(), String> {
-    let name = &rule.name;
-    if name.is_empty() {
-        return Err("the name is empty: give the rule one".to_owned());
-    }
-    if name.len() > RULE_NAME_MAX {
-        return Err(format!("the name is {} bytes long: at most {RULE_NAME_MAX} fit", name.len()));
-    }
-    if let Some(bad) = name.chars().find(|c| !(' '..='~').contains(c)) {
-        return Err(format!("the name contains {bad:?}: use printable ASCII"));
-    }
-    if rule.quotas.is_empty() {
-        return Err("it has no limits: give it at least one, such as \"10/s burst 50\"".to_owned());
-    }
-    if rule.quotas.len() > QUOTAS_MAX {
-        return Err(format!("it has {} limits: at most {QUOTAS_MAX} fit", rule.quotas.len()));
-    }
-    Ok(())
 }

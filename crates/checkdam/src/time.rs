@@ -4,6 +4,10 @@
 //! clock: decisions take the time as an argument and never ask for it.
 #![allow(clippy::disallowed_methods)]
 
+mod rfc3339;
+
+pub use rfc3339::{UNIX_S_MAX, parse_rfc3339, rfc3339};
+
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -28,6 +28,17 @@ pub enum Matcher {
     Network(IpNet),
 }
 
+/// What an index can find a matcher by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Handle<'a> {
+    /// Exactly this text.
+    Exact(&'a str),
+    /// An address in this network.
+    Network(IpNet),
+    /// Text that begins so.
+    Prefix(&'a str),
+}
+
 impl Matcher {
     /// Reads what a rule says: a network in CIDR form, a pattern if it has
     /// braces or stars, else exact text.
@@ -38,18 +49,21 @@ impl Matcher {
         if let Ok(network) = text.parse::<IpNet>() {
             return Ok(Self::Network(canonical(network.trunc())));
         }
+        if Pattern::is_pattern(text) {
+            return Pattern::new(text).map(Self::Pattern);
+        }
         if text.split_once('/').is_some_and(|(address, _)| address.parse::<IpAddr>().is_ok()) {
             return Err(PatternError::BadNetwork { text: text.to_owned() });
         }
-        if Pattern::is_pattern(text) { Pattern::new(text).map(Self::Pattern) } else { Ok(Self::Exact(text.to_owned())) }
+        Ok(Self::Exact(text.to_owned()))
     }
 
-    /// The text that every value it matches begins with, if it says anything.
-    fn prefix(&self) -> Option<&str> {
+    /// What an index can find it by, if it says anything.
+    fn handle(&self) -> Option<Handle<'_>> {
         match self {
-            Self::Exact(text) => Some(text),
-            Self::Pattern(pattern) => Some(pattern.prefix()).filter(|prefix| !prefix.is_empty()),
-            Self::Network(_) => None,
+            Self::Exact(text) => Some(Handle::Exact(text)),
+            Self::Pattern(pattern) => Some(pattern.prefix()).filter(|prefix| !prefix.is_empty()).map(Handle::Prefix),
+            Self::Network(network) => Some(Handle::Network(*network)),
         }
     }
 
@@ -65,7 +79,7 @@ impl Matcher {
 }
 
 /// A network of IPv4 addresses in IPv6 clothes as the IPv4 network that it is.
-fn canonical(network: IpNet) -> IpNet {
+pub(crate) fn canonical(network: IpNet) -> IpNet {
     let IpNet::V6(six) = network else { return network };
     let four = six.addr().to_ipv4_mapped().zip(six.prefix_len().checked_sub(96));
     four.and_then(|(address, length)| Ipv4Net::new(address, length).ok()).map_or(network, IpNet::V4)
@@ -100,16 +114,11 @@ impl Condition {
         }
     }
 
-    /// The exact values, if it can hold for nothing else.
-    pub(crate) fn exact_values(&self) -> Option<Vec<&str>> {
+    /// What an index can find it by: it holds only for values that one of these
+    /// matches. `None` if it may hold for any, or for none.
+    pub(crate) fn handles(&self) -> Option<Vec<Handle<'_>>> {
         let Self::In(matchers) = self else { return None };
-        matchers.iter().map(|m| if let Matcher::Exact(text) = m { Some(text.as_str()) } else { None }).collect()
-    }
-
-    /// The prefixes of which every value has one, if each says something.
-    pub(crate) fn prefixes(&self) -> Option<Vec<&str>> {
-        let Self::In(matchers) = self else { return None };
-        matchers.iter().map(Matcher::prefix).collect()
+        matchers.iter().map(Matcher::handle).collect()
     }
 }
 

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use smallvec::SmallVec;
+
 use crate::request::{NAME_MAX, Request, VALUE_MAX};
+use crate::subject::SubjectPattern;
 
 /// A key pattern: text with attribute names in braces.
 ///
@@ -130,6 +133,33 @@ impl KeyPattern {
             });
         }
         text
+    }
+
+    /// The same with the values given in order: as [`render`](Self::render), in bytes.
+    pub(crate) fn write<'a, const N: usize>(
+        &self,
+        mut values: impl Iterator<Item = &'a str>,
+        out: &mut SmallVec<[u8; N]>,
+    ) {
+        for part in &self.parts {
+            let text = match part {
+                Part::Text(literal) => literal,
+                Part::Attribute(_) => values.next().unwrap_or_default(),
+            };
+            out.extend_from_slice(text.as_bytes());
+        }
+    }
+
+    /// Every subject that it can name.
+    pub(crate) fn subjects(&self) -> SubjectPattern {
+        let mut chunks = vec![String::new()];
+        for part in &self.parts {
+            match (part, chunks.last_mut()) {
+                (Part::Text(literal), Some(chunk)) => chunk.push_str(literal),
+                _ => chunks.push(String::new()),
+            }
+        }
+        SubjectPattern::around(chunks)
     }
 
     /// What kind of subject it names: what stands before the first colon, else

@@ -9,11 +9,14 @@ use crate::quota::{Align, DAY_US, QuotaError, QuotaSpec, parse_period};
 use crate::rule::{Condition, Matcher};
 
 pub(super) type SpannedText = Spanned<String>;
+pub(super) type Limits = Spanned<Vec<Spanned<LimitWire>>>;
 
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileWire {
     pub(super) rules: Option<Vec<Spanned<RuleWire>>>,
+    pub(super) overrides: Option<Vec<Spanned<OverrideWire>>>,
+    pub(super) bans: Option<Vec<Spanned<BanWire>>>,
 }
 
 #[derive(serde::Deserialize)]
@@ -25,13 +28,34 @@ pub(super) struct RuleWire {
     pub(super) domain: Option<String>,
     #[serde(default)]
     pub(super) when: Conditions,
-    pub(super) limits: Option<Spanned<Vec<Spanned<LimitWire>>>>,
+    pub(super) limits: Option<Limits>,
     pub(super) algorithm: Option<SpannedText>,
     pub(super) strict: Option<Spanned<bool>>,
     pub(super) mode: Option<SpannedText>,
     pub(super) on_store_failure: Option<SpannedText>,
     pub(super) lease: Option<SpannedText>,
+    pub(super) priority: Option<i32>,
     pub(super) description: Option<String>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OverrideWire {
+    pub(super) rule: Option<String>,
+    pub(super) subject: Option<String>,
+    pub(super) limits: Option<Limits>,
+    /// Text, so that no decimal is rounded on its way.
+    pub(super) scale: Option<SpannedText>,
+    pub(super) unlimited: Option<bool>,
+    pub(super) description: Option<String>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BanWire {
+    pub(super) subject: Option<SpannedText>,
+    pub(super) until: Option<SpannedText>,
+    pub(super) reason: Option<String>,
 }
 
 /// A limit: text such as `10/s burst 50`, or its parts.
@@ -133,11 +157,19 @@ impl<'de> Deserialize<'de> for Conditions {
 
 /// What an attribute must be: a value, a list of values, or named tests.
 pub(super) enum ConditionWire {
-    Values(Vec<String>),
+    Values(Vec<Value>),
     Tests(Box<Tests>),
 }
 
-#[derive(serde::Deserialize)]
+/// A value that a condition names.
+pub(super) enum Value {
+    /// A pattern, a network, or exact text, as it reads.
+    Read(String),
+    /// Exact text, however it reads.
+    Exact(String),
+}
+
+#[derive(Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Tests {
     #[serde(rename = "in")]
@@ -147,6 +179,7 @@ pub(super) struct Tests {
     /// Compared as they are: neither patterns nor networks.
     equals: Option<Values>,
     present: Option<bool>,
+    all: Option<Vec<ConditionWire>>,
 }
 
 impl ConditionWire {
@@ -164,23 +197,38 @@ impl ConditionWire {
             conditions.push(Condition::NotIn(matchers(&values)?));
         }
         if let Some(Values(values)) = tests.equals {
-            conditions.push(Condition::In(values.into_iter().map(Matcher::Exact).collect()));
+            conditions.push(Condition::In(values.into_iter().map(|value| Matcher::Exact(value.into_text())).collect()));
         }
         if let Some(expected) = tests.present {
             conditions.push(Condition::Present(expected));
         }
+        for condition in tests.all.into_iter().flatten() {
+            conditions.extend(condition.compile()?);
+        }
         if conditions.is_empty() {
-            return Err("a condition is empty: use in, not_in, not, equals or present".to_owned());
+            return Err("a condition is empty: use in, not_in, not, equals, present or all".to_owned());
         }
         Ok(conditions)
     }
 }
 
-fn matchers(values: &[String]) -> Result<Vec<Matcher>, String> {
+fn matchers(values: &[Value]) -> Result<Vec<Matcher>, String> {
     if values.is_empty() {
         return Err("a condition has an empty list: nothing could ever match it".to_owned());
     }
-    values.iter().map(|text| Matcher::parse(text).map_err(|error| error.to_string())).collect()
+    let matcher = |value: &Value| match value {
+        Value::Read(text) => Matcher::parse(text).map_err(|error| error.to_string()),
+        Value::Exact(text) => Ok(Matcher::Exact(text.clone())),
+    };
+    values.iter().map(matcher).collect()
+}
+
+impl Value {
+    fn into_text(self) -> String {
+        match self {
+            Self::Read(text) | Self::Exact(text) => text,
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for ConditionWire {
@@ -190,7 +238,7 @@ impl<'de> Deserialize<'de> for ConditionWire {
 }
 
 /// One value or a list of them.
-struct Values(Vec<String>);
+struct Values(Vec<Value>);
 
 impl<'de> Deserialize<'de> for Values {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -210,23 +258,23 @@ impl<'de> Visitor<'de> for ValuesVisitor {
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("a value, a list of values")?;
-        if self.with_tests { out.write_str(", or tests (in, not_in, not, equals, present)") } else { Ok(()) }
+        if self.with_tests { out.write_str(", or tests (in, not_in, not, equals, present, all)") } else { Ok(()) }
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<ConditionWire, E> {
-        Ok(ConditionWire::Values(vec![text.to_owned()]))
+        Ok(ConditionWire::Values(vec![Value::Read(text.to_owned())]))
     }
 
     fn visit_bool<E: de::Error>(self, value: bool) -> Result<ConditionWire, E> {
-        Ok(ConditionWire::Values(vec![value.to_string()]))
+        Ok(ConditionWire::Values(vec![Value::Read(value.to_string())]))
     }
 
     fn visit_u64<E: de::Error>(self, value: u64) -> Result<ConditionWire, E> {
-        Ok(ConditionWire::Values(vec![value.to_string()]))
+        Ok(ConditionWire::Values(vec![Value::Read(value.to_string())]))
     }
 
     fn visit_i64<E: de::Error>(self, value: i64) -> Result<ConditionWire, E> {
-        Ok(ConditionWire::Values(vec![value.to_string()]))
+        Ok(ConditionWire::Values(vec![Value::Read(value.to_string())]))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<ConditionWire, A::Error> {
@@ -246,14 +294,26 @@ impl<'de> Visitor<'de> for ValuesVisitor {
     }
 }
 
-/// A value in a list: text, or a number or truth value read as text.
-struct Scalar(String);
+/// A value in a list: text, a number or truth value read as text, or
+/// `{equals: text}`.
+struct Scalar(Value);
 
 impl<'de> Deserialize<'de> for Scalar {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match ConditionWire::deserialize(deserializer)? {
             ConditionWire::Values(mut values) if values.len() == 1 => Ok(Self(values.remove(0))),
-            _ => Err(de::Error::custom("expected a single value in the list")),
+            ConditionWire::Tests(tests) => match *tests {
+                Tests {
+                    equals: Some(Values(mut values)),
+                    within: None,
+                    not_in: None,
+                    not: None,
+                    present: None,
+                    all: None,
+                } if values.len() == 1 => Ok(Self(Value::Exact(values.remove(0).into_text()))),
+                _ => Err(de::Error::custom("expected a value in the list, or {equals: a single value}")),
+            },
+            ConditionWire::Values(_) => Err(de::Error::custom("expected a single value in the list")),
         }
     }
 }

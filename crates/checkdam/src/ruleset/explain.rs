@@ -1,6 +1,7 @@
 //! Why a rule concerns a request, or does not.
 
-use super::RuleSet;
+use super::{RuleSet, Values};
+use crate::overrides::{Allowance, Override};
 use crate::request::Request;
 use crate::rule::Rule;
 
@@ -11,6 +12,8 @@ pub struct Explanation<'a> {
     pub rule: &'a Rule,
     /// Whether it concerns the request.
     pub matches: bool,
+    /// The override that counts instead of its own limits.
+    pub applied: Option<&'a Override>,
     /// Every reason, for people.
     pub reasons: Vec<String>,
 }
@@ -20,12 +23,46 @@ impl RuleSet {
     /// and at most `others_max` of those that do not.
     #[must_use]
     pub fn explain(&self, request: &Request<'_>, others_max: usize) -> Vec<Explanation<'_>> {
-        let matched = self.matching(request, &self.values(request));
-        let concerned = matched.iter().map(|index| &self.rule(*index).rule);
-        let others = (0..self.rules.len() as u32).filter(|index| !matched.contains(index)).take(others_max);
-        let others = others.map(|index| &self.rule(index).rule);
-        let explain = |matches| move |rule| Explanation { rule, matches, reasons: reasons(rule, request, matches) };
-        concerned.map(explain(true)).chain(others.map(explain(false))).collect()
+        let values = self.values(request);
+        let holding = self.matching(request, &values);
+        let explain = |number: u32| {
+            let rule = &self.rule(number).rule;
+            let applied = self.applied(number, &values);
+            let is_lifted = applied.is_some_and(|one| one.allowance == Allowance::Unlimited);
+            let mut reasons = reasons(rule, request, true);
+            if let Some(one) = applied {
+                reasons.push(by_override(one));
+            }
+            Explanation { rule, matches: !is_lifted, applied, reasons }
+        };
+        let (mut explained, lifted): (Vec<_>, Vec<_>) =
+            holding.iter().map(|number| explain(*number)).partition(|explanation| explanation.matches);
+        let others = (0..self.rules.len() as u32).filter(|number| !holding.contains(number));
+        let others = others.map(|number| {
+            let rule = &self.rule(number).rule;
+            Explanation { rule, matches: false, applied: None, reasons: reasons(rule, request, false) }
+        });
+        explained.extend(lifted.into_iter().chain(others).take(others_max));
+        explained
+    }
+
+    /// The override that counts for a rule whose conditions hold.
+    fn applied(&self, rule: u32, values: &Values<'_>) -> Option<&Override> {
+        let compiled = self.rule(rule);
+        let exception = self.exception(compiled, compiled.exceptions.as_deref()?, values)?;
+        self.overrides.get(exception.number as usize)
+    }
+}
+
+fn by_override(one: &Override) -> String {
+    let subject = one.subject.text();
+    match &one.allowance {
+        Allowance::Unlimited => format!("the override of {subject:?} lifts it"),
+        Allowance::Scale(scale) => format!("the override of {subject:?} allows {scale} times its limits"),
+        Allowance::Limits(limits) => {
+            let limits: Vec<String> = limits.iter().map(ToString::to_string).collect();
+            format!("the override of {subject:?} has limits of its own: {}", limits.join(", "))
+        }
     }
 }
 

@@ -4,21 +4,24 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
+use super::networks::Networks;
 use super::{Matched, Values};
 use crate::request::Request;
-use crate::rule::Rule;
+use crate::rule::{Condition, Handle, Rule};
 
 /// An attribute's number in one rule set.
 pub(super) type AttributeId = usize;
 
-type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+pub(super) type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// Finds candidates: every rule that concerns a request, and few others.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     ids: Map<Box<str>, AttributeId>,
-    /// Rules that no exact value and no prefix singles out.
+    /// Rules without a domain that no value, network or prefix singles out.
     always: Vec<u32>,
+    /// The same for rules of a domain.
+    of_domain: Map<Box<str>, Vec<u32>>,
     by_attribute: Vec<ByAttribute>,
 }
 
@@ -26,6 +29,7 @@ pub(super) struct Index {
 #[derive(Debug, Default)]
 struct ByAttribute {
     exact: Map<Box<str>, SmallVec<[u32; 2]>>,
+    networks: Networks<SmallVec<[u32; 2]>>,
     prefixed: Map<Box<str>, SmallVec<[u32; 2]>>,
     /// The lengths that prefixes have, ascending.
     prefix_lengths: Vec<usize>,
@@ -34,25 +38,26 @@ struct ByAttribute {
 /// Where a rule could be filed.
 struct Place<'a> {
     attribute: &'a str,
-    keys: Vec<&'a str>,
-    is_exact: bool,
+    handles: Vec<Handle<'a>>,
 }
 
 impl Index {
     pub(super) fn new(rules: &[Rule]) -> Self {
         let places: Vec<Vec<Place<'_>>> = rules.iter().map(places).collect();
-        let mut shared: Map<(&str, &str), usize> = Map::default();
+        let mut shared: Map<(&str, Handle<'_>), usize> = Map::default();
         for place in places.iter().flatten() {
-            for key in &place.keys {
-                *shared.entry((place.attribute, key)).or_default() += 1;
+            for handle in &place.handles {
+                *shared.entry((place.attribute, *handle)).or_default() += 1;
             }
         }
-        let crowd = |place: &Place<'_>| place.keys.iter().map(|key| shared[&(place.attribute, *key)]).max();
+        let crowd = |place: &Place<'_>| place.handles.iter().map(|one| shared[&(place.attribute, *one)]).max();
+        let width = |place: &Place<'_>| place.handles.iter().copied().map(breadth).max();
         let mut index = Self::default();
-        for (number, places) in places.iter().enumerate() {
-            match places.iter().min_by_key(|place| (crowd(place), !place.is_exact)) {
+        for (number, (rule, places)) in rules.iter().zip(&places).enumerate() {
+            match places.iter().min_by_key(|place| (crowd(place), width(place))) {
                 Some(place) => index.file(number as u32, place),
-                None => index.always.push(number as u32),
+                None if rule.domain.is_empty() => index.always.push(number as u32),
+                None => index.of_domain.entry(rule.domain.as_str().into()).or_default().push(number as u32),
             }
         }
         for attribute in &mut index.by_attribute {
@@ -84,14 +89,18 @@ impl Index {
     }
 
     /// Every rule that may concern the values, ascending, once each.
-    pub(super) fn candidates(&self, values: &Values<'_>) -> Matched {
-        let mut found = Matched::from_slice(&self.always);
+    pub(super) fn candidates(&self, domain: &str, values: &Values<'_>) -> Matched {
+        let always = match domain {
+            "" => self.always.as_slice(),
+            _ => self.of_domain.get(domain).map_or(&[][..], Vec::as_slice),
+        };
+        let mut found = Matched::from_slice(always);
         for (attribute, value) in self.by_attribute.iter().zip(values) {
             if let Some(value) = value {
                 attribute.collect(value, &mut found);
             }
         }
-        if found.len() > self.always.len() {
+        if found.len() > always.len() {
             found.sort_unstable();
             found.dedup();
         }
@@ -101,12 +110,18 @@ impl Index {
     fn file(&mut self, rule: u32, place: &Place<'_>) {
         let id = self.attribute(place.attribute);
         let attribute = &mut self.by_attribute[id];
-        for key in &place.keys {
-            if place.is_exact {
-                attribute.exact.entry((*key).into()).or_default().push(rule);
-            } else {
-                attribute.prefixed.entry((*key).into()).or_default().push(rule);
-                attribute.prefix_lengths.push(key.len());
+        for handle in &place.handles {
+            let filed = match handle {
+                Handle::Exact(text) => attribute.exact.entry((*text).into()).or_default(),
+                Handle::Network(network) => attribute.networks.entry(*network),
+                Handle::Prefix(text) => {
+                    attribute.prefix_lengths.push(text.len());
+                    attribute.prefixed.entry((*text).into()).or_default()
+                }
+            };
+            // A rule may name a value twice.
+            if filed.last() != Some(&rule) {
+                filed.push(rule);
             }
         }
     }
@@ -119,6 +134,7 @@ impl ByAttribute {
         {
             found.extend_from_slice(rules);
         }
+        self.networks.find(value, |rules| found.extend_from_slice(rules));
         for length in &self.prefix_lengths {
             let Some(prefix) = value.get(..*length) else { if *length > value.len() { break } else { continue } };
             if let Some(rules) = self.prefixed.get(prefix) {
@@ -128,15 +144,16 @@ impl ByAttribute {
     }
 }
 
+/// How little a handle says: among places as crowded, the narrowest is chosen.
+const fn breadth(handle: Handle<'_>) -> u8 {
+    match handle {
+        Handle::Exact(_) => 0,
+        Handle::Network(_) => 1,
+        Handle::Prefix(_) => 2,
+    }
+}
+
 fn places(rule: &Rule) -> Vec<Place<'_>> {
-    rule.when
-        .iter()
-        .filter_map(|(attribute, condition)| {
-            let (keys, is_exact) = match condition.exact_values() {
-                Some(keys) => (keys, true),
-                None => (condition.prefixes()?, false),
-            };
-            Some(Place { attribute, keys, is_exact })
-        })
-        .collect()
+    let place = |(attribute, condition)| Some(Place { attribute, handles: Condition::handles(condition)? });
+    rule.when.iter().map(|(attribute, condition)| (attribute.as_str(), condition)).filter_map(place).collect()
 }

@@ -111,7 +111,8 @@ impl Answer {
 /// The contract, which [`conformance`](crate::conformance) checks:
 /// 1. A take charges all tiers of group 0 or none of them, whatever runs beside
 ///    it; a denied take charges nothing.
-/// 2. The store is the clock: one time a call, at most as late as the answer.
+/// 2. The store is the clock: one time a call, at most as late as the answer;
+///    a peek at no tiers tells it, or this machine's where it costs a round trip.
 /// 3. What is admitted never exceeds what the algorithm's pure function would
 ///    admit in the order of the store's times.
 /// 4. `Peek` changes nothing. `Refund` never gives more than is owed. After

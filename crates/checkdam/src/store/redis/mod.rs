@@ -10,7 +10,9 @@ mod breaker;
 mod call_error;
 mod cluster;
 mod deniers;
+mod examine;
 mod fallback;
+mod hints;
 mod key;
 mod renewals;
 mod script;
@@ -21,6 +23,7 @@ mod topology;
 
 pub use breaker::BreakerOptions;
 pub use call_error::CallError;
+pub use examine::{Examination, Examined, Finding, Level, Role, examine};
 pub use target::StoreUrlError;
 
 use std::sync::Arc;
@@ -56,6 +59,8 @@ pub struct RedisOptions {
     pub breaker: BreakerOptions,
     /// The most requests that may wait for one server.
     pub waiting_max: usize,
+    /// The most requests that one call carries.
+    pub batch_max: usize,
     /// How many nodes share the limits: each allows a share by itself when
     /// Redis does not answer and the rule's policy is local.
     pub nodes: u64,
@@ -83,6 +88,7 @@ impl RedisOptions {
             deadline: Duration::from_millis(15),
             breaker: BreakerOptions::default(),
             waiting_max: 4_096,
+            batch_max: 32,
             nodes: 1,
             max_buckets: 100_000,
             key_secret: String::new(),
@@ -129,6 +135,7 @@ impl Counts {
 /// Buckets in Redis.
 #[derive(Debug)]
 pub struct RedisStore {
+    target: Target,
     deadline: Duration,
     keys: KeyMaker,
     topology: Arc<Topology>,
@@ -153,14 +160,17 @@ impl RedisStore {
     /// # Errors
     /// If the URL is not understood.
     pub fn with_clock(options: RedisOptions, clock: Option<Arc<ManualClock>>) -> Result<Self, StoreUrlError> {
-        let RedisOptions { url, root_certificate, deadline, breaker, waiting_max, nodes, max_buckets, .. } = options;
+        let RedisOptions {
+            url, root_certificate, deadline, breaker, waiting_max, batch_max, nodes, max_buckets, ..
+        } = options;
         let target = Target::parse(&url, root_certificate.as_deref())?;
         let renewals = Renewals::new(clock.is_some());
-        let shards = ShardOptions { breaker, waiting_max, is_cluster: false, clock };
+        let shards = ShardOptions { breaker, waiting_max, batch_max: batch_max.max(1), clock };
         Ok(Self {
             deadline,
             keys: KeyMaker::new(&options.key_secret, options.readable_keys),
-            topology: Arc::new(Topology::new(target, shards)),
+            topology: Arc::new(Topology::new(target.clone(), shards)),
+            target,
             renewals,
             deniers: Deniers::new(),
             fallback: Fallback::new(nodes, max_buckets),

@@ -109,6 +109,19 @@ impl Endpoint {
         address.rsplit_once(':').map_or(address.clone(), |(host, _)| host.to_owned())
     }
 
+    pub(super) fn is_tls(&self) -> bool {
+        matches!(self.info.addr(), ConnectionAddr::TcpTls { .. })
+    }
+
+    /// Who logs in.
+    pub(super) fn user(&self) -> &str {
+        self.info.redis_settings().username().unwrap_or("default")
+    }
+
+    pub(super) fn has_password(&self) -> bool {
+        self.info.redis_settings().password().is_some()
+    }
+
     pub(super) fn client(&self) -> Result<Client, RedisError> {
         match self.info.addr() {
             ConnectionAddr::TcpTls { .. } => {

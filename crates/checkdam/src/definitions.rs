@@ -1,0 +1,23 @@
+//! All that a rule set is made of, as people write it. Plain data.
+
+use crate::ban::Ban;
+use crate::overrides::Override;
+use crate::rule::Rule;
+
+/// Rules, exceptions to them, and bans: what [`RuleSet::compile`](crate::RuleSet::compile)
+/// takes whole or refuses whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Definitions {
+    /// Whom is allowed what, in the order in which ties are broken.
+    pub rules: Vec<Rule>,
+    /// Other limits for some subjects of a rule.
+    pub overrides: Vec<Override>,
+    /// Who is not served at all.
+    pub bans: Vec<Ban>,
+}
+
+impl From<Vec<Rule>> for Definitions {
+    fn from(rules: Vec<Rule>) -> Self {
+        Self { rules, ..Self::default() }
+    }
+}

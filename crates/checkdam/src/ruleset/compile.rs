@@ -1,0 +1,113 @@
+//! Definitions made into a rule set: whole, or refused whole.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+
+use super::bans::Bans;
+use super::error::{Item, RuleSetError};
+use super::exceptions::{self, Gathered};
+use super::index::Index;
+use super::{CompiledKey, CompiledQuota, CompiledRule, RuleSet};
+use crate::definitions::Definitions;
+use crate::headers::PolicyText;
+use crate::quota::Quota;
+use crate::rule::{Mode, QUOTAS_MAX, RULE_NAME_MAX, Rule};
+use crate::store::BucketName;
+
+impl RuleSet {
+    /// Compiles rules alone; see [`compile`](Self::compile).
+    ///
+    /// # Errors
+    /// Names the first rule that cannot be part of the set, and why.
+    pub fn new(rules: Vec<Rule>) -> Result<Self, RuleSetError> {
+        Self::compile(rules.into())
+    }
+
+    /// Compiles rules, overrides and bans. Rules of higher priority stand first,
+    /// then as they are listed: that is the order in which ties are broken.
+    ///
+    /// # Errors
+    /// Names the first item that cannot be part of the set, and why.
+    pub fn compile(definitions: Definitions) -> Result<Self, RuleSetError> {
+        let Definitions { rules, overrides, bans } = definitions;
+        check_all(&rules)?;
+        let mut gathered = exceptions::gather(&rules, &overrides)?;
+        let mut listed: Vec<(usize, Rule)> = rules.into_iter().enumerate().collect();
+        listed.retain(|(_, rule)| rule.mode != Mode::Off);
+        listed.sort_by_key(|(_, rule)| Reverse(rule.priority));
+        let (places, rules): (Vec<usize>, Vec<Rule>) = listed.into_iter().unzip();
+
+        let mut index = Index::new(&rules);
+        let mut keys: Vec<CompiledKey> = Vec::new();
+        let mut known_keys = HashMap::new();
+        let mut compiled = Vec::with_capacity(rules.len());
+        for (place, rule) in places.into_iter().zip(rules) {
+            let key = *known_keys.entry(rule.key.text().to_owned()).or_insert_with(|| {
+                let attributes = rule.key.attributes().map(|name| index.attribute(name)).collect();
+                keys.push(CompiledKey { pattern: rule.key.clone(), attributes });
+                keys.len() - 1
+            });
+            compiled.push(CompiledRule::new(rule, key, gathered.remove(&place), &mut index));
+        }
+        let bans = Bans::new(bans, &mut index)?;
+        Ok(Self { rules: compiled, keys, index, overrides, bans })
+    }
+}
+
+impl CompiledRule {
+    fn new(rule: Rule, key: usize, gathered: Option<Gathered>, index: &mut Index) -> Self {
+        let conditions = rule.when.iter().map(|(name, c)| (index.attribute(name), c.clone())).collect();
+        let mut quotas = CompiledQuota::all(&rule.name, &rule.quotas);
+        let exceptions = gathered.map(|gathered| {
+            quotas.extend(gathered.quotas.iter().flat_map(|list| CompiledQuota::all(&rule.name, list)));
+            Box::new(gathered.exceptions)
+        });
+        quotas.shrink_to_fit();
+        Self { rule, quotas, exceptions, conditions, key }
+    }
+}
+
+impl CompiledQuota {
+    /// The buckets of a list of limits are named by their places in it: whoever
+    /// gets other limits keeps what is owed.
+    fn all(rule: &str, quotas: &[Quota]) -> Vec<Self> {
+        let one = |(place, quota): (usize, &Quota)| Self {
+            quota: *quota,
+            bucket: BucketName::new(rule, place, quota.algorithm().name()),
+            policy: PolicyText::new(rule, quota, quotas.len()),
+        };
+        quotas.iter().enumerate().map(one).collect()
+    }
+}
+
+fn check_all(rules: &[Rule]) -> Result<(), RuleSetError> {
+    let mut names = HashSet::with_capacity(rules.len());
+    for (index, rule) in rules.iter().enumerate() {
+        let fail = |reason| RuleSetError { item: Item::rule(&rule.name), index, reason };
+        check(rule).map_err(fail)?;
+        if !names.insert(rule.name.as_str()) {
+            return Err(fail("the name is used by an earlier rule: give each rule its own".to_owned()));
+        }
+    }
+    Ok(())
+}
+
+fn check(rule: &Rule) -> Result<(), String> {
+    let name = &rule.name;
+    if name.is_empty() {
+        return Err("the name is empty: give the rule one".to_owned());
+    }
+    if name.len() > RULE_NAME_MAX {
+        return Err(format!("the name is {} bytes long: at most {RULE_NAME_MAX} fit", name.len()));
+    }
+    if let Some(bad) = name.chars().find(|c| !(' '..='~').contains(c)) {
+        return Err(format!("the name contains {bad:?}: use printable ASCII"));
+    }
+    if rule.quotas.is_empty() {
+        return Err("it has no limits: give it at least one, such as \"10/s burst 50\"".to_owned());
+    }
+    if rule.quotas.len() > QUOTAS_MAX {
+        return Err(format!("it has {} limits: at most {QUOTAS_MAX} fit", rule.quotas.len()));
+    }
+    Ok(())
+}

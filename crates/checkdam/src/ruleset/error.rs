@@ -1,0 +1,69 @@
+//! Which part of a set was refused, and why.
+
+use std::fmt;
+
+/// Which part of a set was refused, and why: the set is refused whole.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{item}: {reason}")]
+pub struct RuleSetError {
+    /// What was refused.
+    pub item: Item,
+    /// Its place in the list of its kind, from 0.
+    pub index: usize,
+    /// Why.
+    pub reason: String,
+}
+
+/// A rule, an override or a ban, by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Item {
+    /// A rule.
+    Rule {
+        /// Its name.
+        name: String,
+    },
+    /// An override.
+    Override {
+        /// The rule it names.
+        rule: String,
+        /// Its subject.
+        subject: String,
+    },
+    /// A ban.
+    Ban {
+        /// Its subject.
+        subject: String,
+    },
+}
+
+/// Names are cut to this many characters in messages.
+const SHOWN_MAX: usize = 80;
+
+impl Item {
+    pub(super) fn rule(name: &str) -> Self {
+        Self::Rule { name: shown(name) }
+    }
+
+    pub(super) fn of_override(rule: &str, subject: &str) -> Self {
+        Self::Override { rule: shown(rule), subject: shown(subject) }
+    }
+
+    pub(super) fn ban(subject: &str) -> Self {
+        Self::Ban { subject: shown(subject) }
+    }
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rule { name } => write!(out, "rule {name:?}"),
+            Self::Override { rule, subject } => write!(out, "override of {subject:?} for rule {rule:?}"),
+            Self::Ban { subject } => write!(out, "ban {subject:?}"),
+        }
+    }
+}
+
+fn shown(text: &str) -> String {
+    text.chars().take(SHOWN_MAX).collect()
+}

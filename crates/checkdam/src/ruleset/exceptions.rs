@@ -1,0 +1,148 @@
+//! Overrides, compiled: what a subject of a rule is allowed instead.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+
+use smallvec::SmallVec;
+
+use super::error::{Item, RuleSetError};
+use super::index::Map;
+use crate::overrides::{Allowance, Override};
+use crate::quota::Quota;
+use crate::rule::{QUOTAS_MAX, Rule};
+use crate::subject::SubjectPattern;
+
+/// The overrides of one rule.
+#[derive(Debug, Default)]
+pub(super) struct Exceptions {
+    /// By the subject as it reads; short ones stand in the map itself, which
+    /// saves a look at memory that is far away.
+    exact: Map<SmallVec<[u8; 22]>, Exception>,
+    /// The nearest first.
+    wild: Vec<(SubjectPattern, Exception)>,
+}
+
+/// What one override says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Exception {
+    /// Which override it is.
+    pub(super) number: u32,
+    /// Which of the rule's quotas are meant, from the first to before the last;
+    /// none if anything is allowed.
+    pub(super) quotas: (u32, u32),
+}
+
+impl Exceptions {
+    /// What applies to a subject, if anything does.
+    pub(super) fn of(&self, subject: &[u8]) -> Option<Exception> {
+        if !self.exact.is_empty()
+            && let Some(exception) = self.exact.get(subject)
+        {
+            return Some(*exception);
+        }
+        self.wild.iter().find(|(pattern, _)| pattern.matches_bytes(subject)).map(|(_, exception)| *exception)
+    }
+}
+
+/// The overrides of one rule while they are gathered.
+pub(super) struct Gathered {
+    pub(super) exceptions: Exceptions,
+    /// The quotas of overrides, each list once, behind the rule's own.
+    pub(super) quotas: Vec<Vec<Quota>>,
+    own: usize,
+    subjects: SubjectPattern,
+    wild: HashSet<String>,
+    known: HashMap<Allowance, (u32, u32)>,
+    length: u32,
+}
+
+/// Files overrides by the place of their rule.
+pub(super) fn gather(rules: &[Rule], overrides: &[Override]) -> Result<HashMap<usize, Gathered>, RuleSetError> {
+    let mut gathered = HashMap::new();
+    if overrides.is_empty() {
+        return Ok(gathered);
+    }
+    let places: Map<&str, usize> = rules.iter().enumerate().map(|(place, rule)| (rule.name.as_str(), place)).collect();
+    for (index, one) in overrides.iter().enumerate() {
+        let fail = |reason| RuleSetError { item: Item::of_override(&one.rule, one.subject.text()), index, reason };
+        let Some(place) = places.get(one.rule.as_str()) else {
+            return Err(fail("there is no rule of that name: name one, or remove the override".to_owned()));
+        };
+        let rule = &rules[*place];
+        gathered.entry(*place).or_insert_with(|| Gathered::new(rule)).add(rule, index as u32, one).map_err(fail)?;
+    }
+    for gathered in gathered.values_mut() {
+        // Stable: of patterns that say as much, the first listed counts.
+        gathered.exceptions.wild.sort_by_key(|(pattern, _)| std::cmp::Reverse(pattern.literal_length()));
+    }
+    Ok(gathered)
+}
+
+impl Gathered {
+    fn new(rule: &Rule) -> Self {
+        let own = rule.quotas.len();
+        Self {
+            exceptions: Exceptions::default(),
+            quotas: Vec::new(),
+            own,
+            subjects: rule.key.subjects(),
+            wild: HashSet::new(),
+            known: HashMap::new(),
+            length: own as u32,
+        }
+    }
+
+    fn add(&mut self, rule: &Rule, number: u32, one: &Override) -> Result<(), String> {
+        let exception = Exception { number, quotas: self.quotas(rule, &one.allowance)? };
+        let never = || {
+            let key = rule.key.text();
+            format!("no subject of the rule reads so: its key is {key:?}")
+        };
+        let twice = || "the rule has an earlier override of that subject: keep one of them".to_owned();
+        let Some(exact) = one.subject.as_exact() else {
+            let (own, prefix) = (self.subjects.prefix(), one.subject.prefix());
+            if !own.starts_with(prefix) && !prefix.starts_with(own) {
+                return Err(never());
+            }
+            if !self.wild.insert(one.subject.text().to_owned()) {
+                return Err(twice());
+            }
+            self.exceptions.wild.push((one.subject.clone(), exception));
+            return Ok(());
+        };
+        if !self.subjects.matches(exact) {
+            return Err(never());
+        }
+        match self.exceptions.exact.entry(SmallVec::from_slice(exact.as_bytes())) {
+            Entry::Occupied(_) => Err(twice()),
+            Entry::Vacant(place) => {
+                place.insert(exception);
+                Ok(())
+            }
+        }
+    }
+
+    /// Where the allowance's quotas stand among the rule's; they are kept once,
+    /// however many are allowed the same.
+    fn quotas(&mut self, rule: &Rule, allowance: &Allowance) -> Result<(u32, u32), String> {
+        if let Some(known) = self.known.get(allowance) {
+            return Ok(*known);
+        }
+        let count = match allowance {
+            Allowance::Limits(specs) => specs.len(),
+            Allowance::Scale(_) => self.own,
+            Allowance::Unlimited => return Ok((0, 0)),
+        };
+        if count == 0 {
+            return Err("it has no limits: give it at least one, a scale, or unlimited: true".to_owned());
+        }
+        if count > QUOTAS_MAX {
+            return Err(format!("it has {count} limits: at most {QUOTAS_MAX} fit"));
+        }
+        self.quotas.push(allowance.quotas(&rule.quotas).map_err(|error| error.to_string())?);
+        let range = (self.length, self.length + count as u32);
+        self.length = range.1;
+        self.known.insert(allowance.clone(), range);
+        Ok(range)
+    }
+}

@@ -1,0 +1,158 @@
+//! Subjects as people name them: one, or many by `*`.
+
+use std::fmt;
+
+/// Text in which `*` stands for any run of characters and `\*` for a star; a
+/// backslash before anything else is itself.
+///
+/// ```
+/// use checkdam::SubjectPattern;
+/// let bots = SubjectPattern::parse("user:bot-*");
+/// assert!(bots.matches("user:bot-7") && !bots.matches("user:7"));
+/// // A name that somebody chose must never become a wildcard.
+/// let star = SubjectPattern::exact("user:*");
+/// assert!(star.matches("user:*") && !star.matches("user:7"));
+/// assert_eq!(star.text(), r"user:\*");
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct SubjectPattern {
+    text: String,
+    /// What stands between the stars, in order; one alone if there are none.
+    chunks: Vec<String>,
+}
+
+impl SubjectPattern {
+    /// Reads text with stars.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let mut chunks = vec![String::new()];
+        let mut rest = text;
+        while let Some(star) = rest.find('*') {
+            let (before, after) = (&rest[..star], &rest[star + 1..]);
+            let literal = before.strip_suffix('\\');
+            if let Some(chunk) = chunks.last_mut() {
+                chunk.push_str(literal.unwrap_or(before));
+                if literal.is_some() {
+                    chunk.push('*');
+                }
+            }
+            if literal.is_none() {
+                chunks.push(String::new());
+            }
+            rest = after;
+        }
+        if let Some(chunk) = chunks.last_mut() {
+            chunk.push_str(rest);
+        }
+        Self { text: text.to_owned(), chunks }
+    }
+
+    /// Exactly this text, whatever stands in it.
+    #[must_use]
+    pub fn exact(text: &str) -> Self {
+        Self::around(vec![text.to_owned()])
+    }
+
+    /// Any run of characters between each of these and the next.
+    pub(crate) fn around(chunks: Vec<String>) -> Self {
+        let escaped: Vec<String> = chunks.iter().map(|chunk| chunk.replace('*', "\\*")).collect();
+        Self { text: escaped.join("*"), chunks }
+    }
+
+    /// As it is written.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The one text that it matches, if it has no wildcard.
+    #[must_use]
+    pub fn as_exact(&self) -> Option<&str> {
+        match self.chunks.as_slice() {
+            [one] => Some(one),
+            _ => None,
+        }
+    }
+
+    /// Whether `value` is meant.
+    #[must_use]
+    pub fn matches(&self, value: &str) -> bool {
+        self.matches_bytes(value.as_bytes())
+    }
+
+    /// Chunks are whole characters, so bytes match where characters do.
+    pub(crate) fn matches_bytes(&self, value: &[u8]) -> bool {
+        let Some((first, rest)) = self.chunks.split_first() else { return value.is_empty() };
+        let Some((last, middle)) = rest.split_last() else { return first.as_bytes() == value };
+        let Some(mut value) = value.strip_prefix(first.as_bytes()) else { return false };
+        for chunk in middle.iter().filter(|chunk| !chunk.is_empty()) {
+            let Some(at) = value.windows(chunk.len()).position(|window| window == chunk.as_bytes()) else {
+                return false;
+            };
+            value = &value[at + chunk.len()..];
+        }
+        value.ends_with(last.as_bytes())
+    }
+
+    /// How many bytes it says of what it matches: the more, the nearer.
+    pub(crate) fn literal_length(&self) -> usize {
+        self.chunks.iter().map(String::len).sum()
+    }
+
+    /// The text that every match begins with.
+    pub(crate) fn prefix(&self) -> &str {
+        self.chunks.first().map_or("", String::as_str)
+    }
+}
+
+impl fmt::Debug for SubjectPattern {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "SubjectPattern({:?})", self.text)
+    }
+}
+
+impl fmt::Display for SubjectPattern {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subjects_match_what_they_say() {
+        let table = [
+            ("user:42", "user:42", true),
+            ("user:42", "user:421", false),
+            ("user:*", "user:", true),
+            ("user:*", "users:1", false),
+            ("*", "", true),
+            ("*:vip", "user:7:vip", true),
+            ("a*b*a", "aba", true),
+            ("a*b*a", "aa", false),
+            ("a*ab", "ab", false),
+            ("a**b", "ab", true),
+            (r"a\*b", "a*b", true),
+            (r"a\*b", "axb", false),
+            (r"a\b", r"a\b", true),
+            (r"corp\bob-*", r"corp\bob-1", true),
+            ("é*", "éa", true),
+            ("{x}", "{x}", true),
+            ("{x}", "y", false),
+        ];
+        for (pattern, value, expected) in table {
+            assert_eq!(SubjectPattern::parse(pattern).matches(value), expected, "{pattern} {value}");
+        }
+    }
+
+    #[test]
+    fn an_exact_text_stays_exact_when_it_is_written_and_read() {
+        for text in ["user:42", "*", "a*b", "", "\\x"] {
+            let exact = SubjectPattern::exact(text);
+            assert_eq!(exact.as_exact(), Some(text));
+            assert_eq!(SubjectPattern::parse(exact.text()), exact);
+        }
+    }
+}
