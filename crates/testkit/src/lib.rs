@@ -9,6 +9,7 @@
 //! | [`Redis`] | one Redis or Valkey server, optionally with TLS, ACL users or a clock under the test's control |
 //! | [`Cluster`] | a cluster whose masters can be killed and whose slots can be moved step by step |
 //! | [`Sentinel`] | a master, two replicas and three sentinels |
+//! | [`Postgres`] | one PostgreSQL server that can be stopped, killed and started again |
 //! | [`FaultProxy`] | a TCP proxy that delays, drops, cuts, throttles and refuses |
 //!
 //! ```no_run
@@ -35,6 +36,7 @@ mod engine;
 mod install;
 mod migration;
 mod port;
+mod postgres;
 mod process;
 mod proxy;
 mod redis;
@@ -49,6 +51,7 @@ pub use engine::Engine;
 pub use install::{redis_cli, redis_server, valkey_server};
 pub use migration::Migration;
 pub use port::free_port;
+pub use postgres::{Postgres, PostgresBuilder};
 pub use proxy::{FaultProxy, Mode};
 pub use redis::Redis;
 pub use redis_builder::RedisBuilder;

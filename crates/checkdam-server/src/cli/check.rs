@@ -60,6 +60,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 impl Answer {
     fn text(&self) -> String {
         let (Some(limit), Some(remaining)) = (self.limit, self.remaining) else {
+            if !self.allowed {
+                return format!("denied: {}\n", printable(&self.detail));
+            }
             let table = if self.tiers.is_empty() { String::new() } else { format!("\n{}", self.table()) };
             return format!("allowed: no enforced rule concerns the request\n{table}");
         };

@@ -3,27 +3,95 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use axum::http::{Request, Uri, header};
+use axum::http::header::{CONTENT_TYPE, HOST};
+use axum::http::{HeaderName, Method, Request, StatusCode, Uri};
+use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-/// The server has this long to answer.
+/// A server has this long to answer a simple question.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest answer in bytes.
+/// The longest answer in bytes to a simple question.
 const ANSWER_MAX: usize = 8 << 20;
 
-/// Posts `body` to `path` of the server and returns the JSON that it answers.
-pub(super) fn post(server: &str, path: &str, body: String) -> anyhow::Result<Vec<u8>> {
-    let address = Address::parse(server)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let answered = runtime.block_on(async { tokio::time::timeout(TIMEOUT, ask(&address, path, body)).await });
-    match answered {
-        Ok(answer) => answer,
-        Err(_) => bail!("the server at {server} did not answer within {} s", TIMEOUT.as_secs()),
+/// One question.
+pub(super) struct Call {
+    pub(super) method: Method,
+    /// Path and query.
+    pub(super) path: String,
+    pub(super) headers: Vec<(HeaderName, String)>,
+    pub(super) body: Bytes,
+    /// The server has this long to answer.
+    pub(super) timeout: Duration,
+    /// The longest answer in bytes.
+    pub(super) answer_max: usize,
+}
+
+/// What a server answered.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) body: Vec<u8>,
+}
+
+impl Call {
+    /// A question without a body.
+    pub(super) fn new(method: Method, path: impl Into<String>) -> Self {
+        let (timeout, answer_max) = (TIMEOUT, ANSWER_MAX);
+        Self { method, path: path.into(), headers: Vec::new(), body: Bytes::new(), timeout, answer_max }
     }
+
+    /// The same with one header more.
+    pub(super) fn header(mut self, name: HeaderName, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// The same with a body.
+    pub(super) fn body(self, kind: &str, body: impl Into<Bytes>) -> Self {
+        Self { body: body.into(), ..self.header(CONTENT_TYPE, kind) }
+    }
+
+    /// Asks the server.
+    pub(super) fn send(self, server: &str) -> anyhow::Result<Answer> {
+        let address = Address::parse(server)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let timeout = self.timeout;
+        match runtime.block_on(async { tokio::time::timeout(timeout, self.ask(&address)).await }) {
+            Ok(answer) => answer,
+            Err(_) => bail!("the server at {server} did not answer within {} s", timeout.as_secs()),
+        }
+    }
+
+    async fn ask(self, address: &Address) -> anyhow::Result<Answer> {
+        let server = &address.server;
+        let stream = TcpStream::connect((address.host.as_str(), address.port)).await.with_context(|| {
+            format!("cannot reach a server at {server}: start one with `checkdam serve`, or name another with --server")
+        })?;
+        let talked = async {
+            let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+            tokio::spawn(connection);
+            let mut request = Request::builder().method(self.method).uri(format!("{}{}", address.prefix, self.path));
+            request = request.header(HOST, &address.authority);
+            for (name, value) in self.headers {
+                request = request.header(name, value);
+            }
+            let response = sender.send_request(request.body(Full::new(self.body))?).await?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), self.answer_max).collect().await;
+            let body = body.map_err(|error| anyhow::anyhow!("the answer breaks off: {error}"))?;
+            anyhow::Ok(Answer { status, body: body.to_bytes().to_vec() })
+        };
+        talked.await.with_context(|| format!("the server at {server} does not answer: is it checkdam?"))
+    }
+}
+
+/// Posts `body` to `path` of the server and returns the JSON that it answers,
+/// whatever its status.
+pub(super) fn post(server: &str, path: &str, body: String) -> anyhow::Result<Vec<u8>> {
+    Ok(Call::new(Method::POST, path).body("application/json", body).send(server)?.body)
 }
 
 /// Reads a decision; anything else that a server says is an error in its own
@@ -58,24 +126,4 @@ impl Address {
         let prefix = uri.path().trim_end_matches('/').to_owned();
         Ok(Self { server: server.to_owned(), authority, host, port: uri.port_u16().unwrap_or(80), prefix })
     }
-}
-
-async fn ask(address: &Address, path: &str, body: String) -> anyhow::Result<Vec<u8>> {
-    let server = &address.server;
-    let stream = TcpStream::connect((address.host.as_str(), address.port)).await.with_context(|| {
-        format!("cannot reach a server at {server}: start one with `checkdam serve`, or name another with --server")
-    })?;
-    let talked = async {
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(connection);
-        let request = Request::post(format!("{}{path}", address.prefix))
-            .header(header::HOST, &address.authority)
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::new(bytes::Bytes::from(body)))?;
-        let response = sender.send_request(request).await?;
-        let answer = Limited::new(response.into_body(), ANSWER_MAX).collect().await;
-        let answer = answer.map_err(|error| anyhow::anyhow!("the answer breaks off: {error}"))?;
-        anyhow::Ok(answer.to_bytes().to_vec())
-    };
-    talked.await.with_context(|| format!("the server at {server} does not answer: is it checkdam?"))
 }

@@ -32,9 +32,17 @@ pub(crate) struct Arguments {
 struct Explained {
     allowed: bool,
     violated: Option<String>,
+    ban: Option<Ban>,
     matches: Vec<Match>,
     others: Vec<Other>,
     others_left_out: usize,
+}
+
+#[derive(Deserialize)]
+struct Ban {
+    subject: String,
+    reason: String,
+    until: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -93,7 +101,7 @@ impl Explained {
         let would = match &self.violated {
             _ if self.allowed => "it would pass".to_owned(),
             Some(rule) => format!("{} would deny it", printable(rule)),
-            None => "it would be denied".to_owned(),
+            None => self.ban.as_ref().map_or_else(|| "it would be denied".to_owned(), Ban::text),
         };
         let count = self.matches.len();
         let mut text = format!("{count} of {} rules concern the request: {would}\n", count + others);
@@ -111,6 +119,14 @@ impl Explained {
             text.push_str(&format!("  and {} more\n", self.others_left_out));
         }
         text
+    }
+}
+
+impl Ban {
+    fn text(&self) -> String {
+        let until = self.until.as_ref().map(|until| format!(" until {}", printable(until))).unwrap_or_default();
+        let reason = if self.reason.is_empty() { String::new() } else { format!(" ({})", printable(&self.reason)) };
+        format!("but {} is banned{until}{reason}", printable(&self.subject))
     }
 }
 

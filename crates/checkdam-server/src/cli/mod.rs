@@ -1,16 +1,30 @@
 //! The command line. Standard output is data, standard error is talk.
 
+pub(crate) mod bans;
 pub(crate) mod check;
 mod client;
+pub(crate) mod doctor;
+mod edited;
 pub(crate) mod explain;
+mod failure;
+mod input;
+mod instant;
+mod keeper;
 pub(crate) mod rules;
 pub(crate) mod serve;
 mod table;
+pub(crate) mod violations;
 
 use std::io::Write;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use self::edited::Edited;
+pub(crate) use self::failure::Failure;
 
 /// Exact rate limiting: may this request pass, and if not, when?
 #[derive(Debug, Parser)]
@@ -18,7 +32,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
     name = "checkdam",
     version,
     arg_required_else_help = true,
-    after_help = "Exit codes: 0 allowed or done, 1 denied or invalid rules, 2 wrong usage or no server."
+    after_help = "Exit codes: 0 allowed or done, 1 denied, refused, not found or a problem, 2 wrong usage or no server \
+                  or database."
 )]
 pub(crate) struct Cli {
     /// What to do
@@ -45,23 +60,36 @@ pub(crate) enum Command {
                             checkdam explain user=42 plan=free --rules rules.yaml    (needs no server)\n\n\
                             Exits with 0 if the request would pass and with 1 if it would be denied.")]
     Explain(explain::Arguments),
-    /// Work with rule files
+    /// See and change the rules of a server or a database, and check rule files
     #[command(subcommand)]
-    Rules(RulesCommand),
+    Rules(rules::RulesCommand),
+    /// List requests that were denied, newest first
+    #[command(after_help = "Examples:\n  checkdam violations --user 42 --since 1h\n  \
+                            checkdam violations --ip 203.0.113.9 --since 2026-11-01T00:00:00Z --limit 1000 --json\n  \
+                            checkdam violations --rule user-free --database postgres://localhost/checkdam")]
+    Violations(violations::Arguments),
+    /// Deny everything to somebody, for a time or for ever
+    #[command(after_help = "Examples:\n  checkdam ban user:42 --for 1h --reason 'floods the search'\n  \
+                            checkdam ban ip:198.51.100.0/24 --until 2026-12-01T00:00:00Z\n  checkdam ban 'user:bot-*'")]
+    Ban(bans::BanArguments),
+    /// End a ban
+    #[command(after_help = "Example: checkdam unban user:42")]
+    Unban(bans::UnbanArguments),
+    /// List the bans
+    Bans(bans::ListArguments),
+    /// Examine the store: can it be reached, does the login suffice, will limits hold
+    #[command(after_help = "Examples:\n  checkdam doctor --store redis://127.0.0.1:6379\n  \
+                            checkdam doctor --strict --json    (the store of CHECKDAM_STORE or checkdam.toml)\n\n\
+                            Exits with 0 if there is no problem, with 1 if there is one (with --strict also if there \
+                            is a warning), and with 2 on wrong usage or if no server could be reached and logged in \
+                            to. What it writes lives for seconds under keys of its own, cd:{doctor:…}…")]
+    Doctor(doctor::Arguments),
     /// Print completions for a shell
     #[command(after_help = "Example: checkdam completions bash > ~/.local/share/bash-completion/completions/checkdam")]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
-}
-
-/// What to do with rule files.
-#[derive(Debug, Subcommand)]
-pub(crate) enum RulesCommand {
-    /// Tell whether a rule file is valid, and what it says
-    #[command(after_help = "Exits with 0 if the file is valid and with 1 if it is not.")]
-    Check(rules::Arguments),
 }
 
 /// A request, as the command line gives it.
@@ -135,4 +163,19 @@ fn print(data: &[u8]) -> anyhow::Result<()> {
 /// Writes an answer's JSON as it came, on a line of its own.
 fn print_json(answer: &[u8]) -> anyhow::Result<()> {
     print(&[answer, b"\n"].concat())
+}
+
+/// Writes JSON on a line of its own.
+fn print_value(value: &Value) -> anyhow::Result<()> {
+    print_json(value.to_string().as_bytes())
+}
+
+/// A word to people. Nobody is left to tell if standard error is closed.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "checkdam: {text}");
+}
+
+/// What of an answer is shown.
+fn read_answer<T: DeserializeOwned>(answer: &Value) -> anyhow::Result<T> {
+    T::deserialize(answer).context("the answer is not understood: is the server of another version?")
 }

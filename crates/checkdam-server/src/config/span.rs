@@ -1,10 +1,10 @@
-//! A length of time as people write it: `500ms`, `10s`, `1m`.
+//! A length of time as people write it: `500ms`, `10s`, `1m`, `30d`.
 
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Nothing that is configured lasts longer.
-const MAX: Duration = Duration::from_secs(24 * 3_600);
+/// Nothing that is configured lasts longer: ten years.
+const MAX: Duration = Duration::from_secs(3_650 * 24 * 3_600);
 
 /// A length of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
@@ -22,12 +22,13 @@ impl FromStr for Span {
             "s" => 1_000,
             "m" => 60_000,
             "h" => 3_600_000,
+            "d" => 86_400_000,
             _ => return Err(format!("{text:?} is not a time: write it with its unit, such as 500ms, 10s or 1m")),
         };
         let time = count.parse::<u64>().ok().and_then(|count| count.checked_mul(unit_ms)).map(Duration::from_millis);
         match time {
             Some(time) if time <= MAX => Ok(Self(time)),
-            Some(_) => Err(format!("{text:?} is too long: use at most 24h")),
+            Some(_) => Err(format!("{text:?} is too long: use at most 3650d")),
             None => Err(format!("{text:?} is not a time: write a whole number and a unit, such as 500ms, 10s or 1m")),
         }
     }
@@ -57,7 +58,8 @@ mod tests {
         assert_eq!(given("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(given("10s"), Ok(Duration::from_secs(10)));
         assert_eq!(given("1m"), Ok(Duration::from_secs(60)));
-        for text in ["", "10", "s", "1.5s", "-1s", "10 s", "25h", "99999999999999999999s"] {
+        assert_eq!(given("30d"), Ok(Duration::from_secs(30 * 86_400)));
+        for text in ["", "10", "s", "1.5s", "-1s", "10 s", "3651d", "99999999999999999999s"] {
             assert!(given(text).is_err(), "{text:?} was taken for a time");
         }
     }

@@ -9,26 +9,38 @@ use http_body_util::BodyExt;
 use super::problem::Problem;
 
 /// The largest body in bytes.
-const BODY_MAX: usize = 64 << 10;
+pub(super) const BODY_MAX: usize = 64 << 10;
 /// What is read and thrown away of a larger one, so that its sender is still
 /// listening when the refusal comes.
 const DISCARD_MAX: usize = 1 << 20;
 /// How long a body may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a whole document may take.
+const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The whole body.
 pub(super) async fn read(body: Body) -> Result<Bytes, Problem> {
     // The timer is armed only if the body is not there yet.
-    match tokio::time::timeout(TIMEOUT, collect(body)).await {
+    match tokio::time::timeout(TIMEOUT, collect(body, BODY_MAX)).await {
         Ok(read) => read,
         Err(_) => Err(Problem::timeout(TIMEOUT.as_secs())),
     }
 }
 
-async fn collect(mut body: Body) -> Result<Bytes, Problem> {
+/// The whole body, which may be larger and take longer than usual.
+pub(super) async fn read_within(body: Body, bytes_max: usize) -> Result<Bytes, Problem> {
+    let limit = if bytes_max > BODY_MAX { DOCUMENT_TIMEOUT } else { TIMEOUT };
+    match tokio::time::timeout(limit, collect(body, bytes_max)).await {
+        Ok(read) => read,
+        Err(_) => Err(Problem::timeout(limit.as_secs())),
+    }
+}
+
+async fn collect(mut body: Body, bytes_max: usize) -> Result<Bytes, Problem> {
+    let discarded_max = DISCARD_MAX.max(bytes_max);
     let announced = body.size_hint().lower();
-    if announced > DISCARD_MAX as u64 {
-        return Err(Problem::too_large(BODY_MAX));
+    if announced > discarded_max as u64 {
+        return Err(Problem::too_large(bytes_max));
     }
     let mut first = Bytes::new();
     let mut joined = BytesMut::new();
@@ -36,10 +48,10 @@ async fn collect(mut body: Body) -> Result<Bytes, Problem> {
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(|error| Problem::interrupted(&error.to_string()))?.into_data() else { continue };
         length += data.len();
-        if length > DISCARD_MAX {
+        if length > discarded_max {
             break;
         }
-        if length > BODY_MAX {
+        if length > bytes_max {
             continue;
         }
         if length == data.len() {
@@ -52,7 +64,7 @@ async fn collect(mut body: Body) -> Result<Bytes, Problem> {
         }
     }
     match length {
-        _ if length > BODY_MAX => Err(Problem::too_large(BODY_MAX)),
+        _ if length > bytes_max => Err(Problem::too_large(bytes_max)),
         _ if joined.is_empty() => Ok(first),
         _ => Ok(joined.freeze()),
     }

@@ -42,9 +42,9 @@ pub(super) struct Connections {
 pub(super) struct Slot(#[expect(dead_code, reason = "held, and given back by its drop")] OwnedSemaphorePermit);
 
 impl Connections {
-    pub(super) fn new(app: Arc<App>) -> Self {
+    pub(super) fn new(app: Arc<App>, router: Router) -> Self {
         Self {
-            router: super::router(Arc::clone(&app)),
+            router,
             app,
             slots: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
             open: Arc::new(watch::Sender::new(0)),

@@ -28,6 +28,8 @@ type Answered = Result<Response<Body>, Problem>;
     )),
     responses(
         (status = 200, description = "It passes and was charged", body = Answer<'_>, example = json!(example::answer())),
+        (status = 403, description = "It is banned; nothing was charged", body = Denied<'_>,
+            content_type = "application/problem+json", example = json!(example::banned())),
         (status = 429, description = "It must wait; nothing was charged", body = Denied<'_>,
             content_type = "application/problem+json", example = json!(example::denied())),
         Refused,

@@ -2,6 +2,7 @@
 //!
 //! Handlers parse, ask the app and write; they decide nothing themselves.
 
+mod admin;
 mod body;
 mod connections;
 mod deadline;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{get, post};
 
+pub(crate) use self::admin::{Admin, RuleSource};
 pub(crate) use self::server::Server;
 pub(crate) use self::wire::{explain, mode_name};
 use crate::app::App;

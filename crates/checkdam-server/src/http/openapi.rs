@@ -9,10 +9,15 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{HeaderBuilder, RefOr};
 use utoipa::{IntoResponses, Modify, OpenApi};
 
+use super::admin::AdminPaths;
 use super::problem::Problem;
 use super::{decide, health};
 
-static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(super::wire::json(&Document::openapi())));
+static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
+    let mut document = Document::openapi();
+    document.merge(AdminPaths::openapi());
+    Bytes::from(super::wire::json(&document))
+});
 
 /// Answers with the document.
 pub(super) async fn document() -> impl IntoResponse {
@@ -37,6 +42,9 @@ pub(super) async fn document() -> impl IntoResponse {
     tags(
         (name = "decisions", description = "Charge requests"),
         (name = "state", description = "Look at limits and change what is owed"),
+        (name = "rules", description = "Edit what is allowed to whom (admin door)"),
+        (name = "violations", description = "See who was denied (admin door)"),
+        (name = "status", description = "See how a node goes (admin door)"),
         (name = "health", description = "Whether the process lives and wants requests")
     )
 )]
@@ -86,11 +94,15 @@ impl Modify for StandingHeaders {
             let operation = document.paths.paths.get_mut(path).and_then(|item| item.post.as_mut());
             for (status, response) in operation.into_iter().flat_map(|operation| &mut operation.responses.responses) {
                 let RefOr::T(response) = response else { continue };
-                if status != "200" && status != "429" {
+                if !["200", "403", "429"].contains(&status.as_str()) {
                     continue;
                 }
                 let (integer, text) = (Type::Integer, Type::String);
                 let mut add = |name: &str, header| response.headers.insert(name.to_owned(), header);
+                if status == "403" {
+                    add("Retry-After", header(integer, "When the ban ends, in seconds, if it does"));
+                    continue;
+                }
                 add("X-RateLimit-Limit", header(integer.clone(), "The most that can pass at once"));
                 add("X-RateLimit-Remaining", header(integer.clone(), "What is left"));
                 add("X-RateLimit-Reset", header(integer.clone(), "When nothing is owed any more, in Unix seconds"));
@@ -124,6 +136,20 @@ pub(super) mod example {
             "violated-policies": ["user-free 10/s"],
             "allowed": false, "limit": 50, "remaining": 0, "retry_after_ms": 100, "reset_after_ms": 5000,
             "violated": "user-free", "decided_by": "memory", "tiers": [tier(false, 0)],
+        })
+    }
+
+    pub(in crate::http) fn banned() -> Value {
+        json!({
+            "type": "urn:checkdam:problem:banned",
+            "title": "The request is banned",
+            "status": 403,
+            "detail": "\"ip:198.51.100.0/24\" is banned until 2026-12-01T00:00:00Z: scraping",
+            "violated-policies": [],
+            "allowed": false, "limit": null, "remaining": null, "retry_after_ms": 60000, "reset_after_ms": 0,
+            "violated": null,
+            "ban": {"subject": "ip:198.51.100.0/24", "reason": "scraping", "until": "2026-12-01T00:00:00Z"},
+            "decided_by": "policy", "tiers": [],
         })
     }
 

@@ -2,7 +2,7 @@
 //! which value and what to do. A refused request has charged nothing.
 
 use axum::body::Body;
-use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -99,6 +99,68 @@ impl Problem {
         Self::malformed("body".to_owned(), format!("the body could not be read: {}", shown(reason)))
     }
 
+    /// Nobody who may come in.
+    pub(super) fn unauthorized() -> Self {
+        let detail = "send the admin token as \"Authorization: Bearer TOKEN\"".to_owned();
+        Self { kind: "about:blank", title: "Unauthorized", status: StatusCode::UNAUTHORIZED, detail, field: None }
+    }
+
+    /// Not from there.
+    pub(super) fn forbidden(detail: String) -> Self {
+        Self { kind: "about:blank", title: "Forbidden", status: StatusCode::FORBIDDEN, detail, field: None }
+    }
+
+    /// What is named does not exist.
+    pub(super) fn missing(detail: String) -> Self {
+        Self { kind: "about:blank", title: "Not Found", status: StatusCode::NOT_FOUND, detail, field: None }
+    }
+
+    /// What is to be added exists.
+    pub(super) fn exists(detail: String) -> Self {
+        let (kind, title) = ("urn:checkdam:problem:exists", "It exists already");
+        Self { kind, title, status: StatusCode::CONFLICT, detail, field: Some("name".to_owned()) }
+    }
+
+    /// What is to be changed is not what was read.
+    pub(super) fn changed(detail: String) -> Self {
+        let (kind, title) = ("urn:checkdam:problem:changed", "Somebody has changed it meanwhile");
+        Self {
+            kind,
+            title,
+            status: StatusCode::PRECONDITION_FAILED,
+            detail: format!("{detail}; read it anew"),
+            field: None,
+        }
+    }
+
+    /// The rule only acts.
+    pub(super) fn not_in_shadow(detail: String) -> Self {
+        let (kind, title) = ("urn:checkdam:problem:not_in_shadow", "The rule is not in shadow");
+        Self { kind, title, status: StatusCode::CONFLICT, detail, field: None }
+    }
+
+    /// A file says what the rules are.
+    pub(super) fn rules_from_file(path: &str) -> Self {
+        Self {
+            kind: "urn:checkdam:problem:rules_from_file",
+            title: "The rules come from a file",
+            status: StatusCode::CONFLICT,
+            detail: format!("the rules are those of {path:?}: edit the file, or start without --rules"),
+            field: None,
+        }
+    }
+
+    /// What is needed does not answer.
+    pub(super) fn unavailable(detail: String) -> Self {
+        Self {
+            kind: "urn:checkdam:problem:database_unavailable",
+            title: "The database does not answer",
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            detail,
+            field: None,
+        }
+    }
+
     fn not_found(path: &str) -> Self {
         Self {
             kind: "about:blank",
@@ -135,6 +197,9 @@ impl IntoResponse for Problem {
         let mut response = Response::new(Body::from(super::wire::json(&self)));
         *response.status_mut() = self.status;
         response.headers_mut().insert(CONTENT_TYPE, PROBLEM_JSON);
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
         response
     }
 }

@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::admin::Admin;
 use super::connections::Connections;
 use crate::app::App;
 
@@ -30,10 +31,16 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Opens the door at `address`.
-    pub(crate) async fn bind(address: &str, app: Arc<App>) -> std::io::Result<Self> {
-        let listener = TcpListener::bind(address).await?;
-        Ok(Self { listener, connections: Connections::new(Arc::clone(&app)), app })
+    /// The door for requests.
+    pub(crate) fn new(listener: TcpListener, app: Arc<App>) -> Self {
+        let router = super::router(Arc::clone(&app));
+        Self { listener, connections: Connections::new(Arc::clone(&app), router), app }
+    }
+
+    /// The door for operators.
+    pub(crate) fn for_admin(listener: TcpListener, admin: Arc<Admin>) -> Self {
+        let (app, router) = (Arc::clone(&admin.app), super::admin::router(admin));
+        Self { listener, connections: Connections::new(Arc::clone(&app), router), app }
     }
 
     /// Where the door is.

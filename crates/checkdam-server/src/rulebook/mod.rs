@@ -1,72 +1,34 @@
-//! Where rules come from: a YAML file, or the starter rules in the binary.
+//! Where rules come from: a YAML file, or a rulebook in SQLite or PostgreSQL.
+//!
+//! A change is taken whole or refused whole, and the rules in force are never
+//! half of one.
 
+mod book;
+mod database;
+mod edit;
+mod file;
+mod follow;
+mod import;
+mod item;
+mod listen;
+mod rate;
+mod same;
+mod store;
+mod url;
+mod violations;
 mod watch;
 
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+#[cfg(test)]
+mod tests;
 
-use checkdam::{Lease, RuleSet, rule_file};
-
+pub(crate) use self::book::{Book, Fault, Imported, RulebookError, Stored};
+pub(crate) use self::database::OpenError;
+pub(crate) use self::file::{LoadError, RuleFile, compile, read, remark};
+pub(crate) use self::follow::{FollowOptions, Follower};
+pub(crate) use self::store::Rulebook;
+pub(crate) use self::url::{DatabaseUrl, DatabaseUrlError};
+pub(crate) use self::violations::{Filter, Keep, StoredViolation, Violation};
 pub(crate) use self::watch::watch;
 
 /// The rules of a server that was given none.
 pub(crate) const STARTER: &str = include_str!("../../../../examples/starter-rules.yaml");
-
-/// Why a rule file was refused, in the form editors understand.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub(crate) enum LoadError {
-    #[error("{}: cannot be read: {reason}", .path.display())]
-    Unreadable { path: PathBuf, reason: std::io::Error },
-    #[error("{}:{line}:{column}: {reason}", .path.display())]
-    Invalid { path: PathBuf, line: u64, column: u64, reason: String },
-}
-
-/// A rule file that was read once, to be followed.
-pub(crate) struct RuleFile {
-    path: PathBuf,
-    text: String,
-    /// A pipe can be read only once, so it is not looked at again.
-    is_followed: bool,
-}
-
-impl RuleFile {
-    /// Reads the file at `path`.
-    pub(crate) fn open(path: &Path) -> Result<Self, LoadError> {
-        Ok(Self { path: path.to_owned(), text: read(path)?, is_followed: path.is_file() })
-    }
-
-    /// Compiles what was read.
-    pub(crate) fn compile(&self) -> Result<RuleSet, LoadError> {
-        compile(&self.path, &self.text)
-    }
-}
-
-/// A file's text. Anything longer than a rule file may be is cut just behind
-/// the bound, so that the parser refuses it.
-pub(crate) fn read(path: &Path) -> Result<String, LoadError> {
-    let mut text = String::new();
-    let most = rule_file::FILE_MAX as u64 + 1;
-    match File::open(path).and_then(|file| file.take(most).read_to_string(&mut text)) {
-        Ok(_) => Ok(text),
-        Err(reason) => Err(LoadError::Unreadable { path: path.to_owned(), reason }),
-    }
-}
-
-/// Compiles a rule file's text; `path` is for the message.
-pub(crate) fn compile(path: &Path, text: &str) -> Result<RuleSet, LoadError> {
-    rule_file::compile(text).map_err(|error| LoadError::Invalid {
-        path: path.to_owned(),
-        line: error.line,
-        column: error.column,
-        reason: error.reason,
-    })
-}
-
-/// Says what a rule asks for in vain.
-pub(crate) fn remark(rules: &RuleSet) {
-    if let Some(rule) = rules.rules().find(|rule| rule.lease != Lease::Off) {
-        tracing::warn!(rule = rule.name, "lease has no effect yet: the rule's limit is asked of the store every time");
-    }
-}

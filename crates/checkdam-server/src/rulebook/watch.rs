@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::{LoadError, RuleFile, compile, read};
+use super::file::{LoadError, RuleFile, load, read, remark};
 use crate::app::App;
 
 /// Reading the text itself, and not what the file system says about it, works
@@ -72,11 +72,11 @@ impl Watched {
                 return;
             }
         };
-        match compile(&self.path, text) {
-            Ok(rules) => {
+        match load(&self.path, text) {
+            Ok((rules, book)) => {
                 let count = rules.rules().len();
-                super::remark(&rules);
-                app.limiter().set_rules(rules);
+                remark(&rules);
+                app.put_in_force(rules, book);
                 tracing::info!(file, rules = count, "rules reloaded");
             }
             Err(LoadError::Invalid { line, column, reason, .. }) => {

@@ -47,8 +47,21 @@ impl Client {
     }
 
     pub(crate) fn send(&mut self, method: &str, path: &str, body: &str) -> Result<Reply, Error> {
+        self.send_with(method, path, &[], body)
+    }
+
+    /// Sends a request with headers of its own.
+    pub(crate) fn send_with(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Result<Reply, Error> {
         let length = body.len();
-        let request = format!("{method} {path} HTTP/1.1\r\nhost: test\r\ncontent-length: {length}\r\n\r\n{body}");
+        let host = if headers.iter().any(|(name, _)| *name == "host") { "" } else { "host: localhost\r\n" };
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let request = format!("{method} {path} HTTP/1.1\r\n{host}{headers}content-length: {length}\r\n\r\n{body}");
         self.write(&request)?;
         self.read()
     }

@@ -4,23 +4,35 @@
 //! - `answers`: what a decision looks like
 //! - `operations`: batch, peek, refund, reset, explain
 //! - `bad_input`: what is refused, and how
+//! - `bans`: overrides and bans
 //! - `exactness`: many clients at once, and clients that obey
 //! - `connections`: slow and idle clients
 //! - `redis`: several nodes that share their limits
+//! - `cluster`: and whose buckets are on several servers
+//! - `admin`: rules, overrides and bans that are edited while requests flow
+//! - `audit`: the record of who was denied
+//! - `nodes`: several nodes that share their rules
 //! - `reload`: rules that change under load
 //! - `shutdown`: leaving without cutting anybody off
 //! - `settings`: flags, variables and the file
 //! - `rule_files`: which files are refused
 //! - `cli`: the commands
+//! - `doctor`: what is found out about a store
 //! - `page`: the API's description and the page to try it
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests fail loudly")]
 
+mod admin;
 mod answers;
+mod audit;
 mod bad_input;
+mod bans;
 mod cli;
 mod client;
+mod cluster;
 mod connections;
+mod doctor;
 mod exactness;
+mod nodes;
 mod operations;
 mod page;
 mod process;

@@ -57,6 +57,7 @@ pub(crate) fn rule_file(rules: &str) -> PathBuf {
 pub(crate) struct Server {
     child: Child,
     address: String,
+    admin: String,
     log: Arc<Mutex<String>>,
     reader: Option<JoinHandle<()>>,
 }
@@ -72,10 +73,17 @@ impl Server {
         Self::with(&["--rules", rule_file(rules).to_str().unwrap()])
     }
 
-    /// A server with these arguments, listening.
+    /// A server with these arguments, listening; its admin door and its data
+    /// are its own unless the arguments say otherwise.
     pub(crate) fn with(arguments: &[&str]) -> Self {
         let mut command = checkdam();
         command.args(["serve", "--http-listen", "127.0.0.1:0"]).args(arguments);
+        if !arguments.contains(&"--admin-listen") {
+            command.args(["--admin-listen", "127.0.0.1:0"]);
+        }
+        if !arguments.contains(&"--data-dir") {
+            command.arg("--data-dir").arg(folder());
+        }
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the server starts");
         let stderr = BufReader::new(child.stderr.take().expect("standard error is piped"));
         let log = Arc::new(Mutex::new(String::new()));
@@ -85,10 +93,12 @@ impl Server {
                 written.lock().unwrap().push_str(&format!("{line}\n"));
             }
         });
-        let mut server = Self { child, address: String::new(), log, reader: Some(reader) };
+        let mut server = Self { child, address: String::new(), admin: String::new(), log, reader: Some(reader) };
         server.wait_for_log("/v1/check");
         let log = server.log();
-        server.address = log.split("listening  http://").nth(1).unwrap().lines().next().unwrap().to_owned();
+        let behind = |words: &str| Some(log.split(words).nth(1)?.split(['/', '\n']).next()?.to_owned());
+        server.address = behind("listening  http://").unwrap();
+        server.admin = behind("admin      http://").unwrap_or_default();
         server
     }
 
@@ -102,6 +112,15 @@ impl Server {
 
     pub(crate) fn client(&self) -> Client {
         Client::connect(&self.address)
+    }
+
+    /// Where its admin API is.
+    pub(crate) fn admin_address(&self) -> &str {
+        &self.admin
+    }
+
+    pub(crate) fn admin(&self) -> Client {
+        Client::connect(&self.admin)
     }
 
     /// What the server has said so far.

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use axum::http::{Response, StatusCode};
 use checkdam::headers::Dialect;
-use checkdam::{KeyPattern, Outcome, Request, TierView, Verdict};
+use checkdam::{Ban, KeyPattern, Outcome, Request, TierView, Verdict};
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 use utoipa::ToSchema;
 
@@ -32,12 +32,35 @@ pub(in crate::http) struct Answer<'a> {
     delay_ms: u64,
     /// The rule with the longest wait, if the request is denied.
     violated: Option<&'a str>,
+    /// The ban on the request, if it is banned; absent if not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    ban: Option<BanAnswer<'a>>,
     /// Who decided.
     #[schema(value_type = String, examples("memory"))]
     decided_by: &'static str,
     /// Every tier that concerns the request, in the order of the rules.
     #[schema(value_type = Vec<TierAnswer<'_>>)]
     tiers: Tiers<'a>,
+}
+
+/// A ban on a request.
+#[derive(serde::Serialize, ToSchema)]
+pub(in crate::http) struct BanAnswer<'a> {
+    /// Who is banned: an attribute and its value, a pattern or a network.
+    #[schema(examples("user:42", "ip:198.51.100.0/24"))]
+    subject: String,
+    /// Why.
+    reason: &'a str,
+    /// When it ends, in RFC 3339; null if never.
+    until: Option<String>,
+}
+
+impl<'a> BanAnswer<'a> {
+    pub(super) fn of(outcome: &'a Outcome) -> Option<Self> {
+        let ban = outcome.ban()?;
+        Some(Self { subject: ban.subject(), reason: &ban.reason, until: ban.until_unix_s.map(checkdam::time::rfc3339) })
+    }
 }
 
 /// One tier's answer.
@@ -111,7 +134,7 @@ const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Answers a check: 200, 429, or 422 for what can never pass.
+/// Answers a check: 200, 429, 422 for what can never pass, 403 for who is banned.
 pub(in crate::http) fn answer(request: &Request<'_>, outcome: &Outcome, dialect: Dialect) -> Response<Body> {
     let status = status(outcome.verdict());
     if status == StatusCode::OK {
@@ -185,6 +208,8 @@ fn status(verdict: Verdict) -> StatusCode {
         StatusCode::TOO_MANY_REQUESTS
     } else if verdict == Verdict::CostExceedsBurst {
         StatusCode::UNPROCESSABLE_ENTITY
+    } else if verdict == Verdict::Banned {
+        StatusCode::FORBIDDEN
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     }
@@ -205,6 +230,7 @@ impl<'a> Answer<'a> {
             reset_after_ms: governing.map_or(0, |tier| millis(tier.decision.reset_after_us)),
             delay_ms: millis(outcome.delay_us()),
             violated: outcome.violated().map(|tier| tier.rule.name.as_str()),
+            ban: BanAnswer::of(outcome),
             decided_by: outcome.decided_by().name(),
             tiers: Tiers { request, outcome },
         }
@@ -226,6 +252,7 @@ impl<'a> Denied<'a> {
             StatusCode::UNPROCESSABLE_ENTITY => {
                 ("urn:checkdam:problem:cost_exceeds_burst", "The cost exceeds what a limit can ever hold")
             }
+            StatusCode::FORBIDDEN => ("urn:checkdam:problem:banned", "The request is banned"),
             StatusCode::SERVICE_UNAVAILABLE => {
                 ("urn:checkdam:problem:store_unavailable", "The store of the limits does not answer")
             }
@@ -238,11 +265,20 @@ impl<'a> Denied<'a> {
             kind,
             title,
             status: status.as_u16(),
-            detail: outcome.violated().map(|tier| detail(request, &tier)).unwrap_or_default(),
+            detail: match outcome.ban() {
+                Some(ban) => banned(ban),
+                None => outcome.violated().map(|tier| detail(request, &tier)).unwrap_or_default(),
+            },
             violated_policies: outcome.failing().map(|tier| tier.policy_name().to_owned()).collect(),
             answer: Answer::new(request, outcome),
         }
     }
+}
+
+fn banned(ban: &Ban) -> String {
+    let until = ban.until_unix_s.map(|until| format!(" until {}", checkdam::time::rfc3339(until))).unwrap_or_default();
+    let reason = if ban.reason.is_empty() { String::new() } else { format!(": {}", ban.reason) };
+    format!("{:?} is banned{until}{reason}", ban.subject())
 }
 
 fn detail(request: &dyn Subjects, tier: &TierView<'_>) -> String {

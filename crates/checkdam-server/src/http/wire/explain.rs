@@ -4,7 +4,7 @@ use checkdam::{Algorithm, Mode, Outcome, Request, Rule, RuleSet};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::answer::millis;
+use super::answer::{BanAnswer, millis};
 use super::json;
 
 /// The most rules that do not concern the request and are still explained.
@@ -17,6 +17,10 @@ pub(in crate::http) struct ExplainAnswer<'a> {
     allowed: bool,
     /// The rule with the longest wait, if it would be denied.
     violated: Option<&'a str>,
+    /// The ban on the request, if it is banned; absent if not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    ban: Option<BanAnswer<'a>>,
     /// The rules that concern the request, in their order.
     matches: Vec<ExplainedRule<'a>>,
     /// Rules that do not concern it, at most 100.
@@ -90,6 +94,7 @@ pub(crate) fn explain(rules: &RuleSet, request: &Request<'_>, outcome: &Outcome)
     json(&ExplainAnswer {
         allowed: outcome.is_allowed(),
         violated: outcome.violated().map(|tier| tier.rule.name.as_str()),
+        ban: BanAnswer::of(outcome),
         others_left_out: rules.rules().len() - matches.len() - others.len(),
         matches,
         others,

@@ -1,0 +1,159 @@
+//! What rules in shadow would have denied: a change tried on real traffic.
+//!
+//! Counts are exact; of the subjects those are kept that would have been denied
+//! most often, by the space-saving sketch, each with the most by which its count
+//! may be too high.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use checkdam::{Outcome, Request, Rule, RuleSet};
+
+use super::unix_us;
+
+/// The subjects kept of each rule.
+const SUBJECTS_MAX: usize = 100;
+
+/// What the rules in shadow would have done, since they are as they are.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    rules: ArcSwap<HashMap<String, Arc<Tried>>>,
+}
+
+/// One rule in shadow.
+#[derive(Debug)]
+struct Tried {
+    rule: Rule,
+    since_us: u64,
+    seen: AtomicU64,
+    denied: AtomicU64,
+    subjects: Mutex<HashMap<String, Count>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Count {
+    denied: u64,
+    too_high_by: u64,
+}
+
+/// What one rule would have done.
+#[derive(Debug, serde::Serialize, utoipa::ToSchema)]
+pub(crate) struct Effect {
+    /// The rule.
+    rule: String,
+    /// Since when it is tried as it is, in Unix seconds, on this node.
+    since: u64,
+    /// Requests that it concerned.
+    seen: u64,
+    /// Requests that it would have let pass.
+    would_allow: u64,
+    /// Requests that it would have denied.
+    would_deny: u64,
+    /// Whom it would have denied most often.
+    top_subjects: Vec<TopSubject>,
+}
+
+/// A subject that would have been denied often.
+#[derive(Debug, serde::Serialize, utoipa::ToSchema)]
+struct TopSubject {
+    /// Whose bucket it is.
+    subject: String,
+    /// How often it would have been denied.
+    would_deny: u64,
+    /// By how much that may be too high.
+    too_high_by: u64,
+}
+
+impl Effects {
+    /// Follows the rules in shadow of a new rule set: those that are as they
+    /// were keep their counts.
+    pub(crate) fn follow(&self, rules: &RuleSet) {
+        let known = self.rules.load();
+        let mut next = HashMap::new();
+        for rule in rules.rules().filter(|rule| rule.mode == checkdam::Mode::Shadow) {
+            let tried = match known.get(&rule.name).filter(|tried| tried.rule == *rule) {
+                Some(tried) => Arc::clone(tried),
+                None => Arc::new(Tried::new(rule)),
+            };
+            next.insert(rule.name.clone(), tried);
+        }
+        self.rules.store(Arc::new(next));
+    }
+
+    /// Notes what the rules in shadow say of a request.
+    pub(crate) fn note(&self, request: &Request<'_>, outcome: &Outcome) {
+        let mut last: Option<&str> = None;
+        for tier in outcome.tiers().filter(|tier| !tier.is_enforced()) {
+            // The tiers of one rule stand together.
+            if last == Some(tier.rule.name.as_str()) {
+                continue;
+            }
+            last = Some(&tier.rule.name);
+            let denies =
+                outcome.tiers().any(|other| std::ptr::eq(other.rule, tier.rule) && !other.decision.is_allowed());
+            if let Some(tried) = self.rules.load().get(&tier.rule.name) {
+                tried.note(denies.then(|| tier.rule.key.render(request)));
+            }
+        }
+    }
+
+    /// What the rule would have done; none if it is not in shadow.
+    pub(crate) fn of(&self, rule: &str) -> Option<Effect> {
+        self.rules.load().get(rule).map(|tried| tried.effect())
+    }
+}
+
+impl Tried {
+    fn new(rule: &Rule) -> Self {
+        Self {
+            rule: rule.clone(),
+            since_us: unix_us(),
+            seen: AtomicU64::new(0),
+            denied: AtomicU64::new(0),
+            subjects: Mutex::default(),
+        }
+    }
+
+    fn note(&self, denied: Option<String>) {
+        self.seen.fetch_add(1, Ordering::Relaxed);
+        let Some(subject) = denied else { return };
+        self.denied.fetch_add(1, Ordering::Relaxed);
+        let mut subjects = self.subjects.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = subjects.get_mut(&subject) {
+            count.denied += 1;
+            return;
+        }
+        let mut too_high_by = 0;
+        if subjects.len() >= SUBJECTS_MAX {
+            let least = subjects.iter().min_by_key(|(_, count)| count.denied);
+            if let Some((name, count)) = least.map(|(name, count)| (name.clone(), *count)) {
+                subjects.remove(&name);
+                too_high_by = count.denied;
+            }
+        }
+        subjects.insert(subject, Count { denied: too_high_by + 1, too_high_by });
+    }
+
+    fn effect(&self) -> Effect {
+        let subjects = self.subjects.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut top: Vec<(String, Count)> = subjects.iter().map(|(subject, count)| (subject.clone(), *count)).collect();
+        drop(subjects);
+        top.sort_by(|(name, count), (other, more)| more.denied.cmp(&count.denied).then_with(|| name.cmp(other)));
+        top.truncate(20);
+        let denied = self.denied.load(Ordering::Relaxed);
+        let seen = self.seen.load(Ordering::Relaxed).max(denied);
+        Effect {
+            rule: self.rule.name.clone(),
+            since: self.since_us / 1_000_000,
+            seen,
+            would_allow: seen - denied,
+            would_deny: denied,
+            top_subjects: top
+                .into_iter()
+                .map(|(subject, Count { denied, too_high_by })| TopSubject { subject, would_deny: denied, too_high_by })
+                .collect(),
+        }
+    }
+}

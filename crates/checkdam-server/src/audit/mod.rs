@@ -1,0 +1,142 @@
+//! The record of who was limited.
+//!
+//! A denial is noted on the request's path by a counter and, if its rule has
+//! not written too much this second, by one place in a bounded queue; nothing
+//! there ever waits. A task writes what is queued in batches. Whatever is not
+//! written is counted: denied = written + sampled out + dropped + waiting.
+
+mod effects;
+mod sample;
+mod writer;
+
+pub(crate) use self::effects::{Effect, Effects};
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use checkdam::time::{Clock, EPOCH_UNIX_US, SystemClock};
+use checkdam::{Outcome, Request, Verdict};
+use tokio::sync::mpsc;
+
+use self::sample::Sample;
+pub(crate) use self::writer::Writer;
+use crate::config::AuditOptions;
+use crate::rulebook::Violation;
+
+/// Under this name requests of banned subjects are recorded.
+pub(crate) const BAN: &str = "ban";
+
+/// Notes denials.
+#[derive(Debug)]
+pub(crate) struct Audit {
+    queue: mpsc::Sender<Violation>,
+    sample: Sample,
+    counters: Counters,
+    node: String,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    denied: AtomicU64,
+    written: AtomicU64,
+    sampled_out: AtomicU64,
+    dropped: AtomicU64,
+}
+
+/// What became of the denials so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, utoipa::ToSchema)]
+pub(crate) struct AuditCounts {
+    /// Requests denied by a limit or a ban since the start.
+    pub(crate) denied: u64,
+    /// Of these, in the database.
+    pub(crate) written: u64,
+    /// Of these, left out because their rule had written enough that second.
+    pub(crate) sampled_out: u64,
+    /// Of these, lost because the queue was full or the database away too long.
+    pub(crate) dropped: u64,
+    /// Of these, waiting to be written.
+    pub(crate) waiting: u64,
+}
+
+impl Audit {
+    /// What notes denials, and what is to write them.
+    pub(crate) fn new(options: &AuditOptions, node: String) -> (Self, mpsc::Receiver<Violation>) {
+        let (queue, receiver) = mpsc::channel(options.queue_max);
+        let sample = Sample::new(options.per_rule_and_second);
+        (Self { queue, sample, counters: Counters::default(), node }, receiver)
+    }
+
+    /// Notes the outcome if it is a denial. A store that did not answer is not
+    /// the requester's fault, and is no violation.
+    pub(crate) fn note(&self, request: &Request<'_>, outcome: &Outcome) {
+        if !matches!(outcome.verdict(), Verdict::Denied | Verdict::CostExceedsBurst | Verdict::Banned) {
+            return;
+        }
+        self.counters.denied.fetch_add(1, Ordering::Relaxed);
+        let now_us = unix_us();
+        let rule = outcome.violated().map_or(BAN, |tier| tier.rule.name.as_str());
+        if !self.sample.is_due(rule, now_us / 1_000_000) {
+            self.counters.sampled_out.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let Ok(place) = self.queue.try_reserve() else {
+            self.counters.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        place.send(self.violation(request, outcome, rule, now_us));
+    }
+
+    fn violation(&self, request: &Request<'_>, outcome: &Outcome, rule: &str, now_us: u64) -> Violation {
+        let attribute = |name: &str| request.get(name).map(str::to_owned);
+        let violated = outcome.violated();
+        let subject = match (&violated, outcome.ban()) {
+            (Some(tier), _) => tier.rule.key.render(request),
+            (None, Some(ban)) => ban.subject(),
+            (None, None) => String::new(),
+        };
+        Violation {
+            bucket_key: format!("{rule}:{subject}"),
+            user_id: attribute("user"),
+            ip_address: attribute("ip"),
+            endpoint: attribute("endpoint"),
+            method: attribute("method"),
+            tenant: attribute("tenant"),
+            requested_unix_ms: (now_us / 1_000) as i64,
+            tokens_at_time: violated.as_ref().map_or(0.0, |tier| tier.decision.remaining as f64),
+            rule_name: Some(rule.to_owned()),
+            subject: Some(subject),
+            cost: i64::try_from(request.cost()).unwrap_or(i64::MAX),
+            limit_text: violated.as_ref().map(|tier| tier.quota.to_string()),
+            retry_after_ms: Some(outcome.retry_after_us().div_ceil(1_000) as i64),
+            node: Some(self.node.clone()),
+            decided_by: Some(outcome.decided_by().name().to_owned()),
+        }
+    }
+
+    /// What became of the denials so far.
+    pub(crate) fn counts(&self) -> AuditCounts {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        // Read last, so that nothing seems to wait that is counted elsewhere.
+        let (written, sampled_out) = (count(&self.counters.written), count(&self.counters.sampled_out));
+        let (dropped, denied) = (count(&self.counters.dropped), count(&self.counters.denied));
+        let waiting = denied.saturating_sub(written + sampled_out + dropped);
+        AuditCounts { denied, written, sampled_out, dropped, waiting }
+    }
+
+    /// How often each rule denied since the start, most often first.
+    pub(crate) fn denials_by_rule(&self) -> Vec<(String, u64)> {
+        self.sample.denials()
+    }
+
+    fn wrote(&self, count: usize) {
+        self.counters.written.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    fn dropped(&self, count: usize) {
+        self.counters.dropped.fetch_add(count as u64, Ordering::Relaxed);
+    }
+}
+
+/// The time of day: a record is dated by the node that made it.
+fn unix_us() -> u64 {
+    SystemClock::new().now_us() + EPOCH_UNIX_US
+}

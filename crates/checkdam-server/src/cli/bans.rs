@@ -1,0 +1,131 @@
+//! `checkdam ban`, `unban` and `bans`: who is not served at all.
+
+use std::process::ExitCode;
+
+use checkdam::rule_file;
+use checkdam::time::{parse_rfc3339, rfc3339};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::failure::{Failure, Kind};
+use super::instant::now_unix_s;
+use super::keeper::Place;
+use super::table::Table;
+use super::{Edited, print, print_value, read_answer};
+use crate::config::Span;
+
+/// What `checkdam ban` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct BanArguments {
+    /// Who: an attribute and its value, such as user:42, user:bot-* or ip:198.51.100.0/24
+    subject: String,
+
+    /// For how long, such as 10m, 1h or 30d [default: for ever]
+    #[arg(long = "for", value_name = "TIME", conflicts_with = "until")]
+    length: Option<Span>,
+
+    /// Until when, such as 2026-12-01T00:00:00Z
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+
+    /// Why; those who are banned are told
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+
+    /// Print the ban as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// What `checkdam unban` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct UnbanArguments {
+    /// Who, as `checkdam bans` shows it
+    subject: String,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// What `checkdam bans` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArguments {
+    /// Print them as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// A ban, as far as the table shows it.
+#[derive(Deserialize)]
+struct Row {
+    subject: String,
+    until: Option<String>,
+    #[serde(default)]
+    reason: String,
+}
+
+/// Bans somebody.
+pub(crate) fn ban(arguments: &BanArguments) -> anyhow::Result<ExitCode> {
+    let mut document = json!({"subject": arguments.subject});
+    if let Some(until) = &arguments.until {
+        document["until"] = json!(until);
+    }
+    if let Some(length) = arguments.length {
+        let length = std::time::Duration::from(length);
+        // Up to the next whole second, so that it is never shorter than was said.
+        let seconds = length.as_secs() + u64::from(length.subsec_nanos() > 0);
+        document["until"] = json!(rfc3339(now_unix_s().saturating_add(seconds)));
+    }
+    if let Some(reason) = &arguments.reason {
+        document["reason"] = json!(reason);
+    }
+    let ban = rule_file::parse_ban(&document.to_string()).map_err(|error| Failure::refused(error.reason))?;
+    if ban.until_unix_s.is_some_and(|until| until <= now_unix_s()) {
+        let until = ban.until_unix_s.map(rfc3339).unwrap_or_default();
+        return Err(
+            Failure::refused(format!("the ban would end at {until}, which has passed: give a later time")).into()
+        );
+    }
+    let keeper = arguments.place.keeper()?;
+    let row = keeper.put_ban(&ban)?;
+    let until = ban.until_unix_s.map_or_else(|| "for ever".to_owned(), |until| format!("until {}", rfc3339(until)));
+    let what = format!("{}: banned {until}", ban.subject());
+    Edited { what, row: Some(row), is_json: arguments.json }.tell(keeper.as_ref())
+}
+
+/// Ends a ban.
+pub(crate) fn unban(arguments: &UnbanArguments) -> anyhow::Result<ExitCode> {
+    let keeper = arguments.place.keeper()?;
+    keeper
+        .remove_ban(&arguments.subject)
+        .map_err(|failure| failure.advise(Kind::NotFound, "`checkdam bans` shows those that are"))?;
+    Edited { what: format!("{}: no longer banned", arguments.subject), row: None, is_json: false }.tell(keeper.as_ref())
+}
+
+/// Lists the bans.
+pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
+    let answer = arguments.place.keeper()?.bans()?;
+    if arguments.json {
+        print_value(&answer)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let rows: Vec<Row> = read_answer(&answer["bans"])?;
+    let now = now_unix_s();
+    let mut table = Table::new(&["SUBJECT", "UNTIL", "REASON"]);
+    for row in rows {
+        let until = match row.until {
+            None => "for ever".to_owned(),
+            Some(until) if parse_rfc3339(&until).is_some_and(|at| at <= now) => format!("{until} (over)"),
+            Some(until) => until,
+        };
+        table.row([row.subject, until, row.reason]);
+    }
+    print(table.text().as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,113 @@
+//! `checkdam rules check`: whether a rule file is valid, and what it says.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use checkdam::rule_file::{self, BanText, OverrideText};
+use checkdam::{Definitions, Rule};
+use serde_json::json;
+
+use crate::cli::table::Table;
+use crate::cli::{print, print_value};
+use crate::http::mode_name;
+use crate::rulebook::{self, LoadError};
+
+/// What `checkdam rules check` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The rule file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Judges a rule file.
+pub(crate) fn check(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let Arguments { file, json } = arguments;
+    let text = rulebook::read(file)?;
+    // Both succeed or both fail: compiling also sees what rules do to each other.
+    let judged = rulebook::compile(file, &text).map(|_| rule_file::parse_definitions(&text).unwrap_or_default());
+    let shown = file.display().to_string();
+    match judged {
+        Ok(definitions) if *json => {
+            print_value(&as_json(&shown, &definitions))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Ok(definitions) => {
+            let counts = counts(&definitions);
+            print(format!("{shown}: {counts} ok\n\n{}", table(&definitions.rules).text()).as_bytes())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => {
+            if let (true, LoadError::Invalid { line, column, reason, .. }) = (json, &error) {
+                let place = json!({"line": line, "column": column, "reason": reason});
+                print_value(&json!({"file": shown, "ok": false, "error": place}))?;
+            }
+            // The form that editors understand. Nobody is left to tell if this fails.
+            let _ = writeln!(std::io::stderr(), "{error}");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// How many there are of what there is.
+fn counts(definitions: &Definitions) -> String {
+    let count = |count: usize, noun: &str| match count {
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
+    };
+    let mut counts = vec![count(definitions.rules.len(), "rule")];
+    for (length, noun) in [(definitions.overrides.len(), "override"), (definitions.bans.len(), "ban")] {
+        if length > 0 {
+            counts.push(count(length, noun));
+        }
+    }
+    counts.join(", ")
+}
+
+fn as_json(shown: &str, definitions: &Definitions) -> serde_json::Value {
+    let rule = |rule: &Rule| {
+        json!({
+            "name": rule.name,
+            "domain": rule.domain,
+            "key": rule.key.text(),
+            "limits": limits(rule),
+            "algorithm": algorithm(rule),
+            "mode": mode_name(rule.mode),
+            "description": rule.description,
+        })
+    };
+    json!({
+        "file": shown,
+        "ok": true,
+        "rules": definitions.rules.iter().map(rule).collect::<Vec<_>>(),
+        "overrides": definitions.overrides.iter().map(OverrideText::from).collect::<Vec<_>>(),
+        "bans": definitions.bans.iter().map(BanText::from).collect::<Vec<_>>(),
+    })
+}
+
+fn table(rules: &[Rule]) -> Table {
+    let mut table = Table::new(&["NAME", "KEY", "LIMITS", "ALGORITHM", "MODE"]);
+    for rule in rules {
+        table.row([
+            rule.name.clone(),
+            rule.key.text().to_owned(),
+            limits(rule).join(", "),
+            algorithm(rule).to_owned(),
+            mode_name(rule.mode).to_owned(),
+        ]);
+    }
+    table
+}
+
+fn limits(rule: &Rule) -> Vec<String> {
+    rule.quotas.iter().map(ToString::to_string).collect()
+}
+
+fn algorithm(rule: &Rule) -> &'static str {
+    rule.quotas.first().map(checkdam::Quota::algorithm).unwrap_or_default().name()
+}

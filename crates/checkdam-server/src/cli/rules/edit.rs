@@ -1,0 +1,135 @@
+//! `checkdam rules add`, `set` and `remove`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use checkdam::{Rule, rule_file};
+use serde_json::Value;
+
+use super::fields::Fields;
+use crate::cli::failure::{Failure, Kind};
+use crate::cli::input::{Input, place};
+use crate::cli::keeper::{Keeper, Place};
+use crate::cli::{Edited, say};
+
+/// What `checkdam rules add` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AddArguments {
+    /// The rule's name
+    #[arg(required_unless_present = "file", requires_all = ["key", "limits"])]
+    name: Option<String>,
+
+    /// Take the rule from this file instead, YAML or JSON, or from standard input (-)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "Fields"])]
+    file: Option<PathBuf>,
+
+    #[command(flatten)]
+    fields: Fields,
+
+    /// Print the rule as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// What `checkdam rules set` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SetArguments {
+    /// The rule's name
+    name: String,
+
+    #[command(flatten)]
+    fields: Fields,
+
+    /// Let it concern everyone who has the attributes of its key
+    #[arg(long, conflicts_with = "when")]
+    no_when: bool,
+
+    /// Print the rule as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// What `checkdam rules remove` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RemoveArguments {
+    /// The rule's name
+    name: String,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Adds a rule.
+pub(crate) fn add(arguments: &AddArguments) -> anyhow::Result<ExitCode> {
+    let rule = match &arguments.file {
+        Some(path) => from_file(path.clone())?,
+        None => arguments.fields.rule(arguments.name.as_deref().unwrap_or_default())?,
+    };
+    let keeper = arguments.place.keeper()?;
+    let added = keeper.add_rule(&rule).map_err(|failure| {
+        failure.advise(Kind::Exists, &format!("change it with `checkdam rules set {}`", rule.name))
+    })?;
+    let what = format!("rule {:?}: added, version {}", rule.name, added["version"]);
+    Edited { what, row: Some(added), is_json: arguments.json }.tell(keeper.as_ref())
+}
+
+fn from_file(path: PathBuf) -> anyhow::Result<Rule> {
+    let Input { shown, text } = Input::read(path, rule_file::FILE_MAX)?;
+    let judged = rule_file::parse_rule(&text).map_err(|error| {
+        if rule_file::parse_definitions(&text).is_ok() {
+            return Failure::refused(format!("{shown}: it is a whole rule file: use `checkdam rules import`"));
+        }
+        Failure::refused(place(&shown, &error))
+    });
+    Ok(judged?)
+}
+
+/// Changes a rule.
+pub(crate) fn set(arguments: &SetArguments) -> anyhow::Result<ExitCode> {
+    let SetArguments { name, fields, no_when, place, json } = arguments;
+    if fields.is_empty() && !no_when {
+        anyhow::bail!("nothing is to be changed: give for example --limit or --mode; see checkdam rules set --help");
+    }
+    let keeper = place.keeper()?;
+    let mut changed = change(keeper.as_ref(), arguments);
+    if matches!(&changed, Err(failure) if failure.kind == Kind::Changed) {
+        say("somebody else has just changed the rule: trying again on what it says now");
+        changed = change(keeper.as_ref(), arguments);
+    }
+    let changed = changed.map_err(|failure| failure.advise(Kind::Changed, "see what it says now, and try again"))?;
+    let what = format!("rule {name:?}: changed, version {}", changed["version"]);
+    Edited { what, row: Some(changed), is_json: *json }.tell(keeper.as_ref())
+}
+
+/// Reads the rule, changes it, and writes it if nobody else did meanwhile.
+fn change(keeper: &dyn Keeper, arguments: &SetArguments) -> Result<Value, Failure> {
+    let mut rule = keeper.rule(&arguments.name).map_err(unknown)?;
+    let version = rule["version"].as_u64().unwrap_or_default();
+    if arguments.no_when {
+        rule["when"] = Value::Null;
+    }
+    keeper.set_rule(&arguments.fields.changed(rule)?, version).map_err(unknown)
+}
+
+/// Removes a rule.
+pub(crate) fn remove(arguments: &RemoveArguments) -> anyhow::Result<ExitCode> {
+    let RemoveArguments { name, place } = arguments;
+    let keeper = place.keeper()?;
+    keeper.remove_rule(name).map_err(|failure| match failure.kind {
+        // Such as overrides that would name a rule which is no longer there.
+        Kind::Invalid => Failure::refused(format!("the rule {name:?} cannot be removed: {failure}")),
+        _ => unknown(failure),
+    })?;
+    Edited { what: format!("rule {name:?}: removed"), row: None, is_json: false }.tell(keeper.as_ref())
+}
+
+/// What to do about a rule that is not there.
+pub(super) fn unknown(failure: Failure) -> Failure {
+    failure.advise(Kind::NotFound, "`checkdam rules list` shows those that are")
+}

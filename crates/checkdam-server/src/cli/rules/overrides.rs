@@ -1,0 +1,137 @@
+//! `checkdam rules override` and `overrides`.
+
+use std::process::ExitCode;
+
+use checkdam::rule_file;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::edit::unknown;
+use crate::cli::failure::{Failure, Kind};
+use crate::cli::keeper::Place;
+use crate::cli::table::Table;
+use crate::cli::{Edited, print, print_value, read_answer};
+
+/// What `checkdam rules override` takes.
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("what").required(true))]
+pub(crate) struct OverrideArguments {
+    /// The rule's name
+    rule: String,
+
+    /// Whose limits they are, such as user:42 or user:bot-*
+    subject: String,
+
+    /// A limit instead of the rule's, such as "100/s burst 500"; give several for several tiers
+    #[arg(long = "limit", value_name = "LIMIT", group = "what")]
+    limits: Vec<String>,
+
+    /// So many times the rule's limits, such as 10 or 0.5
+    #[arg(long, value_name = "N", group = "what", allow_negative_numbers = true)]
+    scale: Option<String>,
+
+    /// No limit at all
+    #[arg(long, group = "what")]
+    unlimited: bool,
+
+    /// Remove the override: the rule's own limits count again
+    #[arg(long, group = "what")]
+    remove: bool,
+
+    /// What it is for
+    #[arg(long, value_name = "TEXT", conflicts_with = "remove")]
+    description: Option<String>,
+
+    /// Print the override as JSON
+    #[arg(long, conflicts_with = "remove")]
+    json: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// What `checkdam rules overrides` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArguments {
+    /// Only those of this rule
+    #[arg(long, value_name = "NAME")]
+    rule: Option<String>,
+
+    /// Print them as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// An override, as far as the table shows it.
+#[derive(Deserialize)]
+struct Row {
+    rule: String,
+    subject: String,
+    limits: Option<Vec<String>>,
+    scale: Option<Value>,
+    #[serde(default)]
+    description: String,
+    version: u64,
+}
+
+/// Puts an override in place, or removes it.
+pub(crate) fn change(arguments: &OverrideArguments) -> anyhow::Result<ExitCode> {
+    let OverrideArguments { rule, subject, .. } = arguments;
+    let what = format!("override of {subject:?} for rule {rule:?}");
+    if arguments.remove {
+        let keeper = arguments.place.keeper()?;
+        keeper
+            .remove_override(rule, subject)
+            .map_err(|failure| failure.advise(Kind::NotFound, "`checkdam rules overrides` shows those that are"))?;
+        return Edited { what: format!("{what}: removed"), row: None, is_json: false }.tell(keeper.as_ref());
+    }
+    let one =
+        rule_file::parse_override(&arguments.document().to_string()).map_err(|error| Failure::refused(error.reason))?;
+    let keeper = arguments.place.keeper()?;
+    let row = keeper.put_override(&one).map_err(unknown)?;
+    Edited { what: format!("{what}: set"), row: Some(row), is_json: arguments.json }.tell(keeper.as_ref())
+}
+
+impl OverrideArguments {
+    /// The override as a rule file has it.
+    fn document(&self) -> Value {
+        let mut document = json!({"rule": self.rule, "subject": self.subject});
+        if !self.limits.is_empty() {
+            document["limits"] = json!(self.limits);
+        }
+        if let Some(scale) = &self.scale {
+            document["scale"] = json!(scale);
+        }
+        if self.unlimited {
+            document["unlimited"] = json!(true);
+        }
+        if let Some(description) = &self.description {
+            document["description"] = json!(description);
+        }
+        document
+    }
+}
+
+/// Lists the overrides.
+pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
+    let answer = arguments.place.keeper()?.overrides(arguments.rule.as_deref())?;
+    if arguments.json {
+        print_value(&answer)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let rows: Vec<Row> = read_answer(&answer["overrides"])?;
+    let mut table = Table::new(&["RULE", "SUBJECT", "INSTEAD", "VERSION", "DESCRIPTION"]);
+    for row in rows {
+        let instead = match (row.limits, row.scale) {
+            (Some(limits), _) => limits.join(", "),
+            (None, Some(scale)) => format!("{scale} times"),
+            (None, None) => "unlimited".to_owned(),
+        };
+        table.row([row.rule, row.subject, instead, row.version.to_string(), row.description]);
+    }
+    print(table.text().as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,100 @@
+//! `checkdam rules import` and `export`.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use checkdam::rule_file;
+use serde::Deserialize;
+
+use crate::cli::failure::Failure;
+use crate::cli::input::{Input, place};
+use crate::cli::keeper::{Import, Place};
+use crate::cli::{print, print_value, read_answer, say};
+
+/// The largest file that is taken over, in bytes.
+const IMPORT_MAX: usize = 64 << 20;
+
+/// What `checkdam rules import` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ImportArguments {
+    /// The rule file, YAML or JSON, or - for standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Remove whatever the file does not name
+    #[arg(long)]
+    replace: bool,
+
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print what was done as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// What `checkdam rules export` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExportArguments {
+    /// Write to this file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// What an import did.
+#[derive(Deserialize)]
+struct Imported {
+    added: usize,
+    changed: usize,
+    removed: usize,
+    unchanged: usize,
+}
+
+/// Takes over a rule file.
+pub(crate) fn import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
+    let ImportArguments { file, replace, dry_run, place: where_to, json } = arguments;
+    let Input { shown, text } = Input::read(file.clone(), IMPORT_MAX)?;
+    let definitions = rule_file::parse_definitions_within(&text, IMPORT_MAX)
+        .map_err(|error| Failure::refused(place(&shown, &error)))?;
+    if std::io::stderr().is_terminal() {
+        let (rules, overrides, bans) = (definitions.rules.len(), definitions.overrides.len(), definitions.bans.len());
+        say(&format!("{shown}: {rules} rules, {overrides} overrides and {bans} bans are on their way …"));
+    }
+    // A new file is made by what fills it, not by a rehearsal.
+    let keeper = if *dry_run { where_to.keeper()? } else { where_to.keeper_or_new()? };
+    let answer = keeper.import(Import { text, definitions, replace: *replace, dry_run: *dry_run })?;
+    if *json {
+        print_value(&answer)?;
+    } else {
+        let Imported { added, changed, removed, unchanged } = read_answer(&answer)?;
+        let would = if *dry_run { "would be " } else { "" };
+        let text = format!("{would}added {added}, changed {changed}, removed {removed}, left alone {unchanged}\n");
+        print(text.as_bytes())?;
+    }
+    if !dry_run {
+        say(&keeper.in_force());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes everything as a rule file.
+pub(crate) fn export(arguments: &ExportArguments) -> anyhow::Result<ExitCode> {
+    let text = arguments.place.keeper()?.export()?;
+    match &arguments.output {
+        None => print(text.as_bytes())?,
+        Some(path) => {
+            std::fs::write(path, &text).with_context(|| format!("{}: cannot be written", path.display()))?;
+            say(&format!("written to {}", path.display()));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,104 @@
+//! `checkdam violations`: who was denied, newest first.
+
+use std::process::ExitCode;
+
+use serde::Deserialize;
+
+use super::instant::Instant;
+use super::keeper::{Place, Wanted};
+use super::table::{Table, time};
+use super::{print, print_value, read_answer, say};
+
+/// What `checkdam violations` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Only those of this user
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+
+    /// Only those from this address
+    #[arg(long, value_name = "ADDRESS")]
+    ip: Option<String>,
+
+    /// Only those of this rule; those of bans stand under "ban"
+    #[arg(long, value_name = "NAME")]
+    rule: Option<String>,
+
+    /// Only those since then: 10m, 1h or 7d ago, or 2026-12-01T00:00:00Z
+    #[arg(long, value_name = "TIME")]
+    since: Option<Instant>,
+
+    /// Only those before then, written alike
+    #[arg(long, value_name = "TIME")]
+    until: Option<Instant>,
+
+    /// The most that are shown
+    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+
+    /// Print them as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// A violation, as far as the table shows it.
+#[derive(Deserialize)]
+struct Row {
+    requested_at: String,
+    rule: Option<String>,
+    subject: Option<String>,
+    user_id: Option<String>,
+    ip_address: Option<String>,
+    method: Option<String>,
+    endpoint: Option<String>,
+    cost: i64,
+    limit: Option<String>,
+    retry_after_ms: Option<i64>,
+}
+
+/// Lists violations.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let wanted = Wanted {
+        user: arguments.user.clone(),
+        ip: arguments.ip.clone(),
+        rule: arguments.rule.clone(),
+        since_unix_s: arguments.since.map(Instant::unix_s),
+        until_unix_s: arguments.until.map(Instant::unix_s),
+        limit: arguments.limit as usize,
+    };
+    let answer = arguments.place.keeper()?.violations(&wanted)?;
+    if arguments.json {
+        print_value(&answer)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let rows: Vec<Row> = read_answer(&answer["violations"])?;
+    let is_full = rows.len() == wanted.limit;
+    print(table(rows).text().as_bytes())?;
+    if is_full {
+        say(&format!("there may be more than these {}: ask for more with --limit", wanted.limit));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(rows: Vec<Row>) -> Table {
+    let mut table = Table::new(&["TIME", "RULE", "SUBJECT", "USER", "IP", "REQUEST", "COST", "LIMIT", "RETRY IN"]);
+    let or_none = |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned());
+    for row in rows {
+        let request: Vec<String> = [row.method, row.endpoint].into_iter().flatten().collect();
+        table.row([
+            row.requested_at,
+            or_none(row.rule),
+            or_none(row.subject),
+            or_none(row.user_id),
+            or_none(row.ip_address),
+            or_none(Some(request.join(" "))),
+            row.cost.to_string(),
+            or_none(row.limit),
+            time(row.retry_after_ms.unwrap_or_default().max(0).unsigned_abs()),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,89 @@
+//! Who is not served at all.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::IntoResponse;
+use checkdam::Ban;
+use checkdam::rule_file::{self, BanText};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::Admin;
+use super::edit::{Expected, editable, etag, misread, refused, settle, text};
+use super::query::Query;
+use super::rules::{AdminRefused, Answered, Page, Row, answer, page};
+use crate::http::body::BODY_MAX;
+use crate::http::problem::Problem;
+
+/// A ban.
+#[derive(ToSchema)]
+#[schema(example = json!({"subject": "ip:198.51.100.0/24", "until": "2026-12-01T00:00:00Z", "reason": "scraping"}))]
+#[expect(dead_code, reason = "only its description is used")]
+pub(super) struct BanBody {
+    /// An attribute and its value: `user:42`, `user:bot-*`, `ip:198.51.100.0/24`.
+    subject: String,
+    /// When it ends; never if absent.
+    #[schema(required = false)]
+    until: String,
+    /// Why.
+    #[schema(required = false)]
+    reason: String,
+}
+
+/// A page of bans.
+#[derive(Serialize, ToSchema)]
+pub(super) struct BansAnswer {
+    /// The version of the rulebook that is in force here.
+    version: u64,
+    /// How many there are in all, as far as they are searched for.
+    total: usize,
+    #[schema(value_type = Vec<BanBody>)]
+    bans: Vec<Row<BanText>>,
+    /// What to give as `after` for the next page; null at the end.
+    next: Option<String>,
+}
+
+/// Lists the bans, ended ones too.
+#[utoipa::path(get, path = "/admin/v1/bans", tag = "rules",
+    params(("search" = Option<String>, Query, description = "Part of a subject or reason"),
+        ("limit" = Option<usize>, Query, description = "How many, at most 1000"),
+        ("after" = Option<String>, Query, description = "Where the last page ended")),
+    responses((status = 200, description = "A page of bans", body = BansAnswer), AdminRefused))]
+pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered {
+    let query = Query::read(&uri, &["search", "limit", "after"])?;
+    let book = admin.app.book();
+    let search = query.text("search").unwrap_or_default();
+    let is_wanted = |ban: &Ban| ban.subject().contains(search) || ban.reason.contains(search);
+    let Page { total, rows, next } = page(&query, &book.bans, Ban::subject, is_wanted)?;
+    Ok(answer(&BansAnswer { version: book.version, total, bans: rows, next }))
+}
+
+/// Bans a subject, or changes its ban.
+#[utoipa::path(put, path = "/admin/v1/bans", tag = "rules", request_body = BanBody,
+    responses((status = 200, description = "It is in force", body = BanBody), AdminRefused))]
+pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, body: Body) -> Answered {
+    let rulebook = editable(&admin)?;
+    let expected = Expected::read(&headers)?.version();
+    let ban = rule_file::parse_ban(&text(body, BODY_MAX).await?).map_err(|error| misread(&error))?;
+    let stored = rulebook.put_ban(ban, expected).await.map_err(refused)?;
+    settle(&admin, rulebook).await?;
+    Ok(([etag(stored.version)], answer(&Row::<BanText>::new(&stored))).into_response())
+}
+
+/// Lifts a ban.
+#[utoipa::path(delete, path = "/admin/v1/bans", tag = "rules",
+    params(("subject" = String, Query, description = "Whose")),
+    responses((status = 204, description = "It is in force no more"),
+        (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
+        AdminRefused))]
+pub(super) async fn remove(State(admin): State<Arc<Admin>>, uri: Uri, headers: HeaderMap) -> Answered {
+    let query = Query::read(&uri, &["subject"])?;
+    let rulebook = editable(&admin)?;
+    let expected = Expected::read(&headers)?.version();
+    rulebook.remove_ban(query.needed("subject")?, expected).await.map_err(refused)?;
+    settle(&admin, rulebook).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

@@ -1,0 +1,114 @@
+//! What all edits have in common: whether they are possible, what they expect,
+//! and how they are refused.
+
+use axum::body::Body;
+use axum::http::HeaderMap;
+use axum::http::header::{ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
+use checkdam::rule_file::RuleFileError;
+
+use super::{Admin, RuleSource};
+use crate::http::body;
+use crate::http::problem::{Problem, shown};
+use crate::rulebook::{Rulebook, RulebookError};
+
+/// What an edit takes for granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Expected {
+    /// Nothing.
+    Anything,
+    /// That nobody has changed it since.
+    Version(u64),
+    /// That it does not exist.
+    Nothing,
+}
+
+impl Expected {
+    /// Reads `If-Match` and `If-None-Match`.
+    pub(super) fn read(headers: &HeaderMap) -> Result<Self, Problem> {
+        let header = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?").trim());
+        if let Some(value) = header(IF_NONE_MATCH) {
+            let refused = || Problem::invalid("If-None-Match".to_owned(), format!("use *, not {:?}", shown(value)));
+            return if value == "*" { Ok(Self::Nothing) } else { Err(refused()) };
+        }
+        let Some(value) = header(IF_MATCH).filter(|value| *value != "*") else { return Ok(Self::Anything) };
+        let version = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
+        version.and_then(|version| version.parse().ok()).map(Self::Version).ok_or_else(|| {
+            let detail = format!("If-Match is {:?}: send the ETag of the answer that was read", shown(value));
+            Problem::invalid("If-Match".to_owned(), detail)
+        })
+    }
+
+    /// The version that is expected, for edits of what exists.
+    pub(super) const fn version(self) -> Option<u64> {
+        match self {
+            Self::Version(version) => Some(version),
+            Self::Anything | Self::Nothing => None,
+        }
+    }
+}
+
+/// The tag of a version.
+pub(super) fn etag(version: u64) -> (HeaderName, HeaderValue) {
+    let tag = HeaderValue::from_str(&format!("\"{version}\""));
+    (ETAG, tag.unwrap_or_else(|_| HeaderValue::from_static("\"0\"")))
+}
+
+/// Where edits go, if there may be any.
+pub(super) fn editable(admin: &Admin) -> Result<&Rulebook, Problem> {
+    match (&admin.rules, &admin.rulebook) {
+        (RuleSource::Database(_), Some(rulebook)) => Ok(rulebook),
+        (RuleSource::File(path), _) => Err(Problem::rules_from_file(path)),
+        (RuleSource::Database(_), None) => Err(Problem::unavailable("there is no database".to_owned())),
+    }
+}
+
+/// The body as text.
+pub(super) async fn text(body: Body, bytes_max: usize) -> Result<String, Problem> {
+    let bytes = body::read_within(body, bytes_max).await?;
+    String::from_utf8(bytes.into()).map_err(|_| {
+        Problem::malformed("body".to_owned(), "the body is not UTF-8: send JSON or YAML as UTF-8".to_owned())
+    })
+}
+
+/// What the parser did not understand.
+pub(super) fn misread(error: &RuleFileError) -> Problem {
+    Problem::invalid("body".to_owned(), error.to_string())
+}
+
+/// What the rulebook did not do.
+pub(super) fn refused(error: RulebookError) -> Problem {
+    let detail = error.to_string();
+    match error {
+        RulebookError::NotFound { .. } => Problem::missing(detail),
+        RulebookError::Exists { .. } => Problem::exists(detail),
+        RulebookError::Changed { .. } => Problem::changed(detail),
+        RulebookError::Invalid { .. } => Problem::invalid("body".to_owned(), detail),
+        RulebookError::Unavailable { .. } => Problem::unavailable(detail),
+    }
+}
+
+/// Waits until what was edited is in force here.
+pub(super) async fn settle(admin: &Admin, rulebook: &Rulebook) -> Result<u64, Problem> {
+    let version = rulebook.version().await.map_err(refused)?;
+    admin.edited(version).await;
+    Ok(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_edit_expects_is_read_from_its_headers() {
+        let read = |name: HeaderName, value: &'static str| {
+            Expected::read(&HeaderMap::from_iter([(name, HeaderValue::from_static(value))])).ok()
+        };
+        assert_eq!(read(IF_MATCH, "\"3\""), Some(Expected::Version(3)));
+        assert_eq!(read(IF_MATCH, "*"), Some(Expected::Anything));
+        assert_eq!(read(IF_NONE_MATCH, "*"), Some(Expected::Nothing));
+        for (name, value) in [(IF_MATCH, "3"), (IF_MATCH, "\"x\""), (IF_MATCH, "W/\"3\""), (IF_NONE_MATCH, "\"3\"")] {
+            assert_eq!(read(name, value), None, "{value}");
+        }
+        assert_eq!(Expected::read(&HeaderMap::new()).ok(), Some(Expected::Anything));
+    }
+}

@@ -1,0 +1,126 @@
+//! The admin API, on a door of its own: rules, who was denied, how it goes.
+//!
+//! Handlers read what is in force from the app and edit through the rulebook;
+//! an edit is answered once it is in force on this node.
+
+mod bans;
+mod edit;
+mod guard;
+mod overrides;
+mod query;
+mod refusals;
+mod rules;
+mod status;
+mod transfer;
+mod violations;
+
+pub(super) use self::documented::AdminPaths;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use tokio::time::Instant;
+
+use super::{health, openapi, problem};
+use crate::app::App;
+use crate::config::Token;
+use crate::rulebook::{Follower, Rulebook};
+use crate::store::AnyStore;
+
+/// How long an edit waits to be in force here: others see it within a second.
+const IN_FORCE_LIMIT: Duration = Duration::from_secs(5);
+
+/// What the admin API works with.
+pub(crate) struct Admin {
+    pub(crate) app: Arc<App>,
+    /// Who may come in; everybody on this machine if there is none.
+    pub(crate) token: Option<Token>,
+    /// Where violations are kept, and rules unless they come from a file.
+    pub(crate) rulebook: Option<Rulebook>,
+    pub(crate) rules: RuleSource,
+    pub(crate) node: String,
+    /// Where rules and violations are kept, for people.
+    pub(crate) database: String,
+    /// Where the buckets are kept, for people.
+    pub(crate) store: String,
+    pub(crate) started: Instant,
+}
+
+/// Where the rules come from.
+pub(crate) enum RuleSource {
+    /// A file: nobody edits it through us.
+    File(String),
+    /// The rulebook.
+    Database(Follower),
+}
+
+impl Admin {
+    /// Waits until an edit is in force here, and tells the other nodes.
+    async fn edited(&self, version: u64) {
+        let RuleSource::Database(follower) = &self.rules else { return };
+        follower.hint();
+        if let AnyStore::Redis(watched) = self.app.limiter().store() {
+            // It is a hint: the others look by themselves anyway.
+            let _ = tokio::time::timeout(IN_FORCE_LIMIT, watched.announce()).await;
+        }
+        let _ = tokio::time::timeout(IN_FORCE_LIMIT, follower.reached(version)).await;
+    }
+}
+
+/// Every path of the door.
+pub(super) fn router(admin: Arc<Admin>) -> Router {
+    let app = Arc::clone(&admin.app);
+    let guarded = Router::new()
+        .route("/admin/v1/rules", get(rules::list).post(rules::add))
+        .route("/admin/v1/rules/validate", post(transfer::validate))
+        .route("/admin/v1/rules/import", post(transfer::import))
+        .route("/admin/v1/rules/export", get(transfer::export))
+        .route("/admin/v1/rules/{name}", get(rules::show).put(rules::put).delete(rules::remove))
+        .route("/admin/v1/rules/{name}/effect", get(rules::effect))
+        .route("/admin/v1/overrides", get(overrides::list).put(overrides::put).delete(overrides::remove))
+        .route("/admin/v1/bans", get(bans::list).put(bans::put).delete(bans::remove))
+        .route("/admin/v1/violations", get(violations::list))
+        .route("/admin/v1/status", get(status::status))
+        .layer(from_fn_with_state(Arc::clone(&admin), guard::guard))
+        .with_state(admin);
+    Router::new()
+        .route("/livez", get(health::livez))
+        .route("/readyz", get(health::readyz))
+        .route("/openapi.json", get(openapi::document))
+        .with_state(app)
+        .merge(guarded)
+        .fallback(problem::not_found)
+        .method_not_allowed_fallback(problem::wrong_method)
+}
+
+/// What the API's description says of this door.
+mod documented {
+    use utoipa::OpenApi;
+
+    use super::{bans, overrides, rules, status, transfer, violations};
+
+    #[derive(OpenApi)]
+    #[openapi(paths(
+        rules::list,
+        rules::add,
+        rules::show,
+        rules::put,
+        rules::remove,
+        rules::effect,
+        transfer::validate,
+        transfer::import,
+        transfer::export,
+        overrides::list,
+        overrides::put,
+        overrides::remove,
+        bans::list,
+        bans::put,
+        bans::remove,
+        violations::list,
+        status::status
+    ))]
+    pub(in crate::http) struct AdminPaths;
+}

@@ -1,0 +1,100 @@
+//! Other limits for some subjects of a rule.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::IntoResponse;
+use checkdam::Override;
+use checkdam::rule_file::{self, OverrideText};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::Admin;
+use super::edit::{Expected, editable, etag, misread, refused, settle, text};
+use super::query::Query;
+use super::rules::{AdminRefused, Answered, Page, Row, answer, page};
+use crate::http::body::BODY_MAX;
+use crate::http::problem::Problem;
+
+/// An override: one of limits, scale and unlimited.
+#[derive(ToSchema)]
+#[schema(example = json!({"rule": "user-free", "subject": "user:42", "limits": ["100/s burst 500"]}))]
+#[expect(dead_code, reason = "only its description is used")]
+pub(super) struct OverrideBody {
+    /// The rule's name.
+    rule: String,
+    /// Whose limits these are: `user:42`, or with a star `user:bot-*`.
+    subject: String,
+    /// These limits instead.
+    #[schema(required = false)]
+    limits: Vec<String>,
+    /// So many times the rule's own.
+    #[schema(required = false)]
+    scale: f64,
+    /// No limit at all.
+    #[schema(required = false)]
+    unlimited: bool,
+    /// What it is for.
+    #[schema(required = false)]
+    description: String,
+}
+
+/// A page of overrides.
+#[derive(Serialize, ToSchema)]
+pub(super) struct OverridesAnswer {
+    /// The version of the rulebook that is in force here.
+    version: u64,
+    /// How many there are in all, as far as they are searched for.
+    total: usize,
+    #[schema(value_type = Vec<OverrideBody>)]
+    overrides: Vec<Row<OverrideText>>,
+    /// What to give as `after` for the next page; null at the end.
+    next: Option<String>,
+}
+
+/// Lists the overrides in force.
+#[utoipa::path(get, path = "/admin/v1/overrides", tag = "rules",
+    params(("rule" = Option<String>, Query, description = "Of this rule only"),
+        ("search" = Option<String>, Query, description = "Part of a subject"),
+        ("limit" = Option<usize>, Query, description = "How many, at most 1000"),
+        ("after" = Option<String>, Query, description = "Where the last page ended")),
+    responses((status = 200, description = "A page of overrides", body = OverridesAnswer), AdminRefused))]
+pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered {
+    let query = Query::read(&uri, &["rule", "search", "limit", "after"])?;
+    let book = admin.app.book();
+    let (rule, search) = (query.text("rule"), query.text("search").unwrap_or_default());
+    let is_wanted = |one: &Override| rule.is_none_or(|rule| one.rule == rule) && one.subject.text().contains(search);
+    let name = |one: &Override| format!("{} {}", one.rule, one.subject.text());
+    let Page { total, rows, next } = page(&query, &book.overrides, name, is_wanted)?;
+    Ok(answer(&OverridesAnswer { version: book.version, total, overrides: rows, next }))
+}
+
+/// Adds an override, or replaces the one of the same rule and subject.
+#[utoipa::path(put, path = "/admin/v1/overrides", tag = "rules", request_body = OverrideBody,
+    responses((status = 200, description = "It is in force", body = OverrideBody), AdminRefused))]
+pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, body: Body) -> Answered {
+    let rulebook = editable(&admin)?;
+    let expected = Expected::read(&headers)?.version();
+    let one = rule_file::parse_override(&text(body, BODY_MAX).await?).map_err(|error| misread(&error))?;
+    let stored = rulebook.put_override(one, expected).await.map_err(refused)?;
+    settle(&admin, rulebook).await?;
+    Ok(([etag(stored.version)], answer(&Row::<OverrideText>::new(&stored))).into_response())
+}
+
+/// Removes an override.
+#[utoipa::path(delete, path = "/admin/v1/overrides", tag = "rules",
+    params(("rule" = String, Query, description = "The rule's name"), ("subject" = String, Query, description = "Whose")),
+    responses((status = 204, description = "It is in force no more"),
+        (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
+        AdminRefused))]
+pub(super) async fn remove(State(admin): State<Arc<Admin>>, uri: Uri, headers: HeaderMap) -> Answered {
+    let query = Query::read(&uri, &["rule", "subject"])?;
+    let rulebook = editable(&admin)?;
+    let expected = Expected::read(&headers)?.version();
+    let (rule, subject) = (query.needed("rule")?, query.needed("subject")?);
+    rulebook.remove_override(rule, subject, expected).await.map_err(refused)?;
+    settle(&admin, rulebook).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

@@ -1,0 +1,83 @@
+//! What stands behind the question mark: pages, filters, times.
+
+use std::collections::HashMap;
+
+use axum::http::Uri;
+use checkdam::time::parse_rfc3339;
+
+use crate::http::problem::{Problem, shown};
+
+/// The entries of a page if nobody says how many.
+const PAGE_DEFAULT: usize = 100;
+/// The most entries of a page.
+pub(super) const PAGE_MAX: usize = 1_000;
+
+/// The parameters of a request, each given once.
+pub(super) struct Query {
+    given: HashMap<String, String>,
+}
+
+impl Query {
+    /// Reads the parameters; those that are not `known` are refused, because a
+    /// filter that is misspelt would show too much.
+    pub(super) fn read(uri: &Uri, known: &[&str]) -> Result<Self, Problem> {
+        let mut given = HashMap::new();
+        for (name, value) in form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
+            if !known.contains(&name.as_ref()) {
+                let detail = format!("there is no parameter {:?}: use {}", shown(&name), known.join(", "));
+                return Err(Problem::invalid(shown(&name), detail));
+            }
+            if given.insert(name.to_string(), value.to_string()).is_some() {
+                return Err(Problem::invalid(shown(&name), format!("{name} is given twice: give it once")));
+            }
+        }
+        Ok(Self { given })
+    }
+
+    /// A text; none if it is empty.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.given.get(name).map(String::as_str).filter(|text| !text.is_empty())
+    }
+
+    /// A text that must be there.
+    pub(super) fn needed(&self, name: &str) -> Result<&str, Problem> {
+        let missing = || Problem::invalid(name.to_owned(), format!("{name} is missing: say which one is meant"));
+        self.text(name).ok_or_else(missing)
+    }
+
+    /// Whether something is asked for.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, Problem> {
+        match self.given.get(name).map(String::as_str) {
+            None | Some("false" | "0") => Ok(false),
+            Some("" | "true" | "1") => Ok(true),
+            Some(other) => {
+                Err(Problem::invalid(name.to_owned(), format!("{name} is {:?}: use true or false", shown(other))))
+            }
+        }
+    }
+
+    /// How many entries a page shall have.
+    pub(super) fn limit(&self) -> Result<usize, Problem> {
+        let Some(text) = self.text("limit") else { return Ok(PAGE_DEFAULT) };
+        match text.parse::<usize>() {
+            Ok(limit) if (1..=PAGE_MAX).contains(&limit) => Ok(limit),
+            _ => {
+                let detail = format!("limit is {:?}: use 1 to {PAGE_MAX}", shown(text));
+                Err(Problem::invalid("limit".to_owned(), detail))
+            }
+        }
+    }
+
+    /// A time in milliseconds since 1970: RFC 3339, or Unix seconds.
+    pub(super) fn time_ms(&self, name: &str) -> Result<Option<i64>, Problem> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        let seconds = text.parse::<i64>().ok().or_else(|| parse_rfc3339(text).and_then(|at| i64::try_from(at).ok()));
+        match seconds.and_then(|seconds| seconds.checked_mul(1_000)) {
+            Some(ms) => Ok(Some(ms)),
+            None => {
+                let detail = format!("{name} is {:?}: write 2026-12-01T00:00:00Z, or seconds since 1970", shown(text));
+                Err(Problem::invalid(name.to_owned(), detail))
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Rules: see, add, change, remove, and what one in shadow would do.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, LOCATION};
+use axum::http::{HeaderMap, Response, StatusCode, Uri};
+use axum::response::IntoResponse;
+use checkdam::rule_file::{self, RuleText};
+use checkdam::time::rfc3339;
+use checkdam::{Mode, Rule};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::Admin;
+use super::edit::{Expected, editable, etag, misread, refused, settle, text};
+use super::query::Query;
+use crate::audit::Effect;
+use crate::http::body::BODY_MAX;
+use crate::http::problem::Problem;
+use crate::http::wire::json;
+use crate::rulebook::{RulebookError, Stored};
+
+pub(super) type Answered = Result<Response<Body>, Problem>;
+
+/// Paths that are no rules.
+const RESERVED: [&str; 3] = ["validate", "import", "export"];
+
+/// A rule as it is written: the same names as in a rule file.
+#[derive(ToSchema)]
+#[schema(example = json!({"name": "user-free", "key": "user:{user}", "when": {"plan": "free"}, "limits": ["10/s burst 50"]}))]
+#[expect(dead_code, reason = "only its description is used")]
+pub(super) struct RuleBody {
+    /// Its name, unique.
+    name: String,
+    /// Whose bucket a request is charged to, such as `user:{user}`.
+    key: String,
+    /// What kind of subject that is.
+    #[schema(required = false)]
+    scope: String,
+    /// Requests of this domain only.
+    #[schema(required = false)]
+    domain: String,
+    /// What attributes must be: a value, a list, or tests.
+    #[schema(required = false, value_type = Object)]
+    when: (),
+    /// All of these must pass, such as `10/s burst 50`.
+    limits: Vec<String>,
+    /// `token_bucket`, `leaky_bucket`, `fixed_window`, `sliding_window` or `sliding_log`.
+    #[schema(required = false)]
+    algorithm: String,
+    /// For `sliding_window`: never over, at the price of being under.
+    #[schema(required = false)]
+    strict: bool,
+    /// `enforce`, `shadow` or `off`.
+    #[schema(required = false)]
+    mode: String,
+    /// `open`, `closed` or `local`.
+    #[schema(required = false)]
+    on_store_failure: String,
+    /// A time such as `100ms`, or `auto`.
+    #[schema(required = false)]
+    lease: String,
+    /// Higher comes first.
+    #[schema(required = false)]
+    priority: i32,
+    /// What it is for.
+    #[schema(required = false)]
+    description: String,
+}
+
+/// Something that is kept, and what is known of its row.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Row<T> {
+    #[serde(flatten)]
+    #[schema(value_type = Object)]
+    item: T,
+    /// Its number.
+    id: i64,
+    /// From 1; every change has a higher one. Also the ETag.
+    version: u64,
+    /// When it was made.
+    created_at: String,
+    /// When it was last changed.
+    updated_at: String,
+}
+
+impl<T> Row<T> {
+    pub(super) fn new<S>(stored: &Stored<S>) -> Self
+    where
+        T: for<'a> From<&'a S>,
+    {
+        let time = |unix_ms: i64| rfc3339(u64::try_from(unix_ms / 1_000).unwrap_or_default());
+        Self {
+            item: T::from(&stored.item),
+            id: stored.id,
+            version: stored.version,
+            created_at: time(stored.created_unix_ms),
+            updated_at: time(stored.updated_unix_ms),
+        }
+    }
+}
+
+/// The part of a list that is asked for.
+pub(super) struct Page<T> {
+    /// How many there are in all, as far as they are searched for.
+    pub(super) total: usize,
+    pub(super) rows: Vec<Row<T>>,
+    /// What to give as `after` for the next page.
+    pub(super) next: Option<String>,
+}
+
+/// A page of rules.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RulesAnswer {
+    /// The version of the rulebook that is in force here.
+    version: u64,
+    /// How many there are in all, as far as they are searched for.
+    total: usize,
+    #[schema(value_type = Vec<RuleBody>)]
+    rules: Vec<Row<RuleText>>,
+    /// What to give as `after` for the next page; null at the end.
+    next: Option<String>,
+}
+
+/// The part of a list that is asked for. `name` tells entries apart.
+pub(super) fn page<S, T: for<'a> From<&'a S>>(
+    query: &Query,
+    entries: &[Stored<S>],
+    name: impl Fn(&S) -> String,
+    is_wanted: impl Fn(&S) -> bool,
+) -> Result<Page<T>, Problem> {
+    let limit = query.limit()?;
+    let wanted: Vec<&Stored<S>> = entries.iter().filter(|stored| is_wanted(&stored.item)).collect();
+    let start = match query.text("after") {
+        None => 0,
+        Some(after) => match wanted.iter().position(|stored| name(&stored.item) == after) {
+            Some(place) => place + 1,
+            None => {
+                let detail = format!("after is {after:?}, which is not in the list any more: begin anew");
+                return Err(Problem::invalid("after".to_owned(), detail));
+            }
+        },
+    };
+    let shown = &wanted[start..wanted.len().min(start + limit)];
+    let is_end = start + shown.len() >= wanted.len();
+    let next = shown.last().filter(|_| !is_end).map(|stored| name(&stored.item));
+    Ok(Page { total: wanted.len(), rows: shown.iter().map(|stored| Row::new(stored)).collect(), next })
+}
+
+/// JSON that nobody shall keep.
+pub(super) fn answer(value: &impl Serialize) -> Response<Body> {
+    ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], json(value)).into_response()
+}
+
+/// Lists the rules in force, page by page.
+#[utoipa::path(get, path = "/admin/v1/rules", tag = "rules",
+    params(("search" = Option<String>, Query, description = "Part of a name, key, scope or description"),
+        ("limit" = Option<usize>, Query, description = "How many, at most 1000"),
+        ("after" = Option<String>, Query, description = "The name where the last page ended")),
+    responses((status = 200, description = "A page of rules", body = RulesAnswer), AdminRefused))]
+pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered {
+    let query = Query::read(&uri, &["search", "limit", "after"])?;
+    let book = admin.app.book();
+    let search = query.text("search").unwrap_or_default().to_lowercase();
+    let is_wanted = |rule: &Rule| {
+        let texts = [rule.name.as_str(), rule.key.text(), &rule.scope, &rule.description];
+        texts.iter().any(|text| text.to_lowercase().contains(&search))
+    };
+    let Page { total, rows, next } = page(&query, &book.rules, |rule| rule.name.clone(), is_wanted)?;
+    Ok(answer(&RulesAnswer { version: book.version, total, rules: rows, next }))
+}
+
+/// Shows one rule, with its version as ETag.
+#[utoipa::path(get, path = "/admin/v1/rules/{name}", tag = "rules",
+    params(("name" = String, Path, description = "The rule's name")),
+    responses((status = 200, description = "The rule", body = RuleBody),
+        (status = 404, description = "There is no such rule", body = Problem, content_type = "application/problem+json"),
+        AdminRefused))]
+pub(super) async fn show(State(admin): State<Arc<Admin>>, Path(name): Path<String>) -> Answered {
+    let book = admin.app.book();
+    let stored = book.rules.iter().find(|stored| stored.item.name == name).ok_or_else(|| no_rule(&name))?;
+    Ok(one(StatusCode::OK, stored))
+}
+
+/// Adds a rule.
+#[utoipa::path(post, path = "/admin/v1/rules", tag = "rules", request_body = RuleBody,
+    responses((status = 201, description = "It is in force", body = RuleBody),
+        (status = 409, description = "The name is taken, or the rules come from a file", body = Problem,
+            content_type = "application/problem+json"),
+        AdminRefused))]
+pub(super) async fn add(State(admin): State<Arc<Admin>>, body: Body) -> Answered {
+    let rulebook = editable(&admin)?;
+    let rule = rule_file::parse_rule(&text(body, BODY_MAX).await?).map_err(|error| misread(&error))?;
+    check_name(&rule.name)?;
+    let stored = rulebook.add_rule(rule).await.map_err(refused)?;
+    settle(&admin, rulebook).await?;
+    Ok(created(&stored))
+}
+
+/// Replaces a rule, or adds it.
+#[utoipa::path(put, path = "/admin/v1/rules/{name}", tag = "rules", request_body = RuleBody,
+    params(("name" = String, Path, description = "The rule's name; the body may rename it"),
+        ("If-Match" = Option<String>, Header, description = "The ETag of the rule that was read"),
+        ("If-None-Match" = Option<String>, Header, description = "`*` to add only")),
+    responses((status = 200, description = "It is in force", body = RuleBody),
+        (status = 201, description = "It is new, and in force", body = RuleBody),
+        (status = 412, description = "Somebody has changed it meanwhile", body = Problem,
+            content_type = "application/problem+json"),
+        AdminRefused))]
+pub(super) async fn put(
+    State(admin): State<Arc<Admin>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered {
+    let rulebook = editable(&admin)?;
+    let expected = Expected::read(&headers)?;
+    let rule = rule_file::parse_rule(&text(body, BODY_MAX).await?).map_err(|error| misread(&error))?;
+    check_name(&rule.name)?;
+    let done = if expected == Expected::Nothing {
+        Err(RulebookError::NotFound { what: String::new() })
+    } else {
+        rulebook.set_rule(&name, rule.clone(), expected.version()).await
+    };
+    match done {
+        Ok(stored) => {
+            settle(&admin, rulebook).await?;
+            Ok(one(StatusCode::OK, &stored))
+        }
+        // What must be the version that was read cannot be new.
+        Err(error @ RulebookError::NotFound { .. }) if expected.version().is_some() => Err(refused(error)),
+        Err(RulebookError::NotFound { .. }) => {
+            if rule.name != name {
+                let detail =
+                    format!("there is no rule {name:?} to rename to {:?}: use the same name in both", rule.name);
+                return Err(Problem::invalid("name".to_owned(), detail));
+            }
+            let stored = rulebook.add_rule(rule).await.map_err(|error| match error {
+                RulebookError::Exists { .. } => Problem::changed(error.to_string()),
+                other => refused(other),
+            })?;
+            settle(&admin, rulebook).await?;
+            Ok(created(&stored))
+        }
+        Err(error) => Err(refused(error)),
+    }
+}
+
+/// Removes a rule.
+#[utoipa::path(delete, path = "/admin/v1/rules/{name}", tag = "rules",
+    params(("name" = String, Path, description = "The rule's name"),
+        ("If-Match" = Option<String>, Header, description = "The ETag of the rule that was read")),
+    responses((status = 204, description = "It is in force no more"),
+        (status = 404, description = "There is no such rule", body = Problem, content_type = "application/problem+json"),
+        (status = 412, description = "Somebody has changed it meanwhile", body = Problem,
+            content_type = "application/problem+json"),
+        AdminRefused))]
+pub(super) async fn remove(State(admin): State<Arc<Admin>>, Path(name): Path<String>, headers: HeaderMap) -> Answered {
+    let rulebook = editable(&admin)?;
+    let expected = Expected::read(&headers)?.version();
+    rulebook.remove_rule(&name, expected).await.map_err(refused)?;
+    settle(&admin, rulebook).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Says what a rule in shadow would have denied on this node since it is as it is.
+#[utoipa::path(get, path = "/admin/v1/rules/{name}/effect", tag = "rules",
+    params(("name" = String, Path, description = "The rule's name")),
+    responses((status = 200, description = "What it would have done", body = Effect),
+        (status = 404, description = "There is no such rule", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The rule is not in shadow", body = Problem,
+            content_type = "application/problem+json"),
+        AdminRefused))]
+pub(super) async fn effect(State(admin): State<Arc<Admin>>, Path(name): Path<String>) -> Answered {
+    if let Some(effect) = admin.app.effects().of(&name) {
+        return Ok(answer(&effect));
+    }
+    let book = admin.app.book();
+    match book.rules.iter().find(|stored| stored.item.name == name) {
+        Some(stored) => {
+            let mode = if stored.item.mode == Mode::Off { "off" } else { "enforced" };
+            Err(Problem::not_in_shadow(format!("rule {name:?} is {mode}: its effect is seen while its mode is shadow")))
+        }
+        None => Err(no_rule(&name)),
+    }
+}
+
+fn one(status: StatusCode, stored: &Stored<Rule>) -> Response<Body> {
+    (status, [etag(stored.version)], answer(&Row::<RuleText>::new(stored))).into_response()
+}
+
+fn created(stored: &Stored<Rule>) -> Response<Body> {
+    let mut response = one(StatusCode::CREATED, stored);
+    let name: String = form_urlencoded::byte_serialize(stored.item.name.as_bytes()).collect();
+    if let Ok(place) = HeaderValue::from_str(&format!("/admin/v1/rules/{}", name.replace('+', "%20"))) {
+        response.headers_mut().insert(LOCATION, place);
+    }
+    response
+}
+
+fn no_rule(name: &str) -> Problem {
+    Problem::missing(format!("there is no rule {:?}", crate::http::problem::shown(name)))
+}
+
+fn check_name(name: &str) -> Result<(), Problem> {
+    if RESERVED.contains(&name) {
+        let detail = format!("a rule cannot be called {name:?}, which names a path of this API: use another name");
+        return Err(Problem::invalid("name".to_owned(), detail));
+    }
+    Ok(())
+}
+
+pub(super) use super::refusals::AdminRefused;

@@ -1,0 +1,119 @@
+//! How this node goes.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use checkdam::time::rfc3339;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::rules::{AdminRefused, Answered, answer};
+use super::{Admin, RuleSource};
+use crate::audit::AuditCounts;
+use crate::store::StoreStatus;
+
+/// The rules with the most denials that are shown.
+const DENIALS_SHOWN: usize = 100;
+
+/// How a node goes.
+#[derive(Serialize, ToSchema)]
+pub(super) struct StatusAnswer {
+    /// The program's version.
+    version: &'static str,
+    /// Who answers.
+    node: String,
+    /// For how long it has run.
+    uptime_s: u64,
+    rules: RulesStatus,
+    store: StoreStatus,
+    /// Null if violations are not recorded.
+    audit: Option<AuditStatus>,
+}
+
+/// The rules in force.
+#[derive(Serialize, ToSchema)]
+struct RulesStatus {
+    /// `database` or `file`.
+    source: &'static str,
+    /// Which.
+    from: String,
+    /// The version in force; 0 for a file.
+    version: u64,
+    /// How many rules there are.
+    count: usize,
+    overrides: usize,
+    bans: usize,
+    /// Since when they are in force.
+    loaded_at: Option<String>,
+    /// Whether the database answered last; null for a file.
+    connected: Option<bool>,
+    /// Why something newer is not in force.
+    error: Option<String>,
+}
+
+/// The record of violations.
+#[derive(Serialize, ToSchema)]
+struct AuditStatus {
+    #[serde(flatten)]
+    counts: AuditCounts,
+    /// The rules that denied most since the start.
+    denials_by_rule: Vec<RuleDenials>,
+}
+
+/// How often a rule denied.
+#[derive(Serialize, ToSchema)]
+struct RuleDenials {
+    rule: String,
+    denied: u64,
+}
+
+/// Says how this node goes.
+#[utoipa::path(get, path = "/admin/v1/status", tag = "status",
+    responses((status = 200, description = "How it goes", body = StatusAnswer), AdminRefused))]
+pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Answered {
+    let audit = admin.app.audit().map(|audit| {
+        let denials = audit.denials_by_rule().into_iter().take(DENIALS_SHOWN);
+        let denials_by_rule = denials.map(|(rule, denied)| RuleDenials { rule, denied }).collect();
+        AuditStatus { counts: audit.counts(), denials_by_rule }
+    });
+    Ok(answer(&StatusAnswer {
+        version: env!("CARGO_PKG_VERSION"),
+        node: admin.node.clone(),
+        uptime_s: admin.started.elapsed().as_secs(),
+        rules: rules(&admin),
+        store: admin.app.limiter().store().status(&admin.store),
+        audit,
+    }))
+}
+
+fn rules(admin: &Admin) -> RulesStatus {
+    let book = admin.app.book();
+    let (count, overrides, bans) = (book.rules.len(), book.overrides.len(), book.bans.len());
+    match &admin.rules {
+        RuleSource::File(path) => RulesStatus {
+            source: "file",
+            from: path.clone(),
+            version: 0,
+            count,
+            overrides,
+            bans,
+            loaded_at: None,
+            connected: None,
+            error: None,
+        },
+        RuleSource::Database(follower) => {
+            let status = follower.status();
+            RulesStatus {
+                source: "database",
+                from: admin.database.clone(),
+                version: status.version,
+                count,
+                overrides,
+                bans,
+                loaded_at: Some(rfc3339(status.loaded_unix_ms / 1_000)),
+                connected: Some(status.is_connected),
+                error: status.error,
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Whole documents: dry runs, import, export.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::Uri;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::IntoResponse;
+use checkdam::{Definitions, rule_file};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::Admin;
+use super::edit::{editable, misread, refused, text};
+use super::query::Query;
+use super::rules::{AdminRefused, Answered, answer};
+use crate::http::problem::Problem;
+use crate::rulebook::{Book, Imported, RulebookError};
+
+/// The largest document that is imported.
+const DOCUMENT_MAX: usize = 64 << 20;
+
+/// What a document holds.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Valid {
+    /// Always true: what is not valid is answered as a problem.
+    ok: bool,
+    /// How many rules there would be in force.
+    rules: usize,
+    /// How many overrides.
+    overrides: usize,
+    /// How many bans.
+    bans: usize,
+}
+
+/// What an import did, or would do.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ImportAnswer {
+    /// The version of the rulebook that is in force here now.
+    version: u64,
+    /// Whether nothing was done.
+    dry_run: bool,
+    /// What was new.
+    added: usize,
+    /// What was there and is now different.
+    changed: usize,
+    /// What was there and is gone.
+    removed: usize,
+    /// What was there and is the same.
+    unchanged: usize,
+}
+
+/// Judges a rule, or a whole document, as part of the rules in force; changes nothing.
+#[utoipa::path(post, path = "/admin/v1/rules/validate", tag = "rules",
+    request_body(content = String, description = "One rule, or a document with rules, overrides and bans: JSON or YAML"),
+    responses((status = 200, description = "It is valid", body = Valid), AdminRefused))]
+pub(super) async fn validate(State(admin): State<Arc<Admin>>, body: Body) -> Answered {
+    let text = text(body, DOCUMENT_MAX).await?;
+    let book = admin.app.book();
+    let judged = blocking(move || {
+        let definitions = match rule_file::parse_rule(&text) {
+            Ok(rule) => Definitions::from(vec![rule]),
+            Err(error) if is_rule(&text) => return Err(misread(&error)),
+            Err(_) => rule_file::parse_definitions_within(&text, DOCUMENT_MAX).map_err(|error| misread(&error))?,
+        };
+        let (merged, _) = merged(&book, definitions, false);
+        merged.compile().map_err(refused)?;
+        let (rules, overrides, bans) = (merged.rules.len(), merged.overrides.len(), merged.bans.len());
+        Ok(Valid { ok: true, rules, overrides, bans })
+    });
+    Ok(answer(&judged.await?))
+}
+
+/// Takes over a whole document, all or nothing.
+#[utoipa::path(post, path = "/admin/v1/rules/import", tag = "rules",
+    params(("replace" = Option<bool>, Query, description = "Remove whatever the document does not name"),
+        ("dry_run" = Option<bool>, Query, description = "Say what would be done, and do nothing")),
+    request_body(content = String, description = "A document with rules, overrides and bans: YAML or JSON"),
+    responses((status = 200, description = "It is in force", body = ImportAnswer),
+        (status = 409, description = "The rules come from a file", body = Problem,
+            content_type = "application/problem+json"),
+        AdminRefused))]
+pub(super) async fn import(State(admin): State<Arc<Admin>>, uri: Uri, body: Body) -> Answered {
+    let query = Query::read(&uri, &["replace", "dry_run"])?;
+    let (replace, dry_run) = (query.flag("replace")?, query.flag("dry_run")?);
+    let rulebook = editable(&admin)?;
+    let text = text(body, DOCUMENT_MAX).await?;
+    let read = move || rule_file::parse_definitions_within(&text, DOCUMENT_MAX).map_err(|error| misread(&error));
+    let definitions = blocking(read).await?;
+    let book = admin.app.book();
+    let imported = if dry_run {
+        let judged = blocking(move || {
+            let (merged, imported) = merged(&book, definitions, replace);
+            merged.compile().map_err(refused)?;
+            Ok(Imported { version: book.version, ..imported })
+        });
+        judged.await?
+    } else {
+        let imported = rulebook.import(definitions, replace).await.map_err(refused)?;
+        admin.edited(imported.version).await;
+        imported
+    };
+    let Imported { version, added, changed, removed, unchanged } = imported;
+    Ok(answer(&ImportAnswer { version, dry_run, added, changed, removed, unchanged }))
+}
+
+/// Gives everything that is in force as one document, as import takes it.
+#[utoipa::path(get, path = "/admin/v1/rules/export", tag = "rules",
+    responses((status = 200, description = "Rules, overrides and bans", body = String, content_type = "application/yaml"),
+        AdminRefused))]
+pub(super) async fn export(State(admin): State<Arc<Admin>>) -> Answered {
+    let book = admin.app.book();
+    let text = blocking(move || Ok(rule_file::write(&book.definitions()))).await?;
+    Ok(([(CONTENT_TYPE, "application/yaml"), (CACHE_CONTROL, "no-store")], text).into_response())
+}
+
+/// Whether the text means one rule: then its fault is to be named, not that it
+/// is no document.
+fn is_rule(text: &str) -> bool {
+    let has = |key: &str| {
+        let (quoted, plain) = (format!("\"{key}\""), format!("{key}:"));
+        text.contains(&quoted) || text.lines().any(|line| line.starts_with(&plain))
+    };
+    !["rules", "overrides", "bans"].iter().any(|key| has(key))
+}
+
+/// The book as it would be with the definitions taken over, and what that does.
+fn merged(book: &Book, definitions: Definitions, replace: bool) -> (Book, Imported) {
+    let mut imported = Imported::default();
+    let Definitions { rules, overrides, bans } = definitions;
+    let before = book.definitions();
+    let rules = merge(before.rules, rules, replace, &mut imported, |rule| rule.name.clone());
+    let key = |one: &checkdam::Override| (one.rule.clone(), one.subject.text().to_owned());
+    let overrides = merge(before.overrides, overrides, replace, &mut imported, key);
+    let bans = merge(before.bans, bans, replace, &mut imported, checkdam::Ban::subject);
+    let faults = if replace { Vec::new() } else { book.faults.clone() };
+    let merged = Book { faults, ..Book::of_file(Definitions { rules, overrides, bans }) };
+    (merged, imported)
+}
+
+fn merge<T: PartialEq, K: std::hash::Hash + Eq>(
+    before: Vec<T>,
+    given: Vec<T>,
+    replace: bool,
+    imported: &mut Imported,
+    key: impl Fn(&T) -> K,
+) -> Vec<T> {
+    let mut places: HashMap<K, usize> = HashMap::new();
+    let mut merged = Vec::with_capacity(before.len() + given.len());
+    let mut known: HashMap<K, T> = HashMap::new();
+    if replace {
+        known.extend(before.into_iter().map(|item| (key(&item), item)));
+    } else {
+        for item in before {
+            places.insert(key(&item), merged.len());
+            merged.push(item);
+        }
+    }
+    for item in given {
+        let was = if replace { known.remove(&key(&item)) } else { None };
+        match (places.get(&key(&item)), was) {
+            (Some(place), _) => {
+                let place = &mut merged[*place];
+                *(if *place == item { &mut imported.unchanged } else { &mut imported.changed }) += 1;
+                *place = item;
+            }
+            (None, Some(was)) => {
+                *(if was == item { &mut imported.unchanged } else { &mut imported.changed }) += 1;
+                merged.push(item);
+            }
+            (None, None) => {
+                imported.added += 1;
+                merged.push(item);
+            }
+        }
+    }
+    imported.removed += known.len();
+    merged
+}
+
+/// Does long work where it holds up no request.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Problem> + Send + 'static) -> Result<T, Problem> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(refused(RulebookError::Unavailable { reason: error.to_string() })))
+}

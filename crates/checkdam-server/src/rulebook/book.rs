@@ -1,0 +1,104 @@
+//! What a rulebook holds, and what can go wrong with it.
+
+use checkdam::{Ban, Definitions, Override, Rule, RuleSet};
+
+use super::same;
+
+/// Rules, overrides and bans as they stood at one instant.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Book {
+    /// Which state this is; every change of the rulebook has a higher one.
+    pub(crate) version: u64,
+    /// In the order in which they count.
+    pub(crate) rules: Vec<Stored<Rule>>,
+    pub(crate) overrides: Vec<Stored<Override>>,
+    pub(crate) bans: Vec<Stored<Ban>>,
+    /// Rows that say nothing valid. Somebody wrote them past this program, and
+    /// until they are mended or removed the book as a whole is not valid.
+    pub(crate) faults: Vec<Fault>,
+}
+
+/// Something that is kept, and what is known of its row.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Stored<T> {
+    pub(crate) id: i64,
+    /// From 1; every change of the row has a higher one.
+    pub(crate) version: u64,
+    pub(crate) created_unix_ms: i64,
+    pub(crate) updated_unix_ms: i64,
+    pub(crate) item: T,
+}
+
+/// A row that says nothing valid.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// What it is, for people: `rule "user-free"`.
+    pub(crate) what: String,
+    pub(crate) version: u64,
+    pub(crate) reason: String,
+}
+
+/// Why a rulebook did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum RulebookError {
+    #[error("there is no {what}")]
+    NotFound { what: String },
+    #[error("there is a {what} already")]
+    Exists { what: String },
+    #[error("somebody has changed the {what} meanwhile: its version is {current}")]
+    Changed { what: String, current: u64 },
+    #[error("{reason}")]
+    Invalid { reason: String },
+    #[error("the rulebook's database does not answer: {reason}")]
+    Unavailable { reason: String },
+}
+
+/// What an import did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Imported {
+    /// The rulebook's version then.
+    pub(crate) version: u64,
+    pub(crate) added: usize,
+    pub(crate) changed: usize,
+    pub(crate) removed: usize,
+    pub(crate) unchanged: usize,
+}
+
+impl Book {
+    /// What a file says: it has no rows.
+    pub(crate) fn of_file(definitions: Definitions) -> Self {
+        fn stored<T>(items: Vec<T>) -> Vec<Stored<T>> {
+            let stored = |item| Stored { id: 0, version: 0, created_unix_ms: 0, updated_unix_ms: 0, item };
+            items.into_iter().map(stored).collect()
+        }
+        let Definitions { rules, overrides, bans } = definitions;
+        Self { rules: stored(rules), overrides: stored(overrides), bans: stored(bans), ..Self::default() }
+    }
+
+    /// What it says, as plain data.
+    pub(crate) fn definitions(&self) -> Definitions {
+        fn items<T: Clone>(stored: &[Stored<T>]) -> Vec<T> {
+            stored.iter().map(|stored| stored.item.clone()).collect()
+        }
+        Definitions { rules: items(&self.rules), overrides: items(&self.overrides), bans: items(&self.bans) }
+    }
+
+    /// What decisions are made by. It may take a second for a hundred thousand
+    /// overrides: not for a thread that answers requests.
+    ///
+    /// # Errors
+    /// Says which row or which item is not valid, and why.
+    pub(crate) fn compile(&self) -> Result<RuleSet, RulebookError> {
+        if let Some(fault) = self.faults.first() {
+            return Err(RulebookError::Invalid { reason: format!("{}: {}", fault.what, fault.reason) });
+        }
+        compile(self.definitions())
+    }
+}
+
+/// Compiles what a rulebook is to say.
+pub(super) fn compile(definitions: Definitions) -> Result<RuleSet, RulebookError> {
+    same::check(&definitions.rules).map_err(|reason| RulebookError::Invalid { reason })?;
+    RuleSet::compile(definitions).map_err(|error| RulebookError::Invalid { reason: error.to_string() })
+}

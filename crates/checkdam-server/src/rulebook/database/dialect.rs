@@ -1,0 +1,150 @@
+//! What the two engines spell differently.
+//!
+//! Rows travel as JSON in both directions: one parameter carries any number of
+//! rows in, and each row comes back as one object. That is the one shape both
+//! engines share, so that every statement is written once.
+
+/// An engine's way of spelling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::rulebook) enum Dialect {
+    Sqlite,
+    Postgres,
+}
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::rulebook) enum Kind {
+    Text,
+    Int,
+    Real,
+    /// A decimal number, as text.
+    Decimal,
+    Flag,
+    /// JSON, as text.
+    Json,
+    /// An instant, as milliseconds since 1970.
+    Time,
+}
+
+/// A column's name and kind.
+pub(in crate::rulebook) type Column = (&'static str, Kind);
+
+impl Dialect {
+    /// Selects rows of `table` as objects; `rest` follows the table's name.
+    pub(in crate::rulebook) fn select(self, table: &str, columns: &[Column], rest: &str) -> String {
+        let fields: Vec<String> =
+            columns.iter().map(|(name, kind)| format!("'{name}', {}", self.told(name, *kind))).collect();
+        let object = match self {
+            Self::Sqlite => "json_object",
+            Self::Postgres => "json_build_object",
+        };
+        let text = if self == Self::Postgres { "::TEXT" } else { "" };
+        format!("SELECT {object}({}){text} FROM {table} {rest}", fields.join(", "))
+    }
+
+    /// Inserts the rows that `$1` lists.
+    pub(in crate::rulebook) fn insert(self, table: &str, columns: &[Column]) -> String {
+        self.insertion(table, columns, None)
+    }
+
+    /// Inserts the rows that `$1` lists, and one column more by an expression.
+    pub(in crate::rulebook) fn insert_with(self, table: &str, columns: &[Column], more: (&str, &str)) -> String {
+        self.insertion(table, columns, Some(more))
+    }
+
+    /// A text column of the rows that `$1` lists.
+    pub(in crate::rulebook) fn given_text(self, name: &str) -> String {
+        self.given(name, Kind::Text)
+    }
+
+    fn insertion(self, table: &str, columns: &[Column], more: Option<(&str, &str)>) -> String {
+        let (more_name, more_value) = more.unzip();
+        let names: Vec<&str> = columns.iter().map(|(name, _)| *name).chain(more_name).collect();
+        let values = columns.iter().map(|(name, kind)| self.given(name, *kind));
+        let values: Vec<String> = values.chain(more_value.map(str::to_owned)).collect();
+        let (names, values, source) = (names.join(", "), values.join(", "), self.source(columns));
+        format!("INSERT INTO {table} ({names}) SELECT {values} FROM {source}")
+    }
+
+    /// Updates the rows that `$1` lists, found by `key`, which is one of the columns.
+    pub(in crate::rulebook) fn update(self, table: &str, key: &str, columns: &[Column]) -> String {
+        let set: Vec<String> = columns
+            .iter()
+            .filter(|(name, _)| *name != key)
+            .map(|(name, kind)| format!("{name} = {}", self.given(name, *kind)))
+            .collect();
+        let (set, source, given) = (set.join(", "), self.source(columns), self.given(key, Kind::Int));
+        format!("UPDATE {table} SET {set} FROM {source} WHERE {table}.{key} = {given}")
+    }
+
+    /// Deletes the rows whose integer `key` is in the list `$1`.
+    pub(in crate::rulebook) fn delete(self, table: &str, key: &str) -> String {
+        let listed = match self {
+            Self::Sqlite => "SELECT value FROM json_each($1)",
+            Self::Postgres => "SELECT value::BIGINT FROM json_array_elements_text($1::JSON)",
+        };
+        format!("DELETE FROM {table} WHERE {key} IN ({listed})")
+    }
+
+    /// An instant from milliseconds.
+    pub(in crate::rulebook) fn instant(self, milliseconds: &str) -> String {
+        match self {
+            Self::Sqlite => format!("strftime('%Y-%m-%d %H:%M:%f', ({milliseconds}) / 1000.0, 'unixepoch')"),
+            // A float would lose milliseconds after the year 2255; an interval is counted in whole microseconds.
+            Self::Postgres => {
+                format!("(TIMESTAMPTZ '1970-01-01 00:00Z' + ({milliseconds}) * INTERVAL '1 millisecond')")
+            }
+        }
+    }
+
+    /// Milliseconds of an instant.
+    pub(in crate::rulebook) fn milliseconds(self, instant: &str) -> String {
+        match self {
+            Self::Sqlite => format!("CAST(ROUND(unixepoch({instant}, 'subsec') * 1000) AS INTEGER)"),
+            Self::Postgres => format!("(EXTRACT(EPOCH FROM {instant}) * 1000)::BIGINT"),
+        }
+    }
+
+    /// A column as it is told to us.
+    fn told(self, name: &str, kind: Kind) -> String {
+        match (self, kind) {
+            (_, Kind::Time) => self.milliseconds(name),
+            (Self::Sqlite, Kind::Decimal) => format!("CAST({name} AS TEXT)"),
+            (Self::Postgres, Kind::Decimal | Kind::Json) => format!("{name}::TEXT"),
+            _ => name.to_owned(),
+        }
+    }
+
+    /// A column as we give it.
+    fn given(self, name: &str, kind: Kind) -> String {
+        let field = match self {
+            Self::Sqlite => format!("given.value ->> '{name}'"),
+            Self::Postgres => format!("given.{name}"),
+        };
+        match (self, kind) {
+            (_, Kind::Time) => self.instant(&field),
+            (Self::Postgres, Kind::Json) => format!("{field}::JSON"),
+            _ => field,
+        }
+    }
+
+    fn source(self, columns: &[Column]) -> String {
+        if self == Self::Sqlite {
+            return "json_each($1) AS given".to_owned();
+        }
+        let types: Vec<String> = columns
+            .iter()
+            .map(|(name, kind)| {
+                let kind = match kind {
+                    Kind::Text | Kind::Json => "TEXT",
+                    Kind::Int | Kind::Time => "BIGINT",
+                    Kind::Real => "DOUBLE PRECISION",
+                    Kind::Decimal => "NUMERIC",
+                    Kind::Flag => "BOOLEAN",
+                };
+                format!("{name} {kind}")
+            })
+            .collect();
+        format!("json_to_recordset($1::JSON) AS given ({})", types.join(", "))
+    }
+}

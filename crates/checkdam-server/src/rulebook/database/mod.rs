@@ -1,0 +1,122 @@
+//! The two engines behind one face: pools, sessions, migrations.
+//!
+//! Nothing above this module knows which engine it speaks to, and nothing here
+//! knows what a rule is.
+
+mod dialect;
+mod migrate;
+mod session;
+
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{PgPool, SqlitePool};
+
+pub(super) use self::dialect::{Column, Dialect, Kind};
+pub(super) use self::migrate::reason;
+pub(super) use self::session::{Session, Value};
+use super::url::DatabaseUrl;
+
+/// How long anybody waits for a connection: a server that is gone must be
+/// noticed before a client gives up.
+const ACQUIRE_LIMIT: Duration = Duration::from_secs(2);
+/// A file has one writer at a time, and an import of a hundred thousand
+/// overrides holds it for seconds.
+const SQLITE_WAIT: Duration = Duration::from_secs(10);
+const SQLITE_READERS: u32 = 4;
+const POSTGRES_CONNECTIONS: u32 = 8;
+
+/// A database that answers or says in time that it cannot.
+#[derive(Debug, Clone)]
+pub(super) enum Engine {
+    /// One connection writes, so that writers queue instead of failing.
+    Sqlite {
+        readers: SqlitePool,
+        writer: SqlitePool,
+    },
+    Postgres {
+        pool: PgPool,
+        options: Box<PgConnectOptions>,
+    },
+}
+
+/// Why a database cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum OpenError {
+    #[error("cannot make the directory {path}: {reason}")]
+    Directory { path: String, reason: std::io::Error },
+    #[error("cannot open the database {database}: {reason}")]
+    Unavailable { database: String, reason: String },
+    #[error(
+        "the database {database} was made by a newer checkdam (schema {found}, this one knows {known}): upgrade it"
+    )]
+    TooNew { database: String, found: i64, known: i64 },
+}
+
+impl Engine {
+    /// Opens the database and brings its tables up to date.
+    pub(super) async fn open(url: &DatabaseUrl) -> Result<Self, OpenError> {
+        let engine = match url {
+            DatabaseUrl::Sqlite(path) => {
+                let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+                if let Some(directory) = directory {
+                    let failed = |reason| OpenError::Directory { path: directory.display().to_string(), reason };
+                    std::fs::create_dir_all(directory).map_err(failed)?;
+                }
+                Self::sqlite(SqliteConnectOptions::new().filename(path))
+            }
+            DatabaseUrl::Postgres(options) => Self::postgres(options.as_ref().clone()),
+        };
+        engine.migrate(&url.to_string()).await?;
+        Ok(engine)
+    }
+
+    fn sqlite(options: SqliteConnectOptions) -> Self {
+        // FULL: an edit that was acknowledged survives the loss of the machine, not only of the process.
+        let options = options
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .busy_timeout(SQLITE_WAIT);
+        let pool = |most| SqlitePoolOptions::new().max_connections(most).acquire_timeout(SQLITE_WAIT);
+        Self::Sqlite {
+            readers: pool(SQLITE_READERS).connect_lazy_with(options.clone()),
+            writer: pool(1).connect_lazy_with(options),
+        }
+    }
+
+    fn postgres(options: PgConnectOptions) -> Self {
+        let options = options.application_name("checkdam");
+        let pool = PgPoolOptions::new().max_connections(POSTGRES_CONNECTIONS).acquire_timeout(ACQUIRE_LIMIT);
+        Self::Postgres { pool: pool.connect_lazy_with(options.clone()), options: Box::new(options) }
+    }
+
+    /// A transaction that sees one state of everything, whatever others write.
+    pub(super) async fn read(&self) -> Result<Session, sqlx::Error> {
+        match self {
+            Self::Sqlite { readers, .. } => Session::sqlite(readers.acquire().await?, "BEGIN").await,
+            Self::Postgres { pool, .. } => {
+                Session::postgres(pool.acquire().await?, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await
+            }
+        }
+    }
+
+    /// A transaction that may write. On a file it is the only one.
+    pub(super) async fn write(&self) -> Result<Session, sqlx::Error> {
+        match self {
+            // IMMEDIATE: a reader that became a writer would find the file changed under it.
+            Self::Sqlite { writer, .. } => Session::sqlite(writer.acquire().await?, "BEGIN IMMEDIATE").await,
+            Self::Postgres { pool, .. } => Session::postgres(pool.acquire().await?, "BEGIN").await,
+        }
+    }
+
+    /// How to reach a server that can tell of changes; `None` for a file.
+    pub(super) fn listen_options(&self) -> Option<&PgConnectOptions> {
+        match self {
+            Self::Sqlite { .. } => None,
+            Self::Postgres { options, .. } => Some(options),
+        }
+    }
+}

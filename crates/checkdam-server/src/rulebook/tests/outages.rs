@@ -1,0 +1,76 @@
+//! A server that goes away.
+
+use std::time::Duration;
+
+use testkit::{FaultProxy, Mode, Postgres};
+use tokio::time::Instant;
+
+use super::following::PATIENCE;
+use super::home::rule;
+use crate::rulebook::{DatabaseUrl, FollowOptions, Follower, OpenError, Rulebook, RulebookError, Violation};
+
+/// What was promised, and some time for a machine with other things to do.
+const PROMPTLY: Duration = Duration::from_secs(4);
+
+async fn assert_unavailable(book: &Rulebook, what: &str) {
+    let start = Instant::now();
+    let one = rule("{name: lost, key: lost, limits: [1/s]}");
+    let denied = [Violation::default()];
+    let (loaded, version, edited, written) =
+        tokio::join!(book.load(), book.version(), book.add_rule(one), book.write_violations(&denied));
+    let elapsed = start.elapsed();
+    let answers = [loaded.map(drop), version.map(drop), edited.map(drop), written];
+    for answer in answers {
+        assert!(matches!(answer, Err(RulebookError::Unavailable { .. })), "{what}: {answer:?}");
+    }
+    assert!(elapsed < PROMPTLY, "{what}: {elapsed:?}");
+    println!("{what}: said after {elapsed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_stopped_or_killed_is_missed_in_time_and_found_again() {
+    let server = Postgres::start();
+    let url: DatabaseUrl = server.create_database().parse().unwrap();
+    let book = Rulebook::open(&url).await.unwrap();
+    book.add_rule(rule("{name: a, key: a, limits: [1/s]}")).await.unwrap();
+    let options = FollowOptions { poll: Duration::from_millis(50), listens: true };
+    let follower = Follower::start(book.clone(), book.version().await.unwrap(), options, |_, _| {});
+    for (round, end) in [Postgres::stop, Postgres::kill].into_iter().enumerate() {
+        end(&server);
+        Box::pin(assert_unavailable(&book, "gone")).await;
+        let start = Instant::now();
+        while follower.status().is_connected && start.elapsed() < PATIENCE {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let status = follower.status();
+        assert!(!status.is_connected && status.error.is_some(), "{status:?}");
+        let start = Instant::now();
+        assert!(matches!(Rulebook::open(&url).await, Err(OpenError::Unavailable { .. })));
+        assert!(start.elapsed() < PROMPTLY);
+        server.start_again();
+        let kept = book.load().await.unwrap();
+        assert_eq!(kept.rules.len(), round + 1, "what was acknowledged is there, and nothing else");
+        let name = format!("round{round}");
+        book.add_rule(rule(&format!("{{name: {name}, key: {name}, limits: [1/s]}}"))).await.unwrap();
+        let version = book.version().await.unwrap();
+        tokio::time::timeout(PATIENCE, follower.reached(version)).await.unwrap();
+        assert_eq!((follower.status().is_connected, follower.status().error), (true, None));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_is_missed_in_time_and_found_again() {
+    let server = Postgres::builder().fsync(false).start();
+    let url = server.create_database();
+    let proxy = FaultProxy::start(server.addr());
+    let through: DatabaseUrl = url.replace(&server.addr().to_string(), &proxy.addr().to_string()).parse().unwrap();
+    let book = Rulebook::open(&through).await.unwrap();
+    book.add_rule(rule("{name: a, key: a, limits: [1/s]}")).await.unwrap();
+    proxy.set_replies(Mode::Drop);
+    Box::pin(assert_unavailable(&book, "silent")).await;
+    proxy.set_replies(Mode::Pass);
+    let start = Instant::now();
+    while book.load().await.is_err() && start.elapsed() < PATIENCE {}
+    assert_eq!(book.load().await.unwrap().rules.len(), 1);
+    book.remove_rule("a", Some(1)).await.unwrap();
+}

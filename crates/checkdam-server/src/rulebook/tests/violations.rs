@@ -1,0 +1,113 @@
+//! Who was denied.
+
+use super::home::{Home, rule};
+use crate::rulebook::{Filter, Keep, StoredViolation, Violation};
+
+super::on_both_engines!(
+    violations_are_found_newest_first,
+    violations_are_turned_page_by_page,
+    old_and_surplus_violations_are_pruned,
+    odd_text_does_not_cost_the_batch,
+);
+
+/// 2026-01-01, and so many milliseconds.
+fn violation(after_ms: i64, user: &str) -> Violation {
+    Violation {
+        bucket_key: format!("free:user:{user}"),
+        user_id: Some(user.to_owned()),
+        ip_address: Some(format!("203.0.113.{}", after_ms % 3)),
+        endpoint: Some("/api/search".to_owned()),
+        requested_unix_ms: 1_767_225_600_000 + after_ms,
+        tokens_at_time: 0.0,
+        rule_name: Some(if after_ms % 2 == 0 { "free" } else { "gone" }.to_owned()),
+        subject: Some(format!("user:{user}")),
+        method: Some("GET".to_owned()),
+        tenant: None,
+        cost: 3,
+        limit_text: Some("10/s burst 50".to_owned()),
+        retry_after_ms: Some(250),
+        node: Some("n1".to_owned()),
+        decided_by: Some("memory".to_owned()),
+    }
+}
+
+async fn found(home: &Home, filter: Filter) -> Vec<StoredViolation> {
+    let limit = if filter.limit == 0 { 1_000 } else { filter.limit };
+    home.rulebook.violations(&Filter { limit, ..filter }).await.unwrap()
+}
+
+async fn violations_are_found_newest_first(home: Home) {
+    let free = home.rulebook.add_rule(rule("{name: free, key: 'user:{user}', limits: [1/s]}")).await.unwrap();
+    home.rulebook.write_violations(&[]).await.unwrap();
+    // Written by two nodes, not in the order in which they happened.
+    let late: Vec<Violation> = (5..10).map(|n| violation(n, &(n % 2).to_string())).collect();
+    let early: Vec<Violation> = (0..5).map(|n| violation(n, &(n % 2).to_string())).collect();
+    home.rulebook.write_violations(&late).await.unwrap();
+    home.rulebook.write_violations(&early).await.unwrap();
+    let all = found(&home, Filter::default()).await;
+    let expected: Vec<Violation> = (0..10).rev().map(|n| violation(n, &(n % 2).to_string())).collect();
+    assert_eq!(all.iter().map(|one| one.violation.clone()).collect::<Vec<_>>(), expected);
+    assert_eq!((all[1].rule_id, all[0].rule_id), (Some(free.id), None), "a rule by its name, if there is one");
+    let text = |text: &str| Some(text.to_owned());
+    let start = 1_767_225_600_000;
+    let table = [
+        (Filter { user: text("1"), ..Filter::default() }, vec![9, 7, 5, 3, 1]),
+        (Filter { ip: text("203.0.113.0"), ..Filter::default() }, vec![9, 6, 3, 0]),
+        (Filter { rule: text("free"), ..Filter::default() }, vec![8, 6, 4, 2, 0]),
+        (Filter { subject: text("user:0"), ..Filter::default() }, vec![8, 6, 4, 2, 0]),
+        (Filter { since_unix_ms: Some(start + 7), ..Filter::default() }, vec![9, 8, 7]),
+        (Filter { until_unix_ms: Some(start + 2), ..Filter::default() }, vec![1, 0]),
+        (
+            Filter { user: text("1"), ip: text("203.0.113.0"), since_unix_ms: Some(start + 4), ..Filter::default() },
+            vec![9],
+        ),
+        (Filter { user: text("2"), ..Filter::default() }, vec![]),
+        (Filter { limit: 2, ..Filter::default() }, vec![9, 8]),
+    ];
+    for (filter, expected) in table {
+        let after: Vec<i64> =
+            found(&home, filter.clone()).await.iter().map(|one| one.violation.requested_unix_ms - start).collect();
+        assert_eq!(after, expected, "{filter:?}");
+    }
+}
+
+async fn violations_are_turned_page_by_page(home: Home) {
+    // Many of the same millisecond, and more than fit one statement.
+    let many: Vec<Violation> = (0..4_500).map(|n| violation(n / 100, &n.to_string())).collect();
+    home.rulebook.write_violations(&many).await.unwrap();
+    let (mut before_id, mut seen) = (None, Vec::new());
+    loop {
+        let page = found(&home, Filter { before_id, limit: 333, ..Filter::default() }).await;
+        let Some(last) = page.last() else { break };
+        before_id = Some(last.id);
+        seen.extend(page);
+    }
+    assert_eq!(seen.len(), 4_500);
+    assert!(seen.is_sorted_by(|a, b| (a.violation.requested_unix_ms, a.id) > (b.violation.requested_unix_ms, b.id)));
+    assert_eq!(found(&home, Filter { limit: u32::MAX, ..Filter::default() }).await.len(), 1_000, "a page has an end");
+    assert!(found(&home, Filter { before_id: Some(i64::MAX), ..Filter::default() }).await.is_empty());
+}
+
+async fn old_and_surplus_violations_are_pruned(home: Home) {
+    // More than one step's worth.
+    let many: Vec<Violation> = (0..12_000).map(|n| violation(n, "1")).collect();
+    home.rulebook.write_violations(&many).await.unwrap();
+    assert_eq!(home.rulebook.prune_violations(Keep::default()).await.unwrap(), 0);
+    let since = Keep { since_unix_ms: Some(many[11_000].requested_unix_ms), rows_max: None };
+    assert_eq!(home.rulebook.prune_violations(since).await.unwrap(), 11_000);
+    assert_eq!(home.rulebook.prune_violations(since).await.unwrap(), 0);
+    let few = Keep { since_unix_ms: None, rows_max: Some(10) };
+    assert_eq!(home.rulebook.prune_violations(few).await.unwrap(), 990);
+    let left = found(&home, Filter::default()).await;
+    assert_eq!(left.iter().map(|one| one.violation.clone()).rev().collect::<Vec<_>>(), many[11_990..]);
+    assert_eq!(home.rulebook.prune_violations(Keep { rows_max: Some(0), ..few }).await.unwrap(), 10);
+}
+
+async fn odd_text_does_not_cost_the_batch(home: Home) {
+    let odd = "nul \0, quotes ' \" \\, 中文, \u{1f4a7}, \u{7f}\n";
+    let kept = odd.replace('\0', "\u{fffd}");
+    home.rulebook.write_violations(&[violation(1, "1"), violation(2, odd)]).await.unwrap();
+    let all = found(&home, Filter::default()).await;
+    assert_eq!((all.len(), all[0].violation.user_id.as_ref()), (2, Some(&kept)));
+    assert_eq!(found(&home, Filter { user: Some(odd.to_owned()), ..Filter::default() }).await.len(), 1);
+}

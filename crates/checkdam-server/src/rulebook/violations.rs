@@ -1,0 +1,250 @@
+//! Who was denied, and by what: written in batches, read newest first, pruned
+//! in steps.
+
+use serde_json::{Value as Json, json};
+
+use super::book::RulebookError;
+use super::database::{Column, Dialect, Kind, Value};
+use super::store::{LOAD_LIMIT, Rulebook, within};
+
+const TABLE: &str = "rate_limit_violation";
+const COLUMNS: [Column; 15] = [
+    ("bucket_key", Kind::Text),
+    ("user_id", Kind::Text),
+    ("ip_address", Kind::Text),
+    ("endpoint", Kind::Text),
+    ("requested_at", Kind::Time),
+    ("tokens_at_time", Kind::Real),
+    ("rule_name", Kind::Text),
+    ("subject", Kind::Text),
+    ("method", Kind::Text),
+    ("tenant", Kind::Text),
+    ("cost", Kind::Int),
+    ("limit_text", Kind::Text),
+    ("retry_after_ms", Kind::Int),
+    ("node", Kind::Text),
+    ("decided_by", Kind::Text),
+];
+/// Rows in one statement.
+const BATCH_MAX: usize = 2_000;
+/// Rows that are removed before others get a turn.
+const PRUNE_STEP: i64 = 5_000;
+/// Rows on one page.
+pub(crate) const PAGE_MAX: u32 = 1_000;
+
+/// A request that was denied. It holds no secret: never an API key.
+#[derive(Debug, Clone, Default, PartialEq, serde::Deserialize)]
+pub(crate) struct Violation {
+    /// The bucket that was empty.
+    pub(crate) bucket_key: String,
+    pub(crate) user_id: Option<String>,
+    pub(crate) ip_address: Option<String>,
+    pub(crate) endpoint: Option<String>,
+    #[serde(rename = "requested_at")]
+    pub(crate) requested_unix_ms: i64,
+    /// How many tokens were left.
+    pub(crate) tokens_at_time: f64,
+    pub(crate) rule_name: Option<String>,
+    pub(crate) subject: Option<String>,
+    pub(crate) method: Option<String>,
+    pub(crate) tenant: Option<String>,
+    pub(crate) cost: i64,
+    /// The limit as it is written, such as `10/s burst 50`.
+    pub(crate) limit_text: Option<String>,
+    pub(crate) retry_after_ms: Option<i64>,
+    /// Who denied it.
+    pub(crate) node: Option<String>,
+    pub(crate) decided_by: Option<String>,
+}
+
+/// A violation that is kept.
+#[derive(Debug, Clone, PartialEq, serde::Deserialize)]
+pub(crate) struct StoredViolation {
+    #[serde(rename = "violation_id")]
+    pub(crate) id: i64,
+    /// The rule's row, if there was one of that name.
+    pub(crate) rule_id: Option<i64>,
+    #[serde(flatten)]
+    pub(crate) violation: Violation,
+}
+
+/// Which violations are asked for; all that is given must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Filter {
+    pub(crate) user: Option<String>,
+    pub(crate) ip: Option<String>,
+    pub(crate) rule: Option<String>,
+    pub(crate) subject: Option<String>,
+    /// At or after.
+    pub(crate) since_unix_ms: Option<i64>,
+    /// Before.
+    pub(crate) until_unix_ms: Option<i64>,
+    /// Behind this violation, which is to say earlier.
+    pub(crate) before_id: Option<i64>,
+    /// At most so many, and at most 1,000.
+    pub(crate) limit: u32,
+}
+
+/// What is kept; nothing given keeps everything.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Keep {
+    /// Those at or after.
+    pub(crate) since_unix_ms: Option<i64>,
+    /// So many of the newest.
+    pub(crate) rows_max: Option<u64>,
+}
+
+impl Violation {
+    fn row(&self) -> Json {
+        let given = |value: &Option<String>| value.as_deref().map(kept);
+        json!({
+            "bucket_key": kept(&self.bucket_key),
+            "user_id": given(&self.user_id),
+            "ip_address": given(&self.ip_address),
+            "endpoint": given(&self.endpoint),
+            "requested_at": self.requested_unix_ms,
+            "tokens_at_time": self.tokens_at_time,
+            "rule_name": given(&self.rule_name),
+            "subject": given(&self.subject),
+            "method": given(&self.method),
+            "tenant": given(&self.tenant),
+            "cost": self.cost,
+            "limit_text": given(&self.limit_text),
+            "retry_after_ms": self.retry_after_ms,
+            "node": given(&self.node),
+            "decided_by": given(&self.decided_by),
+        })
+    }
+}
+
+/// PostgreSQL has no way to write NUL, and a client's odd name must not cost us
+/// the whole batch.
+fn kept(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}
+
+impl Rulebook {
+    /// Writes violations: all of them, or none.
+    pub(crate) async fn write_violations(&self, violations: &[Violation]) -> Result<(), RulebookError> {
+        let batches: Vec<String> = violations
+            .chunks(BATCH_MAX)
+            .map(|batch| Json::from(batch.iter().map(Violation::row).collect::<Vec<_>>()).to_string())
+            .collect();
+        within(LOAD_LIMIT, async {
+            let mut session = self.engine.write().await?;
+            let dialect = session.dialect();
+            let rule =
+                format!("(SELECT rule_id FROM rate_limit_rule WHERE name = {})", dialect.given_text("rule_name"));
+            let sql = dialect.insert_with(TABLE, &COLUMNS, ("rule_id", &rule));
+            for batch in batches {
+                session.run(&sql, &[Value::Text(batch)]).await?;
+            }
+            session.commit().await
+        })
+        .await
+    }
+
+    /// Violations, newest first.
+    pub(crate) async fn violations(&self, filter: &Filter) -> Result<Vec<StoredViolation>, RulebookError> {
+        let rows = within(LOAD_LIMIT, async {
+            let mut session = self.engine.read().await?;
+            let dialect = session.dialect();
+            let mut behind = None;
+            if let Some(id) = filter.before_id {
+                let when =
+                    format!("SELECT {} FROM {TABLE} WHERE violation_id = $1", dialect.milliseconds("requested_at"));
+                // Violations go oldest first: if that one is gone, so are all behind it.
+                let Some(when_ms) = session.number(&when, &[Value::Int(id)]).await? else { return Ok(Vec::new()) };
+                behind = Some((when_ms, id));
+            }
+            let (conditions, values) = filter.sql(dialect, behind);
+            let limit = filter.limit.min(PAGE_MAX);
+            let rest = format!("{conditions} ORDER BY requested_at DESC, violation_id DESC LIMIT {limit}");
+            let columns: Vec<Column> =
+                [("violation_id", Kind::Int), ("rule_id", Kind::Int)].into_iter().chain(COLUMNS).collect();
+            let rows = session.rows(&dialect.select(TABLE, &columns, &rest), &values).await?;
+            session.commit().await?;
+            Ok(rows)
+        });
+        let read = |row: &String| {
+            serde_json::from_str(row).map_err(|error| RulebookError::Invalid { reason: format!("{TABLE}: {error}") })
+        };
+        rows.await?.iter().map(read).collect()
+    }
+
+    /// Removes what is not to be kept, in steps that let writers through; how
+    /// many rows went.
+    pub(crate) async fn prune_violations(&self, keep: Keep) -> Result<u64, RulebookError> {
+        let mut removed = 0;
+        if let Some(since) = keep.since_unix_ms {
+            let old = |dialect: Dialect| {
+                format!("requested_at < {} ORDER BY requested_at", dialect.instant("CAST($1 AS BIGINT)"))
+            };
+            removed += self.prune(old, since).await?;
+        }
+        if let Some(rows_max) = keep.rows_max {
+            let offset = i64::try_from(rows_max).unwrap_or(i64::MAX);
+            let first = within(LOAD_LIMIT, async {
+                let mut session = self.engine.read().await?;
+                let sql = format!("SELECT violation_id FROM {TABLE} ORDER BY violation_id DESC LIMIT 1 OFFSET $1");
+                let first = session.number(&sql, &[Value::Int(offset)]).await?;
+                session.commit().await?;
+                Ok(first)
+            });
+            if let Some(first) = first.await? {
+                removed += self.prune(|_| "violation_id <= $1 ORDER BY violation_id".to_owned(), first).await?;
+            }
+        }
+        Ok(removed)
+    }
+
+    async fn prune(&self, which: impl Fn(Dialect) -> String, bound: i64) -> Result<u64, RulebookError> {
+        let mut removed = 0;
+        loop {
+            let step = within(LOAD_LIMIT, async {
+                let mut session = self.engine.write().await?;
+                let which = which(session.dialect());
+                let step = format!("SELECT violation_id FROM {TABLE} WHERE {which} LIMIT {PRUNE_STEP}");
+                let sql = format!("DELETE FROM {TABLE} WHERE violation_id IN ({step})");
+                let step = session.run(&sql, &[Value::Int(bound)]).await?;
+                session.commit().await?;
+                Ok(step)
+            });
+            let step = step.await?;
+            removed += step;
+            if step < PRUNE_STEP.unsigned_abs() {
+                return Ok(removed);
+            }
+        }
+    }
+}
+
+impl Filter {
+    /// A WHERE clause and its values; `behind` is when and what the last one was.
+    fn sql(&self, dialect: Dialect, behind: Option<(i64, i64)>) -> (String, Vec<Value>) {
+        let mut conditions = Vec::new();
+        let mut values = Vec::new();
+        let mut put = |value: Value| {
+            values.push(value);
+            format!("${}", values.len())
+        };
+        let (user, ip) = (("user_id", &self.user), ("ip_address", &self.ip));
+        for (column, wanted) in [user, ip, ("rule_name", &self.rule), ("subject", &self.subject)] {
+            if let Some(wanted) = wanted {
+                conditions.push(format!("{column} = {}", put(Value::Text(kept(wanted)))));
+            }
+        }
+        for (comparison, instant) in [(">=", self.since_unix_ms), ("<", self.until_unix_ms)] {
+            if let Some(instant) = instant {
+                let instant = dialect.instant(&put(Value::Int(instant)));
+                conditions.push(format!("requested_at {comparison} {instant}"));
+            }
+        }
+        if let Some((when_ms, id)) = behind {
+            let (instant, id) = (dialect.instant(&put(Value::Int(when_ms))), put(Value::Int(id)));
+            conditions.push(format!("(requested_at, violation_id) < ({instant}, {id})"));
+        }
+        let text = if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
+        (text, values)
+    }
+}
