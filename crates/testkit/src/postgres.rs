@@ -152,7 +152,8 @@ impl Postgres {
         let children = children(process.id());
         process.kill();
         for child in &children {
-            drop(kill_process(*child, Signal::KILL));
+            // It may have ended by itself.
+            let _ = kill_process(*child, Signal::KILL);
         }
         let are_gone = holds_within(STOP_LIMIT, || !children.iter().any(|child| lives(*child)));
         assert!(are_gone, "PostgreSQL's processes outlived it");

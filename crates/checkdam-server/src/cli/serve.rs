@@ -18,13 +18,15 @@ use crate::app::App;
 use crate::audit::{Audit, Writer};
 use crate::config::{Config, LogFormat, Settings};
 use crate::http::{Admin, RuleSource, Server};
-use crate::rulebook::{self, Book, FollowOptions, Follower, LoadError, RuleFile, Rulebook};
+use crate::rulebook::{self, Book, FollowOptions, Follower, LoadError, OpenError, RuleFile, Rulebook};
 use crate::store::AnyStore;
 
 /// How long operators' requests under way may take when all else is done.
 const ADMIN_DRAIN: Duration = Duration::from_secs(1);
 /// How long what was recorded may take to be written at the end.
 const AUDIT_DRAIN: Duration = Duration::from_secs(5);
+/// How long a database is waited for at the start.
+const DATABASE_PATIENCE: Duration = Duration::from_secs(15);
 /// How often the store forgets what has passed.
 const MAINTAIN_EVERY: Duration = Duration::from_secs(1);
 
@@ -157,7 +159,18 @@ async fn open_database(config: &Config, has_file: bool) -> anyhow::Result<Option
     if has_file && config.audit.per_rule_and_second == 0 {
         return Ok(None);
     }
-    match Rulebook::open(&config.database).await {
+    let deadline = Instant::now() + DATABASE_PATIENCE;
+    let opened = loop {
+        match Rulebook::open(&config.database).await {
+            // A server that starts together with us may need a moment.
+            Err(error @ OpenError::Unavailable { .. }) if config.database.is_server() && Instant::now() < deadline => {
+                tracing::warn!(%error, "waiting for the database");
+                tokio::time::sleep(MAINTAIN_EVERY).await;
+            }
+            opened => break opened,
+        }
+    };
+    match opened {
         Ok(rulebook) => Ok(Some(rulebook)),
         Err(error) if has_file => {
             tracing::warn!(%error, "violations are not recorded; --audit-rate 0 asks for that without this warning");
@@ -208,6 +221,7 @@ fn follow(
     let hint = follower.hints();
     tokio::spawn(async move {
         while reload.recv().await.is_some() {
+            tracing::info!("SIGHUP: the rulebook is looked at now");
             hint.notify_one();
         }
     });

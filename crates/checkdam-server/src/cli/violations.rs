@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let is_full = rows.len() == wanted.limit;
     print(table(rows).text().as_bytes())?;
     if is_full {
-        say(&format!("there may be more than these {}: ask for more with --limit", wanted.limit));
+        say(&format!("these are the newest {}: ask for more with --limit", wanted.limit));
     }
     Ok(ExitCode::SUCCESS)
 }

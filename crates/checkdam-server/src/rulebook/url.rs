@@ -38,6 +38,13 @@ impl DatabaseUrl {
     }
 }
 
+impl DatabaseUrl {
+    /// Whether it is a server, which may be slow to come.
+    pub(crate) const fn is_server(&self) -> bool {
+        matches!(self, Self::Postgres(_))
+    }
+}
+
 impl FromStr for DatabaseUrl {
     type Err = DatabaseUrlError;
 

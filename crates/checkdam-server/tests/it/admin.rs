@@ -1,6 +1,6 @@
 //! Rules, overrides and bans that are edited while requests flow.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::client::{Client, Reply};
 use crate::process::{Server, folder, run, text};

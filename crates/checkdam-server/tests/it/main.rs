@@ -17,6 +17,7 @@
 //! - `settings`: flags, variables and the file
 //! - `rule_files`: which files are refused
 //! - `cli`: the commands
+//! - `cli_rules`: those that see and change rules, on a server and on databases
 //! - `doctor`: what is found out about a store
 //! - `page`: the API's description and the page to try it
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests fail loudly")]
@@ -27,6 +28,7 @@ mod audit;
 mod bad_input;
 mod bans;
 mod cli;
+mod cli_rules;
 mod client;
 mod cluster;
 mod connections;

@@ -127,6 +127,6 @@ fn a_hangup_reloads_and_never_ends_the_server() {
     assert_eq!(server.client().ok("/v1/peek", USER)["limit"], 13);
     let mut server = Server::start();
     server.signal("HUP");
-    server.wait_for_log("SIGHUP ignored");
+    server.wait_for_log("SIGHUP: the rulebook is looked at now");
     assert_eq!(server.client().get("/livez").status, 200);
 }

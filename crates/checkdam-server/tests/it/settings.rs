@@ -67,7 +67,7 @@ fn what_is_not_a_setting_is_an_error_that_names_it() {
         refused(&run(&["serve", "--config", file.to_str().unwrap()]), &parts);
     }
     refused(&run(&["serve", "--config", "/does/not/exist.toml"]), &["/does/not/exist.toml"]);
-    for flag in ["--database", "--grpc-listen", "--admin-listen"] {
+    for flag in ["--grpc-listen", "--nonsense"] {
         refused(&run(&["serve", flag, "x"]), &[flag]);
     }
     for (arguments, parts) in [

@@ -95,7 +95,9 @@ impl ServerKeeper {
         let Some(detail) = problem["detail"].as_str().map(printable) else { return self.is_another() };
         let kind = problem["type"].as_str().unwrap_or_default();
         match answer.status {
-            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED if kind == "about:blank" => self.is_another(),
+            // Another door of ours says so of paths that it does not have; of rules nobody points there.
+            StatusCode::NOT_FOUND if detail.contains("/openapi.json") => self.is_another(),
+            StatusCode::METHOD_NOT_ALLOWED => self.is_another(),
             StatusCode::UNAUTHORIZED => Failure::new(
                 Kind::Unavailable,
                 format!(

@@ -76,8 +76,11 @@ pub(crate) fn import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
         print_value(&answer)?;
     } else {
         let Imported { added, changed, removed, unchanged } = read_answer(&answer)?;
-        let would = if *dry_run { "would be " } else { "" };
-        let text = format!("{would}added {added}, changed {changed}, removed {removed}, left alone {unchanged}\n");
+        let text = if *dry_run {
+            format!("would add {added}, change {changed}, remove {removed}, leave {unchanged} as they are\n")
+        } else {
+            format!("added {added}, changed {changed}, removed {removed}, left {unchanged} as they were\n")
+        };
         print(text.as_bytes())?;
     }
     if !dry_run {

@@ -175,11 +175,18 @@ impl<'a, 'b> Ask<'a, 'b> {
     async fn call(&mut self, operation: Operation, part: &Part) -> Result<(), CallError> {
         let tiers: SmallVec<[Tier<'_>; TIERS_INLINE]> = part.iter().map(|index| self.tiers[*index]).collect();
         let keys: Vec<Vec<u8>> = part.iter().map(|index| self.keys[*index].clone()).collect();
-        let packed = Packed::new(operation, &tiers, keys, |tier| self.store.renewals.is_due(tier));
+        let renewals = &self.store.renewals;
+        let packed = Packed::new(operation, &tiers, keys, |key, capacity| renewals.is_due(key, capacity));
         let (now_us, values) = self.store.topology.call(self.slot(part), packed, tiers.len(), self.deadline).await?;
         for ((index, tier), value) in part.iter().zip(&tiers).zip(&values) {
             let unread = || CallError::Failed { reason: format!("an answer that is not understood: {value:?}") };
             self.held[*index] = Some(Held::read(tier, now_us, value).ok_or_else(unread)?);
+        }
+        // What is denied leaves TTLs as they are.
+        if operation == Operation::Take && self.all_allow(part) {
+            for (index, tier) in part.iter().zip(&tiers) {
+                renewals.renewed(&self.keys[*index], tier.quota.capacity);
+            }
         }
         Ok(())
     }

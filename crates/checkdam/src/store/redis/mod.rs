@@ -164,14 +164,13 @@ impl RedisStore {
             url, root_certificate, deadline, breaker, waiting_max, batch_max, nodes, max_buckets, ..
         } = options;
         let target = Target::parse(&url, root_certificate.as_deref())?;
-        let renewals = Renewals::new(clock.is_some());
         let shards = ShardOptions { breaker, waiting_max, batch_max: batch_max.max(1), clock };
         Ok(Self {
             deadline,
             keys: KeyMaker::new(&options.key_secret, options.readable_keys),
             topology: Arc::new(Topology::new(target.clone(), shards)),
             target,
-            renewals,
+            renewals: Renewals::new(),
             deniers: Deniers::new(),
             fallback: Fallback::new(nodes, max_buckets),
             counts: Arc::default(),

@@ -1,53 +1,46 @@
-//! Whether a bucket's TTL must be set anew with every take.
+//! Which keys are known to have a long enough TTL.
 //!
 //! A key is made with a TTL of twice its bucket's capacity, and the script sets
 //! it anew as the bucket needs it. A key that was made for a smaller capacity
-//! has too short a TTL for that: so for as long as such a key may be left after
-//! a capacity is first seen here, every take sets the TTL.
+//! has too short a TTL for that: so the first take of a key here sets the TTL
+//! anew, and is remembered. What is forgotten costs a command, nothing else.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::time::Instant;
+/// One mebibyte of remembered keys.
+const PLACES: usize = 1 << 17;
 
-use crate::store::Tier;
-
-/// Buckets of different names share places: then the TTL is set too often.
-const PLACES: usize = 4_096;
-
-/// Which capacities were seen, and until when their TTLs are set anew.
+/// Keys whose TTL was set for the capacity that they have.
 #[derive(Debug)]
 pub(super) struct Renewals {
-    /// In tests on a clock that is set, time means nothing here.
-    always: bool,
-    started: Instant,
-    seen: Box<[Mutex<Seen>]>,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Seen {
-    name: u64,
-    capacity: u64,
-    until_us: u64,
+    hasher: foldhash::fast::RandomState,
+    places: Box<[AtomicU64]>,
 }
 
 impl Renewals {
-    pub(super) fn new(always: bool) -> Self {
-        Self { always, started: Instant::now(), seen: (0..PLACES).map(|_| Mutex::default()).collect() }
+    pub(super) fn new() -> Self {
+        Self { hasher: foldhash::fast::RandomState::default(), places: (0..PLACES).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    pub(super) fn is_due(&self, tier: &Tier<'_>) -> bool {
-        self.always
-            || self.is_due_at(tier.bucket.hash(), tier.quota.capacity, self.started.elapsed().as_micros() as u64)
+    /// Whether a take must set the key's TTL.
+    pub(super) fn is_due(&self, key: &[u8], capacity: u64) -> bool {
+        let (place, mark) = self.place(key, capacity);
+        place.load(Ordering::Relaxed) != mark
     }
 
-    fn is_due_at(&self, name: u64, capacity: u64, now_us: u64) -> bool {
-        let place = &self.seen[name as usize % PLACES];
-        let mut seen = place.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.name != name || seen.capacity != capacity {
-            // What was owed under any smaller capacity is paid by then.
-            *seen = Seen { name, capacity, until_us: now_us.saturating_add(capacity.saturating_mul(2)) };
+    /// A take of the key has passed, and with it the TTL was set.
+    pub(super) fn renewed(&self, key: &[u8], capacity: u64) {
+        let (place, mark) = self.place(key, capacity);
+        if place.load(Ordering::Relaxed) != mark {
+            place.store(mark, Ordering::Relaxed);
         }
-        now_us < seen.until_us
+    }
+
+    fn place(&self, key: &[u8], capacity: u64) -> (&AtomicU64, u64) {
+        use std::hash::BuildHasher;
+        // Zero marks an empty place.
+        let mark = self.hasher.hash_one((key, capacity)) | 1;
+        (&self.places[(mark >> 1) as usize % PLACES], mark)
     }
 }
 
@@ -56,13 +49,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ttl_is_renewed_for_two_capacities_after_a_change() {
-        let renewals = Renewals::new(false);
-        assert!(renewals.is_due_at(7, 100, 0) && renewals.is_due_at(7, 100, 199));
-        assert!(!renewals.is_due_at(7, 100, 200));
-        assert!(renewals.is_due_at(7, 150, 200), "another capacity");
-        assert!(!renewals.is_due_at(7, 150, 500));
-        let neighbour = 7 + PLACES as u64;
-        assert!(renewals.is_due_at(neighbour, 150, 500) && renewals.is_due_at(7, 150, 500), "they share a place");
+    fn a_key_is_due_until_it_was_renewed_for_its_capacity() {
+        let renewals = Renewals::new();
+        assert!(renewals.is_due(b"a", 100));
+        renewals.renewed(b"a", 100);
+        assert!(!renewals.is_due(b"a", 100));
+        assert!(renewals.is_due(b"a", 200), "another capacity");
+        assert!(renewals.is_due(b"b", 100), "another key");
     }
 }

@@ -59,20 +59,20 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Packs the tiers of one request; `renew` says whether a tier's TTL must
-    /// be set anew.
+    /// Packs the tiers of one request; `renew` says whether the TTL of a key
+    /// with that capacity must be set anew.
     pub(super) fn new(
         operation: Operation,
         tiers: &[Tier<'_>],
         keys: Vec<Vec<u8>>,
-        renew: impl Fn(&Tier<'_>) -> bool,
+        renew: impl Fn(&[u8], u64) -> bool,
     ) -> Self {
         let is_plain = operation == Operation::Take && tiers.iter().all(is_plain);
         let mut arguments = Vec::with_capacity(if is_plain { 2 } else { 11 } * tiers.len());
         if is_plain {
-            for (index, tier) in tiers.iter().enumerate() {
+            for (index, (tier, key)) in tiers.iter().zip(&keys).enumerate() {
                 let next = if index + 1 < tiers.len() { HAS_NEXT } else { 0 };
-                let renewal = if renew(tier) { RENEWS } else { 0 };
+                let renewal = if renew(key, tier.quota.capacity) { RENEWS } else { 0 };
                 let shape = CAPACITY_UNIT * tier.quota.capacity + next + renewal;
                 arguments.extend([tier.cost * tier.quota.interval, shape]);
             }

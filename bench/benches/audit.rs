@@ -1,0 +1,188 @@
+//! What the record of violations costs: ten thousand denials a second, with
+//! and without it, by turns; and how long a start with a hundred thousand rules
+//! and overrides takes.
+//!
+//! Compare within one run only: `cargo bench -p bench --bench audit`.
+#![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const RATE: u64 = 10_000;
+const CLIENTS: u64 = 16;
+const ROUND: Duration = Duration::from_secs(5);
+const ROUNDS: usize = 4;
+const CHECK: &str = r#"{"attributes": {"user": "42", "ip": "203.0.113.9", "endpoint": "/search"}}"#;
+const DENYING: &str = r#"{"rules": [{"name": "one", "key": "user:{user}", "limits": ["1/d burst 1"]}]}"#;
+
+struct Server {
+    child: Child,
+    http: String,
+    admin: String,
+}
+
+impl Server {
+    fn start(data: &Path, arguments: &[&str]) -> Self {
+        let binary = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/checkdam");
+        let mut command = Command::new(binary);
+        command.args(["serve", "--http-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data-dir"]);
+        let mut child = command.arg(data).args(arguments).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let (mut http, mut admin) = (String::new(), String::new());
+        for line in lines.by_ref().map_while(Result::ok) {
+            let behind = |words: &str| Some(line.split_once(words)?.1.split('/').next()?.to_owned());
+            http = behind("listening  http://").unwrap_or(http);
+            admin = behind("admin      http://").unwrap_or(admin);
+            if line.contains("/v1/check") {
+                break;
+            }
+        }
+        std::thread::spawn(move || lines.map_while(Result::ok).count());
+        Self { child, http, admin }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One request and its answer: the status and the body.
+fn ask(stream: &mut BufReader<TcpStream>, method: &str, path: &str, body: &str) -> (u16, String) {
+    let length = body.len();
+    let request = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n{body}");
+    stream.get_mut().write_all(request.as_bytes()).unwrap();
+    let (mut status, mut length) = (0, 0);
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).unwrap();
+        if let Some(rest) = line.strip_prefix("HTTP/1.1 ") {
+            status = rest[..3].parse().unwrap();
+        }
+        if let Some(rest) = line.to_lowercase().strip_prefix("content-length: ") {
+            length = rest.trim().parse().unwrap();
+        }
+        if line.trim().is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).unwrap();
+    (status, String::from_utf8(body).unwrap())
+}
+
+fn connect(address: &str) -> BufReader<TcpStream> {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_nodelay(true).unwrap();
+    BufReader::new(stream)
+}
+
+/// Denials at a steady rate; each time counts from when the request was due.
+fn load(address: &str) -> Vec<Duration> {
+    let start = Instant::now() + Duration::from_millis(50);
+    let pause = Duration::from_nanos(1_000_000_000 * CLIENTS / RATE);
+    let clients = (0..CLIENTS).map(|client| {
+        let mut stream = connect(address);
+        std::thread::spawn(move || {
+            let mut times = Vec::new();
+            let mut due = start + pause * client as u32 / CLIENTS as u32;
+            while due < start + ROUND {
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                ask(&mut stream, "POST", "/v1/check", CHECK);
+                times.push(due.elapsed());
+                due += pause;
+            }
+            times
+        })
+    });
+    let clients: Vec<_> = clients.collect();
+    clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+}
+
+fn percentile(times: &mut [Duration], share: f64) -> Duration {
+    times.sort_unstable();
+    times[((times.len() - 1) as f64 * share) as usize]
+}
+
+/// The number behind a name in JSON.
+fn number(text: &str, name: &str) -> u64 {
+    let rest = text.split_once(&format!("\"{name}\":")).unwrap().1;
+    rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap()
+}
+
+fn import(server: &Server, document: &str) {
+    let (status, answer) = ask(&mut connect(&server.admin), "POST", "/admin/v1/rules/import?replace=true", document);
+    assert_eq!(status, 200, "{answer}");
+}
+
+fn denials() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let servers = [
+        Server::start(folders[0].path(), &["--audit-rate", "0"]),
+        Server::start(folders[1].path(), &["--audit-rate", "1000000", "--audit-queue", "100000"]),
+    ];
+    for server in &servers {
+        import(server, DENYING);
+    }
+    let mut times = [Vec::new(), Vec::new()];
+    for round in 0..ROUNDS {
+        for (server, times) in servers.iter().zip(&mut times) {
+            let mut measured = load(&server.http);
+            println!("round {round}: p99 {:?}", percentile(&mut measured, 0.99));
+            times.extend(measured);
+        }
+    }
+    let [off, on] = &mut times;
+    let figures = |times: &mut Vec<Duration>| [0.5, 0.99, 0.999].map(|share| percentile(times, share));
+    println!("\n{RATE} denials/s for {} s each      p50          p99        p99.9", ROUND.as_secs() * ROUNDS as u64);
+    println!("not recorded              {:?}", figures(off));
+    println!("recorded                  {:?}", figures(on));
+    println!("p99, recorded over not: {:.2}", figures(on)[1].as_secs_f64() / figures(off)[1].as_secs_f64());
+    std::thread::sleep(Duration::from_secs(2));
+    let (_, status) = ask(&mut connect(&servers[1].admin), "GET", "/admin/v1/status", "");
+    let [denied, written, sampled, dropped] =
+        ["denied", "written", "sampled_out", "dropped"].map(|name| number(&status, name));
+    println!("denied {denied} = written {written} + sampled out {sampled} + dropped {dropped}");
+    assert_eq!(denied, written + sampled + dropped);
+    assert_eq!(denied, on.len() as u64 - 1, "the first request passed");
+}
+
+fn start_with_many() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = (0..50_000).map(|n| {
+        format!("{{\"name\":\"tenant-{n}\",\"key\":\"user:{{user}}\",\"when\":{{\"tenant\":\"t{n}\"}},\"limits\":[\"10/s burst 50\"]}}")
+    });
+    let overrides = (0..50_000)
+        .map(|n| format!("{{\"rule\":\"tenant-0\",\"subject\":\"user:{n}\",\"limits\":[\"100/s burst 500\"]}}"));
+    let document = format!(
+        "{{\"rules\":[{}],\"overrides\":[{}]}}",
+        rules.collect::<Vec<_>>().join(","),
+        overrides.collect::<Vec<_>>().join(",")
+    );
+    let server = Server::start(folder.path(), &[]);
+    let start = Instant::now();
+    import(&server, &document);
+    println!("\n50,000 rules and 50,000 overrides: imported in {:?}", start.elapsed());
+    drop(server);
+    let start = Instant::now();
+    let server = Server::start(folder.path(), &[]);
+    println!("started with them in {:?}", start.elapsed());
+    drop(server);
+}
+
+fn main() {
+    let root: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--release", "-p", "checkdam-server"])
+        .current_dir(root)
+        .status()
+        .unwrap();
+    assert!(built.success());
+    start_with_many();
+    denials();
+}
