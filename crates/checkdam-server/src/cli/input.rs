@@ -1,7 +1,7 @@
 //! Text from a file or from standard input.
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context;
 use checkdam::rule_file::RuleFileError;
@@ -16,7 +16,7 @@ pub(super) struct Input {
 impl Input {
     /// Reads a file, or standard input if the path is `-`. Anything longer than
     /// `bytes_max` is cut just behind it, so that the parser refuses it.
-    pub(super) fn read(path: PathBuf, bytes_max: usize) -> anyhow::Result<Self> {
+    pub(super) fn read(path: &Path, bytes_max: usize) -> anyhow::Result<Self> {
         let mut text = String::new();
         let most = bytes_max as u64 + 1;
         if path == Path::new("-") {
@@ -25,7 +25,7 @@ impl Input {
             return Ok(Self { shown: "standard input".to_owned(), text });
         }
         let shown = path.display().to_string();
-        let read = std::fs::File::open(&path).and_then(|file| file.take(most).read_to_string(&mut text));
+        let read = std::fs::File::open(path).and_then(|file| file.take(most).read_to_string(&mut text));
         read.with_context(|| format!("{shown}: cannot be read"))?;
         Ok(Self { shown, text })
     }

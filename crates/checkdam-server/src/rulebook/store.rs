@@ -15,6 +15,8 @@ use super::url::DatabaseUrl;
 pub(super) const ASK_LIMIT: Duration = Duration::from_secs(2);
 /// How long a hundred thousand rows may take to come.
 pub(super) const LOAD_LIMIT: Duration = Duration::from_secs(30);
+/// Fewer rows than this are not worth a thread.
+const ROWS_A_THREAD: usize = 1_000;
 /// How long they may take to go.
 pub(super) const EDIT_LIMIT: Duration = Duration::from_secs(60);
 
@@ -131,6 +133,11 @@ impl Rulebook {
 
     /// Takes over `definitions` if nobody has ever written anything here.
     pub(crate) async fn seed(&self, definitions: Definitions) -> Result<Imported, RulebookError> {
+        // A book that was ever written need not be read to know it.
+        let version = self.version().await?;
+        if version > 0 {
+            return Ok(Imported { version, ..Imported::default() });
+        }
         self.take_over(definitions, How::Seed).await
     }
 
@@ -164,7 +171,17 @@ impl RawPages {
     /// Understands them: for a thread that may take its time.
     pub(super) fn pages(self, version: u64) -> Pages {
         fn entries<T: Item>(rows: &[String]) -> Vec<Entry<T>> {
-            rows.iter().map(|row| Entry::read(row)).collect()
+            let threads = std::thread::available_parallelism().map_or(1, usize::from);
+            let share = rows.len().div_ceil(threads).max(ROWS_A_THREAD);
+            std::thread::scope(|scope| {
+                let read = |part: &'_ [String]| part.iter().map(|row| Entry::read(row)).collect::<Vec<_>>();
+                let parts: Vec<_> = rows.chunks(share).map(|part| scope.spawn(move || read(part))).collect();
+                let joined = |part: std::thread::ScopedJoinHandle<'_, Vec<_>>| match part.join() {
+                    Ok(entries) => entries,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                };
+                parts.into_iter().flat_map(joined).collect()
+            })
         }
         Pages { version, rules: entries(&self.rules), overrides: entries(&self.overrides), bans: entries(&self.bans) }
     }

@@ -1,6 +1,6 @@
 //! `checkdam rules add`, `set` and `remove`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use checkdam::{Rule, rule_file};
@@ -68,7 +68,7 @@ pub(crate) struct RemoveArguments {
 /// Adds a rule.
 pub(crate) fn add(arguments: &AddArguments) -> anyhow::Result<ExitCode> {
     let rule = match &arguments.file {
-        Some(path) => from_file(path.clone())?,
+        Some(path) => from_file(path)?,
         None => arguments.fields.rule(arguments.name.as_deref().unwrap_or_default())?,
     };
     let keeper = arguments.place.keeper()?;
@@ -79,7 +79,7 @@ pub(crate) fn add(arguments: &AddArguments) -> anyhow::Result<ExitCode> {
     Edited { what, row: Some(added), is_json: arguments.json }.tell(keeper.as_ref())
 }
 
-fn from_file(path: PathBuf) -> anyhow::Result<Rule> {
+fn from_file(path: &Path) -> anyhow::Result<Rule> {
     let Input { shown, text } = Input::read(path, rule_file::FILE_MAX)?;
     let judged = rule_file::parse_rule(&text).map_err(|error| {
         if rule_file::parse_definitions(&text).is_ok() {

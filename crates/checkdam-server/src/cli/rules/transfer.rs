@@ -62,7 +62,7 @@ struct Imported {
 /// Takes over a rule file.
 pub(crate) fn import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
     let ImportArguments { file, replace, dry_run, place: where_to, json } = arguments;
-    let Input { shown, text } = Input::read(file.clone(), IMPORT_MAX)?;
+    let Input { shown, text } = Input::read(file, IMPORT_MAX)?;
     let definitions = rule_file::parse_definitions_within(&text, IMPORT_MAX)
         .map_err(|error| Failure::refused(place(&shown, &error)))?;
     if std::io::stderr().is_terminal() {
