@@ -333,7 +333,10 @@ pub(crate) fn unknown_variables() -> Vec<String> {
     names
         .filter(|name| !known.contains(&name.as_os_str()))
         .filter_map(|name| name.into_string().ok())
-        .filter(|name| name.starts_with("CHECKDAM_") && !["CHECKDAM_CONFIG", "CHECKDAM_SERVER"].contains(&&**name))
+        .filter(|name| {
+            name.starts_with("CHECKDAM_")
+                && !["CHECKDAM_CONFIG", "CHECKDAM_SERVER", "CHECKDAM_ADMIN_SERVER"].contains(&&**name)
+        })
         .filter(|name| !name.starts_with("CHECKDAM_SERVICE_") && !name.starts_with("CHECKDAM_PORT"))
         .collect()
 }

@@ -112,7 +112,8 @@ impl Problem {
 
     /// What is named does not exist.
     pub(super) fn missing(detail: String) -> Self {
-        Self { kind: "about:blank", title: "Not Found", status: StatusCode::NOT_FOUND, detail, field: None }
+        let (kind, title) = ("urn:checkdam:problem:not_found", "What is named does not exist");
+        Self { kind, title, status: StatusCode::NOT_FOUND, detail, field: None }
     }
 
     /// What is to be added exists.
@@ -122,7 +123,7 @@ impl Problem {
     }
 
     /// What is to be changed is not what was read.
-    pub(super) fn changed(detail: String) -> Self {
+    pub(super) fn changed(detail: &str) -> Self {
         let (kind, title) = ("urn:checkdam:problem:changed", "Somebody has changed it meanwhile");
         Self {
             kind,

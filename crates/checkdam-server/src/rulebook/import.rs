@@ -70,7 +70,7 @@ fn merge<T: Item>(
             return Err(RulebookError::Invalid { reason: format!("{what}: it is listed twice") });
         }
         match entry {
-            Some(entry) if entry.item.as_ref() == Ok(&item) => imported.unchanged += 1,
+            Some(entry) if entry.item.as_ref().is_ok_and(|kept| kept.is_same(&item)) => imported.unchanged += 1,
             Some(entry) => {
                 change.write(&item, Some(entry.id))?;
                 entry.item = Ok(item);

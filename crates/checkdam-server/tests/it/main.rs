@@ -20,7 +20,8 @@
 //! - `cli_rules`: those that see and change rules, on a server and on databases
 //! - `doctor`: what is found out about a store
 //! - `page`: the API's description and the page to try it
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests fail loudly")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail loudly")]
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "tests tell what they measured")]
 
 mod admin;
 mod answers;

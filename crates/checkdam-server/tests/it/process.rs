@@ -19,10 +19,12 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) fn checkdam() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_checkdam"));
     for (name, _) in std::env::vars() {
-        if name.starts_with("CHECKDAM_") || name.starts_with("LOG_") {
+        if name.starts_with("CHECKDAM_") || name.starts_with("LOG_") || name == "DATABASE_URL" {
             command.env_remove(name);
         }
     }
+    // A port and data of its own, whatever else runs here.
+    command.env("CHECKDAM_ADMIN_LISTEN", "127.0.0.1:0").env("CHECKDAM_DATA_DIR", folder());
     command.current_dir(env!("CARGO_TARGET_TMPDIR")).stdin(Stdio::null());
     command
 }
@@ -73,17 +75,10 @@ impl Server {
         Self::with(&["--rules", rule_file(rules).to_str().unwrap()])
     }
 
-    /// A server with these arguments, listening; its admin door and its data
-    /// are its own unless the arguments say otherwise.
+    /// A server with these arguments, listening.
     pub(crate) fn with(arguments: &[&str]) -> Self {
         let mut command = checkdam();
         command.args(["serve", "--http-listen", "127.0.0.1:0"]).args(arguments);
-        if !arguments.contains(&"--admin-listen") {
-            command.args(["--admin-listen", "127.0.0.1:0"]);
-        }
-        if !arguments.contains(&"--data-dir") {
-            command.arg("--data-dir").arg(folder());
-        }
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the server starts");
         let stderr = BufReader::new(child.stderr.take().expect("standard error is piped"));
         let log = Arc::new(Mutex::new(String::new()));

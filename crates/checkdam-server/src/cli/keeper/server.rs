@@ -96,7 +96,7 @@ impl ServerKeeper {
         let kind = problem["type"].as_str().unwrap_or_default();
         match answer.status {
             // Another door of ours says so of paths that it does not have; of rules nobody points there.
-            StatusCode::NOT_FOUND if detail.contains("/openapi.json") => self.is_another(),
+            StatusCode::NOT_FOUND if kind == "about:blank" => self.is_another(),
             StatusCode::METHOD_NOT_ALLOWED => self.is_another(),
             StatusCode::UNAUTHORIZED => Failure::new(
                 Kind::Unavailable,

@@ -76,12 +76,13 @@ pub(super) fn misread(error: &RuleFileError) -> Problem {
 }
 
 /// What the rulebook did not do.
+#[expect(clippy::needless_pass_by_value, reason = "it is what becomes of an error")]
 pub(super) fn refused(error: RulebookError) -> Problem {
     let detail = error.to_string();
     match error {
         RulebookError::NotFound { .. } => Problem::missing(detail),
         RulebookError::Exists { .. } => Problem::exists(detail),
-        RulebookError::Changed { .. } => Problem::changed(detail),
+        RulebookError::Changed { .. } => Problem::changed(&detail),
         RulebookError::Invalid { .. } => Problem::invalid("body".to_owned(), detail),
         RulebookError::Unavailable { .. } => Problem::unavailable(detail),
     }

@@ -238,7 +238,7 @@ pub(super) async fn put(
                 return Err(Problem::invalid("name".to_owned(), detail));
             }
             let stored = rulebook.add_rule(rule).await.map_err(|error| match error {
-                RulebookError::Exists { .. } => Problem::changed(error.to_string()),
+                RulebookError::Exists { .. } => Problem::changed(&error.to_string()),
                 other => refused(other),
             })?;
             settle(&admin, rulebook).await?;

@@ -32,6 +32,11 @@ pub(super) trait Item: Clone + PartialEq + Send + Sync + 'static {
     /// The entries of its kind.
     fn entries(pages: &mut Pages) -> &mut Vec<Entry<Self>>;
 
+    /// Whether both say the same, as far as a row can tell.
+    fn is_same(&self, other: &Self) -> bool {
+        self == other
+    }
+
     /// What it is called, for people.
     fn what(&self) -> String;
 

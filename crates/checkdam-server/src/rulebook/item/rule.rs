@@ -88,6 +88,16 @@ impl Item for Rule {
         &mut pages.rules
     }
 
+    /// A row keeps conditions by their names, in no other order.
+    fn is_same(&self, other: &Self) -> bool {
+        let sorted = |rule: &Self| {
+            let mut rule = rule.clone();
+            rule.when.sort_by(|(name, _), (other, _)| name.cmp(other));
+            rule
+        };
+        sorted(self) == sorted(other)
+    }
+
     fn what(&self) -> String {
         format!("rule {:?}", self.name)
     }

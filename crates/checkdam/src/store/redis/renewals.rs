@@ -19,7 +19,10 @@ pub(super) struct Renewals {
 
 impl Renewals {
     pub(super) fn new() -> Self {
-        Self { hasher: foldhash::fast::RandomState::default(), places: (0..PLACES).map(|_| AtomicU64::new(0)).collect() }
+        Self {
+            hasher: foldhash::fast::RandomState::default(),
+            places: (0..PLACES).map(|_| AtomicU64::new(0)).collect(),
+        }
     }
 
     /// Whether a take must set the key's TTL.
