@@ -73,6 +73,10 @@ fn open_rules(path: &Path) -> Result<Rules, LoadError> {
 }
 
 async fn serve(config: &Config, file: Option<Rules>) -> anyhow::Result<()> {
+    let store = match &config.redis {
+        Some(options) => AnyStore::redis(options)?,
+        None => AnyStore::memory(config.max_buckets),
+    };
     // Before anybody can know of us, so that no signal finds us unprepared.
     let stop = signals(&[SignalKind::terminate(), SignalKind::interrupt()])?;
     let reload = signals(&[SignalKind::hangup()])?;
@@ -97,10 +101,6 @@ async fn serve(config: &Config, file: Option<Rules>) -> anyhow::Result<()> {
             (Some(audit), Some(writer))
         }
         None => (None, None),
-    };
-    let store = match &config.redis {
-        Some(options) => AnyStore::redis(options)?,
-        None => AnyStore::memory(config.max_buckets),
     };
     let app = Arc::new(App::new(loaded, store, config.dialect, audit));
     let server = Server::new(listener, Arc::clone(&app));
