@@ -27,6 +27,8 @@ const ADMIN_DRAIN: Duration = Duration::from_secs(1);
 const AUDIT_DRAIN: Duration = Duration::from_secs(5);
 /// How long a database is waited for at the start.
 const DATABASE_PATIENCE: Duration = Duration::from_secs(15);
+/// How long until it is asked again.
+const DATABASE_PAUSE: Duration = Duration::from_secs(1);
 /// How often the store forgets what has passed.
 const MAINTAIN_EVERY: Duration = Duration::from_secs(1);
 
@@ -104,13 +106,14 @@ async fn serve(config: &Config, file: Option<Rules>) -> anyhow::Result<()> {
     };
     let app = Arc::new(App::new(loaded, store, config.dialect, audit));
     let server = Server::new(listener, Arc::clone(&app));
-    let rules = follow(&app, file, rulebook.as_ref(), version, reload);
+    // Held until the end, whether or not there is a door for operators.
+    let rules = Arc::new(follow(&app, file, rulebook.as_ref(), version, reload));
     let admin = admin_listener.zip(config.admin.as_ref()).map(|(listener, door)| {
         let admin = Admin {
             app: Arc::clone(&app),
             token: door.token.clone(),
-            rulebook,
-            rules,
+            rulebook: rulebook.clone(),
+            rules: Arc::clone(&rules),
             node,
             database: config.database.to_string(),
             store: config.store_text(),
@@ -121,6 +124,11 @@ async fn serve(config: &Config, file: Option<Rules>) -> anyhow::Result<()> {
     announce(config, &server, admin.as_ref(), count)?;
     tokio::spawn(maintain(app));
     run_doors(server, admin, stop, config.drain_timeout, writer).await;
+    drop(rules);
+    if let Some(rulebook) = rulebook {
+        // A database that hangs must not hold the exit up.
+        let _ = tokio::time::timeout(ADMIN_DRAIN, rulebook.close()).await;
+    }
     tracing::info!("stopped");
     Ok(())
 }
@@ -165,7 +173,7 @@ async fn open_database(config: &Config, has_file: bool) -> anyhow::Result<Option
             // A server that starts together with us may need a moment.
             Err(error @ OpenError::Unavailable { .. }) if config.database.is_server() && Instant::now() < deadline => {
                 tracing::warn!(%error, "waiting for the database");
-                tokio::time::sleep(MAINTAIN_EVERY).await;
+                tokio::time::sleep(DATABASE_PAUSE).await;
             }
             opened => break opened,
         }

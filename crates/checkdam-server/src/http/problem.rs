@@ -78,7 +78,7 @@ impl Problem {
             kind: "urn:checkdam:problem:body_too_large",
             title: "The body is too large",
             status: StatusCode::PAYLOAD_TOO_LARGE,
-            detail: format!("the body is longer than {max} bytes: send fewer requests at a time"),
+            detail: format!("the body is longer than {max} bytes: send less at a time"),
             field: Some("body".to_owned()),
         }
     }

@@ -124,8 +124,8 @@ impl<A: Fn(RuleSet, Book) + Send + Sync> Following<A> {
             Ok(version) => version,
             Err(error) => return self.lost(&error),
         };
-        self.found();
         if version <= in_force || self.refused == Some(version) {
+            self.found();
             if version < in_force {
                 self.went_back(version, in_force);
             }
@@ -136,6 +136,7 @@ impl<A: Fn(RuleSet, Book) + Send + Sync> Following<A> {
             Ok((book, rules)) => self.put_in_force(book, rules),
             Err((_, error @ RulebookError::Unavailable { .. })) => self.lost(&error),
             Err((version_seen, error)) => {
+                self.found();
                 let refused = version_seen.unwrap_or(version);
                 self.refused = Some(refused);
                 let reason = error.to_string();

@@ -28,13 +28,14 @@ impl Rulebook {
             if how == How::Seed && !is_new(&pages) {
                 return Ok((Vec::new(), imported));
             }
+            let faults = pages.faults();
             let replace = matches!(how, How::Import { replace: true } | How::Rehearse { replace: true });
             let changes = vec![
                 merge(&mut pages.rules, definitions.rules, replace, &mut imported)?,
                 merge(&mut pages.overrides, definitions.overrides, replace, &mut imported)?,
                 merge(&mut pages.bans, definitions.bans, replace, &mut imported)?,
             ];
-            judge(pages)?;
+            judge(pages, faults)?;
             let is_written = !matches!(how, How::Rehearse { .. });
             Ok((if is_written { changes } else { Vec::new() }, imported))
         };

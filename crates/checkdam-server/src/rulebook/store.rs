@@ -15,10 +15,10 @@ use super::url::DatabaseUrl;
 pub(super) const ASK_LIMIT: Duration = Duration::from_secs(2);
 /// How long a hundred thousand rows may take to come.
 pub(super) const LOAD_LIMIT: Duration = Duration::from_secs(30);
-/// Fewer rows than this are not worth a thread.
-const ROWS_A_THREAD: usize = 1_000;
 /// How long they may take to go.
 pub(super) const EDIT_LIMIT: Duration = Duration::from_secs(60);
+/// Fewer rows than this are not worth a thread.
+const ROWS_A_THREAD: usize = 1_000;
 
 /// Rules, overrides and bans in a database, and who was denied by them. Copies
 /// share their connections.
@@ -43,6 +43,11 @@ impl Rulebook {
     /// Says which database cannot be opened, and why.
     pub(crate) async fn open(url: &DatabaseUrl) -> Result<Self, OpenError> {
         Engine::open(url).await.map(|engine| Self { engine })
+    }
+
+    /// Ends all connections: what stands beside a database file is put into it.
+    pub(crate) async fn close(&self) {
+        self.engine.close().await;
     }
 
     /// Everything, as it stood at one instant.
@@ -188,6 +193,14 @@ impl RawPages {
 }
 
 impl Pages {
+    /// How many rows say nothing valid.
+    pub(super) fn faults(&self) -> usize {
+        fn count<T>(entries: &[Entry<T>]) -> usize {
+            entries.iter().filter(|entry| entry.item.is_err()).count()
+        }
+        count(&self.rules) + count(&self.overrides) + count(&self.bans)
+    }
+
     fn into_book(self) -> Book {
         let mut faults = Vec::new();
         let book = Book {

@@ -59,6 +59,11 @@ impl FromStr for DatabaseUrl {
         if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
             return Err(DatabaseUrlError::UnknownScheme);
         }
+        let (_, rest) = text.split_once("://").unwrap_or_default();
+        if rest.split('?').next().unwrap_or_default().matches('@').count() > 1 {
+            let reason = "it has more than one @: write %40 for those in a name or password".to_owned();
+            return Err(DatabaseUrlError::Invalid { reason });
+        }
         let options = text.parse::<PgConnectOptions>();
         options.map(|options| Self::Postgres(Box::new(options))).map_err(|error| {
             let reason = match error {
@@ -106,7 +111,15 @@ mod tests {
             assert_eq!(text.parse::<DatabaseUrl>().unwrap().to_string(), shown);
         }
         assert_eq!(DatabaseUrl::in_directory("data".as_ref()).to_string(), "sqlite://data/checkdam.db");
-        for text in ["", "rules.db", "mysql://host", "sqlite://", "sqlite::memory:", "postgres://me:secret@host:x/db"] {
+        for text in [
+            "",
+            "rules.db",
+            "mysql://host",
+            "sqlite://",
+            "sqlite::memory:",
+            "postgres://me:secret@host:x/db",
+            "postgres://me:p@secret/x@host/db",
+        ] {
             let error = text.parse::<DatabaseUrl>().unwrap_err().to_string();
             assert!(!error.contains("secret"), "{error}");
         }

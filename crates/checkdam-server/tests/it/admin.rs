@@ -43,12 +43,17 @@ fn a_rule_is_added_changed_and_removed_and_each_edit_is_in_force_when_it_is_answ
     assert_eq!(limit(&mut client), 5);
     let stale = admin.send_with("PUT", "/admin/v1/rules/tiny", &[("if-match", "\"1\"")], rule).unwrap();
     assert_eq!(stale.status, 412, "{stale:?}");
+    let gone = admin.send_with("PUT", "/admin/v1/rules/none", &[("if-match", "*")], rule).unwrap();
+    assert_eq!(gone.status, 412, "{gone:?}");
     let only_new = admin.send_with("PUT", "/admin/v1/rules/tiny", &[("if-none-match", "*")], rule).unwrap();
     assert_eq!(only_new.status, 412, "{only_new:?}");
     assert_eq!(limit(&mut client), 5, "a refused edit changes nothing");
 
     let shown = call(&mut admin, "GET", "/admin/v1/rules/tiny", "");
-    assert_eq!((shown.status, shown.header("etag")), (200, Some("\"2\"")));
+    let back = admin.send_with("PUT", "/admin/v1/rules/tiny", &[("if-match", "\"2\"")], &shown.body).unwrap();
+    assert_eq!(back.status, 200, "what was read can be written: {back:?}");
+    let shown = call(&mut admin, "GET", "/admin/v1/rules/tiny", "");
+    assert_eq!((shown.status, shown.header("etag")), (200, Some("\"3\"")));
     assert_eq!(shown.json()["limits"], json!(["1/h burst 5"]));
     let removed = call(&mut admin, "DELETE", "/admin/v1/rules/tiny", "");
     assert_eq!(removed.status, 204, "{removed:?}");
@@ -80,6 +85,9 @@ fn bad_edits_are_refused_with_the_reason_and_change_nothing() {
         ("DELETE", "/admin/v1/rules/nobody", "", 404, "nobody"),
         ("GET", "/admin/v1/rules?limit=0", "", 422, "limit"),
         ("GET", "/admin/v1/rules?serach=x", "", 422, "serach"),
+        ("GET", "/admin/v1/violations?user=", "", 422, "user is empty"),
+        ("GET", "/admin/v1/violations?since=9000000000000000", "", 422, "9000000000000000"),
+        ("GET", "/admin/v1/rules/%ff", "", 422, "UTF-8"),
         ("GET", "/admin/v1/violations?since=yesterday", "", 422, "yesterday"),
         ("GET", "/admin/v1/nothing", "", 404, "/admin/v1/nothing"),
         ("PATCH", "/admin/v1/rules", "", 405, "PATCH"),
@@ -102,7 +110,7 @@ fn documents_are_judged_imported_and_exported() {
                     overrides:\n  - { rule: one, subject: \"user:42\", scale: 10 }\n\
                     bans:\n  - { subject: \"ip:198.51.100.0/24\", reason: scraping }\n";
     let valid = call(&mut admin, "POST", "/admin/v1/rules/validate", document);
-    assert_eq!(valid.json(), json!({"ok": true, "rules": 2, "overrides": 1, "bans": 1}));
+    assert_eq!(valid.json(), json!({"ok": true, "rules": 1, "overrides": 1, "bans": 1}));
     let one = call(&mut admin, "POST", "/admin/v1/rules/validate", FREE);
     assert_eq!(one.status, 200, "{one:?}");
     let bad = call(&mut admin, "POST", "/admin/v1/rules/validate", &document.replace("burst 7", "burst x"));
@@ -238,14 +246,34 @@ fn rules_of_a_file_are_shown_and_not_edited() {
     assert_eq!((&status["rules"]["source"], &status["rules"]["count"]), (&json!("file"), &json!(1)), "{status}");
 }
 
+/// Whoever edits the database past a server without an admin door is heard.
+#[test]
+fn rules_are_followed_without_an_admin_door() {
+    let data = folder();
+    let server = Server::with(&["--data-dir", data.to_str().unwrap(), "--admin-listen", "off"]);
+    let database = format!("sqlite://{}/checkdam.db", data.display());
+    let banned = run(&["ban", "user:42", "--database", &database]);
+    assert!(banned.status.success(), "{}", text(&banned.stderr));
+    let (mut client, start) = (server.client(), tokio::time::Instant::now());
+    while client.post("/v1/check", USER).status != 403 {
+        assert!(start.elapsed() < std::time::Duration::from_secs(2), "{}", server.log());
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn edits_outlive_the_process() {
     let data = folder();
     let arguments = ["--data-dir", data.to_str().unwrap()];
-    let server = Server::with(&arguments);
+    let mut server = Server::with(&arguments);
     let rule = r#"{"name": "kept", "key": "kept:{kept}", "limits": ["1/h burst 9"]}"#;
     assert_eq!(call(&mut server.admin(), "POST", "/admin/v1/rules", rule).status, 201);
-    drop(server);
+    server.signal("TERM");
+    assert!(server.wait().success());
+    // One file holds everything after a clean end, and nobody else may read it.
+    use std::os::unix::fs::PermissionsExt;
+    assert!(!data.join("checkdam.db-wal").exists());
+    assert_eq!(std::fs::metadata(data.join("checkdam.db")).unwrap().permissions().mode() & 0o777, 0o600);
     let server = Server::with(&arguments);
     assert_eq!(server.client().ok("/v1/peek", r#"{"attributes": {"kept": "1"}}"#)["limit"], 9);
 }

@@ -72,6 +72,12 @@ impl DatabaseKeeper {
     }
 }
 
+impl Drop for DatabaseKeeper {
+    fn drop(&mut self) {
+        self.runtime.block_on(self.rulebook.close());
+    }
+}
+
 impl Keeper for DatabaseKeeper {
     fn rules(&self, search: Option<&str>) -> Result<Value, Failure> {
         let book = self.book()?;

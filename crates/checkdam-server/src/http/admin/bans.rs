@@ -12,10 +12,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::edit::{Expected, editable, etag, misread, refused, settle, text};
+use super::edit::{Expected, editable, etag, item, refused, settle};
 use super::query::Query;
 use super::rules::{AdminRefused, Answered, Page, Row, answer, page};
-use crate::http::body::BODY_MAX;
 use crate::http::problem::Problem;
 
 /// A ban.
@@ -66,10 +65,12 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered 
     responses((status = 200, description = "It is in force", body = BanBody), AdminRefused))]
 pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, body: Body) -> Answered {
     let rulebook = editable(&admin)?;
-    let expected = Expected::read(&headers)?.version();
-    let ban = rule_file::parse_ban(&text(body, BODY_MAX).await?).map_err(|error| misread(&error))?;
+    let ban = item(body, rule_file::parse_ban).await?;
+    let book = admin.app.book();
+    let exists = book.bans.iter().any(|stored| stored.item.subject() == ban.subject());
+    let expected = Expected::read(&headers)?.check(exists)?;
     let stored = rulebook.put_ban(ban, expected).await.map_err(refused)?;
-    settle(&admin, rulebook).await?;
+    settle(&admin, rulebook).await;
     Ok(([etag(stored.version)], answer(&Row::<BanText>::new(&stored))).into_response())
 }
 
@@ -82,8 +83,10 @@ pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, bod
 pub(super) async fn remove(State(admin): State<Arc<Admin>>, uri: Uri, headers: HeaderMap) -> Answered {
     let query = Query::read(&uri, &["subject"])?;
     let rulebook = editable(&admin)?;
-    let expected = Expected::read(&headers)?.version();
-    rulebook.remove_ban(query.needed("subject")?, expected).await.map_err(refused)?;
-    settle(&admin, rulebook).await?;
+    let subject = query.needed("subject")?;
+    let exists = admin.app.book().bans.iter().any(|stored| stored.item.subject() == subject);
+    let expected = Expected::read(&headers)?.check(exists)?;
+    rulebook.remove_ban(subject, expected).await.map_err(refused)?;
+    settle(&admin, rulebook).await;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -16,6 +16,8 @@ use crate::rulebook::{Rulebook, RulebookError};
 pub(super) enum Expected {
     /// Nothing.
     Anything,
+    /// That it exists.
+    Something,
     /// That nobody has changed it since.
     Version(u64),
     /// That it does not exist.
@@ -30,7 +32,10 @@ impl Expected {
             let refused = || Problem::invalid("If-None-Match".to_owned(), format!("use *, not {:?}", shown(value)));
             return if value == "*" { Ok(Self::Nothing) } else { Err(refused()) };
         }
-        let Some(value) = header(IF_MATCH).filter(|value| *value != "*") else { return Ok(Self::Anything) };
+        let Some(value) = header(IF_MATCH) else { return Ok(Self::Anything) };
+        if value == "*" {
+            return Ok(Self::Something);
+        }
         let version = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
         version.and_then(|version| version.parse().ok()).map(Self::Version).ok_or_else(|| {
             let detail = format!("If-Match is {:?}: send the ETag of the answer that was read", shown(value));
@@ -42,7 +47,17 @@ impl Expected {
     pub(super) const fn version(self) -> Option<u64> {
         match self {
             Self::Version(version) => Some(version),
-            Self::Anything | Self::Nothing => None,
+            Self::Anything | Self::Something | Self::Nothing => None,
+        }
+    }
+
+    /// Refuses an edit that expects something else than whether it `exists`;
+    /// gives the version that is expected.
+    pub(super) fn check(self, exists: bool) -> Result<Option<u64>, Problem> {
+        match self {
+            Self::Nothing if exists => Err(Problem::changed("it exists already")),
+            Self::Something if !exists => Err(Problem::changed("it does not exist")),
+            _ => Ok(self.version()),
         }
     }
 }
@@ -55,7 +70,7 @@ pub(super) fn etag(version: u64) -> (HeaderName, HeaderValue) {
 
 /// Where edits go, if there may be any.
 pub(super) fn editable(admin: &Admin) -> Result<&Rulebook, Problem> {
-    match (&admin.rules, &admin.rulebook) {
+    match (&*admin.rules, &admin.rulebook) {
         (RuleSource::Database(_), Some(rulebook)) => Ok(rulebook),
         (RuleSource::File(path), _) => Err(Problem::rules_from_file(path)),
         (RuleSource::Database(_), None) => Err(Problem::unavailable("there is no database".to_owned())),
@@ -88,11 +103,25 @@ pub(super) fn refused(error: RulebookError) -> Problem {
     }
 }
 
-/// Waits until what was edited is in force here.
-pub(super) async fn settle(admin: &Admin, rulebook: &Rulebook) -> Result<u64, Problem> {
-    let version = rulebook.version().await.map_err(refused)?;
-    admin.edited(version).await;
-    Ok(version)
+/// Waits until what was edited is in force here. It is kept, whatever happens
+/// to the database now.
+pub(super) async fn settle(admin: &Admin, rulebook: &Rulebook) {
+    if let Ok(version) = rulebook.version().await {
+        admin.edited(version).await;
+    }
+}
+
+/// Reads one item, also as it is answered: what only a row knows is left out.
+pub(super) async fn item<T>(body: Body, parse: impl Fn(&str) -> Result<T, RuleFileError>) -> Result<T, Problem> {
+    let text = text(body, body::BODY_MAX).await?;
+    if let Ok(serde_json::Value::Object(mut fields)) = serde_json::from_str(&text) {
+        let known = fields.len();
+        fields.retain(|name, _| !["id", "version", "created_at", "updated_at"].contains(&name.as_str()));
+        if fields.len() < known {
+            return parse(&serde_json::Value::Object(fields).to_string()).map_err(|error| misread(&error));
+        }
+    }
+    parse(&text).map_err(|error| misread(&error))
 }
 
 #[cfg(test)]
@@ -105,7 +134,7 @@ mod tests {
             Expected::read(&HeaderMap::from_iter([(name, HeaderValue::from_static(value))])).ok()
         };
         assert_eq!(read(IF_MATCH, "\"3\""), Some(Expected::Version(3)));
-        assert_eq!(read(IF_MATCH, "*"), Some(Expected::Anything));
+        assert_eq!(read(IF_MATCH, "*"), Some(Expected::Something));
         assert_eq!(read(IF_NONE_MATCH, "*"), Some(Expected::Nothing));
         for (name, value) in [(IF_MATCH, "3"), (IF_MATCH, "\"x\""), (IF_MATCH, "W/\"3\""), (IF_NONE_MATCH, "\"3\"")] {
             assert_eq!(read(name, value), None, "{value}");

@@ -1,7 +1,7 @@
 //! The admin API, on a door of its own: rules, who was denied, how it goes.
 //!
 //! Handlers read what is in force from the app and edit through the rulebook;
-//! an edit is answered once it is in force on this node.
+//! an edit is answered once it is in force on this node, or after five seconds.
 
 mod bans;
 mod edit;
@@ -40,7 +40,7 @@ pub(crate) struct Admin {
     pub(crate) token: Option<Token>,
     /// Where violations are kept, and rules unless they come from a file.
     pub(crate) rulebook: Option<Rulebook>,
-    pub(crate) rules: RuleSource,
+    pub(crate) rules: Arc<RuleSource>,
     pub(crate) node: String,
     /// Where rules and violations are kept, for people.
     pub(crate) database: String,
@@ -60,7 +60,7 @@ pub(crate) enum RuleSource {
 impl Admin {
     /// Waits until an edit is in force here, and tells the other nodes.
     async fn edited(&self, version: u64) {
-        let RuleSource::Database(follower) = &self.rules else { return };
+        let RuleSource::Database(follower) = &*self.rules else { return };
         follower.hint();
         if let AnyStore::Redis(watched) = self.app.limiter().store() {
             // It is a hint: the others look by themselves anyway.

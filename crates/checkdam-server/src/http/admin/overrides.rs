@@ -12,10 +12,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::edit::{Expected, editable, etag, misread, refused, settle, text};
+use super::edit::{Expected, editable, etag, item, refused, settle};
 use super::query::Query;
 use super::rules::{AdminRefused, Answered, Page, Row, answer, page};
-use crate::http::body::BODY_MAX;
 use crate::http::problem::Problem;
 
 /// An override: one of limits, scale and unlimited.
@@ -76,10 +75,12 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered 
     responses((status = 200, description = "It is in force", body = OverrideBody), AdminRefused))]
 pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, body: Body) -> Answered {
     let rulebook = editable(&admin)?;
-    let expected = Expected::read(&headers)?.version();
-    let one = rule_file::parse_override(&text(body, BODY_MAX).await?).map_err(|error| misread(&error))?;
+    let one = item(body, rule_file::parse_override).await?;
+    let book = admin.app.book();
+    let exists = book.overrides.iter().any(|stored| stored.item.rule == one.rule && stored.item.subject == one.subject);
+    let expected = Expected::read(&headers)?.check(exists)?;
     let stored = rulebook.put_override(one, expected).await.map_err(refused)?;
-    settle(&admin, rulebook).await?;
+    settle(&admin, rulebook).await;
     Ok(([etag(stored.version)], answer(&Row::<OverrideText>::new(&stored))).into_response())
 }
 
@@ -92,9 +93,11 @@ pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, bod
 pub(super) async fn remove(State(admin): State<Arc<Admin>>, uri: Uri, headers: HeaderMap) -> Answered {
     let query = Query::read(&uri, &["rule", "subject"])?;
     let rulebook = editable(&admin)?;
-    let expected = Expected::read(&headers)?.version();
     let (rule, subject) = (query.needed("rule")?, query.needed("subject")?);
+    let is_meant = |one: &Override| one.rule == rule && one.subject.text() == subject;
+    let exists = admin.app.book().overrides.iter().any(|stored| is_meant(&stored.item));
+    let expected = Expected::read(&headers)?.check(exists)?;
     rulebook.remove_override(rule, subject, expected).await.map_err(refused)?;
-    settle(&admin, rulebook).await?;
+    settle(&admin, rulebook).await;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

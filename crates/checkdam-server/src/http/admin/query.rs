@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
+use axum::extract::{FromRequestParts, Path};
 use axum::http::Uri;
-use checkdam::time::parse_rfc3339;
+use axum::http::request::Parts;
+use checkdam::time::{UNIX_S_MAX, parse_rfc3339};
 
 use crate::http::problem::{Problem, shown};
 
@@ -11,6 +13,20 @@ use crate::http::problem::{Problem, shown};
 const PAGE_DEFAULT: usize = 100;
 /// The most entries of a page.
 pub(super) const PAGE_MAX: usize = 1_000;
+
+/// The name that stands in a path.
+pub(super) struct Name(pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match Path::from_request_parts(parts, state).await {
+            Ok(Path(name)) => Ok(Self(name)),
+            Err(_) => Err(Problem::invalid("name".to_owned(), "the name in the path is not UTF-8".to_owned())),
+        }
+    }
+}
 
 /// The parameters of a request, each given once.
 pub(super) struct Query {
@@ -37,6 +53,16 @@ impl Query {
     /// A text; none if it is empty.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.given.get(name).map(String::as_str).filter(|text| !text.is_empty())
+    }
+
+    /// A text to filter by: an empty one would show too much.
+    pub(super) fn filter(&self, name: &str) -> Result<Option<String>, Problem> {
+        match self.given.get(name) {
+            Some(text) if text.is_empty() => {
+                Err(Problem::invalid(name.to_owned(), format!("{name} is empty: give a value, or leave it out")))
+            }
+            given => Ok(given.cloned()),
+        }
     }
 
     /// A text that must be there.
@@ -72,7 +98,9 @@ impl Query {
     pub(super) fn time_ms(&self, name: &str) -> Result<Option<i64>, Problem> {
         let Some(text) = self.text(name) else { return Ok(None) };
         let seconds = text.parse::<i64>().ok().or_else(|| parse_rfc3339(text).and_then(|at| i64::try_from(at).ok()));
-        match seconds.and_then(|seconds| seconds.checked_mul(1_000)) {
+        // Databases know years of four digits.
+        let known = seconds.filter(|seconds| (0..=UNIX_S_MAX as i64).contains(seconds));
+        match known.map(|seconds| seconds * 1_000) {
             Some(ms) => Ok(Some(ms)),
             None => {
                 let detail = format!("{name} is {:?}: write 2026-12-01T00:00:00Z, or seconds since 1970", shown(text));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, LOCATION};
 use axum::http::{HeaderMap, Response, StatusCode, Uri};
 use axum::response::IntoResponse;
@@ -14,10 +14,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::edit::{Expected, editable, etag, misread, refused, settle, text};
-use super::query::Query;
+use super::edit::{Expected, editable, etag, item, refused, settle};
+use super::query::{Name, Query};
 use crate::audit::Effect;
-use crate::http::body::BODY_MAX;
 use crate::http::problem::Problem;
 use crate::http::wire::json;
 use crate::rulebook::{RulebookError, Stored};
@@ -78,12 +77,12 @@ pub(super) struct Row<T> {
     item: T,
     /// Its number.
     id: i64,
-    /// From 1; every change has a higher one. Also the ETag.
+    /// From 1; every change of the row has a higher one. Also the ETag.
     version: u64,
-    /// When it was made.
-    created_at: String,
-    /// When it was last changed.
-    updated_at: String,
+    /// When it was made; null if it has no row.
+    created_at: Option<String>,
+    /// When it was last changed; null if it has no row.
+    updated_at: Option<String>,
 }
 
 impl<T> Row<T> {
@@ -91,7 +90,7 @@ impl<T> Row<T> {
     where
         T: for<'a> From<&'a S>,
     {
-        let time = |unix_ms: i64| rfc3339(u64::try_from(unix_ms / 1_000).unwrap_or_default());
+        let time = |unix_ms: i64| Some(rfc3339(u64::try_from(unix_ms / 1_000).ok()?)).filter(|_| stored.id > 0);
         Self {
             item: T::from(&stored.item),
             id: stored.id,
@@ -178,7 +177,7 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered 
     responses((status = 200, description = "The rule", body = RuleBody),
         (status = 404, description = "There is no such rule", body = Problem, content_type = "application/problem+json"),
         AdminRefused))]
-pub(super) async fn show(State(admin): State<Arc<Admin>>, Path(name): Path<String>) -> Answered {
+pub(super) async fn show(State(admin): State<Arc<Admin>>, Name(name): Name) -> Answered {
     let book = admin.app.book();
     let stored = book.rules.iter().find(|stored| stored.item.name == name).ok_or_else(|| no_rule(&name))?;
     Ok(one(StatusCode::OK, stored))
@@ -192,10 +191,10 @@ pub(super) async fn show(State(admin): State<Arc<Admin>>, Path(name): Path<Strin
         AdminRefused))]
 pub(super) async fn add(State(admin): State<Arc<Admin>>, body: Body) -> Answered {
     let rulebook = editable(&admin)?;
-    let rule = rule_file::parse_rule(&text(body, BODY_MAX).await?).map_err(|error| misread(&error))?;
+    let rule = item(body, rule_file::parse_rule).await?;
     check_name(&rule.name)?;
     let stored = rulebook.add_rule(rule).await.map_err(refused)?;
-    settle(&admin, rulebook).await?;
+    settle(&admin, rulebook).await;
     Ok(created(&stored))
 }
 
@@ -209,15 +208,10 @@ pub(super) async fn add(State(admin): State<Arc<Admin>>, body: Body) -> Answered
         (status = 412, description = "Somebody has changed it meanwhile", body = Problem,
             content_type = "application/problem+json"),
         AdminRefused))]
-pub(super) async fn put(
-    State(admin): State<Arc<Admin>>,
-    Path(name): Path<String>,
-    headers: HeaderMap,
-    body: Body,
-) -> Answered {
+pub(super) async fn put(State(admin): State<Arc<Admin>>, Name(name): Name, headers: HeaderMap, body: Body) -> Answered {
     let rulebook = editable(&admin)?;
     let expected = Expected::read(&headers)?;
-    let rule = rule_file::parse_rule(&text(body, BODY_MAX).await?).map_err(|error| misread(&error))?;
+    let rule = item(body, rule_file::parse_rule).await?;
     check_name(&rule.name)?;
     let done = if expected == Expected::Nothing {
         Err(RulebookError::NotFound { what: String::new() })
@@ -226,11 +220,15 @@ pub(super) async fn put(
     };
     match done {
         Ok(stored) => {
-            settle(&admin, rulebook).await?;
+            settle(&admin, rulebook).await;
             Ok(one(StatusCode::OK, &stored))
         }
         // What must be the version that was read cannot be new.
-        Err(error @ RulebookError::NotFound { .. }) if expected.version().is_some() => Err(refused(error)),
+        Err(error @ RulebookError::NotFound { .. })
+            if matches!(expected, Expected::Version(_) | Expected::Something) =>
+        {
+            Err(Problem::changed(&error.to_string()))
+        }
         Err(RulebookError::NotFound { .. }) => {
             if rule.name != name {
                 let detail =
@@ -241,7 +239,7 @@ pub(super) async fn put(
                 RulebookError::Exists { .. } => Problem::changed(&error.to_string()),
                 other => refused(other),
             })?;
-            settle(&admin, rulebook).await?;
+            settle(&admin, rulebook).await;
             Ok(created(&stored))
         }
         Err(error) => Err(refused(error)),
@@ -257,11 +255,12 @@ pub(super) async fn put(
         (status = 412, description = "Somebody has changed it meanwhile", body = Problem,
             content_type = "application/problem+json"),
         AdminRefused))]
-pub(super) async fn remove(State(admin): State<Arc<Admin>>, Path(name): Path<String>, headers: HeaderMap) -> Answered {
+pub(super) async fn remove(State(admin): State<Arc<Admin>>, Name(name): Name, headers: HeaderMap) -> Answered {
     let rulebook = editable(&admin)?;
-    let expected = Expected::read(&headers)?.version();
+    let exists = admin.app.book().rules.iter().any(|stored| stored.item.name == name);
+    let expected = Expected::read(&headers)?.check(exists)?;
     rulebook.remove_rule(&name, expected).await.map_err(refused)?;
-    settle(&admin, rulebook).await?;
+    settle(&admin, rulebook).await;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -273,7 +272,7 @@ pub(super) async fn remove(State(admin): State<Arc<Admin>>, Path(name): Path<Str
         (status = 409, description = "The rule is not in shadow", body = Problem,
             content_type = "application/problem+json"),
         AdminRefused))]
-pub(super) async fn effect(State(admin): State<Arc<Admin>>, Path(name): Path<String>) -> Answered {
+pub(super) async fn effect(State(admin): State<Arc<Admin>>, Name(name): Name) -> Answered {
     if let Some(effect) = admin.app.effects().of(&name) {
         return Ok(answer(&effect));
     }
@@ -304,7 +303,7 @@ fn no_rule(name: &str) -> Problem {
     Problem::missing(format!("there is no rule {:?}", crate::http::problem::shown(name)))
 }
 
-fn check_name(name: &str) -> Result<(), Problem> {
+pub(super) fn check_name(name: &str) -> Result<(), Problem> {
     if RESERVED.contains(&name) {
         let detail = format!("a rule cannot be called {name:?}, which names a path of this API: use another name");
         return Err(Problem::invalid("name".to_owned(), detail));

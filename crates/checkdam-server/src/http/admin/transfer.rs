@@ -1,6 +1,5 @@
 //! Whole documents: dry runs, import, export.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -15,7 +14,7 @@ use utoipa::ToSchema;
 use super::Admin;
 use super::edit::{editable, misread, refused, text};
 use super::query::Query;
-use super::rules::{AdminRefused, Answered, answer};
+use super::rules::{AdminRefused, Answered, answer, check_name};
 use crate::http::problem::Problem;
 use crate::rulebook::{Book, Imported, RulebookError};
 
@@ -27,7 +26,7 @@ const DOCUMENT_MAX: usize = 64 << 20;
 pub(super) struct Valid {
     /// Always true: what is not valid is answered as a problem.
     ok: bool,
-    /// How many rules there would be in force.
+    /// How many rules it holds.
     rules: usize,
     /// How many overrides.
     overrides: usize,
@@ -52,25 +51,26 @@ pub(super) struct ImportAnswer {
     unchanged: usize,
 }
 
-/// Judges a rule, or a whole document, as part of the rules in force; changes nothing.
+/// Judges a rule, or a whole document, together with the rules that are there; changes nothing.
 #[utoipa::path(post, path = "/admin/v1/rules/validate", tag = "rules",
     request_body(content = String, description = "One rule, or a document with rules, overrides and bans: JSON or YAML"),
     responses((status = 200, description = "It is valid", body = Valid), AdminRefused))]
 pub(super) async fn validate(State(admin): State<Arc<Admin>>, body: Body) -> Answered {
     let text = text(body, DOCUMENT_MAX).await?;
-    let book = admin.app.book();
-    let judged = blocking(move || {
-        let definitions = match rule_file::parse_rule(&text) {
-            Ok(rule) => Definitions::from(vec![rule]),
-            Err(error) if is_rule(&text) => return Err(misread(&error)),
-            Err(_) => rule_file::parse_definitions_within(&text, DOCUMENT_MAX).map_err(|error| misread(&error))?,
-        };
-        let (merged, _) = merged(&book, definitions, false);
-        merged.compile().map_err(refused)?;
-        let (rules, overrides, bans) = (merged.rules.len(), merged.overrides.len(), merged.bans.len());
-        Ok(Valid { ok: true, rules, overrides, bans })
-    });
-    Ok(answer(&judged.await?))
+    let read = move || match rule_file::parse_rule(&text) {
+        Ok(rule) => Ok(Definitions::from(vec![rule])),
+        Err(error) if is_rule(&text) => Err(misread(&error)),
+        Err(_) => rule_file::parse_definitions_within(&text, DOCUMENT_MAX).map_err(|error| misread(&error)),
+    };
+    let definitions = blocking(read).await?;
+    let (rules, overrides, bans) = (definitions.rules.len(), definitions.overrides.len(), definitions.bans.len());
+    check_names(&definitions)?;
+    match editable(&admin) {
+        Ok(rulebook) => drop(rulebook.rehearse(definitions, false).await.map_err(refused)?),
+        // Rules from a file are replaced as a whole.
+        Err(_) => blocking(move || Book::of_file(definitions).compile().map(drop).map_err(refused)).await?,
+    }
+    Ok(answer(&Valid { ok: true, rules, overrides, bans }))
 }
 
 /// Takes over a whole document, all or nothing.
@@ -89,14 +89,9 @@ pub(super) async fn import(State(admin): State<Arc<Admin>>, uri: Uri, body: Body
     let text = text(body, DOCUMENT_MAX).await?;
     let read = move || rule_file::parse_definitions_within(&text, DOCUMENT_MAX).map_err(|error| misread(&error));
     let definitions = blocking(read).await?;
-    let book = admin.app.book();
+    check_names(&definitions)?;
     let imported = if dry_run {
-        let judged = blocking(move || {
-            let (merged, imported) = merged(&book, definitions, replace);
-            merged.compile().map_err(refused)?;
-            Ok(Imported { version: book.version, ..imported })
-        });
-        judged.await?
+        rulebook.rehearse(definitions, replace).await.map_err(refused)?
     } else {
         let imported = rulebook.import(definitions, replace).await.map_err(refused)?;
         admin.edited(imported.version).await;
@@ -126,58 +121,8 @@ fn is_rule(text: &str) -> bool {
     !["rules", "overrides", "bans"].iter().any(|key| has(key))
 }
 
-/// The book as it would be with the definitions taken over, and what that does.
-fn merged(book: &Book, definitions: Definitions, replace: bool) -> (Book, Imported) {
-    let mut imported = Imported::default();
-    let Definitions { rules, overrides, bans } = definitions;
-    let before = book.definitions();
-    let rules = merge(before.rules, rules, replace, &mut imported, |rule| rule.name.clone());
-    let key = |one: &checkdam::Override| (one.rule.clone(), one.subject.text().to_owned());
-    let overrides = merge(before.overrides, overrides, replace, &mut imported, key);
-    let bans = merge(before.bans, bans, replace, &mut imported, checkdam::Ban::subject);
-    let faults = if replace { Vec::new() } else { book.faults.clone() };
-    let merged = Book { faults, ..Book::of_file(Definitions { rules, overrides, bans }) };
-    (merged, imported)
-}
-
-fn merge<T: PartialEq, K: std::hash::Hash + Eq>(
-    before: Vec<T>,
-    given: Vec<T>,
-    replace: bool,
-    imported: &mut Imported,
-    key: impl Fn(&T) -> K,
-) -> Vec<T> {
-    let mut places: HashMap<K, usize> = HashMap::new();
-    let mut merged = Vec::with_capacity(before.len() + given.len());
-    let mut known: HashMap<K, T> = HashMap::new();
-    if replace {
-        known.extend(before.into_iter().map(|item| (key(&item), item)));
-    } else {
-        for item in before {
-            places.insert(key(&item), merged.len());
-            merged.push(item);
-        }
-    }
-    for item in given {
-        let was = if replace { known.remove(&key(&item)) } else { None };
-        match (places.get(&key(&item)), was) {
-            (Some(place), _) => {
-                let place = &mut merged[*place];
-                *(if *place == item { &mut imported.unchanged } else { &mut imported.changed }) += 1;
-                *place = item;
-            }
-            (None, Some(was)) => {
-                *(if was == item { &mut imported.unchanged } else { &mut imported.changed }) += 1;
-                merged.push(item);
-            }
-            (None, None) => {
-                imported.added += 1;
-                merged.push(item);
-            }
-        }
-    }
-    imported.removed += known.len();
-    merged
+fn check_names(definitions: &Definitions) -> Result<(), Problem> {
+    definitions.rules.iter().try_for_each(|rule| check_name(&rule.name))
 }
 
 /// Does long work where it holds up no request.

@@ -103,12 +103,12 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered 
     let query = Query::read(&uri, &["user", "ip", "rule", "subject", "since", "until", "limit", "before"])?;
     let limit = query.limit()?;
     let filter = Filter {
-        user: query.text("user").map(str::to_owned),
-        ip: query.text("ip").map(str::to_owned),
-        rule: query.text("rule").map(str::to_owned),
+        user: query.filter("user")?,
+        ip: query.filter("ip")?,
+        rule: query.filter("rule")?,
         since_unix_ms: query.time_ms("since")?,
         until_unix_ms: query.time_ms("until")?,
-        subject: query.text("subject").map(str::to_owned),
+        subject: query.filter("subject")?,
         before_id: query.text("before").map(place).transpose()?,
         limit: limit as u32,
     };

@@ -101,7 +101,11 @@ impl Dialect {
     pub(in crate::rulebook) fn milliseconds(self, instant: &str) -> String {
         match self {
             Self::Sqlite => format!("CAST(ROUND(unixepoch({instant}, 'subsec') * 1000) AS INTEGER)"),
-            Self::Postgres => format!("(EXTRACT(EPOCH FROM {instant}) * 1000)::BIGINT"),
+            // No end and no beginning have no number: they are as not given, and as long ago.
+            Self::Postgres => format!(
+                "CASE WHEN isfinite({instant}) THEN (EXTRACT(EPOCH FROM {instant}) * 1000)::BIGINT \
+                 WHEN {instant} < now() THEN 0 END"
+            ),
         }
     }
 

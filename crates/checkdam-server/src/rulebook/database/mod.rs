@@ -7,6 +7,7 @@ mod dialect;
 mod migrate;
 mod session;
 
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -63,14 +64,28 @@ impl Engine {
                 let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
                 if let Some(directory) = directory {
                     let failed = |reason| OpenError::Directory { path: directory.display().to_string(), reason };
-                    std::fs::create_dir_all(directory).map_err(failed)?;
+                    // Who was denied is nobody else's business.
+                    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
                 }
+                // The files beside it take its permissions. If this fails, opening it says why.
+                let _ = std::fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(path);
                 Self::sqlite(SqliteConnectOptions::new().filename(path))
             }
             DatabaseUrl::Postgres(options) => Self::postgres(options.as_ref().clone()),
         };
         engine.migrate(&url.to_string()).await?;
         Ok(engine)
+    }
+
+    /// Ends all connections; the last one of a file puts its log into it.
+    pub(super) async fn close(&self) {
+        match self {
+            Self::Sqlite { readers, writer } => {
+                readers.close().await;
+                writer.close().await;
+            }
+            Self::Postgres { pool, .. } => pool.close().await,
+        }
     }
 
     fn sqlite(options: SqliteConnectOptions) -> Self {

@@ -121,13 +121,17 @@ async fn an_invalid_row_is_reported_and_can_be_mended(home: Home) {
     assert!(reason.starts_with("rule \"bad\": ") && reason.contains("user:{user"), "{reason}");
     // Edits that leave it there are refused, those that mend or remove it are not.
     let refused = book.add_rule(rule("{name: other, key: other, limits: [1/s]}")).await;
-    assert_eq!(refused, Err(RulebookError::Invalid { reason }));
+    let Err(RulebookError::Invalid { reason }) = refused else { panic!("{refused:?}") };
+    assert!(reason.contains("rule \"bad\"") && reason.contains("mend or remove it first"), "{reason}");
     let mended = book.set_rule("bad", rule("{name: bad, key: 'user:{user}', limits: [1/s]}"), Some(1)).await.unwrap();
     assert_eq!(mended.version, 2);
     home.book().await.compile().unwrap();
     home.sql("UPDATE rate_limit_rule SET algorithm = 'magic' WHERE name = 'bad'").await.unwrap();
     assert_eq!(home.book().await.faults.len(), 1);
+    // Of two, one may go before the other.
+    home.sql("INSERT INTO rate_limit_rule (name, key_pattern) VALUES ('worse', 'worse')").await.unwrap();
     book.remove_rule("bad", Some(3)).await.unwrap();
+    book.remove_rule("worse", None).await.unwrap();
     home.book().await.compile().unwrap();
 }
 

@@ -21,9 +21,9 @@ CREATE TABLE rate_limit_rule (
     description TEXT,
     created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
     -- A list such as ["10/s burst 50", "5000/h"].
-    limits TEXT CHECK (json_valid(limits) AND json_type(limits) = 'array'),
+    limits TEXT CHECK (limits IS NULL OR (json_valid(limits) AND json_type(limits) = 'array')),
     -- An object such as {"method": ["GET", "POST"]}; the plan has a column of its own.
-    conditions TEXT CHECK (json_valid(conditions) AND json_type(conditions) = 'object'),
+    conditions TEXT CHECK (conditions IS NULL OR (json_valid(conditions) AND json_type(conditions) = 'object')),
     algorithm TEXT,
     strict BOOLEAN,
     mode TEXT NOT NULL DEFAULT 'enforce',
@@ -45,7 +45,7 @@ CREATE TABLE rate_limit_override (
     rule_name TEXT NOT NULL,
     subject TEXT NOT NULL,
     -- Exactly one of these three says what the subject is allowed.
-    limits TEXT CHECK (json_valid(limits) AND json_type(limits) = 'array'),
+    limits TEXT CHECK (limits IS NULL OR (json_valid(limits) AND json_type(limits) = 'array')),
     scale NUMERIC,
     is_unlimited BOOLEAN NOT NULL DEFAULT FALSE,
     description TEXT,
