@@ -8,20 +8,29 @@
 -- than a table: the clock's seconds and microseconds, and the time owed.
 -- The value is charged at once, and put right afterwards where that was too
 -- early. A tier's answer is the time that its bucket owed.
-local KEYS, ARGV, try = KEYS, ARGV, redis.pcall
+local KEYS, ARGV, try, type = KEYS, ARGV, redis.pcall, type
+-- Requests of one rule have the same fields: they are read once.
+local charge_text, charge, shape_text, flags, capacity, has_next
 while key_at < keys_end and ARGV[arg_at] ~= 'G' do
   -- What undoes the request: where it began, where it was denied, and what the
   -- buckets that started anew held before.
   local keys_before, args_before, denied_at, restarted = key_at, arg_at, nil, nil
-  local is_odd, has_next = false, nil
+  local is_odd = false
   repeat
     key_at = key_at + 1
-    local key, charge = KEYS[key_at], ARGV[arg_at]
-    local shape, owed = ARGV[arg_at + 1] + 0, 0
+    local key, owed = KEYS[key_at], 0
+    if ARGV[arg_at] ~= charge_text then
+      charge_text = ARGV[arg_at]
+      charge = charge_text + 0
+    end
+    if ARGV[arg_at + 1] ~= shape_text then
+      shape_text = ARGV[arg_at + 1]
+      local shape = shape_text + 0
+      flags = shape % 8
+      capacity = (shape - flags) / 8
+      has_next = flags % 2 == 1
+    end
     arg_at = arg_at + 2
-    local flags = shape % 8
-    local capacity = (shape - flags) / 8
-    has_next = flags % 2 == 1
     if denied_at then
       -- The request is denied already: a look will do.
       local text = call('GET', key)
@@ -29,7 +38,7 @@ while key_at < keys_end and ARGV[arg_at] ~= 'G' do
       if text and not full_at then is_odd = true break end
       if full_at and full_at > now then owed = full_at - now end
     else
-      local full_at = try('INCRBY', key, charge)
+      local full_at = try('INCRBY', key, charge_text)
       -- Written by a quota with other ticks, or the server takes no writes.
       if type(full_at) == 'table' then is_odd = true break end
       local before = full_at - charge
@@ -45,7 +54,7 @@ while key_at < keys_end and ARGV[arg_at] ~= 'G' do
       end
       if full_at - now > capacity then
         denied_at = key_at
-        call('DECRBY', key, charge)
+        call('DECRBY', key, charge_text)
       elseif before == 0 or flags % 4 >= 2 or full_at % capacity < full_at - before then
         -- The key outlives what it owes if its TTL, twice the capacity, is set
         -- anew whenever full_at passes a multiple of the capacity.
@@ -65,15 +74,15 @@ while key_at < keys_end and ARGV[arg_at] ~= 'G' do
   until not has_next
 
   for at = keys_before + 1, (denied_at or is_odd and key_at or 0) - 1 do
-    local charge = ARGV[args_before + 2 * (at - keys_before - 1)]
+    local taken = ARGV[args_before + 2 * (at - keys_before - 1)]
     local before = restarted and restarted[at]
     if not before then
-      call('DECRBY', KEYS[at], charge)
+      call('DECRBY', KEYS[at], taken)
     elseif before == 0 then
       call('DEL', KEYS[at])
     else
       -- The old time matters to a clock that steps back.
-      call('INCRBY', KEYS[at], before - now - charge)
+      call('INCRBY', KEYS[at], before - now - taken)
     end
   end
   if is_odd then
