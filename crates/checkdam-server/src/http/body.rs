@@ -20,16 +20,13 @@ const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The whole body.
 pub(super) async fn read(body: Body) -> Result<Bytes, Problem> {
-    // The timer is armed only if the body is not there yet.
-    match tokio::time::timeout(TIMEOUT, collect(body, BODY_MAX)).await {
-        Ok(read) => read,
-        Err(_) => Err(Problem::timeout(TIMEOUT.as_secs())),
-    }
+    read_within(body, BODY_MAX).await
 }
 
 /// The whole body, which may be larger and take longer than usual.
 pub(super) async fn read_within(body: Body, bytes_max: usize) -> Result<Bytes, Problem> {
     let limit = if bytes_max > BODY_MAX { DOCUMENT_TIMEOUT } else { TIMEOUT };
+    // The timer is armed only if the body is not there yet.
     match tokio::time::timeout(limit, collect(body, bytes_max)).await {
         Ok(read) => read,
         Err(_) => Err(Problem::timeout(limit.as_secs())),

@@ -36,9 +36,7 @@ impl DatabaseUrl {
     pub(crate) fn in_directory(directory: &Path) -> Self {
         Self::Sqlite(directory.join(FILE_DEFAULT))
     }
-}
 
-impl DatabaseUrl {
     /// Whether it is a server, which may be slow to come.
     pub(crate) const fn is_server(&self) -> bool {
         matches!(self, Self::Postgres(_))
