@@ -134,11 +134,12 @@ pub fn compile(text: &str) -> Result<RuleSet, RuleFileError> {
     let (rule_places, rules): (Vec<_>, Vec<_>) = rules.into_iter().unzip();
     let (override_places, overrides): (Vec<_>, Vec<_>) = overrides.into_iter().unzip();
     let (ban_places, bans): (Vec<_>, Vec<_>) = bans.into_iter().unzip();
-    RuleSet::compile(Definitions { rules, overrides, bans }).map_err(|error| {
+    RuleSet::compile(Definitions { rules, overrides, bans, trees: Vec::new() }).map_err(|error| {
         let places = match error.item {
             Item::Rule { .. } => rule_places,
             Item::Override { .. } => override_places,
             Item::Ban { .. } => ban_places,
+            Item::Domain { .. } => Vec::new(),
         };
         let place = places.get(error.index).copied().unwrap_or(Location::UNKNOWN);
         RuleFileError::at(place, error.to_string())
@@ -157,7 +158,12 @@ impl Placed {
         fn bare<T>(placed: Vec<(Location, T)>) -> Vec<T> {
             placed.into_iter().map(|(_, item)| item).collect()
         }
-        Definitions { rules: bare(self.rules), overrides: bare(self.overrides), bans: bare(self.bans) }
+        Definitions {
+            rules: bare(self.rules),
+            overrides: bare(self.overrides),
+            bans: bare(self.bans),
+            trees: Vec::new(),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a rulebook holds, and what can go wrong with it.
 
-use checkdam::{Ban, Definitions, Override, Rule, RuleSet};
+use checkdam::{Ban, Definitions, DescriptorTree, Override, Rule, RuleSet};
 
 use super::same;
 
@@ -13,6 +13,8 @@ pub(crate) struct Book {
     pub(crate) rules: Vec<Stored<Rule>>,
     pub(crate) overrides: Vec<Stored<Override>>,
     pub(crate) bans: Vec<Stored<Ban>>,
+    /// Limits as trees of descriptors, which only files have.
+    pub(crate) trees: Vec<DescriptorTree>,
     /// Rows that say nothing valid. Somebody wrote them past this program, and
     /// until they are mended or removed the book as a whole is not valid.
     pub(crate) faults: Vec<Fault>,
@@ -72,8 +74,8 @@ impl Book {
             let stored = |item| Stored { id: 0, version: 0, created_unix_ms: 0, updated_unix_ms: 0, item };
             items.into_iter().map(stored).collect()
         }
-        let Definitions { rules, overrides, bans } = definitions;
-        Self { rules: stored(rules), overrides: stored(overrides), bans: stored(bans), ..Self::default() }
+        let Definitions { rules, overrides, bans, trees } = definitions;
+        Self { rules: stored(rules), overrides: stored(overrides), bans: stored(bans), trees, ..Self::default() }
     }
 
     /// What it says, as plain data.
@@ -81,7 +83,12 @@ impl Book {
         fn items<T: Clone>(stored: &[Stored<T>]) -> Vec<T> {
             stored.iter().map(|stored| stored.item.clone()).collect()
         }
-        Definitions { rules: items(&self.rules), overrides: items(&self.overrides), bans: items(&self.bans) }
+        Definitions {
+            rules: items(&self.rules),
+            overrides: items(&self.overrides),
+            bans: items(&self.bans),
+            trees: self.trees.clone(),
+        }
     }
 
     /// What decisions are made by. It may take a second for a hundred thousand

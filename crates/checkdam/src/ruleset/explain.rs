@@ -37,7 +37,7 @@ impl RuleSet {
         };
         let (mut explained, lifted): (Vec<_>, Vec<_>) =
             holding.iter().map(|number| explain(*number)).partition(|explanation| explanation.matches);
-        let others = (0..self.rules.len() as u32).filter(|number| !holding.contains(number));
+        let others = (0..self.shown as u32).filter(|number| !holding.contains(number));
         let others = others.map(|number| {
             let rule = &self.rule(number).rule;
             Explanation { rule, matches: false, applied: None, reasons: reasons(rule, request, false) }
