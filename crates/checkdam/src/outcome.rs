@@ -78,28 +78,23 @@ impl Outcome {
         places: SmallVec<[(u32, u32); TIERS_INLINE]>,
         answer: Answer,
     ) -> Self {
+        Self::of_path(rules, places, answer, (None, None))
+    }
+
+    /// The answer to a request whose path was looked for in a tree: at which
+    /// limit it ends, and which it brought with it.
+    pub(crate) fn of_path(
+        rules: Guard<Arc<RuleSet>>,
+        places: SmallVec<[(u32, u32); TIERS_INLINE]>,
+        answer: Answer,
+        (leaf, given): (Option<u32>, Option<Arc<CompiledQuota>>),
+    ) -> Self {
         let Answer { decisions, at_us, by } = answer;
-        let mut outcome = Self {
-            rules,
-            places,
-            decisions,
-            governing: None,
-            verdict: Verdict::Allowed,
-            ban: None,
-            leaf: None,
-            given: None,
-            at_us,
-            by,
-        };
+        let (governing, verdict, ban) = (None, Verdict::Allowed, None);
+        let mut outcome = Self { rules, places, decisions, governing, verdict, ban, leaf, given, at_us, by };
         outcome.governing = outcome.find_governing();
         outcome.verdict = outcome.governing.map_or(Verdict::Allowed, |tier| outcome.decisions[tier].verdict);
         outcome
-    }
-
-    /// The same of a request whose path was looked for in a tree.
-    pub(crate) fn with_path(mut self, leaf: Option<u32>, given: Option<Arc<CompiledQuota>>) -> Self {
-        (self.leaf, self.given) = (leaf, given);
-        self
     }
 
     /// The answer to a request that is banned.

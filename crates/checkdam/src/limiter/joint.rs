@@ -268,7 +268,7 @@ impl Ask {
             places.push((blocked.rule, blocked.quota));
             decisions.push(blocked.decision(self.cost, at_us));
         }
-        Outcome::new(guard, places, Answer { decisions, at_us, by: answer.by }).with_path(self.leaf, given)
+        Outcome::of_path(guard, places, Answer { decisions, at_us, by: answer.by }, (self.leaf, given))
     }
 }
 
