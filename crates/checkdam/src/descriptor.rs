@@ -1,6 +1,10 @@
 //! Limits written as a tree of descriptors, as envoyproxy/ratelimit has them.
 //! Plain data.
 
+mod rules;
+
+pub use rules::TreeRules;
+
 use crate::quota::{Algorithm, DAY_US, Quota};
 use crate::rule::Mode;
 use crate::store::FailurePolicy;

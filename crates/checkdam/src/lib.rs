@@ -51,7 +51,7 @@ pub mod time;
 pub use ban::{Ban, BanError, BannedValue, REASON_MAX};
 pub use decision::{DecidedBy, Decision, Verdict};
 pub use definitions::Definitions;
-pub use descriptor::{Descriptor, DescriptorAllowance, DescriptorLimit, DescriptorTree, GivenLimit, Unit};
+pub use descriptor::{Descriptor, DescriptorAllowance, DescriptorLimit, DescriptorTree, GivenLimit, TreeRules, Unit};
 pub use limiter::{Limiter, TIERS_MAX, Together};
 pub use outcome::{Outcome, TierView};
 pub use overrides::{Allowance, Override, Scale, ScaleError};

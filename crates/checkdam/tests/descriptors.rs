@@ -402,3 +402,44 @@ fn keys_in_the_wrong_place_are_remarked_on_and_anchors_work() {
     assert!(tree.remarks[0].contains("\"requests_per_unit\" means nothing where it stands"), "{:?}", tree.remarks);
     assert_eq!(tree.descriptors[1].metadata, r#"{"a":[1,2.5,"x\""],"b":{"c":null}}"#);
 }
+
+/// Every limit that a rule can say is said by one, and decides alike.
+#[test]
+fn a_tree_becomes_rules_that_decide_the_same() {
+    let definitions = rule_file::parse_definitions(NESTED).unwrap();
+    let translated = definitions.trees[0].rules();
+    assert_eq!(translated.left_out, Vec::<String>::new());
+    // As text and back, as an import takes them.
+    let text = rule_file::write(&translated.rules.into());
+    let (tree, rules) = (Dam::new(NESTED), Dam::new(&text));
+    let values = ["users", "default", "devel", "de", "a fault-1-x", "default-fault-1-x", "other", "", "/open", "/a"];
+    let mut paths: Vec<Vec<(&str, &str)>> = Vec::new();
+    for value in values {
+        paths.extend([vec![("database", value)], vec![("path", value)], vec![("database", value), ("more", "x")]]);
+        paths.extend(["POST", "GET"].map(|method| vec![("path", value), ("method", method)]));
+        paths.push(vec![("method", "GET"), ("path", value)]);
+    }
+    for path in &paths {
+        for round in 0..5 {
+            assert_eq!(shown(&tree.check(path)), shown(&rules.check(path)), "round {round} of {path:?}\n{text}");
+        }
+    }
+}
+
+#[test]
+fn what_no_rule_can_say_is_left_out_by_name() {
+    let text = "domain: edge\ndescriptors:\n\
+        - { key: a, rate_limit: { unit: day, requests_per_unit: 0 } }\n\
+        - { key: b, rate_limit: { unit: day, requests_per_unit: 1, replaces: [{ name: x }] } }\n\
+        - { key: c, quota_mode: true, rate_limit: { unit: day, requests_per_unit: 1 } }\n\
+        - { key: d, rate_limit: { unlimited: true } }\n\
+        - { key: \"e f\", rate_limit: { unit: day, requests_per_unit: 1 } }\n\
+        - { key: g, descriptors: [{ key: g, rate_limit: { unit: day, requests_per_unit: 1 } }] }\n\
+        - { key: h, value: \"{*\", rate_limit: { unit: day, requests_per_unit: 1 } }\n\
+        - { key: i, value: s*, share_threshold: true, shadow_mode: true, rate_limit: { unit: day, requests_per_unit: 1 } }\n";
+    let translated = rule_file::parse_definitions(text).unwrap().trees[0].rules();
+    let left: Vec<&str> = translated.left_out.iter().map(|text| text.split(':').next().unwrap()).collect();
+    assert_eq!(left, ["edge.a", "edge.b", "edge.c", "edge.e f", "edge.g.g", "edge.h_{*"]);
+    assert_eq!(translated.rules.len(), 1);
+    assert_eq!(translated.rules[0].key.text(), "i=s*");
+}
