@@ -1,6 +1,7 @@
 //! Everything that can be set: flags, then `CHECKDAM_…` variables, then
 //! `checkdam.toml`, then the default. Unknown keys are errors.
 
+mod files;
 mod keep;
 mod span;
 mod store;
@@ -8,12 +9,15 @@ mod store;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use checkdam::Algorithm;
 use checkdam::headers::Dialect;
+use checkdam::rule_file::FileOptions;
 use checkdam::store::redis::RedisOptions;
 use clap::{Args, ValueEnum};
 
 use crate::rulebook::{DatabaseUrl, DatabaseUrlError};
 
+pub(crate) use self::files::FileArguments;
 pub(crate) use self::keep::{AdminDoor, AuditOptions, Token};
 pub(crate) use self::span::Span;
 pub(crate) use self::store::StoreSettings;
@@ -30,9 +34,20 @@ pub(crate) struct Settings {
     #[arg(long, env = "CHECKDAM_HTTP_LISTEN", value_name = "ADDRESS")]
     http_listen: Option<String>,
 
-    /// The rule file (YAML), watched for changes; with it the rules in the database stay unused [default: the database]
-    #[arg(long, env = "CHECKDAM_RULES", value_name = "FILE")]
+    /// The rule file (YAML, ours or envoyproxy/ratelimit's) or a folder of them, watched for changes; with it the
+    /// rules in the database stay unused [default: the database]
+    #[arg(long, env = "CHECKDAM_RULES", value_name = "PATH")]
     rules: Option<PathBuf>,
+
+    /// How limits of descriptors count that do not say so: token_bucket makes a whole file exact
+    /// [default: fixed_window]
+    #[arg(long, env = "CHECKDAM_DEFAULT_ALGORITHM", value_name = "ALGORITHM", value_parser = files::algorithm)]
+    #[serde(deserialize_with = "files::read_algorithm")]
+    default_algorithm: Option<Algorithm>,
+
+    /// Whether several files may have descriptors of the same domain [default: false]
+    #[arg(long, env = "CHECKDAM_MERGE_DOMAINS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    merge_domains: Option<bool>,
 
     /// Where the admin API listens, host:port, or off; beyond loopback it needs a token [default: 127.0.0.1:8082]
     #[arg(long, env = "CHECKDAM_ADMIN_LISTEN", value_name = "ADDRESS")]
@@ -166,8 +181,10 @@ pub(crate) enum LogFormat {
 pub(crate) struct Config {
     /// Where the HTTP door listens. Default `127.0.0.1:8080`.
     pub(crate) http_listen: String,
-    /// The rule file, if not the starter rules. Default none.
+    /// The rule file or folder, if not the database. Default none.
     pub(crate) rules: Option<PathBuf>,
+    /// How such files are read.
+    pub(crate) files: FileOptions,
     /// The admin API, if it is not switched off. Default `127.0.0.1:8082`.
     pub(crate) admin: Option<AdminDoor>,
     /// Where rules and violations are kept. Default `./checkdam-data/checkdam.db`.
@@ -246,6 +263,10 @@ impl Config {
             database,
             audit,
             rules: given.rules.or(from_file.rules),
+            files: files::options(
+                given.default_algorithm.or(from_file.default_algorithm),
+                given.merge_domains.or(from_file.merge_domains),
+            ),
             dialect: given.headers.or(from_file.headers).unwrap_or(Headers::Both).into(),
             max_buckets: usize::try_from(max_buckets).unwrap_or(usize::MAX),
             drain_timeout: given.drain_timeout.or(from_file.drain_timeout).map_or(Duration::from_secs(10), Into::into),

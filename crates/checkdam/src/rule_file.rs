@@ -102,9 +102,16 @@ pub fn parse_definitions(text: &str) -> Result<Definitions, RuleFileError> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_definitions_within(text: &str, bytes_max: usize) -> Result<Definitions, RuleFileError> {
-    let options = FileOptions { bytes_max, ..FileOptions::default() };
+    parse_with(text, &FileOptions { bytes_max, ..FileOptions::default() })
+}
+
+/// Reads definitions as `options` say.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_with(text: &str, options: &FileOptions) -> Result<Definitions, RuleFileError> {
     let mut placed = Placed::default();
-    read_file(text, &options, 0, &mut placed)?;
+    read_file(text, options, 0, &mut placed)?;
     Ok(placed.split().0)
 }
 

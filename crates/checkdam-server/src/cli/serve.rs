@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use checkdam::{RuleSet, rule_file};
+use checkdam::RuleSet;
+use checkdam::rule_file::{self, FileOptions};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -46,7 +47,7 @@ pub(crate) struct Arguments {
 /// Serves until a signal ends it.
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let config = Config::load(arguments.settings, arguments.config.as_deref())?;
-    let file = match config.rules.as_deref().map(open_rules).transpose() {
+    let file = match config.rules.as_deref().map(|path| open_rules(path, config.files)).transpose() {
         Ok(file) => file,
         Err(error) => {
             // The form that editors understand. Nobody is left to tell if this fails.
@@ -68,8 +69,8 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 /// A rule file, and what it says.
 type Rules = (RuleFile, (RuleSet, Book));
 
-fn open_rules(path: &Path) -> Result<Rules, LoadError> {
-    let file = RuleFile::open(path)?;
+fn open_rules(path: &Path, options: FileOptions) -> Result<Rules, LoadError> {
+    let file = RuleFile::open(path, options)?;
     let loaded = file.load()?;
     Ok((file, loaded))
 }
@@ -93,7 +94,7 @@ async fn serve(config: &Config, file: Option<Rules>) -> anyhow::Result<()> {
         Some((file, loaded)) => (Some(file), loaded),
         None => (None, load_book(rulebook.as_ref()).await?),
     };
-    rulebook::remark(&loaded.0);
+    rulebook::remark(&loaded.0, &loaded.1);
     let (count, version) = (loaded.0.rules().len(), loaded.1.version);
     let recorded = rulebook.clone().map(|rulebook| (Audit::new(&config.audit, node.clone()), rulebook));
     let (audit, writer) = match recorded {
@@ -214,7 +215,7 @@ fn follow(
     };
     let following = Arc::clone(app);
     let apply = move |rules: RuleSet, book: Book| {
-        rulebook::remark(&rules);
+        rulebook::remark(&rules, &book);
         following.put_in_force(rules, book);
     };
     let follower = Follower::start(rulebook.clone(), version, FollowOptions::default(), apply);

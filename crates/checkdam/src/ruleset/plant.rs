@@ -86,7 +86,8 @@ impl<'a> Planter<'a> {
         let rule = match quota(limit)? {
             None => None,
             Some(quota) => {
-                let mut rule = Rule::new("", key(path), vec![quota]);
+                let is_nothing = matches!(limit.allowance, DescriptorAllowance::Nothing { .. });
+                let mut rule = Rule::new(if is_nothing { " (nothing passes)" } else { "" }, key(path), vec![quota]);
                 rule.mode = one.mode;
                 rule.on_store_failure = limit.on_store_failure;
                 rule.description.clone_from(&limit.name);
@@ -97,9 +98,10 @@ impl<'a> Planter<'a> {
         Ok(Some(self.trees.leaves.len() as u32 - 1))
     }
 
-    /// Puts a rule behind the others, under a name of its own.
+    /// Puts a rule behind the others, under a name of its own: that of its path,
+    /// and what its name was before.
     fn rule(&mut self, path: &Path<'_>, mut rule: Rule) -> u32 {
-        let name = path.name();
+        let name = path.name() + &rule.name;
         let numbered = (2..).map(|number| format!("{name}~{number}"));
         let free = std::iter::once(name.clone()).chain(numbered).find(|name| !self.names.contains(name));
         rule.name = free.unwrap_or(name);
@@ -144,8 +146,8 @@ impl<'a> Path<'a> {
         let levels = self.entries.iter().map(|(_, id)| id.as_str());
         let text: Vec<&str> = std::iter::once(self.domain).chain(levels).collect();
         let printable = |c: char| if (' '..='~').contains(&c) { c } else { '?' };
-        // Room is left for a number.
-        text.join(".").chars().map(printable).take(RULE_NAME_MAX - 8).collect()
+        // Room is left for a remark and a number.
+        text.join(".").chars().map(printable).take(RULE_NAME_MAX - 24).collect()
     }
 }
 
