@@ -15,6 +15,7 @@
 //! - `reload`: rules that change under load
 //! - `shutdown`: leaving without cutting anybody off
 //! - `settings`: flags, variables and the file
+//! - `descriptors`: envoyproxy/ratelimit's own rule files
 //! - `rule_files`: which files are refused
 //! - `cli`: the commands
 //! - `cli_rules`: those that see and change rules, on a server and on databases
@@ -33,6 +34,7 @@ mod cli_rules;
 mod client;
 mod cluster;
 mod connections;
+mod descriptors;
 mod doctor;
 mod exactness;
 mod nodes;
