@@ -6,6 +6,7 @@ import threading
 import unittest
 import urllib.error
 import urllib.request
+from pathlib import Path
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from checkdam_client import (
@@ -15,7 +16,9 @@ from checkdam_client import (
     RateLimitMiddleware,
     Refused,
     WsgiRateLimitMiddleware,
+    environ_attributes,
     limited,
+    scope_attributes,
 )
 from checkdam_client.origin import client_address, endpoint, host_name
 
@@ -82,28 +85,20 @@ class Decorated(unittest.TestCase):
 
 
 class Origin(unittest.TestCase):
+    CASES = json.loads((Path(__file__).parents[2] / "origin-cases.json").read_text("utf-8"))
+
     def test_one_way_of_writing(self):
-        for path, expected in [
-            ("/a/b", "/a/b"),
-            ("//a///b/", "/a/b/"),
-            ("/a/./b/../c", "/a/c"),
-            ("/../..", "/"),
-            ("", "/"),
-            ("/a/..", "/"),
-            ("/a/b/..", "/a/"),
-        ]:
-            self.assertEqual(endpoint(path), expected, path)
-        for authority, expected in [("API.example.com:8080", "api.example.com"), ("[::1]:80", "::1"), ("", "")]:
-            self.assertEqual(host_name(authority), expected)
-        for peer, expected in [
-            ("203.0.113.9", "203.0.113.9"),
-            ("::ffff:203.0.113.9", "203.0.113.9"),
-            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
-            ("fe80::1%eth0", "fe80::"),
-            ("::1", "::"),
-            ("/run/socket", ""),
-        ]:
-            self.assertEqual(client_address(peer), expected)
+        for kind, written in [("endpoints", endpoint), ("hosts", host_name), ("addresses", client_address)]:
+            for sent, expected in self.CASES[kind]:
+                with self.subTest(kind, sent=sent):
+                    self.assertEqual(written(sent), expected)
+
+    def test_paths_that_a_server_has_decoded(self):
+        scope = {"path": "/caf\u00e9/a b", "headers": [], "client": None}
+        self.assertEqual(scope_attributes(scope)["endpoint"], "/caf%C3%A9/a%20b")
+        self.assertEqual(scope_attributes({**scope, "raw_path": b"/x%2Fy"})["endpoint"], "/x%2Fy")
+        environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/caf\u00c3\u00a9/100%"}
+        self.assertEqual(environ_attributes(environ), {"method": "GET", "endpoint": "/caf%C3%A9/100%25"})
 
 
 async def hello(scope, receive, send):

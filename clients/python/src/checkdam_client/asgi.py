@@ -9,7 +9,7 @@ from .aio import AsyncClient
 from .answer import Answer
 from .errors import Limited, Refused, Unreachable
 from .limited import DELAY_MAX_S, admit_async
-from .origin import request_attributes
+from .origin import request_attributes, target_of
 from .wire import Attributes, unreachable_answer
 
 Scope = MutableMapping[str, Any]
@@ -25,8 +25,10 @@ _TRY_AGAIN_LATER = 1013
 def scope_attributes(scope: Scope) -> Attributes:
     """method, endpoint, host and ip (of the connection) of a request."""
     host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), None)
+    raw = scope.get("raw_path")
+    target = raw.decode("latin-1") if raw else target_of(scope["path"].encode("utf-8", "surrogateescape"))
     peer = scope.get("client")
-    return request_attributes(scope.get("method", "GET"), scope["path"], host, peer[0] if peer else None)
+    return request_attributes(scope.get("method", "GET"), target, host, peer[0] if peer else None)
 
 
 class RateLimitMiddleware:

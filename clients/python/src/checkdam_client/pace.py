@@ -104,7 +104,8 @@ class Pace:
                 return self._sent_at
             spread = None if reset_after is None else reset_after / left
             spacings = [spacing for spacing in (interval, spread) if spacing is not None]
-            return self._sent_at + min(spacings, default=0.0) * self._slowness
+            spacing = min(spacings, default=0.0) * _haste(told, left)
+            return self._sent_at + spacing * self._slowness
         reset_at = None if reset_after is None else self._told_at + reset_after
         if interval is None:
             # Nothing is left, and how fast it comes back is not known: one at a time after the reset.
@@ -112,3 +113,12 @@ class Pace:
         earliest = max(self._sent_at, self._told_at) + interval * self._slowness
         is_window = told.remaining == 0 and reset_after is not None and told.window and reset_after < told.window
         return max(earliest, reset_at) if is_window and reset_at is not None else earliest
+
+
+def _haste(told: Standing, left: int) -> float:
+    """A bucket says that it will be full when its rate has filled it; it is used down to its half, which is
+    kept for others and for stalls. A window says when it ends, however much is left: it is not hastened."""
+    if not told.limit or not told.window or told.reset_after is None:
+        return 1.0
+    full_after = -(-(told.limit - told.remaining) * told.window // told.limit)
+    return min(1.0, 2 * (1 - left / told.limit)) if told.reset_after <= full_after else 1.0

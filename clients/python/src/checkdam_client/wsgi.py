@@ -11,7 +11,7 @@ from .asgi import unusable
 from .client import Client
 from .errors import Limited, Refused, Unreachable
 from .limited import DELAY_MAX_S, admit
-from .origin import request_attributes
+from .origin import request_attributes, target_of
 from .wire import Attributes, unreachable_answer
 
 Environ = Dict[str, Any]
@@ -22,8 +22,8 @@ App = Callable[[Environ, StartResponse], Iterable[bytes]]
 def environ_attributes(environ: Environ) -> Attributes:
     """method, endpoint, host and ip (of the connection) of a request."""
     # WSGI hands paths over as bytes in the shape of Latin-1 text.
-    path = (environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).encode("latin-1").decode("utf-8", "replace")
-    return request_attributes(environ["REQUEST_METHOD"], path, environ.get("HTTP_HOST"), environ.get("REMOTE_ADDR"))
+    target = target_of((environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).encode("latin-1"))
+    return request_attributes(environ["REQUEST_METHOD"], target, environ.get("HTTP_HOST"), environ.get("REMOTE_ADDR"))
 
 
 class WsgiRateLimitMiddleware:
