@@ -52,9 +52,13 @@ export function readAnswer(status, headers, text) {
   return answer(value, status, passedOn);
 }
 
-export function readBatch(status, text) {
+/** The answers to `count` requests. */
+export function readBatch(status, text, count) {
   const value = readObject(status, text);
   if (!Array.isArray(value.results)) throw refusal(status, value);
+  if (value.results.length !== count || !value.results.every((result) => typeof result?.status === "number")) {
+    throw new Unreachable(`the answer is not one of checkdam's: it has no results for ${count} requests`);
+  }
   return value.results.map((result) => answer(result, result.status, {}));
 }
 

@@ -66,7 +66,7 @@ export class Client {
     const body = batchJson(requests);
     try {
       const [status, , text] = await this.#post("/v1/check/batch", body);
-      return readBatch(status, text);
+      return readBatch(status, text, requests.length);
     } catch (error) {
       if (!(error instanceof Unreachable)) throw error;
       return requests.map(() => unreachableAnswer(this.#onUnreachable, error));

@@ -56,8 +56,7 @@ test("domains, shadow rules, bans, delays, and nobody concerned", async () => {
   const banned = await client.check({ user: "evil" });
   assert.equal(banned.status, 403);
   assert.deepEqual(banned.ban, { subject: "user:evil", reason: "scraping", until: "2099-01-01T00:00:00Z" });
-  await client.check({ queue: "client" });
-  const delayed = await client.check({ queue: "client" });
+  const [, delayed] = await client.checkBatch([{ attributes: { queue: "client" } }, { attributes: { queue: "client" } }]);
   assert.ok(delayed.delayMs > 0 && delayed.delayMs <= 200);
   const nobody = await client.check({ colour: "red" });
   assert.deepEqual([nobody.allowed, nobody.limit, nobody.tiers], [true, null, []]);
@@ -141,6 +140,10 @@ test("somebody else listens", async () => {
     const asked = new Client(`http://127.0.0.1:${other.address().port}`, { timeoutMs: answer ? 5000 : 50 });
     await assert.rejects(asked.check({ user: "else" }), kind, answer);
     other.close();
+  }
+  for (const body of ['{"results": []}', '{"results": [1]}', '{"results": [{"status": 200}]}', "[]"]) {
+    const asked = new Client("http://x", { fetch: async () => new Response(body) });
+    await assert.rejects(asked.checkBatch([{ attributes: { user: "else" } }]), Unreachable, body);
   }
 });
 

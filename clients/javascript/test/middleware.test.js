@@ -71,12 +71,12 @@ test("attributes and cost by functions, and who is not limited", async () => {
 
 test("a delay is waited for, or answered with 429", async () => {
   const calls = await behind({ attributes: () => ({ queue: "middleware" }), delayMaxMs: 500 }, async (url) => {
-    const responses = await Promise.all(Array.from({ length: 6 }, () => fetch(url)));
+    const responses = await Promise.all(Array.from({ length: 10 }, () => fetch(url)));
     const refused = responses.filter(({ status }) => status === 429);
-    assert.ok(refused.length >= 1 && refused.length <= 4, `${refused.length}`);
+    assert.ok(refused.length >= 1 && refused.length <= 8, `${refused.length}`);
     for (const response of refused) assert.ok(Number(response.headers.get("retry-after")) >= 1);
   });
-  assert.ok(calls >= 2 && calls <= 5, `${calls}`);
+  assert.ok(calls >= 2 && calls <= 9, `${calls}`);
 });
 
 test("a server that cannot be reached is a 503", async () => {

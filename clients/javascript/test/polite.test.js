@@ -6,8 +6,9 @@ import { after, before, test } from "node:test";
 import { Pace, polite } from "../src/index.js";
 import { startServer } from "./server.js";
 
-const RATE = 40;
+const RATE = 20;
 const MILLISECONDS = 5000;
+const WORKERS = 4;
 
 let server;
 
@@ -38,20 +39,21 @@ async function ask(send, key) {
 }
 
 test("a polite caller gets what is allowed and is hardly ever refused; a naive one beside it gets no more", async () => {
-  const end = performance.now() + MILLISECONDS;
   const [seen, counted] = counting();
   const [naive, countedNaively] = counting();
+  await ask(fetch, "javascript-warm-up");
+  const end = performance.now() + MILLISECONDS;
+  const send = polite(counted);
   const callPolitely = async () => {
-    const send = polite(counted);
     while (performance.now() < end) await ask(send, "javascript");
   };
   const callNaively = async () => {
     while (performance.now() < end) {
       await ask(countedNaively, "javascript-naive");
-      await new Promise((done) => setTimeout(done, 5));
+      await new Promise((done) => setTimeout(done, 10));
     }
   };
-  await Promise.all([callPolitely(), callNaively()]);
+  await Promise.all([...Array.from({ length: WORKERS }, callPolitely), callNaively()]);
   const byRate = (RATE * MILLISECONDS) / 1000;
   console.log(
     `polite: ${seen[200]} pass (${byRate} by the rate, ${byRate + RATE} with the burst), ${seen[429]} refused; ` +
@@ -65,8 +67,8 @@ test("a polite caller gets what is allowed and is hardly ever refused; a naive o
 test("a crowd with one caller: all pass, none is refused", async () => {
   const [seen, counted] = counting();
   const send = polite(counted);
-  const statuses = await Promise.all(Array.from({ length: 60 }, () => ask(send, "javascript-crowd")));
-  assert.deepEqual([new Set(statuses), seen], [new Set([200]), { 200: 60, 429: 0 }]);
+  const statuses = await Promise.all(Array.from({ length: 40 }, () => ask(send, "javascript-crowd")));
+  assert.deepEqual([new Set(statuses), seen], [new Set([200]), { 200: 40, 429: 0 }]);
 });
 
 /** A polite fetch with pauses of no length, and what it sent. */

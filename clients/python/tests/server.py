@@ -16,7 +16,7 @@ rules:
   - { name: endpoint, key: "endpoint:{endpoint}", when: { endpoint: /limited }, limits: ["2/m"] }
   - { name: watched, key: "watched:{watched}", limits: ["1/m"], mode: shadow }
   - { name: queue, key: "queue:{queue}", limits: ["5/s burst 100"], algorithm: leaky_bucket }
-  - { name: polite, key: "polite:{polite}", limits: ["40/s"] }
+  - { name: polite, key: "polite:{polite}", limits: ["20/s"] }
   - { name: elsewhere, domain: elsewhere, key: "user:{user}", limits: ["7/m"] }
 bans:
   - { subject: "user:evil", reason: scraping, until: "2099-01-01T00:00:00Z" }

@@ -9,6 +9,7 @@ import unittest
 import urllib.request
 import warnings
 from dataclasses import fields
+from unittest import mock
 
 from checkdam_client import Answer, AsyncClient, Ban, Client, Refused, Tier, Unreachable
 
@@ -97,8 +98,8 @@ class ClientTests:
         self.assertEqual(answer.ban, Ban("user:evil", "scraping", "2099-01-01T00:00:00Z"))
 
     def test_delay(self):
-        client, queue = self.client(), {"queue": self.make.__name__}
-        delays = [client.check(queue).delay for _ in range(3)]
+        answers = self.client().check_batch([{"attributes": {"queue": self.make.__name__}}] * 3)
+        delays = [answer.delay for answer in answers]
         self.assertEqual(delays[0], 0)
         self.assertTrue(0 < delays[1] <= 0.2 < delays[2] <= 0.4, delays)
 
@@ -176,6 +177,10 @@ class ClientTests:
         ]:
             with self.subTest(answer), Canned(answer) as canned, self.assertRaises(error):
                 self.client(canned.url).check(self.user("else"))
+        for body in (b'{"results": []}', b'{"results": [1]}', b'{"results": [{"status": 200}]}', b"[]"):
+            answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+            with self.subTest(body), Canned(answer) as canned, self.assertRaises(Unreachable):
+                self.client(canned.url).check_batch([{"attributes": self.user("else")}])
 
     def test_chunked_answer(self):
         body = json.dumps(
@@ -247,6 +252,19 @@ class Canned:
 
 class SyncClient(ClientTests, unittest.TestCase):
     make = Client
+
+    def test_a_forked_process_opens_connections_of_its_own(self):
+        body = json.dumps(
+            {**Answer(True, 200).__dict__, "retry_after_ms": 0, "reset_after_ms": 0}, default=str
+        ).encode()
+        with Canned(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body), answers_each=2) as canned:
+            client = self.client(canned.url)
+            client.check(self.user("fork"))
+            (_, connection) = client._idle[0]
+            with mock.patch("os.getpid", return_value=-1):
+                idle = client._take()
+            self.assertIsNot(idle, connection)
+            connection.close()
 
     def test_threads_share_a_client(self):
         client, allowed = self.client(), []

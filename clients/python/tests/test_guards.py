@@ -192,13 +192,12 @@ class Asgi(unittest.TestCase):
     def test_a_delay_is_waited_for_or_answered_with_429(self):
         async def scenario(app):
             first, second = await self.request(app), await self.request(app)
-            await asyncio.gather(*(self.request(app) for _ in range(2)))
-            return first, second, await asyncio.gather(*(self.request(app) for _ in range(5)))
+            return first, second, await asyncio.gather(*(self.request(app) for _ in range(10)))
 
         first, second, rest = self.drive(scenario, attributes=lambda scope: {"queue": "asgi"}, delay_max=0.5)
         self.assertEqual((first[0], second[0]), (1, 1))
         refused = [sent[0] for calls, sent in rest if not calls]
-        self.assertTrue(1 <= len(refused) <= 4, len(refused))
+        self.assertTrue(1 <= len(refused) <= 9, len(refused))
         self.assertEqual({start["status"] for start in refused}, {429})
         self.assertTrue(all(int(self.headers(start)["retry-after"]) >= 1 for start in refused))
 

@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 
-from checkdam_client import AsyncPolite, Pace, Polite, QueueFull, WaitTooLong
+from checkdam_client import AsyncClient, AsyncPolite, Pace, Polite, QueueFull, WaitTooLong
 
 from .server import server_url
 
@@ -38,15 +38,15 @@ ask.local = threading.local()
 
 
 class RealServer(unittest.TestCase):
-    RATE, SECONDS = 40, 5
+    RATE, SECONDS, WORKERS = 20, 5, 4
 
     def test_polite_beside_naive(self):
         """A polite caller gets what is allowed and is hardly ever refused; a naive one beside it gets no more."""
+        polite, naive, caller = Counter(), Counter(), Polite()
+        ask({"polite": "python-warm-up"}, Counter())
         end = time.monotonic() + self.SECONDS
-        polite, naive = Counter(), Counter()
 
         def call_politely():
-            caller = Polite()
             while time.monotonic() < end:
                 caller.call(ask, {"polite": "python"}, polite)
             ask.local.connection.close()
@@ -54,14 +54,16 @@ class RealServer(unittest.TestCase):
         def call_naively():
             while time.monotonic() < end:
                 ask({"polite": "python-naive"}, naive)
-                time.sleep(0.005)
+                time.sleep(0.01)
             ask.local.connection.close()
 
-        threads = [threading.Thread(target=call_politely), threading.Thread(target=call_naively)]
+        threads = [threading.Thread(target=call_politely) for _ in range(self.WORKERS)]
+        threads.append(threading.Thread(target=call_naively))
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+        ask.local.connection.close()
         by_rate = self.RATE * self.SECONDS
         share = polite[200] / by_rate
         print(
@@ -80,12 +82,22 @@ class RealServer(unittest.TestCase):
             caller.call(ask, {"polite": "python-crowd"}, seen)
             ask.local.connection.close()
 
-        threads = [threading.Thread(target=call) for _ in range(60)]
+        threads = [threading.Thread(target=call) for _ in range(40)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        self.assertEqual(seen, {200: 60})
+        self.assertEqual(seen, {200: 40})
+
+    def test_many_tasks_at_once(self):
+        """Answers of a client are responses too, so that a client can be called politely."""
+
+        async def scenario():
+            async with AsyncClient(server_url(), timeout=5) as client:
+                caller = AsyncPolite()
+                return await asyncio.gather(*(caller.call(client.check, {"polite": "python-tasks"}) for _ in range(30)))
+
+        self.assertEqual([answer.allowed for answer in asyncio.run(scenario())], [True] * 30)
 
     def test_urllib(self):
         """urllib raises what others return."""

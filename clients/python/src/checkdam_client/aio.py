@@ -76,7 +76,7 @@ class AsyncClient:
         body = wire.batch_body(requests)
         try:
             status, _, answer = await self._post("/v1/check/batch", body)
-            return wire.read_batch(status, answer)
+            return wire.read_batch(status, answer, len(requests))
         except Unreachable as error:
             return [wire.unreachable_answer(self._on_unreachable, error) for _ in requests]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import select
 import ssl
 import threading
@@ -46,6 +47,7 @@ class Client:
         self._timeout = timeout
         self._on_unreachable = wire.policy(on_unreachable)
         self._ssl = ssl_context
+        self._process = os.getpid()
         self._lock = threading.Lock()
         self._idle: List[Tuple[float, http.client.HTTPConnection]] = []
 
@@ -70,7 +72,7 @@ class Client:
         body = wire.batch_body(requests)
         try:
             status, _, answer = self._post("/v1/check/batch", body)
-            return wire.read_batch(status, answer)
+            return wire.read_batch(status, answer, len(requests))
         except Unreachable as error:
             return [wire.unreachable_answer(self._on_unreachable, error) for _ in requests]
 
@@ -121,6 +123,9 @@ class Client:
     def _take(self) -> http.client.HTTPConnection:
         while True:
             with self._lock:
+                if self._process != os.getpid():
+                    # After a fork the connections are the parent's, who would get our answers.
+                    self._process, self._idle = os.getpid(), []
                 if not self._idle:
                     break
                 since, connection = self._idle.pop()

@@ -99,11 +99,15 @@ def read_answer(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
     return _answer(value, status, passed_on)
 
 
-def read_batch(status: int, body: bytes) -> List[Answer]:
+def read_batch(status: int, body: bytes, count: int) -> List[Answer]:
+    """The answers to `count` requests."""
     value = _read_object(status, body)
-    if not isinstance(value.get("results"), list):
+    results = value.get("results")
+    if not isinstance(results, list):
         raise _refusal(status, value)
-    return [_answer(result, result["status"], {}) for result in value["results"]]
+    if len(results) != count or not all(isinstance(result, dict) and "status" in result for result in results):
+        raise Unreachable(f"the answer is not one of checkdam's: it has no results for {count} requests")
+    return [_answer(result, result["status"], {}) for result in results]
 
 
 def unreachable_answer(on_unreachable: str, error: Unreachable) -> Answer:
