@@ -89,7 +89,7 @@ fn an_import_turns_descriptors_into_rules_or_says_what_it_cannot() {
     let server = Server::start();
     let admin = format!("http://{}", server.admin_address());
     let file = rule_file(TREE);
-    let output = run(&["rules", "import", file.to_str().unwrap(), "--admin-server", &admin]);
+    let output = run(&["rules", "import", file.to_str().unwrap(), "--server", &admin]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(text(&output.stdout).contains("added 3"), "{output:?}");
     let body = r#"{"domain": "edge", "attributes": {"database": "users", "descriptor": "database"}}"#;
@@ -99,7 +99,7 @@ fn an_import_turns_descriptors_into_rules_or_says_what_it_cannot() {
     let banned = TREE.replace("requests_per_unit: 2", "requests_per_unit: 0").replace("edge", "more");
     let file = rule_file(&banned);
     let import = |more: &[&str]| {
-        let arguments = ["rules", "import", file.to_str().unwrap(), "--admin-server", &admin];
+        let arguments = ["rules", "import", file.to_str().unwrap(), "--server", &admin];
         run(&[&arguments, more].concat())
     };
     let output = import(&[]);
