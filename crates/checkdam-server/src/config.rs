@@ -249,7 +249,9 @@ pub(crate) enum ConfigError {
     Database(#[from] DatabaseUrlError),
     #[error("{name} is {value}: use {range}")]
     OutOfRange { name: &'static str, value: u64, range: &'static str },
-    #[error("header_attributes names {attribute:?}, which another header or the request itself gives: use another name")]
+    #[error(
+        "header_attributes names {attribute:?}, which another header or the request itself gives: use another name"
+    )]
     AttributeTwice { attribute: String },
     #[error("max_buckets is {value}: use 1 to {max}")]
     BucketsOutOfRange { value: u64, max: u64 },

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::admin::Admin;
 use super::connections::Connections;
+use super::origin::Origin;
 use crate::app::App;
 
 /// For how long clients are asked to leave by themselves.
@@ -32,8 +33,8 @@ pub(crate) struct Server {
 
 impl Server {
     /// The door for requests.
-    pub(crate) fn new(listener: TcpListener, app: Arc<App>) -> Self {
-        let router = super::router(Arc::clone(&app));
+    pub(crate) fn new(listener: TcpListener, app: Arc<App>, origin: Arc<Origin>) -> Self {
+        let router = super::router(Arc::clone(&app), origin);
         Self { listener, connections: Connections::new(Arc::clone(&app), router), app }
     }
 

@@ -167,6 +167,20 @@ fn respond(
 ) -> Response<Body> {
     let mut headers = HeaderMap::with_capacity(8);
     headers.insert(CONTENT_TYPE, content_type);
+    write_standing(&mut headers, status, outcome, dialect);
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// Adds the headers that tell a client where it stands.
+pub(in crate::http) fn write_standing(
+    headers: &mut HeaderMap,
+    status: StatusCode,
+    outcome: &Outcome,
+    dialect: Dialect,
+) {
     checkdam::headers::write(outcome, dialect, |name, value| {
         let Some(name) = header_name(name) else { return };
         // An answer that is no refusal asks nobody to wait.
@@ -177,10 +191,6 @@ fn respond(
             headers.insert(name, value);
         }
     });
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = status;
-    *response.headers_mut() = headers;
-    response
 }
 
 /// The header of that name, without reading the name anew for every answer.
