@@ -3,7 +3,9 @@
 //!
 //! The request stands in headers. A proxy that sets some of them passes on the
 //! others as its client sent them, so headers that contradict each other are
-//! refused: no client can put its own word beside the proxy's.
+//! refused: no client can put its own word beside the proxy's. For the same
+//! reason options stand in the path, and what stands behind a question mark
+//! counts for nothing: Caddy passes its client's query on unless told otherwise.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -19,10 +21,9 @@ use axum::response::IntoResponse;
 use checkdam::{LIMIT_MAX, Request, RequestError, VALUE_MAX};
 
 use super::connections::Peer;
-use super::openapi::example;
 use super::origin::{Asked, Origin, OriginError, Target, host, single};
 use super::problem::{Problem, shown};
-use super::wire::{self, Denied};
+use super::wire::{self, Refusal};
 use crate::app::App;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -32,6 +33,9 @@ const X_FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 const X_ORIGINAL_METHOD: HeaderName = HeaderName::from_static("x-original-method");
 const X_ORIGINAL_URI: HeaderName = HeaderName::from_static("x-original-uri");
 const X_ORIGINAL_URL: HeaderName = HeaderName::from_static("x-original-url");
+
+/// Where the door is; options may follow.
+pub(super) const PATH: &str = "/v1/auth";
 
 /// The true status, for proxies that understand only 403.
 const STATUS: HeaderName = HeaderName::from_static("x-checkdam-status");
@@ -55,7 +59,7 @@ impl Auth {
         let request = options.apply(described(&self.origin, parts, peer)?)?;
         let outcome = self.app.check(&request).await;
         if !outcome.is_allowed() {
-            return Ok(wire::answer(&request, &outcome, self.app.dialect()));
+            return Ok(wire::refuse(&outcome, self.app.dialect()));
         }
         let mut response = Response::new(Body::empty());
         wire::write_standing(response.headers_mut(), StatusCode::OK, &outcome, self.app.dialect());
@@ -78,16 +82,12 @@ impl Auth {
 /// Charges the request that a proxy describes in headers; any method will do.
 ///
 /// Attributes are `method`, `endpoint`, `host`, `ip`, and those of --header-attributes. What the headers leave out is
-/// taken from the request itself.
+/// taken from the request itself. Options may follow in the path, as /v1/auth/domain=shop&cost=5&attr.plan=free&denied=403:
+/// the domain, what to charge, an attribute, and that every refusal shall have the status 403, for nginx, with the true
+/// one in X-Checkdam-Status.
 #[utoipa::path(
     get, path = "/v1/auth", tag = "decisions",
     params(
-        ("domain" = Option<String>, Query, description = "Only rules of this domain concern the request"),
-        ("cost" = Option<u64>, Query, description = "How much to charge", minimum = 1, maximum = 1_000_000_000_000_u64),
-        ("denied" = Option<u16>, Query, minimum = 403, maximum = 403,
-            description = "403 answers every refusal with that status, for nginx; the true one is in X-Checkdam-Status"),
-        ("attr.plan" = Option<String>, Query,
-            description = "An attribute that the proxy's configuration knows, here \"plan\"; any name may follow attr."),
         ("X-Forwarded-Method" = Option<String>, Header, description = "The method; or X-Original-Method"),
         ("X-Forwarded-Uri" = Option<String>, Header, description = "Path and query; or X-Original-URI, X-Original-URL"),
         ("X-Forwarded-Host" = Option<String>, Header, description = "The host; or X-Original-URL, or Host"),
@@ -97,13 +97,13 @@ impl Auth {
         (status = 200, description = "It passes and was charged; the body is empty"),
         (status = 400, description = "A header cannot be read, or headers contradict each other; nothing was charged",
             body = Problem, content_type = "application/problem+json"),
-        (status = 403, description = "It is banned; nothing was charged", body = Denied<'_>,
-            content_type = "application/problem+json", example = json!(example::banned())),
-        (status = 422, description = "A parameter is not acceptable, or the cost exceeds what a limit can ever hold",
+        (status = 403, description = "It is banned; nothing was charged", body = Refusal,
+            content_type = "application/problem+json"),
+        (status = 422, description = "An option is not acceptable, or the cost exceeds what a limit can ever hold",
             body = Problem, content_type = "application/problem+json"),
-        (status = 429, description = "It must wait; nothing was charged", body = Denied<'_>,
-            content_type = "application/problem+json", example = json!(example::denied())),
-        (status = 503, description = "A limit denies what its store cannot decide", body = Denied<'_>,
+        (status = 429, description = "It must wait; nothing was charged", body = Refusal,
+            content_type = "application/problem+json"),
+        (status = 503, description = "A limit denies what its store cannot decide", body = Refusal,
             content_type = "application/problem+json"),
     )
 )]
@@ -112,7 +112,8 @@ pub(super) async fn auth(
     Extension(Peer(peer)): Extension<Peer>,
     parts: Parts,
 ) -> Response<Body> {
-    let (options, invalid) = Options::read(parts.uri.query().unwrap_or_default());
+    let options = parts.uri.path().strip_prefix(PATH).unwrap_or_default();
+    let (options, invalid) = Options::read(options.strip_prefix('/').unwrap_or_default());
     let decided = match invalid {
         Some(problem) => Err(problem),
         None => auth.decide(&parts, peer, &options).await,
@@ -138,10 +139,10 @@ struct Options<'a> {
 impl<'a> Options<'a> {
     /// Reads all that can be read, and says what is wrong first: even then a
     /// proxy gets the status that it understands.
-    fn read(query: &'a str) -> (Self, Option<Problem>) {
+    fn read(text: &'a str) -> (Self, Option<Problem>) {
         let mut options = Self::default();
         let mut invalid = None;
-        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        for (name, value) in form_urlencoded::parse(text.as_bytes()) {
             if let Err(detail) = options.take(&name, value) {
                 invalid = invalid.or(Some(Problem::invalid(shown(&name), detail)));
             }
@@ -162,7 +163,7 @@ impl<'a> Options<'a> {
             _ => match name.strip_prefix("attr.") {
                 Some(_) if value.is_empty() => return Err("it is empty: give it a value or leave it out".to_owned()),
                 Some(attribute) => self.attributes.push((attribute.to_owned(), value)),
-                None => return Err("there is no such parameter: use domain, cost, denied or attr.NAME".to_owned()),
+                None => return Err("there is no such option: use domain, cost, denied or attr.NAME".to_owned()),
             },
         }
         Ok(())
@@ -196,7 +197,7 @@ fn described(origin: &Origin, parts: &Parts, peer: IpAddr) -> Result<Request<'st
     let own = own.or_else(|| headers.get(HOST)?.to_str().ok());
     let asked = Asked {
         method: method.as_deref().unwrap_or(parts.method.as_str()),
-        target: target.as_deref().unwrap_or(parts.uri.path()),
+        target: target.as_deref().unwrap_or(PATH),
         host: named.as_deref().or(own),
         headers,
         peer,

@@ -35,7 +35,7 @@ pub(crate) fn read_check_body(body: &[u8]) -> Result<(), String> {
 /// Every path of the door.
 fn router(app: Arc<App>, origin: Arc<Origin>) -> Router {
     let auth = Arc::new(auth::Auth::new(Arc::clone(&app), origin));
-    let for_proxies = Router::new().route("/v1/auth", any(auth::auth)).with_state(auth);
+    let for_proxies = Router::new().route(auth::PATH, any(auth::auth)).route("/v1/auth/{options}", any(auth::auth));
     Router::new()
         .route("/v1/check", post(decide::check))
         .route("/v1/check/batch", post(decide::batch))
@@ -56,5 +56,5 @@ fn router(app: Arc<App>, origin: Arc<Origin>) -> Router {
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::wrong_method)
         .with_state(app)
-        .merge(for_proxies)
+        .merge(for_proxies.with_state(auth))
 }

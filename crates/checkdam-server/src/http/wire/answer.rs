@@ -158,7 +158,7 @@ pub(in crate::http) fn batch(decided: &[(Request<'_>, Outcome)]) -> Response<Bod
     response
 }
 
-fn respond(
+pub(super) fn respond(
     status: StatusCode,
     content_type: HeaderValue,
     body: Vec<u8>,
@@ -211,7 +211,7 @@ fn header_name(name: &'static str) -> Option<HeaderName> {
     }
 }
 
-fn status(verdict: Verdict) -> StatusCode {
+pub(super) fn status(verdict: Verdict) -> StatusCode {
     if verdict == Verdict::Allowed {
         StatusCode::OK
     } else if verdict == Verdict::Denied {
@@ -222,6 +222,23 @@ fn status(verdict: Verdict) -> StatusCode {
         StatusCode::FORBIDDEN
     } else {
         StatusCode::SERVICE_UNAVAILABLE
+    }
+}
+
+/// What kind of problem a refusal is, for programs and for people.
+pub(super) fn kind_and_title(status: StatusCode) -> (&'static str, &'static str) {
+    match status {
+        StatusCode::UNPROCESSABLE_ENTITY => {
+            ("urn:checkdam:problem:cost_exceeds_burst", "The cost exceeds what a limit can ever hold")
+        }
+        StatusCode::FORBIDDEN => ("urn:checkdam:problem:banned", "The request is banned"),
+        StatusCode::SERVICE_UNAVAILABLE => {
+            ("urn:checkdam:problem:store_unavailable", "The store of the limits does not answer")
+        }
+        _ => (
+            "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            "Request cannot be satisfied as assigned quota has been exceeded",
+        ),
     }
 }
 
@@ -258,19 +275,7 @@ impl<'a> Answer<'a> {
 impl<'a> Denied<'a> {
     fn new(request: &'a dyn Subjects, outcome: &'a Outcome) -> Self {
         let status = status(outcome.verdict());
-        let (kind, title) = match status {
-            StatusCode::UNPROCESSABLE_ENTITY => {
-                ("urn:checkdam:problem:cost_exceeds_burst", "The cost exceeds what a limit can ever hold")
-            }
-            StatusCode::FORBIDDEN => ("urn:checkdam:problem:banned", "The request is banned"),
-            StatusCode::SERVICE_UNAVAILABLE => {
-                ("urn:checkdam:problem:store_unavailable", "The store of the limits does not answer")
-            }
-            _ => (
-                "https://iana.org/assignments/http-problem-types#quota-exceeded",
-                "Request cannot be satisfied as assigned quota has been exceeded",
-            ),
-        };
+        let (kind, title) = kind_and_title(status);
         Self {
             kind,
             title,
