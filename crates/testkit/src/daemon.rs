@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
@@ -85,14 +86,18 @@ impl Daemon {
         })
     }
 
-    /// Traefik with a dynamic configuration and one entry point, `web`.
+    /// Traefik with a dynamic configuration and one entry point, `web`. It listens before it has read that: it is
+    /// ready when `/` leads somewhere.
     pub fn traefik(dynamic: impl Fn(u16) -> String) -> Self {
-        Self::start(&traefik(), |port, dir| {
+        let traefik = Self::start(&traefik(), |port, dir| {
             write(dir, "dynamic.yml", &dynamic(port));
             let entry = format!("--entryPoints.web.address=127.0.0.1:{port}");
             let quiet = ["--global.checkNewVersion=false", "--global.sendAnonymousUsage=false"].map(OsString::from);
             [entry.into(), "--providers.file.filename=dynamic.yml".into()].into_iter().chain(quiet).collect()
-        })
+        });
+        let is_ready = holds_within(START, || status_line(traefik.address).is_ok_and(|line| !line.contains(" 404 ")));
+        assert!(is_ready, "Traefik leads nowhere:\n{}", traefik.log());
+        traefik
     }
 
     /// HAProxy with a whole configuration; `files` are those that it names, and lie in its working directory.
@@ -124,6 +129,16 @@ impl Drop for Daemon {
             eprintln!("the program said:\n{}", self.log());
         }
     }
+}
+
+/// How a server begins its answer to a request for `/`.
+fn status_line(server: SocketAddr) -> io::Result<String> {
+    let mut stream = TcpStream::connect(server)?;
+    stream.set_read_timeout(Some(START))?;
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    Ok(line)
 }
 
 fn write(dir: &Path, name: &str, content: &str) {
