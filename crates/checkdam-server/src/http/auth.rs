@@ -62,7 +62,7 @@ impl Auth {
             return Ok(wire::refuse(&outcome, self.app.dialect()));
         }
         let mut response = Response::new(Body::empty());
-        wire::write_standing(response.headers_mut(), StatusCode::OK, &outcome, self.app.dialect());
+        *response.headers_mut() = wire::standing(&outcome, self.app.dialect());
         if outcome.delay_us() > 0 {
             response.headers_mut().insert(DELAY, outcome.delay_us().div_ceil(1_000).into());
         }

@@ -167,24 +167,25 @@ pub(super) fn respond(
 ) -> Response<Body> {
     let mut headers = HeaderMap::with_capacity(8);
     headers.insert(CONTENT_TYPE, content_type);
-    write_standing(&mut headers, status, outcome, dialect);
+    write(&mut headers, outcome, dialect, status == StatusCode::OK);
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response
 }
 
-/// Adds the headers that tell a client where it stands.
-pub(in crate::http) fn write_standing(
-    headers: &mut HeaderMap,
-    status: StatusCode,
-    outcome: &Outcome,
-    dialect: Dialect,
-) {
+/// The headers that tell where a request stands that passes.
+pub(crate) fn standing(outcome: &Outcome, dialect: Dialect) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    write(&mut headers, outcome, dialect, true);
+    headers
+}
+
+fn write(headers: &mut HeaderMap, outcome: &Outcome, dialect: Dialect, is_passing: bool) {
     checkdam::headers::write(outcome, dialect, |name, value| {
         let Some(name) = header_name(name) else { return };
         // An answer that is no refusal asks nobody to wait.
-        if name == RETRY_AFTER && status == StatusCode::OK {
+        if name == RETRY_AFTER && is_passing {
             return;
         }
         if let Ok(value) = HeaderValue::from_str(value) {

@@ -6,7 +6,7 @@ mod explain;
 mod refusal;
 mod request;
 
-pub(super) use answer::{Answer, BatchAnswer, Denied, answer, batch, state, write_standing};
+pub(super) use answer::{Answer, BatchAnswer, Denied, answer, batch, standing, state};
 pub(super) use explain::ExplainAnswer;
 pub(crate) use explain::{explain, mode_name};
 pub(super) use refusal::{Refusal, refuse};
