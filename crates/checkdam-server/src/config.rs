@@ -1,6 +1,7 @@
 //! Everything that can be set: flags, then `CHECKDAM_…` variables, then
 //! `checkdam.toml`, then the default. Unknown keys are errors.
 
+mod choice;
 mod files;
 mod keep;
 mod origin;
@@ -14,10 +15,12 @@ use checkdam::Algorithm;
 use checkdam::headers::Dialect;
 use checkdam::rule_file::FileOptions;
 use checkdam::store::redis::RedisOptions;
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use crate::rulebook::{DatabaseUrl, DatabaseUrlError};
 
+use self::choice::{Headers, or_variable};
+pub(crate) use self::choice::{LogFormat, LogLevel};
 pub(crate) use self::files::FileArguments;
 pub(crate) use self::keep::{AdminDoor, AuditOptions, Token};
 pub(crate) use self::origin::{Header, HeaderAttribute, Network, OriginOptions};
@@ -145,50 +148,6 @@ pub(crate) struct Settings {
     /// How log lines look; LOG_FORMAT is read too [default: text]
     #[arg(long, env = "CHECKDAM_LOG_FORMAT", value_name = "FORMAT", value_enum, ignore_case = true)]
     log_format: Option<LogFormat>,
-}
-
-/// Which headers are sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Headers {
-    /// Both families
-    Both,
-    /// X-RateLimit-Limit, -Remaining and -Reset
-    X,
-    /// RateLimit and RateLimit-Policy
-    Ietf,
-    /// Neither; Retry-After stays
-    None,
-}
-
-/// How much is logged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum LogLevel {
-    /// Nothing
-    Off,
-    /// What needs a human
-    Error,
-    /// What may need one
-    #[value(alias = "warning")]
-    #[serde(alias = "warning")]
-    Warn,
-    /// Changes of state
-    Info,
-    /// Every decision
-    Debug,
-    /// Everything
-    Trace,
-}
-
-/// How log lines look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum LogFormat {
-    /// For people
-    Text,
-    /// One JSON object a line
-    Json,
 }
 
 /// What `serve` runs with.
@@ -338,17 +297,6 @@ fn redis_options(given: &Settings, file: &Settings, max_buckets: usize) -> Resul
     Ok(Some(options))
 }
 
-impl From<Headers> for Dialect {
-    fn from(headers: Headers) -> Self {
-        match headers {
-            Headers::Both => Self::Both,
-            Headers::X => Self::X,
-            Headers::Ietf => Self::Ietf,
-            Headers::None => Self::None,
-        }
-    }
-}
-
 /// What the settings file says, if there is one.
 fn from_file(file: Option<&Path>) -> Result<Settings, ConfigError> {
     match file {
@@ -383,20 +331,4 @@ pub(crate) fn unknown_variables() -> Vec<String> {
         })
         .filter(|name| !name.starts_with("CHECKDAM_SERVICE_") && !name.starts_with("CHECKDAM_PORT"))
         .collect()
-}
-
-/// A choice from one of the variables that platforms set for every program.
-fn or_variable<T: ValueEnum>(given: Option<T>, name: &'static str) -> Result<Option<T>, ConfigError> {
-    if given.is_some() {
-        return Ok(given);
-    }
-    let value = std::env::var(name).unwrap_or_default();
-    if value.is_empty() {
-        return Ok(None);
-    }
-    T::from_str(&value, true).map(Some).map_err(|_| {
-        let names = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
-        let choices = names.map(|choice| choice.get_name().to_owned()).collect::<Vec<_>>().join(", ");
-        ConfigError::NotAChoice { name, value, choices }
-    })
 }
