@@ -9,6 +9,7 @@ mod deadline;
 mod decide;
 mod health;
 mod openapi;
+mod origin;
 mod page;
 mod problem;
 mod server;
@@ -20,6 +21,7 @@ use axum::Router;
 use axum::routing::{get, post};
 
 pub(crate) use self::admin::{Admin, RuleSource};
+pub(crate) use self::origin::{ATTRIBUTES as ORIGIN_ATTRIBUTES, Asked, Origin};
 pub(crate) use self::server::Server;
 pub(crate) use self::wire::{explain, mode_name};
 use crate::app::App;
