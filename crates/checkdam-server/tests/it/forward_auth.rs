@@ -3,9 +3,9 @@
 
 use testkit::Daemon;
 
+use crate::application::Application;
 use crate::client::{Client, Reply};
 use crate::process::{Server, rule_file};
-use crate::upstream::Upstream;
 
 /// The key holds all that a proxy tells: whatever it kept back would show.
 const RULES: &str = r#"
@@ -32,7 +32,7 @@ enum Standing {
 /// What stands behind a proxy.
 struct Site {
     checkdam: Server,
-    upstream: Upstream,
+    application: Application,
 }
 
 impl Site {
@@ -40,7 +40,7 @@ impl Site {
         let rules = rule_file(RULES);
         let settings = ["--trusted-proxies", "127.0.0.1", "--header-attributes", "X-API-Key=api_key"];
         let checkdam = Server::with(&[&["--rules", rules.to_str().unwrap()], &settings[..]].concat());
-        Self { checkdam, upstream: Upstream::start() }
+        Self { checkdam, application: Application::start() }
     }
 
     /// A shipped file with the test's addresses.
@@ -48,7 +48,7 @@ impl Site {
         let mut text = shipped.to_owned();
         for (address, real) in [
             ("127.0.0.1:8080", self.checkdam.address()),
-            ("127.0.0.1:3000", &self.upstream.address()),
+            ("127.0.0.1:3000", &self.application.address()),
             (":8000", &format!(":{port}")),
         ] {
             assert!(text.contains(address), "the shipped file does not name {address}");
@@ -89,7 +89,7 @@ fn limits(site: &Site, proxy: &Daemon, standing: Standing) {
         }
         assert_eq!(reply.header("retry-after"), None, "{reply:?}");
     }
-    let before = site.upstream.answered();
+    let before = site.application.answered();
     let denied = ask(proxy, "127.0.0.2", SPELLINGS[3]);
     assert_eq!(denied.status, 429, "{denied:?}");
     assert_eq!(denied.header("content-type"), Some("application/problem+json"), "{denied:?}");
@@ -102,7 +102,7 @@ fn limits(site: &Site, proxy: &Daemon, standing: Standing) {
     let banned = ask(proxy, "127.0.0.66", "/");
     assert_eq!(banned.status, 403, "{banned:?}");
     assert!(!banned.body.contains("secret"), "{banned:?}");
-    assert_eq!(site.upstream.answered(), before, "the application got what was refused");
+    assert_eq!(site.application.answered(), before, "the application got what was refused");
     // Others, and other paths, have limits of their own.
     assert_eq!(ask(proxy, "127.0.0.3", "/api/search").status, 200);
     assert_eq!(ask(proxy, "127.0.0.2", "/api/other").status, 200);

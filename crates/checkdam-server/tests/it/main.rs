@@ -28,6 +28,7 @@
 
 mod admin;
 mod answers;
+mod application;
 mod audit;
 mod auth;
 mod bad_input;
@@ -50,4 +51,3 @@ mod reload;
 mod rule_files;
 mod settings;
 mod shutdown;
-mod upstream;

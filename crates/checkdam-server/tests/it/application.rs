@@ -5,12 +5,12 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub(crate) struct Upstream {
+pub(crate) struct Application {
     address: SocketAddr,
     answered: Arc<AtomicUsize>,
 }
 
-impl Upstream {
+impl Application {
     /// Listens until the test process ends.
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
