@@ -1,8 +1,10 @@
 //! Everything that can be set: flags, then `CHECKDAM_…` variables, then
 //! `checkdam.toml`, then the default. Unknown keys are errors.
 
+mod choice;
 mod files;
 mod keep;
+mod origin;
 mod span;
 mod store;
 
@@ -13,12 +15,15 @@ use checkdam::Algorithm;
 use checkdam::headers::Dialect;
 use checkdam::rule_file::FileOptions;
 use checkdam::store::redis::RedisOptions;
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use crate::rulebook::{DatabaseUrl, DatabaseUrlError};
 
+use self::choice::{Headers, or_variable};
+pub(crate) use self::choice::{LogFormat, LogLevel};
 pub(crate) use self::files::FileArguments;
 pub(crate) use self::keep::{AdminDoor, AuditOptions, Token};
+pub(crate) use self::origin::{Header, HeaderAttribute, Network, OriginOptions};
 pub(crate) use self::span::Span;
 pub(crate) use self::store::StoreSettings;
 
@@ -90,6 +95,19 @@ pub(crate) struct Settings {
     #[arg(long, env = "CHECKDAM_HEADERS", value_name = "DIALECT", value_enum)]
     headers: Option<Headers>,
 
+    /// Networks whose X-Forwarded-For is believed, such as 10.0.0.0/8,fd00::/8 or an address [default: none]
+    #[arg(long, env = "CHECKDAM_TRUSTED_PROXIES", value_name = "NETWORKS", value_delimiter = ',')]
+    trusted_proxies: Option<Vec<Network>>,
+
+    /// Headers of proxied requests that become attributes, such as X-API-Key=api_key; map only what a client cannot
+    /// forge to its gain [default: none]
+    #[arg(long, env = "CHECKDAM_HEADER_ATTRIBUTES", value_name = "HEADER=NAME", value_delimiter = ',')]
+    header_attributes: Option<Vec<HeaderAttribute>>,
+
+    /// A header in which trusted proxies say what a request costs [default: none, every request costs 1]
+    #[arg(long, env = "CHECKDAM_COST_HEADER", value_name = "HEADER")]
+    cost_header: Option<Header>,
+
     /// Where the buckets live: memory, redis://…, rediss://…, redis-cluster://host:port,host:port or
     /// redis-sentinel://host:port,host:port/master-name [default: memory]
     #[arg(long, env = "CHECKDAM_STORE", value_name = "STORE", hide_env_values = true)]
@@ -132,50 +150,6 @@ pub(crate) struct Settings {
     log_format: Option<LogFormat>,
 }
 
-/// Which headers are sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Headers {
-    /// Both families
-    Both,
-    /// X-RateLimit-Limit, -Remaining and -Reset
-    X,
-    /// RateLimit and RateLimit-Policy
-    Ietf,
-    /// Neither; Retry-After stays
-    None,
-}
-
-/// How much is logged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum LogLevel {
-    /// Nothing
-    Off,
-    /// What needs a human
-    Error,
-    /// What may need one
-    #[value(alias = "warning")]
-    #[serde(alias = "warning")]
-    Warn,
-    /// Changes of state
-    Info,
-    /// Every decision
-    Debug,
-    /// Everything
-    Trace,
-}
-
-/// How log lines look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum LogFormat {
-    /// For people
-    Text,
-    /// One JSON object a line
-    Json,
-}
-
 /// What `serve` runs with.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
@@ -193,6 +167,8 @@ pub(crate) struct Config {
     pub(crate) audit: AuditOptions,
     /// Which headers are sent. Default both.
     pub(crate) dialect: Dialect,
+    /// How attributes are derived from others' requests.
+    pub(crate) origin: OriginOptions,
     /// How Redis is reached; memory if absent. Default memory.
     pub(crate) redis: Option<RedisOptions>,
     /// The most buckets held in memory, a count. Default 1,000,000.
@@ -232,6 +208,10 @@ pub(crate) enum ConfigError {
     Database(#[from] DatabaseUrlError),
     #[error("{name} is {value}: use {range}")]
     OutOfRange { name: &'static str, value: u64, range: &'static str },
+    #[error(
+        "header_attributes names {attribute:?}, which another header or the request itself gives: use another name"
+    )]
+    AttributeTwice { attribute: String },
     #[error("max_buckets is {value}: use 1 to {max}")]
     BucketsOutOfRange { value: u64, max: u64 },
 }
@@ -252,6 +232,7 @@ impl Config {
         let admin = AdminDoor::of(&given, &from_file)?;
         let database = keep::database(&given, &from_file)?;
         let audit = AuditOptions::of(&given, &from_file)?;
+        let origin = OriginOptions::of(&given, &from_file)?;
         let http_listen = given.http_listen.or(from_file.http_listen).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
         if http_listen == "off" {
             return Err(ConfigError::NothingToServe);
@@ -262,6 +243,7 @@ impl Config {
             admin,
             database,
             audit,
+            origin,
             rules: given.rules.or(from_file.rules),
             files: files::options(
                 given.default_algorithm.or(from_file.default_algorithm),
@@ -315,17 +297,6 @@ fn redis_options(given: &Settings, file: &Settings, max_buckets: usize) -> Resul
     Ok(Some(options))
 }
 
-impl From<Headers> for Dialect {
-    fn from(headers: Headers) -> Self {
-        match headers {
-            Headers::Both => Self::Both,
-            Headers::X => Self::X,
-            Headers::Ietf => Self::Ietf,
-            Headers::None => Self::None,
-        }
-    }
-}
-
 /// What the settings file says, if there is one.
 fn from_file(file: Option<&Path>) -> Result<Settings, ConfigError> {
     match file {
@@ -360,20 +331,4 @@ pub(crate) fn unknown_variables() -> Vec<String> {
         })
         .filter(|name| !name.starts_with("CHECKDAM_SERVICE_") && !name.starts_with("CHECKDAM_PORT"))
         .collect()
-}
-
-/// A choice from one of the variables that platforms set for every program.
-fn or_variable<T: ValueEnum>(given: Option<T>, name: &'static str) -> Result<Option<T>, ConfigError> {
-    if given.is_some() {
-        return Ok(given);
-    }
-    let value = std::env::var(name).unwrap_or_default();
-    if value.is_empty() {
-        return Ok(None);
-    }
-    T::from_str(&value, true).map(Some).map_err(|_| {
-        let names = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
-        let choices = names.map(|choice| choice.get_name().to_owned()).collect::<Vec<_>>().join(", ");
-        ConfigError::NotAChoice { name, value, choices }
-    })
 }

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::app::App;
 use crate::audit::{Audit, Writer};
 use crate::config::{Config, LogFormat, Settings};
-use crate::http::{Admin, RuleSource, Server};
+use crate::http::{Admin, Origin, RuleSource, Server};
 use crate::rulebook::{self, Book, FollowOptions, Follower, LoadError, OpenError, RuleFile, Rulebook};
 use crate::store::AnyStore;
 
@@ -106,7 +106,7 @@ async fn serve(config: &Config, file: Option<Rules>) -> anyhow::Result<()> {
         None => (None, None),
     };
     let app = Arc::new(App::new(loaded, store, config.dialect, audit));
-    let server = Server::new(listener, Arc::clone(&app));
+    let server = Server::new(listener, Arc::clone(&app), Arc::new(Origin::new(&config.origin)));
     // Held until the end, whether or not there is a door for operators.
     let rules = Arc::new(follow(&app, file, rulebook.as_ref(), version, reload));
     let admin = admin_listener.zip(config.admin.as_ref()).map(|(listener, door)| {

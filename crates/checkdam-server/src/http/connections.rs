@@ -1,6 +1,7 @@
 //! The connections of a door: serves them, counts them, closes them.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +39,10 @@ pub(super) struct Connections {
     closing: watch::Sender<bool>,
 }
 
+/// Whom a request's connection comes from; every request carries it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer(pub(super) IpAddr);
+
 /// The right to one more connection.
 pub(super) struct Slot(#[expect(dead_code, reason = "held, and given back by its drop")] OwnedSemaphorePermit);
 
@@ -67,13 +72,14 @@ impl Connections {
     }
 
     /// Serves a connection until its client has enough or all are closed.
-    pub(super) fn serve(&self, stream: TcpStream, slot: Slot) {
+    pub(super) fn serve(&self, stream: TcpStream, peer: IpAddr, slot: Slot) {
         // Answers are small and wait for nothing. If this fails they are slower.
         let _ = stream.set_nodelay(true);
         let progress = Arc::new(Progress::default());
         let io = Deadline::new(stream, Arc::clone(&progress));
         let (router, app) = (self.router.clone(), Arc::clone(&self.app));
-        let service = service_fn(move |request: Request<Incoming>| {
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(Peer(peer));
             let is_http2 = request.version() == Version::HTTP_2;
             progress.begin(is_http2);
             let answered = router.clone().call(request);

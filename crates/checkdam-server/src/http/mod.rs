@@ -3,12 +3,14 @@
 //! Handlers parse, ask the app and write; they decide nothing themselves.
 
 mod admin;
+mod auth;
 mod body;
 mod connections;
 mod deadline;
 mod decide;
 mod health;
 mod openapi;
+mod origin;
 mod page;
 mod problem;
 mod server;
@@ -17,9 +19,10 @@ mod wire;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 
 pub(crate) use self::admin::{Admin, RuleSource};
+pub(crate) use self::origin::{ATTRIBUTES as ORIGIN_ATTRIBUTES, Origin};
 pub(crate) use self::server::Server;
 pub(crate) use self::wire::{explain, mode_name};
 use crate::app::App;
@@ -30,7 +33,9 @@ pub(crate) fn read_check_body(body: &[u8]) -> Result<(), String> {
 }
 
 /// Every path of the door.
-fn router(app: Arc<App>) -> Router {
+fn router(app: Arc<App>, origin: Arc<Origin>) -> Router {
+    let auth = Arc::new(auth::Auth::new(Arc::clone(&app), origin));
+    let for_proxies = Router::new().route(auth::PATH, any(auth::auth)).route("/v1/auth/{options}", any(auth::auth));
     Router::new()
         .route("/v1/check", post(decide::check))
         .route("/v1/check/batch", post(decide::batch))
@@ -51,4 +56,5 @@ fn router(app: Arc<App>) -> Router {
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::wrong_method)
         .with_state(app)
+        .merge(for_proxies.with_state(auth))
 }

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::admin::Admin;
 use super::connections::Connections;
+use super::origin::Origin;
 use crate::app::App;
 
 /// For how long clients are asked to leave by themselves.
@@ -32,8 +33,8 @@ pub(crate) struct Server {
 
 impl Server {
     /// The door for requests.
-    pub(crate) fn new(listener: TcpListener, app: Arc<App>) -> Self {
-        let router = super::router(Arc::clone(&app));
+    pub(crate) fn new(listener: TcpListener, app: Arc<App>, origin: Arc<Origin>) -> Self {
+        let router = super::router(Arc::clone(&app), origin);
         Self { listener, connections: Connections::new(Arc::clone(&app), router), app }
     }
 
@@ -77,7 +78,7 @@ impl Server {
         loop {
             let slot = self.connections.slot().await;
             match self.listener.accept().await {
-                Ok((stream, _)) => self.connections.serve(stream, slot),
+                Ok((stream, peer)) => self.connections.serve(stream, peer.ip(), slot),
                 Err(error) if is_of_the_client(&error) => {}
                 Err(error) => {
                     tracing::warn!(%error, "a connection cannot be accepted");
@@ -93,9 +94,9 @@ impl Server {
         let Self { listener, connections, .. } = self;
         // The system is asked directly: the runtime may not know yet who waits.
         if let Ok(listener) = listener.into_std() {
-            while let (Some(slot), Ok((stream, _))) = (connections.slot_now(), listener.accept()) {
+            while let (Some(slot), Ok((stream, peer))) = (connections.slot_now(), listener.accept()) {
                 if let Ok(stream) = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)) {
-                    connections.serve(stream, slot);
+                    connections.serve(stream, peer.ip(), slot);
                 }
             }
         }

@@ -6,6 +6,8 @@
 //! - `bad_input`: what is refused, and how
 //! - `bans`: overrides and bans
 //! - `exactness`: many clients at once, and clients that obey
+//! - `auth`: proxies that ask about their clients' requests
+//! - `forward_auth`: real proxies with the shipped configurations
 //! - `connections`: slow and idle clients
 //! - `redis`: several nodes that share their limits
 //! - `cluster`: and whose buckets are on several servers
@@ -26,7 +28,9 @@
 
 mod admin;
 mod answers;
+mod application;
 mod audit;
+mod auth;
 mod bad_input;
 mod bans;
 mod cli;
@@ -37,6 +41,7 @@ mod connections;
 mod descriptors;
 mod doctor;
 mod exactness;
+mod forward_auth;
 mod nodes;
 mod operations;
 mod page;

@@ -158,7 +158,7 @@ pub(in crate::http) fn batch(decided: &[(Request<'_>, Outcome)]) -> Response<Bod
     response
 }
 
-fn respond(
+pub(super) fn respond(
     status: StatusCode,
     content_type: HeaderValue,
     body: Vec<u8>,
@@ -167,20 +167,31 @@ fn respond(
 ) -> Response<Body> {
     let mut headers = HeaderMap::with_capacity(8);
     headers.insert(CONTENT_TYPE, content_type);
+    write(&mut headers, outcome, dialect, status == StatusCode::OK);
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// The headers that tell where a request stands that passes.
+pub(crate) fn standing(outcome: &Outcome, dialect: Dialect) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    write(&mut headers, outcome, dialect, true);
+    headers
+}
+
+fn write(headers: &mut HeaderMap, outcome: &Outcome, dialect: Dialect, is_passing: bool) {
     checkdam::headers::write(outcome, dialect, |name, value| {
         let Some(name) = header_name(name) else { return };
         // An answer that is no refusal asks nobody to wait.
-        if name == RETRY_AFTER && status == StatusCode::OK {
+        if name == RETRY_AFTER && is_passing {
             return;
         }
         if let Ok(value) = HeaderValue::from_str(value) {
             headers.insert(name, value);
         }
     });
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = status;
-    *response.headers_mut() = headers;
-    response
 }
 
 /// The header of that name, without reading the name anew for every answer.
@@ -201,7 +212,7 @@ fn header_name(name: &'static str) -> Option<HeaderName> {
     }
 }
 
-fn status(verdict: Verdict) -> StatusCode {
+pub(super) fn status(verdict: Verdict) -> StatusCode {
     if verdict == Verdict::Allowed {
         StatusCode::OK
     } else if verdict == Verdict::Denied {
@@ -212,6 +223,23 @@ fn status(verdict: Verdict) -> StatusCode {
         StatusCode::FORBIDDEN
     } else {
         StatusCode::SERVICE_UNAVAILABLE
+    }
+}
+
+/// What kind of problem a refusal is, for programs and for people.
+pub(super) fn kind_and_title(status: StatusCode) -> (&'static str, &'static str) {
+    match status {
+        StatusCode::UNPROCESSABLE_ENTITY => {
+            ("urn:checkdam:problem:cost_exceeds_burst", "The cost exceeds what a limit can ever hold")
+        }
+        StatusCode::FORBIDDEN => ("urn:checkdam:problem:banned", "The request is banned"),
+        StatusCode::SERVICE_UNAVAILABLE => {
+            ("urn:checkdam:problem:store_unavailable", "The store of the limits does not answer")
+        }
+        _ => (
+            "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            "Request cannot be satisfied as assigned quota has been exceeded",
+        ),
     }
 }
 
@@ -248,19 +276,7 @@ impl<'a> Answer<'a> {
 impl<'a> Denied<'a> {
     fn new(request: &'a dyn Subjects, outcome: &'a Outcome) -> Self {
         let status = status(outcome.verdict());
-        let (kind, title) = match status {
-            StatusCode::UNPROCESSABLE_ENTITY => {
-                ("urn:checkdam:problem:cost_exceeds_burst", "The cost exceeds what a limit can ever hold")
-            }
-            StatusCode::FORBIDDEN => ("urn:checkdam:problem:banned", "The request is banned"),
-            StatusCode::SERVICE_UNAVAILABLE => {
-                ("urn:checkdam:problem:store_unavailable", "The store of the limits does not answer")
-            }
-            _ => (
-                "https://iana.org/assignments/http-problem-types#quota-exceeded",
-                "Request cannot be satisfied as assigned quota has been exceeded",
-            ),
-        };
+        let (kind, title) = kind_and_title(status);
         Self {
             kind,
             title,

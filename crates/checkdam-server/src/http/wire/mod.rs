@@ -3,11 +3,13 @@
 
 mod answer;
 mod explain;
+mod refusal;
 mod request;
 
-pub(super) use answer::{Answer, BatchAnswer, Denied, answer, batch, state};
+pub(super) use answer::{Answer, BatchAnswer, Denied, answer, batch, standing, state};
 pub(super) use explain::ExplainAnswer;
 pub(crate) use explain::{explain, mode_name};
+pub(super) use refusal::{Refusal, refuse};
 pub(super) use request::{BatchBody, CheckBody, parse, parse_batch};
 
 /// A value as JSON. Our own types cannot fail to be written into memory.
