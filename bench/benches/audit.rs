@@ -28,7 +28,16 @@ impl Server {
     fn start(data: &Path, arguments: &[&str]) -> Self {
         let binary = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/checkdam");
         let mut command = Command::new(binary);
-        command.args(["serve", "--http-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data-dir"]);
+        command.args([
+            "serve",
+            "--http-listen",
+            "127.0.0.1:0",
+            "--grpc-listen",
+            "off",
+            "--admin-listen",
+            "127.0.0.1:0",
+            "--data-dir",
+        ]);
         let mut child = command.arg(data).args(arguments).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let (mut http, mut admin) = (String::new(), String::new());

@@ -3,6 +3,8 @@
 
 mod choice;
 mod files;
+mod grpc;
+mod incumbent;
 mod keep;
 mod origin;
 mod span;
@@ -17,11 +19,13 @@ use checkdam::rule_file::FileOptions;
 use checkdam::store::redis::RedisOptions;
 use clap::Args;
 
+use crate::grpc::RateLimitOptions;
 use crate::rulebook::{DatabaseUrl, DatabaseUrlError};
 
 use self::choice::{Headers, or_variable};
 pub(crate) use self::choice::{LogFormat, LogLevel};
 pub(crate) use self::files::FileArguments;
+use self::incumbent::Variables;
 pub(crate) use self::keep::{AdminDoor, AuditOptions, Token};
 pub(crate) use self::origin::{Header, HeaderAttribute, Network, OriginOptions};
 pub(crate) use self::span::Span;
@@ -38,6 +42,23 @@ pub(crate) struct Settings {
     /// Where the HTTP door listens, host:port; port 0 takes a free one [default: 127.0.0.1:8080]
     #[arg(long, env = "CHECKDAM_HTTP_LISTEN", value_name = "ADDRESS")]
     http_listen: Option<String>,
+
+    /// Where Envoy's rate limit service listens (gRPC), host:port, or off [default: 127.0.0.1:8081]
+    #[arg(long, env = "CHECKDAM_GRPC_LISTEN", value_name = "ADDRESS")]
+    grpc_listen: Option<String>,
+
+    /// Let every request of Envoy's pass, and only tell where it stands [default: false]
+    #[arg(long, env = "CHECKDAM_GRPC_SHADOW", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    grpc_shadow: Option<bool>,
+
+    /// Headers that Envoy shall add to answers, if it makes none itself: three names for limit, remaining and reset
+    /// joined by commas, on for RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset, or off [default: off]
+    #[arg(long, env = "CHECKDAM_GRPC_HEADERS", value_name = "NAMES")]
+    grpc_headers: Option<String>,
+
+    /// Tell Envoy's other filters what was asked and the limits' metadata, as dynamic metadata [default: false]
+    #[arg(long, env = "CHECKDAM_GRPC_METADATA", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    grpc_metadata: Option<bool>,
 
     /// The rule file (YAML, ours or envoyproxy/ratelimit's) or a folder of them, watched for changes; with it the
     /// rules in the database stay unused [default: the database]
@@ -109,7 +130,7 @@ pub(crate) struct Settings {
     cost_header: Option<Header>,
 
     /// Where the buckets live: memory, redis://…, rediss://…, redis-cluster://host:port,host:port or
-    /// redis-sentinel://host:port,host:port/master-name [default: memory]
+    /// redis-sentinel://host:port,host:port/master-name; REDIS_URL is read too [default: memory]
     #[arg(long, env = "CHECKDAM_STORE", value_name = "STORE", hide_env_values = true)]
     store: Option<String>,
 
@@ -155,6 +176,12 @@ pub(crate) struct Settings {
 pub(crate) struct Config {
     /// Where the HTTP door listens. Default `127.0.0.1:8080`.
     pub(crate) http_listen: String,
+    /// Where the gRPC door listens, if it is not switched off. Default `127.0.0.1:8081`.
+    pub(crate) grpc_listen: Option<String>,
+    /// How Envoy's rate limit service answers.
+    pub(crate) rate_limits: RateLimitOptions,
+    /// Variables of envoyproxy/ratelimit that are set and change nothing.
+    pub(crate) ignored: Vec<String>,
     /// The rule file or folder, if not the database. Default none.
     pub(crate) rules: Option<PathBuf>,
     /// How such files are read.
@@ -212,6 +239,10 @@ pub(crate) enum ConfigError {
         "header_attributes names {attribute:?}, which another header or the request itself gives: use another name"
     )]
     AttributeTwice { attribute: String },
+    #[error("{name} is {value:?}, which there is not here: {instead}")]
+    NotHere { name: &'static str, value: String, instead: &'static str },
+    #[error("grpc_headers is {value:?}: give three names of headers, joined by commas, or on or off")]
+    HeaderNames { value: String },
     #[error("max_buckets is {value}: use 1 to {max}")]
     BucketsOutOfRange { value: u64, max: u64 },
 }
@@ -224,6 +255,7 @@ impl Config {
     /// the file and the defaults.
     pub(crate) fn load(given: Settings, file: Option<&Path>) -> Result<Self, ConfigError> {
         let from_file = from_file(file)?;
+        let (given, ignored) = Variables(variable).under(given)?;
         let max_buckets = given.max_buckets.or(from_file.max_buckets).unwrap_or(1_000_000);
         if max_buckets == 0 || max_buckets > BUCKETS_MAX {
             return Err(ConfigError::BucketsOutOfRange { value: max_buckets, max: BUCKETS_MAX });
@@ -233,12 +265,16 @@ impl Config {
         let database = keep::database(&given, &from_file)?;
         let audit = AuditOptions::of(&given, &from_file)?;
         let origin = OriginOptions::of(&given, &from_file)?;
-        let http_listen = given.http_listen.or(from_file.http_listen).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
+        let http_listen = given.http_listen.as_ref().or(from_file.http_listen.as_ref());
+        let http_listen = http_listen.map_or("127.0.0.1:8080", String::as_str).to_owned();
         if http_listen == "off" {
             return Err(ConfigError::NothingToServe);
         }
         Ok(Self {
             http_listen,
+            grpc_listen: grpc::listen(&given, &from_file),
+            rate_limits: grpc::rate_limits(&given, &from_file)?,
+            ignored,
             redis,
             admin,
             database,
@@ -273,7 +309,10 @@ impl Config {
 
 /// What the settings say of Redis; `None` if the buckets live in memory.
 fn redis_options(given: &Settings, file: &Settings, max_buckets: usize) -> Result<Option<RedisOptions>, ConfigError> {
-    let Some(url) = given.store.as_ref().or(file.store.as_ref()).filter(|store| *store != "memory") else {
+    // Platforms set it for every program: what is no URL of a store is not for us.
+    let redis_url = variable("REDIS_URL").filter(|url| url.starts_with("redis") && url.contains("://"));
+    let store = given.store.as_ref().or(file.store.as_ref()).or(redis_url.as_ref());
+    let Some(url) = store.filter(|store| *store != "memory") else {
         return Ok(None);
     };
     let nodes = given.nodes.or(file.nodes).unwrap_or(1);
@@ -331,4 +370,9 @@ pub(crate) fn unknown_variables() -> Vec<String> {
         })
         .filter(|name| !name.starts_with("CHECKDAM_SERVICE_") && !name.starts_with("CHECKDAM_PORT"))
         .collect()
+}
+
+/// A variable that is not ours, if it can be read.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }

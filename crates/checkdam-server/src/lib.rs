@@ -1,7 +1,7 @@
 //! `checkdam`: one binary that limits rates, server and command line.
 //!
-//! Dependencies point one way: `cli` and `http` call `app`, and `app` calls the
-//! library. Exit codes: 0 allowed or done, 1 denied, refused, not found or a
+//! Dependencies point one way: `cli`, `http` and `grpc` call `app`, and `app`
+//! calls the library. Exit codes: 0 allowed or done, 1 denied, refused, not found or a
 //! problem with the store, 2 wrong usage or a server or database that cannot
 //! start or be reached.
 //!
@@ -11,6 +11,7 @@ mod app;
 mod audit;
 mod cli;
 mod config;
+mod grpc;
 mod http;
 mod logging;
 mod rulebook;

@@ -82,6 +82,12 @@ impl RuleSet {
         self.rules[..self.shown].iter().map(|compiled| &compiled.rule)
     }
 
+    /// Whether there is nothing to decide by: no rule, no tree and no ban.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty() && self.bans.list.is_empty()
+    }
+
     /// The overrides, as they were listed.
     #[must_use]
     pub fn overrides(&self) -> &[Override] {

@@ -4,6 +4,7 @@ pub(crate) mod bans;
 pub(crate) mod check;
 mod client;
 pub(crate) mod doctor;
+mod doors;
 mod edited;
 pub(crate) mod explain;
 mod failure;

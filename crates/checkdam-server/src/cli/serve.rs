@@ -15,17 +15,17 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::doors::Doors;
 use crate::app::App;
 use crate::audit::{Audit, Writer};
 use crate::config::{Config, LogFormat, Settings};
+use crate::grpc;
 use crate::http::{Admin, Origin, RuleSource, Server};
 use crate::rulebook::{self, Book, FollowOptions, Follower, LoadError, OpenError, RuleFile, Rulebook};
 use crate::store::AnyStore;
 
-/// How long operators' requests under way may take when all else is done.
-const ADMIN_DRAIN: Duration = Duration::from_secs(1);
-/// How long what was recorded may take to be written at the end.
-const AUDIT_DRAIN: Duration = Duration::from_secs(5);
+/// How long a database may take to let go of us at the end.
+const DATABASE_DRAIN: Duration = Duration::from_secs(1);
 /// How long a database is waited for at the start.
 const DATABASE_PATIENCE: Duration = Duration::from_secs(15);
 /// How long until it is asked again.
@@ -59,6 +59,10 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     for name in crate::config::unknown_variables() {
         tracing::warn!(name, "this variable sets nothing: see checkdam serve --help");
     }
+    if !config.ignored.is_empty() {
+        let names = config.ignored.join(", ");
+        tracing::warn!(names, "these variables of envoyproxy/ratelimit change nothing here");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
     runtime.block_on(serve(&config, file))?;
     // A rule file that hangs in the file system must not hold the exit up.
@@ -88,6 +92,10 @@ async fn serve(config: &Config, file: Option<Rules>) -> anyhow::Result<()> {
         Some(door) => Some(listen(&door.listen, "--admin-listen").await?),
         None => None,
     };
+    let grpc_listener = match &config.grpc_listen {
+        Some(address) => Some(listen(address, "--grpc-listen").await?),
+        None => None,
+    };
     let node = node_name(listener.local_addr()?);
     let rulebook = open_database(config, file.is_some()).await?;
     let (file, loaded) = match file {
@@ -106,7 +114,13 @@ async fn serve(config: &Config, file: Option<Rules>) -> anyhow::Result<()> {
         None => (None, None),
     };
     let app = Arc::new(App::new(loaded, store, config.dialect, audit));
-    let server = Server::new(listener, Arc::clone(&app), Arc::new(Origin::new(&config.origin)));
+    let rate_limits = Arc::new(grpc::RateLimits::new(Arc::clone(&app), config.rate_limits.clone()));
+    let origin = Arc::new(Origin::new(&config.origin));
+    let http = Server::new(listener, Arc::clone(&app), origin, Arc::clone(&rate_limits));
+    let grpc = match grpc_listener {
+        Some(listener) => Some(grpc::Door::new(listener, Arc::clone(&app), rate_limits).await?),
+        None => None,
+    };
     // Held until the end, whether or not there is a door for operators.
     let rules = Arc::new(follow(&app, file, rulebook.as_ref(), version, reload));
     let admin = admin_listener.zip(config.admin.as_ref()).map(|(listener, door)| {
@@ -122,38 +136,17 @@ async fn serve(config: &Config, file: Option<Rules>) -> anyhow::Result<()> {
         };
         Server::for_admin(listener, Arc::new(admin))
     });
-    announce(config, &server, admin.as_ref(), count)?;
+    let doors = Doors { http, grpc, admin };
+    announce(config, &doors, count)?;
     tokio::spawn(maintain(app));
-    run_doors(server, admin, stop, config.drain_timeout, writer).await;
+    doors.run(stop, config.drain_timeout, writer).await;
     drop(rules);
     if let Some(rulebook) = rulebook {
         // A database that hangs must not hold the exit up.
-        let _ = tokio::time::timeout(ADMIN_DRAIN, rulebook.close()).await;
+        let _ = tokio::time::timeout(DATABASE_DRAIN, rulebook.close()).await;
     }
     tracing::info!("stopped");
     Ok(())
-}
-
-/// Serves until it is time to stop; then the door for operators stays open
-/// while requests drain, and what was recorded is written last.
-async fn run_doors(
-    server: Server,
-    admin: Option<Server>,
-    stop: mpsc::Receiver<()>,
-    drain: Duration,
-    writer: Option<Writer>,
-) {
-    let (end_admin, admin_stop) = mpsc::channel(1);
-    let admin = admin.map(|admin| tokio::spawn(admin.run(admin_stop, ADMIN_DRAIN)));
-    server.run(stop, drain).await;
-    // If it is gone, it has nothing to end.
-    let _ = end_admin.send(()).await;
-    if let Some(writer) = writer {
-        writer.finish(Instant::now() + AUDIT_DRAIN).await;
-    }
-    if let Some(admin) = admin {
-        let _ = admin.await;
-    }
 }
 
 async fn listen(address: &str, flag: &str) -> anyhow::Result<TcpListener> {
@@ -269,14 +262,16 @@ async fn maintain(app: Arc<App>) {
 }
 
 /// Says what runs where, as an event or as a banner for people.
-fn announce(config: &Config, server: &Server, admin: Option<&Server>, rules: usize) -> anyhow::Result<()> {
-    let address = server.address()?;
-    let admin = admin.map(Server::address).transpose()?;
+fn announce(config: &Config, doors: &Doors, rules: usize) -> anyhow::Result<()> {
+    let address = doors.http.address()?;
+    let grpc = doors.grpc.as_ref().map(grpc::Door::address).transpose()?;
+    let admin = doors.admin.as_ref().map(Server::address).transpose()?;
     let source = config.rules.as_ref().map_or_else(|| config.database.to_string(), |path| path.display().to_string());
     if config.log_format == LogFormat::Json {
         let version = env!("CARGO_PKG_VERSION");
         let admin = admin.map(tracing::field::display);
-        tracing::info!(version, listen = %address, admin, rules, source, max_buckets = config.max_buckets, "started");
+        let (grpc, max_buckets) = (grpc.map(tracing::field::display), config.max_buckets);
+        tracing::info!(version, listen = %address, grpc, admin, rules, source, max_buckets, "started");
         return Ok(());
     }
     let url = format!("http://{}", reachable(address));
@@ -285,9 +280,11 @@ fn announce(config: &Config, server: &Server, admin: Option<&Server>, rules: usi
         None => format!("{rules} from {source}"),
     };
     let admin = admin.map_or_else(|| "off".to_owned(), |address| format!("http://{address}/admin/v1/status"));
+    let grpc = grpc.map_or_else(|| "off".to_owned(), |address| format!("http://{address} (Envoy)"));
     let banner = format!(
         "checkdam {version}\n\
          \x20 listening  http://{address}\n\
+         \x20 grpc       {grpc}\n\
          \x20 admin      {admin}\n\
          \x20 rules      {source}\n\
          \x20 store      {store}\n\

@@ -26,6 +26,8 @@ pub(crate) enum LogLevel {
     /// Nothing
     Off,
     /// What needs a human
+    #[value(aliases = ["fatal", "panic"])]
+    #[serde(alias = "fatal", alias = "panic")]
     Error,
     /// What may need one
     #[value(alias = "warning")]
@@ -65,7 +67,7 @@ pub(super) fn or_variable<T: ValueEnum>(given: Option<T>, name: &'static str) ->
     if given.is_some() {
         return Ok(given);
     }
-    let value = std::env::var(name).unwrap_or_default();
+    let value = super::variable(name).unwrap_or_default();
     if value.is_empty() {
         return Ok(None);
     }

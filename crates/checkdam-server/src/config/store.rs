@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use checkdam::store::redis::RedisOptions;
 
-use super::{ConfigError, Settings, Span, from_file, redis_options};
+use super::incumbent::Variables;
+use super::{ConfigError, Settings, Span, from_file, redis_options, variable};
 
 /// Where the store is: the same names as `serve` takes.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct StoreSettings {
     /// The store: redis://…, rediss://…, redis-cluster://host:port,host:port or
-    /// redis-sentinel://host:port,host:port/master-name [default: memory]
+    /// redis-sentinel://host:port,host:port/master-name; REDIS_URL is read too [default: memory]
     #[arg(long, env = "CHECKDAM_STORE", value_name = "STORE", hide_env_values = true)]
     store: Option<String>,
 
@@ -28,6 +29,7 @@ impl StoreSettings {
     pub(crate) fn options(self, file: Option<&Path>) -> Result<Option<RedisOptions>, ConfigError> {
         let Self { store, store_ca, store_deadline } = self;
         let given = Settings { store, store_ca, store_deadline, ..Settings::default() };
+        let (given, _) = Variables(variable).under(given)?;
         // Nothing is kept in memory while a store is examined.
         redis_options(&given, &from_file(file)?, 1)
     }

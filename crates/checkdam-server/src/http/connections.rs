@@ -30,10 +30,21 @@ const STREAMS_MAX: u32 = 256;
 /// for each request anew may be on its way.
 const QUIET: Duration = Duration::from_millis(100);
 
+/// What a door's clients speak, without TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    /// HTTP/1.1 or HTTP/2.
+    Http,
+    /// HTTP/2 with gRPC in it. Clients keep such connections for hours, and may
+    /// open them long before they ask anything.
+    Grpc,
+}
+
 /// The connections of a door.
 pub(super) struct Connections {
     app: Arc<App>,
     router: Router,
+    protocol: Protocol,
     slots: Arc<Semaphore>,
     open: Arc<watch::Sender<usize>>,
     closing: watch::Sender<bool>,
@@ -47,10 +58,11 @@ pub(super) struct Peer(pub(super) IpAddr);
 pub(super) struct Slot(#[expect(dead_code, reason = "held, and given back by its drop")] OwnedSemaphorePermit);
 
 impl Connections {
-    pub(super) fn new(app: Arc<App>, router: Router) -> Self {
+    pub(super) fn new(app: Arc<App>, router: Router, protocol: Protocol) -> Self {
         Self {
             router,
             app,
+            protocol,
             slots: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
             open: Arc::new(watch::Sender::new(0)),
             closing: watch::Sender::new(false),
@@ -75,7 +87,11 @@ impl Connections {
     pub(super) fn serve(&self, stream: TcpStream, peer: IpAddr, slot: Slot) {
         // Answers are small and wait for nothing. If this fails they are slower.
         let _ = stream.set_nodelay(true);
-        let progress = Arc::new(Progress::default());
+        let protocol = self.protocol;
+        let progress = Arc::new(match protocol {
+            Protocol::Http => Progress::default(),
+            Protocol::Grpc => Progress::of_http2(),
+        });
         let io = Deadline::new(stream, Arc::clone(&progress));
         let (router, app) = (self.router.clone(), Arc::clone(&self.app));
         let service = service_fn(move |mut request: Request<Incoming>| {
@@ -98,7 +114,7 @@ impl Connections {
         let open = Open::new(&self.open, slot);
         let mut closing = self.closing.subscribe();
         tokio::spawn(async move {
-            let builder = builder();
+            let builder = builder(protocol);
             let mut connection = std::pin::pin!(builder.serve_connection(io, service));
             let done = tokio::select! {
                 done = connection.as_mut() => done,
@@ -167,8 +183,8 @@ async fn closed(closing: &mut watch::Receiver<bool>) {
     let _ = closing.wait_for(|closing| *closing).await;
 }
 
-/// How connections are spoken with: HTTP/1.1 and HTTP/2 without TLS.
-fn builder() -> auto::Builder<TokioExecutor> {
+/// How connections are spoken with.
+fn builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     // The connection's deadline takes the place of the header timeout.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(HEAD_MAX);
@@ -178,7 +194,10 @@ fn builder() -> auto::Builder<TokioExecutor> {
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(HEAD_MAX as u32)
         .keep_alive_interval(Duration::from_secs(20));
-    builder
+    match protocol {
+        Protocol::Http => builder,
+        Protocol::Grpc => builder.http2_only(),
+    }
 }
 
 /// Counts a request as answered when it is over, however it ended.

@@ -35,6 +35,12 @@ pub(super) struct Progress {
 }
 
 impl Progress {
+    /// Of a connection that is known to speak HTTP/2 before it has asked
+    /// anything.
+    pub(super) fn of_http2() -> Self {
+        Self { is_http2: AtomicBool::new(true), ..Self::default() }
+    }
+
     /// A request's head has arrived.
     pub(super) fn begin(&self, is_http2: bool) {
         self.begun.fetch_add(1, Ordering::Relaxed);

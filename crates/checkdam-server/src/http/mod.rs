@@ -9,6 +9,7 @@ mod connections;
 mod deadline;
 mod decide;
 mod health;
+mod json;
 mod openapi;
 mod origin;
 mod page;
@@ -26,6 +27,7 @@ pub(crate) use self::origin::{ATTRIBUTES as ORIGIN_ATTRIBUTES, Origin};
 pub(crate) use self::server::Server;
 pub(crate) use self::wire::{explain, mode_name};
 use crate::app::App;
+use crate::grpc::RateLimits;
 
 /// Reads the body of a check, for the fuzzers.
 pub(crate) fn read_check_body(body: &[u8]) -> Result<(), String> {
@@ -33,10 +35,11 @@ pub(crate) fn read_check_body(body: &[u8]) -> Result<(), String> {
 }
 
 /// Every path of the door.
-fn router(app: Arc<App>, origin: Arc<Origin>) -> Router {
+fn router(app: Arc<App>, origin: Arc<Origin>, rate_limits: Arc<RateLimits>) -> Router {
     let auth = Arc::new(auth::Auth::new(Arc::clone(&app), origin));
     let for_proxies = Router::new().route(auth::PATH, any(auth::auth)).route("/v1/auth/{options}", any(auth::auth));
     Router::new()
+        .route("/json", post(json::decide).with_state(rate_limits))
         .route("/v1/check", post(decide::check))
         .route("/v1/check/batch", post(decide::batch))
         .route("/v1/peek", post(decide::peek))

@@ -11,7 +11,7 @@ use utoipa::{IntoResponses, Modify, OpenApi};
 
 use super::admin::AdminPaths;
 use super::problem::Problem;
-use super::{auth, decide, health};
+use super::{auth, decide, health, json};
 
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
     let mut document = Document::openapi();
@@ -35,6 +35,7 @@ pub(super) async fn document() -> impl IntoResponse {
         decide::reset,
         decide::explain,
         auth::auth,
+        json::decide,
         health::livez,
         health::readyz
     ),

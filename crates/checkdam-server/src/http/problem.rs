@@ -173,6 +173,12 @@ impl Problem {
         }
     }
 
+    /// Nothing can be decided.
+    pub(super) fn undecided(detail: String) -> Self {
+        let (kind, title) = ("urn:checkdam:problem:undecided", "Nothing could be decided");
+        Self { kind, title, status: StatusCode::INTERNAL_SERVER_ERROR, detail, field: None }
+    }
+
     fn not_found(path: &str) -> Self {
         Self {
             kind: "about:blank",

@@ -9,14 +9,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::admin::Admin;
-use super::connections::Connections;
+use super::connections::{Connections, Protocol};
 use super::origin::Origin;
 use crate::app::App;
+use crate::grpc::RateLimits;
 
 /// For how long clients are asked to leave by themselves.
 const NOTICE: Duration = Duration::from_secs(1);
@@ -29,19 +31,30 @@ pub(crate) struct Server {
     listener: TcpListener,
     connections: Connections,
     app: Arc<App>,
+    /// Which it is, for the log.
+    door: &'static str,
 }
 
 impl Server {
     /// The door for requests.
-    pub(crate) fn new(listener: TcpListener, app: Arc<App>, origin: Arc<Origin>) -> Self {
-        let router = super::router(Arc::clone(&app), origin);
-        Self { listener, connections: Connections::new(Arc::clone(&app), router), app }
+    pub(crate) fn new(listener: TcpListener, app: Arc<App>, origin: Arc<Origin>, rate_limits: Arc<RateLimits>) -> Self {
+        let router = super::router(Arc::clone(&app), origin, rate_limits);
+        Self::open(listener, app, router, ("http", Protocol::Http))
+    }
+
+    /// The door for gRPC.
+    pub(crate) fn for_grpc(listener: TcpListener, app: Arc<App>, router: Router) -> Self {
+        Self::open(listener, app, router, ("grpc", Protocol::Grpc))
     }
 
     /// The door for operators.
     pub(crate) fn for_admin(listener: TcpListener, admin: Arc<Admin>) -> Self {
         let (app, router) = (Arc::clone(&admin.app), super::admin::router(admin));
-        Self { listener, connections: Connections::new(Arc::clone(&app), router), app }
+        Self::open(listener, app, router, ("admin", Protocol::Http))
+    }
+
+    fn open(listener: TcpListener, app: Arc<App>, router: Router, (door, protocol): (&'static str, Protocol)) -> Self {
+        Self { listener, connections: Connections::new(Arc::clone(&app), router, protocol), app, door }
     }
 
     /// Where the door is.
@@ -58,7 +71,8 @@ impl Server {
         }
         let deadline = Instant::now() + drain;
         self.app.leave();
-        tracing::info!(connections = self.connections.count(), "going away: unready, answering what still comes");
+        let (door, connections) = (self.door, self.connections.count());
+        tracing::info!(door, connections, "going away: unready, answering what still comes");
         tokio::select! {
             () = self.accept() => {}
             () = self.connections.quiet() => {}
@@ -71,7 +85,7 @@ impl Server {
             () = tokio::time::sleep_until(deadline) => {}
             _ = stop.recv() => {}
         }
-        tracing::warn!(connections = connections.count(), "not all connections ended in time: they are cut");
+        tracing::warn!(door, connections = connections.count(), "not all connections ended in time: they are cut");
     }
 
     async fn accept(&self) {

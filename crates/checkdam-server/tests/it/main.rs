@@ -9,6 +9,11 @@
 //! - `auth`: proxies that ask about their clients' requests
 //! - `forward_auth`: real proxies with the shipped configurations
 //! - `connections`: slow and idle clients
+//! - `rate_limits`: Envoy's rate limit service, clause by clause
+//! - `grpc`: its door: health, reflection, limits, leaving
+//! - `json`: the same service over HTTP
+//! - `envoy`: a real Envoy that asks it
+//! - `incumbent`: set up by the variables of envoyproxy/ratelimit
 //! - `redis`: several nodes that share their limits
 //! - `cluster`: and whose buckets are on several servers
 //! - `admin`: rules, overrides and bans that are edited while requests flow
@@ -40,12 +45,18 @@ mod cluster;
 mod connections;
 mod descriptors;
 mod doctor;
+mod envoy;
 mod exactness;
 mod forward_auth;
+mod grpc;
+mod incumbent;
+mod json;
 mod nodes;
 mod operations;
 mod page;
 mod process;
+mod rate_limit_client;
+mod rate_limits;
 mod redis;
 mod reload;
 mod rule_files;

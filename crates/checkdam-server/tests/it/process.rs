@@ -19,12 +19,14 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) fn checkdam() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_checkdam"));
     for (name, _) in std::env::vars() {
-        if name.starts_with("CHECKDAM_") || name.starts_with("LOG_") || name == "DATABASE_URL" {
+        let is_general = ["DATABASE_URL", "REDIS_URL", "RUNTIME_ROOT"].contains(&name.as_str());
+        if name.starts_with("CHECKDAM_") || name.starts_with("LOG_") || is_general {
             command.env_remove(name);
         }
     }
-    // A port and data of its own, whatever else runs here.
-    command.env("CHECKDAM_ADMIN_LISTEN", "127.0.0.1:0").env("CHECKDAM_DATA_DIR", folder());
+    // Ports and data of its own, whatever else runs here.
+    command.env("CHECKDAM_ADMIN_LISTEN", "127.0.0.1:0").env("CHECKDAM_GRPC_LISTEN", "127.0.0.1:0");
+    command.env("CHECKDAM_DATA_DIR", folder());
     command.current_dir(env!("CARGO_TARGET_TMPDIR")).stdin(Stdio::null());
     command
 }
@@ -59,6 +61,7 @@ pub(crate) fn rule_file(rules: &str) -> PathBuf {
 pub(crate) struct Server {
     child: Child,
     address: String,
+    grpc: String,
     admin: String,
     log: Arc<Mutex<String>>,
     reader: Option<JoinHandle<()>>,
@@ -79,6 +82,11 @@ impl Server {
     pub(crate) fn with(arguments: &[&str]) -> Self {
         let mut command = checkdam();
         command.args(["serve", "--http-listen", "127.0.0.1:0"]).args(arguments);
+        Self::of(command)
+    }
+
+    /// The server that this command starts, listening.
+    pub(crate) fn of(mut command: Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the server starts");
         let stderr = BufReader::new(child.stderr.take().expect("standard error is piped"));
         let log = Arc::new(Mutex::new(String::new()));
@@ -88,11 +96,13 @@ impl Server {
                 written.lock().unwrap().push_str(&format!("{line}\n"));
             }
         });
-        let mut server = Self { child, address: String::new(), admin: String::new(), log, reader: Some(reader) };
+        let (address, grpc, admin) = Default::default();
+        let mut server = Self { child, address, grpc, admin, log, reader: Some(reader) };
         server.wait_for_log("/v1/check");
         let log = server.log();
-        let behind = |words: &str| Some(log.split(words).nth(1)?.split(['/', '\n']).next()?.to_owned());
+        let behind = |words: &str| Some(log.split(words).nth(1)?.split(['/', ' ', '\n']).next()?.to_owned());
         server.address = behind("listening  http://").unwrap();
+        server.grpc = behind("grpc       http://").unwrap_or_default();
         server.admin = behind("admin      http://").unwrap_or_default();
         server
     }
@@ -107,6 +117,11 @@ impl Server {
 
     pub(crate) fn client(&self) -> Client {
         Client::connect(&self.address)
+    }
+
+    /// Where Envoy's rate limit service is.
+    pub(crate) fn grpc_address(&self) -> &str {
+        &self.grpc
     }
 
     /// Where its admin API is.

@@ -3,12 +3,14 @@
 
 mod answer;
 mod explain;
+mod rate_limit;
 mod refusal;
 mod request;
 
 pub(super) use answer::{Answer, BatchAnswer, Denied, answer, batch, standing, state};
 pub(super) use explain::ExplainAnswer;
 pub(crate) use explain::{explain, mode_name};
+pub(super) use rate_limit::{parse_rate_limit, rate_limit};
 pub(super) use refusal::{Refusal, refuse};
 pub(super) use request::{BatchBody, CheckBody, parse, parse_batch};
 

@@ -106,7 +106,7 @@ impl<'a> CheckBody<'a> {
 
 /// Reads the body once more to say which field is wrong. Only refused bodies
 /// pay for this.
-fn malformed<'a, T: Deserialize<'a>>(body: &'a [u8], error: &serde_json::Error) -> Problem {
+pub(super) fn malformed<'a, T: Deserialize<'a>>(body: &'a [u8], error: &serde_json::Error) -> Problem {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let found = serde_path_to_error::deserialize::<_, T>(&mut reader).err();
     let path =
@@ -142,7 +142,7 @@ fn shortened(message: &str) -> String {
 
 /// A JSON object and nothing else: serde's own code for structs would also take
 /// their values as an array.
-struct JsonObject<T>(T);
+pub(super) struct JsonObject<T>(pub(super) T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for JsonObject<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

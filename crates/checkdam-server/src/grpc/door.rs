@@ -1,0 +1,120 @@
+//! The door: its services, and how it is left.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tonic::Status;
+use tonic::service::Routes;
+use tonic_health::ServingStatus;
+use tonic_health::pb::health_server::HealthServer;
+use tonic_health::server::{HealthReporter, HealthService};
+
+use super::messages::{DESCRIPTORS, RateLimitServiceServer};
+use super::service::RateLimits;
+use crate::app::App;
+use crate::http::Server;
+
+/// The largest message in bytes. Envoy takes 60 KiB of headers from a client by
+/// default, and a header may stand in several descriptors: were this smaller, a
+/// client could make a message that is refused, which Envoy lets pass.
+const MESSAGE_MAX: usize = 1 << 20;
+/// How long a request may take to arrive.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long those who watch our health have to hear that we are leaving.
+const HEARD: Duration = Duration::from_millis(500);
+/// Whose health can be asked: everything's, the service's, and the name that
+/// envoyproxy/ratelimit has for it.
+const NAMES: [&str; 3] = ["", "envoy.service.ratelimit.v3.RateLimitService", "ratelimit"];
+
+/// The gRPC door, open.
+pub(crate) struct Door {
+    server: Server,
+    health: HealthReporter,
+}
+
+impl Door {
+    /// The door on this listener.
+    pub(crate) async fn new(
+        listener: TcpListener,
+        app: Arc<App>,
+        rate_limits: Arc<RateLimits>,
+    ) -> anyhow::Result<Self> {
+        let health = HealthReporter::new();
+        for name in NAMES {
+            health.set_service_status(name, ServingStatus::Serving).await;
+        }
+        let router = router(rate_limits, &health).context("the messages cannot be described")?;
+        Ok(Self { server: Server::for_grpc(listener, app, router), health })
+    }
+
+    /// Where the door is.
+    pub(crate) fn address(&self) -> std::io::Result<SocketAddr> {
+        self.server.address()
+    }
+
+    /// Serves until `stop` says so, then tells everybody that it is leaving and
+    /// goes away within `drain`, or at once if `stop` says so again.
+    pub(crate) async fn run(self, mut stop: mpsc::Receiver<()>, drain: Duration) {
+        let Self { server, mut health } = self;
+        let (forward, stop_server) = mpsc::channel(1);
+        let leave = async move {
+            let _ = stop.recv().await;
+            for name in NAMES {
+                health.set_service_status(name, ServingStatus::NotServing).await;
+            }
+            let _ = forward.send(()).await;
+            tokio::time::sleep(HEARD.min(drain / 2)).await;
+            end_watches(&mut health).await;
+            while stop.recv().await.is_some() {
+                let _ = forward.send(()).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = server.run(stop_server, drain) => {}
+            () = leave => {}
+        }
+    }
+}
+
+/// Ends the streams of those who watch, which would hold the exit up. Who asks
+/// is still answered.
+async fn end_watches(health: &mut HealthReporter) {
+    for name in NAMES {
+        health.clear_service_status(name).await;
+        health.set_service_status(name, ServingStatus::NotServing).await;
+    }
+}
+
+fn router(rate_limits: Arc<RateLimits>, health: &HealthReporter) -> Result<Router, tonic_reflection::server::Error> {
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let rate_limits = RateLimitServiceServer::from_arc(rate_limits).max_decoding_message_size(MESSAGE_MAX);
+    let mut routes = Routes::builder();
+    routes
+        .add_service(rate_limits)
+        .add_service(HealthServer::new(HealthService::from_health_reporter(health.clone())))
+        .add_service(reflection().build_v1()?)
+        .add_service(reflection().build_v1alpha()?);
+    Ok(routes.routes().into_axum_router().layer(middleware::from_fn(in_time)))
+}
+
+/// Nobody is waited for for ever. Streams have begun to be answered by then,
+/// and last as long as they like.
+async fn in_time(request: Request, next: Next) -> Response {
+    match tokio::time::timeout(TIMEOUT, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => Status::deadline_exceeded("the message did not arrive in time").into_http(),
+    }
+}

@@ -1,0 +1,19 @@
+//! The messages, as `build.rs` makes them of `proto/`.
+
+#[allow(clippy::all, missing_docs, unreachable_pub, dead_code, reason = "generated")]
+mod generated {
+    include!(concat!(env!("OUT_DIR"), "/messages.rs"));
+}
+
+pub(crate) use generated::envoy::config::core::v3::HeaderValue;
+pub(crate) use generated::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+pub(crate) use generated::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{Entry, RateLimitOverride};
+pub(crate) use generated::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit as LimitUnit;
+pub(crate) use generated::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus, RateLimit};
+pub(crate) use generated::envoy::service::ratelimit::v3::rate_limit_service_server::{
+    RateLimitService, RateLimitServiceServer,
+};
+pub(crate) use generated::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+
+/// The same as a description of themselves, for reflection.
+pub(super) const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

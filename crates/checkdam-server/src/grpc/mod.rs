@@ -1,0 +1,25 @@
+//! The gRPC door: Envoy's rate limit service v3, health and reflection.
+//!
+//! Whoever speaks to envoyproxy/ratelimit can speak to this. A request that is
+//! over its limit is an answer like any other; a gRPC error means that nothing
+//! was decided, and Envoy lets such requests pass unless it is told otherwise.
+//! So this door must never answer with an error what a client of Envoy can
+//! cause by what it sends.
+
+mod door;
+mod messages;
+mod metadata;
+mod options;
+mod refusal;
+mod request;
+mod response;
+mod service;
+
+pub(crate) use self::door::Door;
+pub(crate) use self::messages::{
+    Code, DescriptorStatus, Entry, LimitUnit, RateLimit, RateLimitDescriptor, RateLimitOverride, RateLimitRequest,
+    RateLimitResponse,
+};
+pub(crate) use self::options::{HeaderNames, RateLimitOptions};
+pub(crate) use self::refusal::Refusal;
+pub(crate) use self::service::RateLimits;

@@ -1,0 +1,94 @@
+//! The rate limit service.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use checkdam::{Outcome, Request};
+use tonic::{Response, Status};
+
+use super::messages::{Code, RateLimitRequest, RateLimitResponse, RateLimitService};
+use super::options::RateLimitOptions;
+use super::refusal::Refusal;
+use super::request::{self, Asked};
+use super::{metadata, response};
+use crate::app::App;
+
+/// The rate limit service, whichever door it is asked through.
+#[derive(Debug)]
+pub(crate) struct RateLimits {
+    app: Arc<App>,
+    options: RateLimitOptions,
+    /// How many requests were answered with an error.
+    refused: AtomicU64,
+}
+
+impl RateLimits {
+    /// A service that decides through the app.
+    pub(crate) const fn new(app: Arc<App>, options: RateLimitOptions) -> Self {
+        Self { app, options, refused: AtomicU64::new(0) }
+    }
+
+    /// Charges all descriptors, or none.
+    pub(crate) async fn decide(&self, message: &RateLimitRequest) -> Result<RateLimitResponse, Refusal> {
+        let asked = request::read(message)?;
+        if self.app.limiter().rules().is_empty() {
+            return Err(Refusal::NoRules);
+        }
+        let (refunds, checks): (Vec<_>, Vec<_>) =
+            asked.into_iter().enumerate().partition(|(_, Asked { is_refund, .. })| *is_refund);
+        let (indexes, checks): (Vec<usize>, Vec<Request<'_>>) =
+            checks.into_iter().map(|(index, asked)| (index, asked.request)).unzip();
+        let together = self.app.check_together(&checks).await;
+        if refunds.is_empty() {
+            let outcomes: Vec<_> = together.outcomes().iter().collect();
+            return Ok(self.answer(message, &outcomes, together.is_allowed()));
+        }
+        // What is given back passes whatever the others do.
+        let mut refunded = Vec::with_capacity(refunds.len());
+        for (index, Asked { request, .. }) in &refunds {
+            refunded.push((*index, self.app.refund(request).await));
+        }
+        let mut outcomes: Vec<(usize, &Outcome)> = indexes.into_iter().zip(together.outcomes()).collect();
+        outcomes.extend(refunded.iter().map(|(index, outcome)| (*index, outcome)));
+        outcomes.sort_unstable_by_key(|(index, _)| *index);
+        let outcomes: Vec<_> = outcomes.into_iter().map(|(_, outcome)| outcome).collect();
+        Ok(self.answer(message, &outcomes, together.is_allowed()))
+    }
+
+    fn answer(&self, message: &RateLimitRequest, outcomes: &[&Outcome], is_allowed: bool) -> RateLimitResponse {
+        let statuses: Vec<_> = outcomes.iter().map(|outcome| response::status(outcome)).collect();
+        let is_quota = |outcome: &&Outcome| outcome.descriptor().is_some_and(|descriptor| descriptor.is_quota);
+        let headers = self
+            .options
+            .headers
+            .as_ref()
+            .map(|names| response::headers(names, &statuses, &outcomes.iter().map(is_quota).collect::<Vec<_>>()));
+        let is_allowed = is_allowed || self.options.is_shadow;
+        RateLimitResponse {
+            overall_code: if is_allowed { Code::Ok } else { Code::OverLimit }.into(),
+            statuses,
+            response_headers_to_add: headers.unwrap_or_default(),
+            dynamic_metadata: self.options.has_metadata.then(|| metadata::of(message, outcomes)),
+            ..RateLimitResponse::default()
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl RateLimitService for RateLimits {
+    async fn should_rate_limit(
+        &self,
+        request: tonic::Request<RateLimitRequest>,
+    ) -> Result<Response<RateLimitResponse>, Status> {
+        let answer = self.decide(request.get_ref()).await;
+        answer.map(Response::new).map_err(|refusal| {
+            let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+            // Envoy lets pass what is answered so: somebody should know, and
+            // not be told a thousand times a second.
+            if refused.is_power_of_two() {
+                tracing::warn!(%refusal, refused, "a rate limit request could not be decided");
+            }
+            refusal.into()
+        })
+    }
+}

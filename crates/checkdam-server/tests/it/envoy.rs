@@ -1,0 +1,177 @@
+//! A real Envoy that asks the rate limit service before it forwards.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use testkit::{Envoy, Redis, Upstream};
+use tokio::time::Instant;
+
+use crate::client::{Client, Reply};
+use crate::process::{Server, rule_file};
+use crate::rate_limit_client::{RateLimits, Verdict, of};
+
+/// What users copy.
+const SHIPPED: &str = include_str!("../../../../deploy/envoy/envoy.yaml");
+const SHIPPED_RULES: &str = include_str!("../../../../deploy/envoy/rules.yaml");
+/// Routes that make every kind of descriptor.
+const ROUTES: &str = include_str!("envoy.yaml");
+
+/// An Envoy between an upstream and a server, all ports replaced.
+fn envoy(configuration: &str, server: &Server, upstream: &Upstream) -> Envoy {
+    let service = server.grpc_address().rsplit_once(':').unwrap().1.to_owned();
+    Envoy::start(|ports| {
+        [
+            ("10000", ports.listener.to_string()),
+            ("9901", ports.admin.to_string()),
+            ("3000", upstream.addr().port().to_string()),
+            ("8081", service.clone()),
+        ]
+        .iter()
+        .fold(configuration.to_owned(), |text, (written, port)| {
+            text.replace(&format!("port_value: {written} "), &format!("port_value: {port} "))
+        })
+    })
+}
+
+fn get(client: &mut Client, path: &str, headers: &[(&str, &str)]) -> Reply {
+    client.send_with("GET", path, headers, "").expect("an answer")
+}
+
+#[test]
+fn the_shipped_configuration_limits_by_address_key_and_path() {
+    let (server, upstream) = (Server::with_rules(SHIPPED_RULES), Upstream::start());
+    let envoy = envoy(SHIPPED, &server, &upstream);
+    let mut client = Client::connect(&envoy.addr().to_string());
+    // Five logins, whatever the query; then none, and the upstream sees none.
+    let statuses: Vec<_> = (0..7).map(|n| get(&mut client, &format!("/login?try={n}"), &[]).status).collect();
+    assert_eq!(statuses, [200, 200, 200, 200, 200, 429, 429]);
+    assert_eq!(upstream.requests(), 5);
+    let reply = get(&mut client, "/", &[("x-api-key", "k1")]);
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.header("x-ratelimit-limit"), Some("100, 100;w=60, 5000;w=3600"), "{reply:?}");
+    assert_eq!(reply.header("x-ratelimit-remaining"), Some("94"), "what was denied charged nobody: {reply:?}");
+    assert!(reply.header("x-ratelimit-reset").is_some(), "{reply:?}");
+    // What is no text is limited too: were it an error, Envoy would let it pass.
+    client.write(b"GET / HTTP/1.1\r\nhost: localhost\r\nx-api-key: \xff\xfe\r\n\r\n").unwrap();
+    let reply = client.read().unwrap();
+    assert_eq!((reply.status, reply.header("x-ratelimit-remaining")), (200, Some("93")), "{reply:?}");
+    // The monitor has no limit of its own; its address still has.
+    let statuses: Vec<_> = (0..95).map(|_| get(&mut client, "/", &[("x-api-key", "monitor")]).status).collect();
+    let denied = statuses.iter().filter(|status| **status == 429).count();
+    assert!((1..=2).contains(&denied) && statuses[..93].iter().all(|status| *status == 200), "{statuses:?}");
+    assert_eq!(envoy.counter("ratelimit.error"), 0);
+    assert_eq!(envoy.counter("ratelimit.over_limit"), 2 + denied as u64);
+}
+
+const RULES: &str = r#"
+domain: edge
+descriptors:
+  - key: plan
+    value: free
+    descriptors: [{ key: user, rate_limit: { unit: day, requests_per_unit: 2 } }]
+  - key: plan
+    value: pro
+    descriptors: [{ key: user, rate_limit: { unit: day, requests_per_unit: 3 } }]
+  - { key: agent, value: "bot-*", rate_limit: { unit: day, requests_per_unit: 1 } }
+  - { key: agent, value: vip, rate_limit: { unlimited: true } }
+  - { key: kind, value: shadow, shadow_mode: true, rate_limit: { unit: day, requests_per_unit: 1 } }
+  - { key: kind, value: base, rate_limit: { name: base, unit: day, requests_per_unit: 1 } }
+  - { key: premium, rate_limit: { unit: day, requests_per_unit: 3, replaces: [{ name: base }] } }
+  - { key: kind, value: own, rate_limit: { unit: day, requests_per_unit: 100 } }
+  - { key: kind, value: cost, rate_limit: { unit: day, requests_per_unit: 10 } }
+  - { key: kind, value: calls, rate_limit: { unit: day, requests_per_unit: 100 } }
+  - { key: kind, value: load, rate_limit: { unit: day, requests_per_unit: 1000000 } }
+"#;
+
+#[test]
+fn every_kind_of_descriptor_is_understood() {
+    let (server, upstream) = (Server::with_rules(RULES), Upstream::start());
+    let envoy = envoy(ROUTES, &server, &upstream);
+    let mut client = Client::connect(&envoy.addr().to_string());
+    let mut passing = |path: &str, headers: &[(&str, &str)], count: usize| {
+        let before = upstream.requests();
+        let statuses: Vec<_> = (0..count).map(|_| get(&mut client, path, headers).status).collect();
+        assert!(statuses.iter().all(|status| [200, 429].contains(status)), "{path}: {statuses:?}");
+        let passed = statuses.iter().filter(|status| **status == 200).count();
+        assert_eq!(upstream.requests() - before, passed as u64, "{path}: what is denied is not forwarded");
+        passed
+    };
+    assert_eq!(passing("/nested", &[("x-plan", "free"), ("x-user", "1")], 4), 2);
+    assert_eq!(passing("/nested", &[("x-plan", "free"), ("x-user", "2")], 4), 2);
+    assert_eq!(passing("/nested", &[("x-plan", "pro"), ("x-user", "1")], 4), 3);
+    assert_eq!(passing("/nested", &[("x-plan", "other"), ("x-user", "1")], 4), 4);
+    assert_eq!(passing("/wild", &[("x-user", "bot-1")], 3), 1);
+    assert_eq!(passing("/wild", &[("x-user", "bot-2")], 3), 1);
+    assert_eq!(passing("/wild", &[("x-user", "vip")], 3), 3);
+    assert_eq!(passing("/wild", &[("x-user", "person")], 3), 3);
+    assert_eq!(passing("/shadow", &[], 3), 3);
+    assert_eq!(passing("/replaces", &[("x-user", "1")], 5), 3, "the base limit of 1 does not count");
+    assert_eq!(passing("/own", &[], 5), 2, "Envoy brings a limit of 2");
+    assert_eq!(passing("/cost", &[("x-cost", "4")], 4), 2, "4 and 4 of 10");
+    assert_eq!(passing("/cost", &[("x-cost", "2")], 4), 1, "and 2");
+    let reply = get(&mut client, "/cost", &[("x-cost", "0")]);
+    assert_eq!((reply.status, reply.header("x-ratelimit-remaining")), (200, Some("0")), "0 only asks: {reply:?}");
+    let reply = get(&mut client, "/cost", &[("x-cost", "1")]);
+    assert_eq!(
+        (reply.status, reply.header("x-ratelimit-limit")),
+        (429, Some("10, 10;w=86400, 100;w=86400")),
+        "{reply:?}"
+    );
+    assert_eq!(envoy.counter("ratelimit.error"), 0, "{}", envoy.log());
+}
+
+/// Redis hangs and dies under load, with one rule for each policy: requests go
+/// on by it.
+#[test]
+fn without_redis_requests_go_on_by_policy_and_in_time() {
+    const CLOSED: &str =
+        "  - { key: closed, rate_limit: { unit: day, requests_per_unit: 1000000, on_store_failure: closed } }\n";
+    let (redis, upstream) = (Redis::start(), Upstream::start());
+    let rules = rule_file(&format!("{RULES}{CLOSED}"));
+    let server = Server::with(&["--rules", rules.to_str().unwrap(), "--store", &redis.url()]);
+    let envoy = envoy(ROUTES, &server, &upstream);
+    let (is_over, passed) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut times = Vec::new();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut client = Client::connect(&envoy.addr().to_string());
+                while !is_over.load(Ordering::Relaxed) {
+                    assert_eq!(get(&mut client, "/load", &[]).status, 200);
+                    passed.fetch_add(1, Ordering::Relaxed);
+                    std::thread::sleep(Duration::from_millis(4));
+                }
+            });
+        }
+        let mut client = RateLimits::of(&server);
+        let (load, closed) = ([of(&[("kind", "load")])], [of(&[("closed", "")])]);
+        for (state, expected) in [("up", Verdict::Ok), ("hanging", Verdict::OverLimit), ("dead", Verdict::OverLimit)] {
+            match state {
+                "hanging" => redis.pause(),
+                "dead" => redis.kill(),
+                _ => {}
+            }
+            let (start, errors) = (Instant::now(), envoy.counter("ratelimit.error"));
+            while start.elapsed() < Duration::from_millis(1_500) {
+                let asked = Instant::now();
+                assert_eq!(client.ask(&load).overall_code(), Verdict::Ok, "{state}");
+                times.push(asked.elapsed());
+                let code = client.ask(&closed).overall_code();
+                assert_eq!(code, expected, "{state}: a rule that closes denies, and is no error");
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            println!("{state}: {} errors at Envoy", envoy.counter("ratelimit.error") - errors);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    times.sort_unstable();
+    let p99 = times[times.len() * 99 / 100];
+    let (errors, total) = (envoy.counter("ratelimit.error"), envoy.counter("ratelimit.ok"));
+    let (passed, asked) = (passed.into_inner(), times.len());
+    println!(
+        "{asked} calls, p99 {p99:?}, longest {:?}; Envoy: {errors} errors beside {total}, {passed} passed",
+        times[asked - 1]
+    );
+    assert!(p99 < Duration::from_millis(20), "the 99th percentile of {asked} calls is {p99:?}");
+    assert!(errors * 100 <= total, "{errors} errors beside {total} answers");
+}
