@@ -48,8 +48,8 @@ pub(crate) enum Command {
     /// Run the server
     #[command(
         after_help = "Every setting is also a variable (--http-listen: CHECKDAM_HTTP_LISTEN) and a key of checkdam.toml \
-                      (http_listen). Flags win over variables, variables over the file. SIGHUP reloads the rules, \
-                      SIGTERM drains and ends."
+                      (http_listen). Flags win over variables, variables over the file. Where RUNTIME_ROOT is set, the \
+                      variables of envoyproxy/ratelimit are read too. SIGHUP reloads the rules, SIGTERM drains and ends."
     )]
     Serve(Box<serve::Arguments>),
     /// Ask a server whether a request may pass, and charge it
