@@ -52,7 +52,7 @@ fn definitions(others: usize, overrides: usize) -> Definitions {
         };
         Override::new("per-user", &format!("user:{number}"), allowance)
     };
-    Definitions { rules, overrides: (0..overrides).map(one).collect(), bans: Vec::new() }
+    Definitions { rules, overrides: (0..overrides).map(one).collect(), ..Definitions::default() }
 }
 
 fn limiter(definitions: Definitions) -> (Limiter<MemoryStore>, Duration) {

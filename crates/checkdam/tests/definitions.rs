@@ -192,6 +192,7 @@ fn definitions() -> impl Strategy<Value = Definitions> {
         rules,
         overrides,
         bans,
+        trees: Vec::new(),
     })
 }
 

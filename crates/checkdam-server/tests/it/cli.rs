@@ -84,7 +84,7 @@ fn wrong_usage_is_exit_2_and_says_what_is_wrong() {
         (vec!["check", "user=42", "--cost", "1.5"], "1.5"),
         (vec!["frobnicate"], "frobnicate"),
         (vec!["rules"], "check"),
-        (vec!["rules", "check"], "FILE"),
+        (vec!["rules", "check"], "PATH"),
         (vec!["completions", "csh"], "bash"),
         (vec![], "Usage"),
     ] {
