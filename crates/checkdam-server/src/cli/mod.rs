@@ -10,8 +10,10 @@ mod failure;
 mod input;
 mod instant;
 mod keeper;
+mod node;
 pub(crate) mod rules;
 pub(crate) mod serve;
+mod signals;
 mod table;
 pub(crate) mod violations;
 
