@@ -7,10 +7,12 @@ mod body;
 mod connections;
 mod deadline;
 mod decide;
+mod framing;
 mod health;
 mod openapi;
 mod page;
 mod problem;
+mod responder;
 mod server;
 mod wire;
 
@@ -20,6 +22,7 @@ use axum::Router;
 use axum::routing::{get, post};
 
 pub(crate) use self::admin::{Admin, RuleSource};
+pub(crate) use self::responder::{Arrival, Responder};
 pub(crate) use self::server::Server;
 pub(crate) use self::wire::{explain, mode_name};
 use crate::app::App;

@@ -9,12 +9,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::admin::Admin;
 use super::connections::Connections;
+use super::responder::Responder;
 use crate::app::App;
 
 /// For how long clients are asked to leave by themselves.
@@ -24,9 +26,9 @@ const NOTICE: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The HTTP door, open.
-pub(crate) struct Server {
+pub(crate) struct Server<R = Router> {
     listener: TcpListener,
-    connections: Connections,
+    connections: Connections<R>,
     app: Arc<App>,
 }
 
@@ -34,13 +36,20 @@ impl Server {
     /// The door for requests.
     pub(crate) fn new(listener: TcpListener, app: Arc<App>) -> Self {
         let router = super::router(Arc::clone(&app));
-        Self { listener, connections: Connections::new(Arc::clone(&app), router), app }
+        Self::with(listener, app, router)
     }
 
     /// The door for operators.
     pub(crate) fn for_admin(listener: TcpListener, admin: Arc<Admin>) -> Self {
         let (app, router) = (Arc::clone(&admin.app), super::admin::router(admin));
-        Self { listener, connections: Connections::new(Arc::clone(&app), router), app }
+        Self::with(listener, app, router)
+    }
+}
+
+impl<R: Responder> Server<R> {
+    /// A door behind which somebody answers.
+    pub(crate) fn with(listener: TcpListener, app: Arc<App>, responder: R) -> Self {
+        Self { listener, connections: Connections::new(Arc::clone(&app), responder), app }
     }
 
     /// Where the door is.
@@ -77,7 +86,7 @@ impl Server {
         loop {
             let slot = self.connections.slot().await;
             match self.listener.accept().await {
-                Ok((stream, _)) => self.connections.serve(stream, slot),
+                Ok((stream, peer)) => self.connections.serve(stream, peer, slot),
                 Err(error) if is_of_the_client(&error) => {}
                 Err(error) => {
                     tracing::warn!(%error, "a connection cannot be accepted");
@@ -89,13 +98,13 @@ impl Server {
 
     /// Takes in whoever has connected already, so that nobody is cut off,
     /// accepts no more, and closes what rests.
-    fn close(self) -> Connections {
+    fn close(self) -> Connections<R> {
         let Self { listener, connections, .. } = self;
         // The system is asked directly: the runtime may not know yet who waits.
         if let Ok(listener) = listener.into_std() {
-            while let (Some(slot), Ok((stream, _))) = (connections.slot_now(), listener.accept()) {
+            while let (Some(slot), Ok((stream, peer))) = (connections.slot_now(), listener.accept()) {
                 if let Ok(stream) = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)) {
-                    connections.serve(stream, slot);
+                    connections.serve(stream, peer, slot);
                 }
             }
         }
