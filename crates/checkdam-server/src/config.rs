@@ -2,6 +2,7 @@
 //! `checkdam.toml`, then the default. Unknown keys are errors.
 
 mod keep;
+mod origin;
 mod span;
 mod store;
 
@@ -15,6 +16,7 @@ use clap::{Args, ValueEnum};
 use crate::rulebook::{DatabaseUrl, DatabaseUrlError};
 
 pub(crate) use self::keep::{AdminDoor, AuditOptions, Token};
+pub(crate) use self::origin::{Header, HeaderAttribute, Network, OriginOptions};
 pub(crate) use self::span::Span;
 pub(crate) use self::store::StoreSettings;
 
@@ -74,6 +76,19 @@ pub(crate) struct Settings {
     /// Which headers tell clients where they stand: X-RateLimit-*, the IETF's RateLimit, or both [default: both]
     #[arg(long, env = "CHECKDAM_HEADERS", value_name = "DIALECT", value_enum)]
     headers: Option<Headers>,
+
+    /// Networks whose X-Forwarded-For is believed, such as 10.0.0.0/8,fd00::/8 or an address [default: none]
+    #[arg(long, env = "CHECKDAM_TRUSTED_PROXIES", value_name = "NETWORKS", value_delimiter = ',')]
+    trusted_proxies: Option<Vec<Network>>,
+
+    /// Headers of proxied requests that become attributes, such as X-API-Key=api_key; map only what a client cannot
+    /// forge to its gain [default: none]
+    #[arg(long, env = "CHECKDAM_HEADER_ATTRIBUTES", value_name = "HEADER=NAME", value_delimiter = ',')]
+    header_attributes: Option<Vec<HeaderAttribute>>,
+
+    /// A header in which trusted proxies say what a request costs [default: none, every request costs 1]
+    #[arg(long, env = "CHECKDAM_COST_HEADER", value_name = "HEADER")]
+    cost_header: Option<Header>,
 
     /// Where the buckets live: memory, redis://…, rediss://…, redis-cluster://host:port,host:port or
     /// redis-sentinel://host:port,host:port/master-name [default: memory]
@@ -176,6 +191,8 @@ pub(crate) struct Config {
     pub(crate) audit: AuditOptions,
     /// Which headers are sent. Default both.
     pub(crate) dialect: Dialect,
+    /// How attributes are derived from others' requests.
+    pub(crate) origin: OriginOptions,
     /// How Redis is reached; memory if absent. Default memory.
     pub(crate) redis: Option<RedisOptions>,
     /// The most buckets held in memory, a count. Default 1,000,000.
@@ -215,6 +232,10 @@ pub(crate) enum ConfigError {
     Database(#[from] DatabaseUrlError),
     #[error("{name} is {value}: use {range}")]
     OutOfRange { name: &'static str, value: u64, range: &'static str },
+    #[error(
+        "header_attributes names {attribute:?}, which another header or the request itself gives: use another name"
+    )]
+    AttributeTwice { attribute: String },
     #[error("max_buckets is {value}: use 1 to {max}")]
     BucketsOutOfRange { value: u64, max: u64 },
 }
@@ -235,6 +256,7 @@ impl Config {
         let admin = AdminDoor::of(&given, &from_file)?;
         let database = keep::database(&given, &from_file)?;
         let audit = AuditOptions::of(&given, &from_file)?;
+        let origin = OriginOptions::of(&given, &from_file)?;
         let http_listen = given.http_listen.or(from_file.http_listen).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
         if http_listen == "off" {
             return Err(ConfigError::NothingToServe);
@@ -245,6 +267,7 @@ impl Config {
             admin,
             database,
             audit,
+            origin,
             rules: given.rules.or(from_file.rules),
             dialect: given.headers.or(from_file.headers).unwrap_or(Headers::Both).into(),
             max_buckets: usize::try_from(max_buckets).unwrap_or(usize::MAX),

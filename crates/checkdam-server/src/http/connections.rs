@@ -1,7 +1,7 @@
 //! The connections of a door: serves them, counts them, closes them.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +37,10 @@ pub(super) struct Connections<R> {
     closing: watch::Sender<bool>,
 }
 
+/// Whom a request's connection comes from; every request carries it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer(pub(super) IpAddr);
+
 /// The right to one more connection.
 pub(super) struct Slot(#[expect(dead_code, reason = "held, and given back by its drop")] OwnedSemaphorePermit);
 
@@ -66,7 +70,7 @@ impl<R: Responder> Connections<R> {
     }
 
     /// Serves a connection until its client has enough or all are closed.
-    pub(super) fn serve(&self, stream: TcpStream, peer: SocketAddr, slot: Slot) {
+    pub(super) fn serve(&self, stream: TcpStream, peer: IpAddr, slot: Slot) {
         // Answers are small and wait for nothing. If this fails they are slower.
         let _ = stream.set_nodelay(true);
         let progress = Arc::new(Progress::default());

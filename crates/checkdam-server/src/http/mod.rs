@@ -10,6 +10,7 @@ mod decide;
 mod framing;
 mod health;
 mod openapi;
+mod origin;
 mod page;
 mod problem;
 mod responder;
@@ -22,6 +23,7 @@ use axum::Router;
 use axum::routing::{get, post};
 
 pub(crate) use self::admin::{Admin, RuleSource};
+pub(crate) use self::origin::{ATTRIBUTES as ORIGIN_ATTRIBUTES, Asked, Origin};
 pub(crate) use self::responder::{Arrival, Responder};
 pub(crate) use self::server::Server;
 pub(crate) use self::wire::{explain, mode_name};

@@ -1,6 +1,6 @@
 //! Who answers the requests that come through a door.
 
-use std::net::SocketAddr;
+use std::net::IpAddr;
 
 use axum::Router;
 use axum::body::Body;
@@ -8,13 +8,13 @@ use axum::http::{Request, Response};
 use hyper::body::Incoming;
 use tower_service::Service;
 
-use super::connections::UnderWay;
+use super::connections::{Peer, UnderWay};
 use super::framing::Fault;
 
 /// How a request came.
 pub(crate) struct Arrival {
     /// Whom the connection comes from.
-    pub(crate) peer: SocketAddr,
+    pub(crate) peer: IpAddr,
     /// Why it is ambiguous where the request ends, if it is.
     pub(crate) fault: Option<Fault>,
     /// To be dropped when the request is answered, its body included.
@@ -34,7 +34,8 @@ pub(crate) trait Responder: Clone + Send + Sync + 'static {
 impl Responder for Router {
     const IS_STRICT: bool = false;
 
-    async fn answer(&self, request: Request<Incoming>, arrival: Arrival) -> Response<Body> {
+    async fn answer(&self, mut request: Request<Incoming>, arrival: Arrival) -> Response<Body> {
+        request.extensions_mut().insert(Peer(arrival.peer));
         let answered = self.clone().call(request).await;
         // Our answers are whole: what is left is only to be written.
         drop(arrival.under_way);

@@ -86,7 +86,7 @@ impl<R: Responder> Server<R> {
         loop {
             let slot = self.connections.slot().await;
             match self.listener.accept().await {
-                Ok((stream, peer)) => self.connections.serve(stream, peer, slot),
+                Ok((stream, peer)) => self.connections.serve(stream, peer.ip(), slot),
                 Err(error) if is_of_the_client(&error) => {}
                 Err(error) => {
                     tracing::warn!(%error, "a connection cannot be accepted");
@@ -104,7 +104,7 @@ impl<R: Responder> Server<R> {
         if let Ok(listener) = listener.into_std() {
             while let (Some(slot), Ok((stream, peer))) = (connections.slot_now(), listener.accept()) {
                 if let Ok(stream) = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)) {
-                    connections.serve(stream, peer, slot);
+                    connections.serve(stream, peer.ip(), slot);
                 }
             }
         }

@@ -1,0 +1,168 @@
+//! Who asks for what, for doors that decide *for* somebody: a proxy that asks
+//! about its client's request, or one that forwards it.
+//!
+//! A request becomes the attributes `method`, `endpoint`, `host`, `ip` and those
+//! that the settings map headers to. What a client sends never decides alone
+//! whose limit it uses: addresses are believed only from trusted networks, and a
+//! header that says the same thing twice is refused.
+
+mod address;
+mod endpoint;
+
+use std::net::IpAddr;
+
+use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
+use checkdam::{LIMIT_MAX, Request, RequestError, VALUE_MAX};
+use ipnet::IpNet;
+
+pub(crate) use self::endpoint::Target;
+use crate::config::OriginOptions;
+
+/// The attributes that every such request has, besides mapped headers.
+pub(crate) const ATTRIBUTES: [&str; 4] = ["method", "endpoint", "host", "ip"];
+
+/// What stands at the end of a shortened value: a mark and half a hash.
+const DIGEST_LENGTH: usize = 1 + 32;
+/// No method is longer; WebDAV's longest has 16 letters.
+const METHOD_MAX: usize = 32;
+
+/// How attributes are derived from requests.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
+    trusted: Vec<IpNet>,
+    headers: Vec<(HeaderName, String)>,
+    cost_header: Option<HeaderName>,
+}
+
+/// A request that is asked about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    /// Its method.
+    pub(crate) method: &'a str,
+    /// What it asks for, in any form that the first line of a request may have.
+    pub(crate) target: &'a str,
+    /// The host it is for, with or without a port; the target's own wins.
+    pub(crate) host: Option<&'a str>,
+    /// Its headers, for the client's address, mapped attributes and the cost.
+    pub(crate) headers: &'a HeaderMap,
+    /// Whom the connection comes from.
+    pub(crate) peer: IpAddr,
+}
+
+/// Why nothing can be asked about such a request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum OriginError {
+    #[error("the header {header:?} is given {count} times: give it once")]
+    Repeated { header: HeaderName, count: usize },
+    #[error("the header {header:?} is not UTF-8")]
+    NotText { header: HeaderName },
+    #[error("the header {header:?} is {value:?}: it must be a whole number, 1 to {LIMIT_MAX}")]
+    NotACost { header: HeaderName, value: String },
+    #[error("the method {value:?} is none: it must be a word of at most {METHOD_MAX} characters, such as GET")]
+    NotAMethod { value: String },
+    #[error(transparent)]
+    Request(#[from] RequestError),
+}
+
+impl Origin {
+    /// As the settings say.
+    pub(crate) fn new(options: &OriginOptions) -> Self {
+        let OriginOptions { trusted, headers, cost_header } = options.clone();
+        Self { trusted, headers, cost_header }
+    }
+
+    /// Whether what this peer says of its client is believed.
+    pub(crate) fn is_trusted(&self, peer: IpAddr) -> bool {
+        let peer = peer.to_canonical();
+        self.trusted.iter().any(|network| network.contains(&peer))
+    }
+
+    /// The client's address: the peer's, or if that is trusted the first from the
+    /// right of X-Forwarded-For that is not. IPv6 by its /64, which one client
+    /// has whole.
+    pub(crate) fn client_ip(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let mut client = peer.to_canonical();
+        for entry in address::from_the_right(headers) {
+            if !self.is_trusted(client) {
+                break;
+            }
+            // A trusted proxy that names no address has kept it to itself: the
+            // entries further left are anybody's.
+            let Some(named) = entry else { break };
+            client = named;
+        }
+        address::subject(client)
+    }
+
+    /// The request to decide about, in no domain.
+    pub(crate) fn request(&self, asked: Asked<'_>) -> Result<Request<'static>, OriginError> {
+        let method = asked.method;
+        if !is_method(method) {
+            return Err(OriginError::NotAMethod { value: method.chars().take(METHOD_MAX).collect() });
+        }
+        let target = Target::parse(asked.target);
+        let mut request = Request::new()
+            .with("method", method.to_owned())?
+            .with("endpoint", shortened(target.endpoint()))?
+            .with("ip", self.client_ip(asked.peer, asked.headers).to_string())?;
+        if let Some(host) = target.authority.or(asked.host).and_then(endpoint::host) {
+            request.insert("host", shortened(host))?;
+        }
+        for (header, attribute) in &self.headers {
+            // An empty header says as little as none.
+            if let Some(value) = single(asked.headers, header)?.filter(|value| !value.is_empty()) {
+                request.insert(attribute.clone(), shortened(value.to_owned()))?;
+            }
+        }
+        Ok(request.costing(self.cost(&asked)?))
+    }
+
+    /// What the request costs: 1, unless a trusted peer says otherwise.
+    fn cost(&self, asked: &Asked<'_>) -> Result<u64, OriginError> {
+        let Some(header) = self.cost_header.as_ref().filter(|_| self.is_trusted(asked.peer)) else { return Ok(1) };
+        let Some(value) = single(asked.headers, header)? else { return Ok(1) };
+        match value.parse() {
+            Ok(cost) if (1..=LIMIT_MAX).contains(&cost) => Ok(cost),
+            _ => Err(OriginError::NotACost { header: header.clone(), value: value.chars().take(80).collect() }),
+        }
+    }
+}
+
+/// The text of a header that may stand once: a program behind us may read
+/// another of several than we would.
+pub(super) fn single<'a>(headers: &'a HeaderMap, header: &HeaderName) -> Result<Option<&'a str>, OriginError> {
+    let mut values = headers.get_all(header).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    match values.count() {
+        0 => text(header, value).map(Some),
+        more => Err(OriginError::Repeated { header: header.clone(), count: more + 1 }),
+    }
+}
+
+fn text<'a>(header: &HeaderName, value: &'a HeaderValue) -> Result<&'a str, OriginError> {
+    match std::str::from_utf8(value.as_bytes()) {
+        Ok(text) => Ok(text.trim()),
+        Err(_) => Err(OriginError::NotText { header: header.clone() }),
+    }
+}
+
+fn is_method(text: &str) -> bool {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    (1..=METHOD_MAX).contains(&text.len()) && text.bytes().all(is_token)
+}
+
+/// The value, if it fits; otherwise its beginning and a hash of the whole: a
+/// long value has a limit of its own, and conditions on its beginning hold.
+fn shortened(mut value: String) -> String {
+    if value.len() > VALUE_MAX {
+        let digest = blake3::hash(value.as_bytes()).to_hex();
+        value.truncate(value.floor_char_boundary(VALUE_MAX - DIGEST_LENGTH));
+        value.push('~');
+        value.push_str(&digest[..DIGEST_LENGTH - 1]);
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests;
