@@ -1,6 +1,6 @@
 //! `checkdam`: one binary that limits rates, server and command line.
 //!
-//! Dependencies point one way: `cli` and `http` call `app`, and `app` calls the
+//! Dependencies point one way: `cli`, `http` and `proxy` call `app`, and `app` calls the
 //! library. Exit codes: 0 allowed or done, 1 denied, refused, not found or a
 //! problem with the store, 2 wrong usage or a server or database that cannot
 //! start or be reached.
@@ -13,6 +13,7 @@ mod cli;
 mod config;
 mod http;
 mod logging;
+mod proxy;
 mod rulebook;
 mod store;
 
@@ -28,6 +29,7 @@ use crate::cli::{Cli, Command, Failure};
 pub fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(arguments) => cli::serve::run(*arguments),
+        Command::Proxy(arguments) => cli::proxy::run(*arguments),
         Command::Check(arguments) => cli::check::run(&arguments),
         Command::Explain(arguments) => cli::explain::run(&arguments),
         Command::Rules(command) => cli::rules::run(&command),

@@ -23,10 +23,13 @@ use axum::Router;
 use axum::routing::{get, post};
 
 pub(crate) use self::admin::{Admin, RuleSource};
-pub(crate) use self::origin::{ATTRIBUTES as ORIGIN_ATTRIBUTES, Asked, Origin};
+pub(crate) use self::connections::UnderWay;
+pub(crate) use self::framing::Fault;
+pub(crate) use self::origin::{ATTRIBUTES as ORIGIN_ATTRIBUTES, Asked, Origin, OriginError};
+pub(crate) use self::problem::Problem;
 pub(crate) use self::responder::{Arrival, Responder};
 pub(crate) use self::server::Server;
-pub(crate) use self::wire::{explain, mode_name};
+pub(crate) use self::wire::{STANDING, answer, explain, mode_name, standing};
 use crate::app::App;
 
 /// Reads the body of a check, for the fuzzers.

@@ -135,7 +135,7 @@ const fn is_zero(number: &u64) -> bool {
 }
 
 /// Answers a check: 200, 429, 422 for what can never pass, 403 for who is banned.
-pub(in crate::http) fn answer(request: &Request<'_>, outcome: &Outcome, dialect: Dialect) -> Response<Body> {
+pub(crate) fn answer(request: &Request<'_>, outcome: &Outcome, dialect: Dialect) -> Response<Body> {
     let status = status(outcome.verdict());
     if status == StatusCode::OK {
         return state(request, outcome, dialect);
@@ -167,35 +167,50 @@ fn respond(
 ) -> Response<Body> {
     let mut headers = HeaderMap::with_capacity(8);
     headers.insert(CONTENT_TYPE, content_type);
-    checkdam::headers::write(outcome, dialect, |name, value| {
-        let Some(name) = header_name(name) else { return };
-        // An answer that is no refusal asks nobody to wait.
-        if name == RETRY_AFTER && status == StatusCode::OK {
-            return;
-        }
-        if let Ok(value) = HeaderValue::from_str(value) {
-            headers.insert(name, value);
-        }
-    });
+    write(&mut headers, outcome, dialect, status == StatusCode::OK);
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response
 }
 
+/// The headers that tell where a request stands that passes.
+pub(crate) fn standing(outcome: &Outcome, dialect: Dialect) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    write(&mut headers, outcome, dialect, true);
+    headers
+}
+
+fn write(headers: &mut HeaderMap, outcome: &Outcome, dialect: Dialect, is_passing: bool) {
+    checkdam::headers::write(outcome, dialect, |name, value| {
+        let Some(name) = header_name(name) else { return };
+        // An answer that is no refusal asks nobody to wait.
+        if name == RETRY_AFTER && is_passing {
+            return;
+        }
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(name, value);
+        }
+    });
+}
+
+const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// Every header that tells where a client stands, of both dialects.
+pub(crate) const STANDING: [HeaderName; 5] = [LIMIT, REMAINING, RESET, POLICY, RATE_LIMIT];
+
 /// The header of that name, without reading the name anew for every answer.
 fn header_name(name: &'static str) -> Option<HeaderName> {
-    const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-    const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-    const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-    const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-    const STANDING: HeaderName = HeaderName::from_static("ratelimit");
     match name {
         "x-ratelimit-limit" => Some(LIMIT),
         "x-ratelimit-remaining" => Some(REMAINING),
         "x-ratelimit-reset" => Some(RESET),
         "ratelimit-policy" => Some(POLICY),
-        "ratelimit" => Some(STANDING),
+        "ratelimit" => Some(RATE_LIMIT),
         "retry-after" => Some(RETRY_AFTER),
         other => HeaderName::from_bytes(other.as_bytes()).ok(),
     }

@@ -5,7 +5,8 @@ mod answer;
 mod explain;
 mod request;
 
-pub(super) use answer::{Answer, BatchAnswer, Denied, answer, batch, state};
+pub(super) use answer::{Answer, BatchAnswer, Denied, batch, state};
+pub(crate) use answer::{STANDING, answer, standing};
 pub(super) use explain::ExplainAnswer;
 pub(crate) use explain::{explain, mode_name};
 pub(super) use request::{BatchBody, CheckBody, parse, parse_batch};
