@@ -79,6 +79,18 @@ impl Server {
     pub(crate) fn with(arguments: &[&str]) -> Self {
         let mut command = checkdam();
         command.args(["serve", "--http-listen", "127.0.0.1:0"]).args(arguments);
+        Self::run(command, "/v1/check", "listening  http://")
+    }
+
+    /// A proxy with these arguments, listening.
+    pub(crate) fn proxy(arguments: &[&str]) -> Self {
+        let mut command = checkdam();
+        command.args(["proxy", "--listen", "127.0.0.1:0"]).args(arguments);
+        Self::run(command, "store      ", "proxy      http://")
+    }
+
+    /// Runs until it has said `ready`; its address stands behind `words`.
+    fn run(mut command: Command, ready: &str, words: &str) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the server starts");
         let stderr = BufReader::new(child.stderr.take().expect("standard error is piped"));
         let log = Arc::new(Mutex::new(String::new()));
@@ -89,12 +101,19 @@ impl Server {
             }
         });
         let mut server = Self { child, address: String::new(), admin: String::new(), log, reader: Some(reader) };
-        server.wait_for_log("/v1/check");
+        server.wait_for_log(ready);
         let log = server.log();
         let behind = |words: &str| Some(log.split(words).nth(1)?.split(['/', '\n']).next()?.to_owned());
-        server.address = behind("listening  http://").unwrap();
+        server.address = behind(words).unwrap();
         server.admin = behind("admin      http://").unwrap_or_default();
         server
+    }
+
+    /// How much memory it holds, in KiB.
+    pub(crate) fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.split_whitespace().next().unwrap().parse().unwrap()
     }
 
     pub(crate) fn address(&self) -> &str {
