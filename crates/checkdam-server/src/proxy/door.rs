@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, UPGRADE};
 use axum::http::uri::PathAndQuery;
 use axum::http::{Method, Request, Response, StatusCode};
@@ -28,6 +28,8 @@ use crate::http::{self, Arrival, Asked, Origin, Responder, UnderWay};
 /// What is read and thrown away of the body of a request that is not
 /// forwarded, so that its sender is still listening when the answer comes.
 const DISCARD_MAX: usize = 1 << 20;
+/// How long that may take.
+const DISCARD_LIMIT: Duration = Duration::from_secs(5);
 
 /// The proxy.
 pub(crate) struct Proxy {
@@ -95,7 +97,7 @@ impl Proxy {
         let admitted = match self.admit(asked).await {
             Ok(admitted) => admitted,
             Err(answer) => {
-                tokio::spawn(discard(request.into_body()));
+                discard(request.into_body());
                 return Ok(answer);
             }
         };
@@ -149,7 +151,7 @@ impl Proxy {
             Ok(response) => response,
             Err(refusal) => {
                 if let Some(body) = source.into_untouched() {
-                    tokio::spawn(discard(body));
+                    discard(body);
                 }
                 return Err(refusal);
             }
@@ -204,9 +206,13 @@ fn mark(headers: &mut HeaderMap, standing: HeaderMap) {
     headers.extend(standing);
 }
 
-/// Reads what a client is still sending, within a bound and a time.
-async fn discard(mut body: Incoming) {
-    let reading = async {
+/// Reads what a client is still sending, within a bound and a time. Whoever
+/// sends more is cut off.
+fn discard(mut body: Incoming) {
+    if body.is_end_stream() {
+        return;
+    }
+    let reading = async move {
         let mut length = 0;
         while let Some(Ok(frame)) = body.frame().await {
             length += frame.data_ref().map_or(0, bytes::Bytes::len);
@@ -215,6 +221,5 @@ async fn discard(mut body: Incoming) {
             }
         }
     };
-    // Whoever takes longer is cut off.
-    let _ = tokio::time::timeout(Duration::from_secs(5), reading).await;
+    tokio::spawn(tokio::time::timeout(DISCARD_LIMIT, reading));
 }

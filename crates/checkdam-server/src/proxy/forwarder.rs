@@ -11,9 +11,9 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::Instant;
 
+use super::connector::Connector;
 use super::head::Head;
 use super::refusal::Refusal;
-use super::tls::Connector;
 use super::upload::{Source, Upload};
 use super::upstream::{Upstream, Upstreams};
 use crate::config::{ProxyOptions, UpstreamUrl};

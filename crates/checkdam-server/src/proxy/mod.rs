@@ -10,6 +10,7 @@
 //! request names.
 
 mod charge;
+mod connector;
 mod door;
 mod download;
 mod forwarder;
@@ -17,7 +18,6 @@ mod head;
 mod health;
 mod refusal;
 mod route;
-mod tls;
 mod tunnel;
 mod upload;
 mod upstream;

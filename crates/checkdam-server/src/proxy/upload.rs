@@ -59,7 +59,7 @@ impl Source {
         locked(&self.shared).flow = Flow::ToUpstream(Instant::now());
         Upload {
             shared: Some(Arc::clone(&self.shared)),
-            size: self.size.clone(),
+            size: self.size,
             is_empty: self.is_empty,
             patience: self.patience,
             taken: None,
@@ -159,7 +159,7 @@ impl HttpBody for Upload {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.taken.as_ref().map_or_else(|| self.size.clone(), HttpBody::size_hint)
+        self.taken.as_ref().map_or(self.size, HttpBody::size_hint)
     }
 }
 
