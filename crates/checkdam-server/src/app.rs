@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use checkdam::headers::Dialect;
-use checkdam::{Limiter, Outcome, Request, RuleSet};
+use checkdam::{Limiter, Outcome, Request, RuleSet, Together};
 
 use crate::audit::{Audit, Effects};
 use crate::rulebook::Book;
@@ -55,12 +55,25 @@ impl App {
     /// Charges every tier that concerns the request, or none.
     pub(crate) async fn check(&self, request: &Request<'_>) -> Outcome {
         let outcome = self.limiter.check(request).await;
-        observe("check", request, &outcome);
-        if let Some(audit) = &self.audit {
-            audit.note(request, &outcome);
-        }
-        self.effects.note(request, &outcome);
+        self.note(request, &outcome);
         outcome
+    }
+
+    /// Charges every tier that concerns any of the requests, or none.
+    pub(crate) async fn check_together(&self, requests: &[Request<'_>]) -> Together {
+        let together = self.limiter.check_together(requests).await;
+        for (request, outcome) in requests.iter().zip(together.outcomes()) {
+            self.note(request, outcome);
+        }
+        together
+    }
+
+    fn note(&self, request: &Request<'_>, outcome: &Outcome) {
+        observe("check", request, outcome);
+        if let Some(audit) = &self.audit {
+            audit.note(request, outcome);
+        }
+        self.effects.note(request, outcome);
     }
 
     /// Answers as a check would, charging nothing.

@@ -1,6 +1,8 @@
 //! Everything that can be set: flags, then `CHECKDAM_…` variables, then
 //! `checkdam.toml`, then the default. Unknown keys are errors.
 
+mod choice;
+mod files;
 mod keep;
 mod origin;
 mod proxy;
@@ -11,12 +13,17 @@ mod upstream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use checkdam::Algorithm;
 use checkdam::headers::Dialect;
+use checkdam::rule_file::FileOptions;
 use checkdam::store::redis::RedisOptions;
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use crate::rulebook::{DatabaseUrl, DatabaseUrlError};
 
+use self::choice::{Headers, or_variable};
+pub(crate) use self::choice::{LogFormat, LogLevel};
+pub(crate) use self::files::FileArguments;
 pub(crate) use self::keep::{AdminDoor, AuditOptions, Token};
 pub(crate) use self::origin::{Header, HeaderAttribute, Network, OriginOptions};
 pub(crate) use self::proxy::{ProxyOptions, ProxySettings, RouteOptions};
@@ -36,9 +43,20 @@ pub(crate) struct Settings {
     #[arg(long, env = "CHECKDAM_HTTP_LISTEN", value_name = "ADDRESS")]
     http_listen: Option<String>,
 
-    /// The rule file (YAML), watched for changes; with it the rules in the database stay unused [default: the database]
-    #[arg(long, env = "CHECKDAM_RULES", value_name = "FILE")]
+    /// The rule file (YAML, ours or envoyproxy/ratelimit's) or a folder of them, watched for changes; with it the
+    /// rules in the database stay unused [default: the database]
+    #[arg(long, env = "CHECKDAM_RULES", value_name = "PATH")]
     rules: Option<PathBuf>,
+
+    /// How limits of descriptors count that do not say so: token_bucket makes a whole file exact
+    /// [default: fixed_window]
+    #[arg(long, env = "CHECKDAM_DEFAULT_ALGORITHM", value_name = "ALGORITHM", value_parser = files::algorithm)]
+    #[serde(deserialize_with = "files::read_algorithm")]
+    default_algorithm: Option<Algorithm>,
+
+    /// Whether several files may have descriptors of the same domain [default: false]
+    #[arg(long, env = "CHECKDAM_MERGE_DOMAINS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    merge_domains: Option<bool>,
 
     /// Where the admin API listens, host:port, or off; beyond loopback it needs a token [default: 127.0.0.1:8082]
     #[arg(long, env = "CHECKDAM_ADMIN_LISTEN", value_name = "ADDRESS")]
@@ -144,57 +162,15 @@ pub(crate) struct Settings {
     route: Vec<self::proxy::RouteSettings>,
 }
 
-/// Which headers are sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Headers {
-    /// Both families
-    Both,
-    /// X-RateLimit-Limit, -Remaining and -Reset
-    X,
-    /// RateLimit and RateLimit-Policy
-    Ietf,
-    /// Neither; Retry-After stays
-    None,
-}
-
-/// How much is logged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum LogLevel {
-    /// Nothing
-    Off,
-    /// What needs a human
-    Error,
-    /// What may need one
-    #[value(alias = "warning")]
-    #[serde(alias = "warning")]
-    Warn,
-    /// Changes of state
-    Info,
-    /// Every decision
-    Debug,
-    /// Everything
-    Trace,
-}
-
-/// How log lines look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum LogFormat {
-    /// For people
-    Text,
-    /// One JSON object a line
-    Json,
-}
-
 /// What `serve` runs with.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     /// Where the HTTP door listens. Default `127.0.0.1:8080`.
     pub(crate) http_listen: String,
-    /// The rule file, if not the starter rules. Default none.
+    /// The rule file or folder, if not the database. Default none.
     pub(crate) rules: Option<PathBuf>,
+    /// How such files are read.
+    pub(crate) files: FileOptions,
     /// The admin API, if it is not switched off. Default `127.0.0.1:8082`.
     pub(crate) admin: Option<AdminDoor>,
     /// Where rules and violations are kept. Default `./checkdam-data/checkdam.db`.
@@ -287,6 +263,10 @@ impl Config {
             audit,
             origin,
             rules: given.rules.or(from_file.rules),
+            files: files::options(
+                given.default_algorithm.or(from_file.default_algorithm),
+                given.merge_domains.or(from_file.merge_domains),
+            ),
             dialect: given.headers.or(from_file.headers).unwrap_or(Headers::Both).into(),
             max_buckets: usize::try_from(max_buckets).unwrap_or(usize::MAX),
             drain_timeout: given.drain_timeout.or(from_file.drain_timeout).map_or(Duration::from_secs(10), Into::into),
@@ -335,17 +315,6 @@ fn redis_options(given: &Settings, file: &Settings, max_buckets: usize) -> Resul
     Ok(Some(options))
 }
 
-impl From<Headers> for Dialect {
-    fn from(headers: Headers) -> Self {
-        match headers {
-            Headers::Both => Self::Both,
-            Headers::X => Self::X,
-            Headers::Ietf => Self::Ietf,
-            Headers::None => Self::None,
-        }
-    }
-}
-
 /// What the settings file says, if there is one.
 fn from_file(file: Option<&Path>) -> Result<Settings, ConfigError> {
     match file {
@@ -380,20 +349,4 @@ pub(crate) fn unknown_variables() -> Vec<String> {
         })
         .filter(|name| !name.starts_with("CHECKDAM_SERVICE_") && !name.starts_with("CHECKDAM_PORT"))
         .collect()
-}
-
-/// A choice from one of the variables that platforms set for every program.
-fn or_variable<T: ValueEnum>(given: Option<T>, name: &'static str) -> Result<Option<T>, ConfigError> {
-    if given.is_some() {
-        return Ok(given);
-    }
-    let value = std::env::var(name).unwrap_or_default();
-    if value.is_empty() {
-        return Ok(None);
-    }
-    T::from_str(&value, true).map(Some).map_err(|_| {
-        let names = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
-        let choices = names.map(|choice| choice.get_name().to_owned()).collect::<Vec<_>>().join(", ");
-        ConfigError::NotAChoice { name, value, choices }
-    })
 }

@@ -1,6 +1,7 @@
 //! All that a rule set is made of, as people write it. Plain data.
 
 use crate::ban::Ban;
+use crate::descriptor::DescriptorTree;
 use crate::overrides::Override;
 use crate::rule::Rule;
 
@@ -14,6 +15,8 @@ pub struct Definitions {
     pub overrides: Vec<Override>,
     /// Who is not served at all.
     pub bans: Vec<Ban>,
+    /// Limits as trees of descriptors, one a domain.
+    pub trees: Vec<DescriptorTree>,
 }
 
 impl From<Vec<Rule>> for Definitions {

@@ -1,5 +1,10 @@
 //! Rules and a store: the whole of a decision.
 
+mod joint;
+mod together;
+
+pub use together::Together;
+
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
@@ -97,6 +102,11 @@ impl<S: Store> Limiter<S> {
 
     async fn apply(&self, operation: Operation, request: &Request<'_>) -> Outcome {
         let rules = self.rules.load();
+        if rules.trees().of(request.domain()).is_some() {
+            // Paths have more to be looked at, and are decided there. On the
+            // heap, so that nobody else's future grows by it.
+            return Box::pin(self.apply_together(operation, std::slice::from_ref(request))).await.into_only();
+        }
         let mut ask = Ask::default();
         let ban = {
             let values = rules.values(request);

@@ -8,11 +8,16 @@ use smallvec::SmallVec;
 
 use crate::ban::Ban;
 use crate::decision::{DecidedBy, Decision, Verdict};
+use crate::descriptor::Descriptor;
 use crate::headers::PolicyText;
 use crate::quota::Quota;
+use crate::request::Request;
 use crate::rule::{Mode, Rule};
-use crate::ruleset::RuleSet;
+use crate::ruleset::{CompiledQuota, RuleSet};
 use crate::store::{Answer, TIERS_INLINE};
+
+/// The quota of a tier whose limit the request brought with it.
+pub(crate) const GIVEN: u32 = u32::MAX;
 
 /// A request's answer.
 pub struct Outcome {
@@ -24,6 +29,10 @@ pub struct Outcome {
     governing: Option<usize>,
     verdict: Verdict,
     ban: Option<Banned>,
+    /// Where its path ends in a tree.
+    leaf: Option<u32>,
+    /// The limit that it brought with it.
+    given: Option<Arc<CompiledQuota>>,
     at_us: u64,
     by: DecidedBy,
 }
@@ -69,9 +78,20 @@ impl Outcome {
         places: SmallVec<[(u32, u32); TIERS_INLINE]>,
         answer: Answer,
     ) -> Self {
+        Self::of_path(rules, places, answer, (None, None))
+    }
+
+    /// The answer to a request whose path was looked for in a tree: at which
+    /// limit it ends, and which it brought with it.
+    pub(crate) fn of_path(
+        rules: Guard<Arc<RuleSet>>,
+        places: SmallVec<[(u32, u32); TIERS_INLINE]>,
+        answer: Answer,
+        (leaf, given): (Option<u32>, Option<Arc<CompiledQuota>>),
+    ) -> Self {
         let Answer { decisions, at_us, by } = answer;
-        let mut outcome =
-            Self { rules, places, decisions, governing: None, verdict: Verdict::Allowed, ban: None, at_us, by };
+        let (governing, verdict, ban) = (None, Verdict::Allowed, None);
+        let mut outcome = Self { rules, places, decisions, governing, verdict, ban, leaf, given, at_us, by };
         outcome.governing = outcome.find_governing();
         outcome.verdict = outcome.governing.map_or(Verdict::Allowed, |tier| outcome.decisions[tier].verdict);
         outcome
@@ -83,7 +103,7 @@ impl Outcome {
         let ban = Some(Banned { number, left_us });
         let (places, decisions) = (SmallVec::new(), SmallVec::new());
         let (verdict, by) = (Verdict::Banned, DecidedBy::Policy);
-        Self { rules, places, decisions, governing: None, verdict, ban, at_us, by }
+        Self { rules, places, decisions, governing: None, verdict, ban, leaf: None, given: None, at_us, by }
     }
 
     /// Whether the request passes.
@@ -102,6 +122,21 @@ impl Outcome {
     #[must_use]
     pub fn rules(&self) -> &RuleSet {
         &self.rules
+    }
+
+    /// The limit of a tree at which the request's path ends, as it was written;
+    /// none if it ends elsewhere, if another limit replaces it, or if the
+    /// request brought one with it.
+    #[must_use]
+    pub fn descriptor(&self) -> Option<&Descriptor> {
+        self.leaf.map(|leaf| &self.rules.trees().leaf(leaf).descriptor)
+    }
+
+    /// What metrics call the request's path, if it ends at a limit of a tree:
+    /// bounded by what is written there, unless that asks for values.
+    #[must_use]
+    pub fn metric_name(&self, request: &Request<'_>) -> Option<String> {
+        self.leaf.map(|leaf| self.rules.trees().leaf(leaf).metric_name(request))
     }
 
     /// Every tier, in the order of the rules.
@@ -167,7 +202,10 @@ impl Outcome {
 
     fn view<'a>(&'a self, (rule, quota): (u32, u32), decision: &'a Decision) -> TierView<'a> {
         let compiled = self.rules.rule(rule);
-        let quota = &compiled.quotas[quota as usize];
+        let quota = match &self.given {
+            Some(given) if quota == GIVEN => given,
+            _ => &compiled.quotas[quota as usize],
+        };
         TierView { rule: &compiled.rule, quota: &quota.quota, decision, policy: &quota.policy }
     }
 

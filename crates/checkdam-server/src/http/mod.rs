@@ -3,6 +3,7 @@
 //! Handlers parse, ask the app and write; they decide nothing themselves.
 
 mod admin;
+mod auth;
 mod body;
 mod connections;
 mod deadline;
@@ -20,7 +21,7 @@ mod wire;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 
 pub(crate) use self::admin::{Admin, RuleSource};
 pub(crate) use self::connections::UnderWay;
@@ -29,7 +30,7 @@ pub(crate) use self::origin::{ATTRIBUTES as ORIGIN_ATTRIBUTES, Asked, Origin, Or
 pub(crate) use self::problem::Problem;
 pub(crate) use self::responder::{Arrival, Responder};
 pub(crate) use self::server::Server;
-pub(crate) use self::wire::{STANDING, answer, explain, mode_name, standing};
+pub(crate) use self::wire::{STANDING, explain, mode_name, refuse, standing};
 use crate::app::App;
 
 /// Reads the body of a check, for the fuzzers.
@@ -38,7 +39,9 @@ pub(crate) fn read_check_body(body: &[u8]) -> Result<(), String> {
 }
 
 /// Every path of the door.
-fn router(app: Arc<App>) -> Router {
+fn router(app: Arc<App>, origin: Arc<Origin>) -> Router {
+    let auth = Arc::new(auth::Auth::new(Arc::clone(&app), origin));
+    let for_proxies = Router::new().route(auth::PATH, any(auth::auth)).route("/v1/auth/{options}", any(auth::auth));
     Router::new()
         .route("/v1/check", post(decide::check))
         .route("/v1/check/batch", post(decide::batch))
@@ -59,4 +62,5 @@ fn router(app: Arc<App>) -> Router {
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::wrong_method)
         .with_state(app)
+        .merge(for_proxies.with_state(auth))
 }

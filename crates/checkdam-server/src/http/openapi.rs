@@ -11,7 +11,7 @@ use utoipa::{IntoResponses, Modify, OpenApi};
 
 use super::admin::AdminPaths;
 use super::problem::Problem;
-use super::{decide, health};
+use super::{auth, decide, health};
 
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
     let mut document = Document::openapi();
@@ -34,6 +34,7 @@ pub(super) async fn document() -> impl IntoResponse {
         decide::refund,
         decide::reset,
         decide::explain,
+        auth::auth,
         health::livez,
         health::readyz
     ),
@@ -90,8 +91,9 @@ impl Modify for StandingHeaders {
             let schema = ObjectBuilder::new().schema_type(kind).build();
             RefOr::T(HeaderBuilder::new().schema(Some(schema)).description(Some(text)).build())
         };
-        for path in ["/v1/check", "/v1/peek", "/v1/refund", "/v1/reset"] {
-            let operation = document.paths.paths.get_mut(path).and_then(|item| item.post.as_mut());
+        for path in ["/v1/auth", "/v1/check", "/v1/peek", "/v1/refund", "/v1/reset"] {
+            let item = document.paths.paths.get_mut(path);
+            let operation = item.and_then(|item| item.post.as_mut().or(item.get.as_mut()));
             for (status, response) in operation.into_iter().flat_map(|operation| &mut operation.responses.responses) {
                 let RefOr::T(response) = response else { continue };
                 if !["200", "403", "429"].contains(&status.as_str()) {

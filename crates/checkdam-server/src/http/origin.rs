@@ -15,7 +15,7 @@ use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
 use checkdam::{LIMIT_MAX, Request, RequestError, VALUE_MAX};
 use ipnet::IpNet;
 
-pub(crate) use self::endpoint::Target;
+pub(crate) use self::endpoint::{Target, host};
 use crate::config::OriginOptions;
 
 /// The attributes that every such request has, besides mapped headers.
@@ -106,7 +106,7 @@ impl Origin {
             .with("method", method.to_owned())?
             .with("endpoint", shortened(target.endpoint()))?
             .with("ip", self.client_ip(asked.peer, asked.headers).to_string())?;
-        if let Some(host) = target.authority.or(asked.host).and_then(endpoint::host) {
+        if let Some(host) = target.authority.or(asked.host).and_then(host) {
             request.insert("host", shortened(host))?;
         }
         for (header, attribute) in &self.headers {

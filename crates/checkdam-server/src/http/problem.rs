@@ -35,7 +35,7 @@ pub(crate) struct Problem {
     status: StatusCode,
     /// What is wrong with this request, and what to do.
     detail: String,
-    /// Where in the body the cause stands, such as `attributes.user`.
+    /// Where the cause stands: in the body, such as `attributes.user`, or the header or parameter.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
 }
@@ -63,6 +63,17 @@ impl Problem {
             status: StatusCode::BAD_REQUEST,
             detail,
             field: Some(field),
+        }
+    }
+
+    /// A header cannot be used.
+    pub(super) fn malformed_header(header: &str, detail: String) -> Self {
+        Self {
+            kind: "urn:checkdam:problem:malformed_header",
+            title: "A header does not have the expected form",
+            status: StatusCode::BAD_REQUEST,
+            detail,
+            field: Some(header.to_owned()),
         }
     }
 

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::admin::Admin;
 use super::connections::Connections;
+use super::origin::Origin;
 use super::responder::Responder;
 use crate::app::App;
 
@@ -34,8 +35,8 @@ pub(crate) struct Server<R = Router> {
 
 impl Server {
     /// The door for requests.
-    pub(crate) fn new(listener: TcpListener, app: Arc<App>) -> Self {
-        let router = super::router(Arc::clone(&app));
+    pub(crate) fn new(listener: TcpListener, app: Arc<App>, origin: Arc<Origin>) -> Self {
+        let router = super::router(Arc::clone(&app), origin);
         Self::with(listener, app, router)
     }
 

@@ -117,7 +117,7 @@ impl Proxy {
         let dialect = self.app.dialect();
         let outcome = self.app.check(&asked).await;
         if !outcome.is_allowed() {
-            return Err(http::answer(&asked, &outcome, dialect));
+            return Err(http::refuse(&outcome, dialect));
         }
         let delay = Duration::from_micros(outcome.delay_us());
         if delay > self.delay_max {

@@ -1,6 +1,6 @@
 //! What a rulebook holds, and what can go wrong with it.
 
-use checkdam::{Ban, Definitions, Override, Rule, RuleSet};
+use checkdam::{Ban, Definitions, DescriptorTree, Mode, Override, Rule, RuleSet};
 
 use super::same;
 
@@ -13,6 +13,10 @@ pub(crate) struct Book {
     pub(crate) rules: Vec<Stored<Rule>>,
     pub(crate) overrides: Vec<Stored<Override>>,
     pub(crate) bans: Vec<Stored<Ban>>,
+    /// Limits as trees of descriptors, which only files have.
+    pub(crate) trees: Vec<DescriptorTree>,
+    /// Their limits, as the rules that stand for them.
+    pub(super) of_trees: Vec<Stored<Rule>>,
     /// Rows that say nothing valid. Somebody wrote them past this program, and
     /// until they are mended or removed the book as a whole is not valid.
     pub(crate) faults: Vec<Fault>,
@@ -27,6 +31,12 @@ pub(crate) struct Stored<T> {
     pub(crate) created_unix_ms: i64,
     pub(crate) updated_unix_ms: i64,
     pub(crate) item: T,
+}
+
+impl<T> Stored<T> {
+    const fn without_row(item: T) -> Self {
+        Self { id: 0, version: 0, created_unix_ms: 0, updated_unix_ms: 0, item }
+    }
 }
 
 /// A row that says nothing valid.
@@ -69,11 +79,22 @@ impl Book {
     /// What a file says: it has no rows.
     pub(crate) fn of_file(definitions: Definitions) -> Self {
         fn stored<T>(items: Vec<T>) -> Vec<Stored<T>> {
-            let stored = |item| Stored { id: 0, version: 0, created_unix_ms: 0, updated_unix_ms: 0, item };
-            items.into_iter().map(stored).collect()
+            items.into_iter().map(Stored::without_row).collect()
         }
-        let Definitions { rules, overrides, bans } = definitions;
-        Self { rules: stored(rules), overrides: stored(overrides), bans: stored(bans), ..Self::default() }
+        let Definitions { rules, overrides, bans, trees } = definitions;
+        Self { rules: stored(rules), overrides: stored(overrides), bans: stored(bans), trees, ..Self::default() }
+    }
+
+    /// The same, with the limits of trees as they were compiled, to be seen.
+    pub(crate) fn showing(mut self, rules: &RuleSet) -> Self {
+        let own = self.rules.iter().filter(|stored| stored.item.mode != Mode::Off).count();
+        self.of_trees = rules.rules().skip(own).cloned().map(Stored::without_row).collect();
+        self
+    }
+
+    /// Every rule that can be seen, those that stand for limits of trees last.
+    pub(crate) fn shown_rules(&self) -> impl Iterator<Item = &Stored<Rule>> {
+        self.rules.iter().chain(&self.of_trees)
     }
 
     /// What it says, as plain data.
@@ -81,7 +102,12 @@ impl Book {
         fn items<T: Clone>(stored: &[Stored<T>]) -> Vec<T> {
             stored.iter().map(|stored| stored.item.clone()).collect()
         }
-        Definitions { rules: items(&self.rules), overrides: items(&self.overrides), bans: items(&self.bans) }
+        Definitions {
+            rules: items(&self.rules),
+            overrides: items(&self.overrides),
+            bans: items(&self.bans),
+            trees: self.trees.clone(),
+        }
     }
 
     /// What decisions are made by. It may take a second for a hundred thousand

@@ -243,7 +243,13 @@ pub(super) fn judge(pages: Pages, faults_before: usize) -> Result<(), RulebookEr
         entries.into_iter().map(item).collect()
     }
     let Pages { rules, overrides, bans, .. } = pages;
-    compile(Definitions { rules: items(rules)?, overrides: items(overrides)?, bans: items(bans)? }).map(drop)
+    compile(Definitions {
+        rules: items(rules)?,
+        overrides: items(overrides)?,
+        bans: items(bans)?,
+        ..Definitions::default()
+    })
+    .map(drop)
 }
 
 fn find<T: Item>(entries: &[Entry<T>], key: &str, what: &str) -> Result<usize, RulebookError> {

@@ -1,12 +1,16 @@
-//! Rules in a YAML file.
+//! Rules in a YAML file, or in a folder of them.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use checkdam::{Lease, RuleSet, rule_file};
+use checkdam::rule_file::{self, FileOptions};
+use checkdam::{Definitions, Lease, RuleSet};
 
 use super::book::Book;
+
+/// The most files that a folder may hold.
+const FILES_MAX: usize = 1_000;
 
 /// Why a rule file was refused, in the form editors understand.
 #[derive(Debug, thiserror::Error)]
@@ -18,23 +22,32 @@ pub(crate) enum LoadError {
     Invalid { path: PathBuf, line: u64, column: u64, reason: String },
 }
 
-/// A rule file that was read once, to be followed.
+/// A rule file, or a folder of them, that was read once, to be followed.
 pub(crate) struct RuleFile {
     pub(super) path: PathBuf,
-    pub(super) text: String,
+    pub(super) texts: Texts,
+    pub(super) options: FileOptions,
     /// A pipe can be read only once, so it is not looked at again.
     pub(super) is_followed: bool,
 }
 
+/// What stands in a file, or in each file of a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Texts(Vec<(PathBuf, String)>);
+
 impl RuleFile {
-    /// Reads the file at `path`.
-    pub(crate) fn open(path: &Path) -> Result<Self, LoadError> {
-        Ok(Self { path: path.to_owned(), text: read(path)?, is_followed: path.is_file() })
+    /// Reads the file or folder at `path`.
+    pub(crate) fn open(path: &Path, options: FileOptions) -> Result<Self, LoadError> {
+        let is_followed = path.is_file() || path.is_dir();
+        Ok(Self { path: path.to_owned(), texts: Texts::read(path)?, options, is_followed })
     }
 
     /// Compiles what was read.
     pub(crate) fn load(&self) -> Result<(RuleSet, Book), LoadError> {
-        load(&self.path, &self.text)
+        self.texts.load(&self.options).map(|(rules, definitions)| {
+            let book = Book::of_file(definitions).showing(&rules);
+            (rules, book)
+        })
     }
 
     /// Where it is.
@@ -43,37 +56,75 @@ impl RuleFile {
     }
 }
 
-/// Compiles a rule file's text, and keeps what it was made of.
-pub(super) fn load(path: &Path, text: &str) -> Result<(RuleSet, Book), LoadError> {
-    let rules = compile(path, text)?;
-    // What compiles is understood.
-    let book = rule_file::parse_definitions(text).map(Book::of_file).unwrap_or_default();
-    Ok((rules, book))
-}
+impl Texts {
+    /// Reads a file, or the rule files below a folder, by their names. Anything
+    /// longer than a rule file may be is cut just behind the bound, so that the
+    /// parser refuses it.
+    pub(crate) fn read(path: &Path) -> Result<Self, LoadError> {
+        let paths = if path.is_dir() { below(path)? } else { vec![path.to_owned()] };
+        let read = |path: PathBuf| {
+            let mut text = String::new();
+            let most = rule_file::FILE_MAX as u64 + 1;
+            match File::open(&path).and_then(|file| file.take(most).read_to_string(&mut text)) {
+                Ok(_) => Ok((path, text)),
+                Err(reason) => Err(LoadError::Unreadable { path, reason }),
+            }
+        };
+        paths.into_iter().map(read).collect::<Result<_, _>>().map(Self)
+    }
 
-/// A file's text. Anything longer than a rule file may be is cut just behind
-/// the bound, so that the parser refuses it.
-pub(crate) fn read(path: &Path) -> Result<String, LoadError> {
-    let mut text = String::new();
-    let most = rule_file::FILE_MAX as u64 + 1;
-    match File::open(path).and_then(|file| file.take(most).read_to_string(&mut text)) {
-        Ok(_) => Ok(text),
-        Err(reason) => Err(LoadError::Unreadable { path: path.to_owned(), reason }),
+    /// Compiles them together.
+    pub(crate) fn load(&self, options: &FileOptions) -> Result<(RuleSet, Definitions), LoadError> {
+        let texts: Vec<&str> = self.0.iter().map(|(_, text)| text.as_str()).collect();
+        rule_file::compile_all(&texts, options).map_err(|(file, error)| LoadError::Invalid {
+            path: self.0[file].0.clone(),
+            line: error.line,
+            column: error.column,
+            reason: error.reason,
+        })
     }
 }
 
-/// Compiles a rule file's text; `path` is for the message.
-pub(crate) fn compile(path: &Path, text: &str) -> Result<RuleSet, LoadError> {
-    rule_file::compile(text).map_err(|error| LoadError::Invalid {
-        path: path.to_owned(),
-        line: error.line,
-        column: error.column,
-        reason: error.reason,
-    })
+/// The rule files below a folder. Hidden ones are left out, as those in which
+/// Kubernetes keeps what the others link to.
+fn below(folder: &Path) -> Result<Vec<PathBuf>, LoadError> {
+    let fail = |reason| LoadError::Unreadable { path: folder.to_owned(), reason };
+    let mut files = Vec::new();
+    let mut unseen = vec![folder.to_owned()];
+    while let Some(folder) = unseen.pop() {
+        for entry in std::fs::read_dir(&folder).map_err(fail)? {
+            let path = entry.map_err(fail)?.path();
+            let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+            let is_rules =
+                path.extension().is_some_and(|end| ["yaml", "yml", "json"].iter().any(|known| end == *known));
+            if is_hidden {
+                continue;
+            }
+            if path.is_dir() {
+                unseen.push(path);
+            } else if is_rules {
+                files.push(path);
+            }
+            if files.len() + unseen.len() > FILES_MAX {
+                let text = format!("it holds more than {FILES_MAX} rule files");
+                return Err(fail(std::io::Error::other(text)));
+            }
+        }
+    }
+    if files.is_empty() {
+        return Err(fail(std::io::Error::other("the folder holds no rule file: no .yaml, .yml or .json")));
+    }
+    files.sort();
+    Ok(files)
 }
 
-/// Says what a rule asks for in vain.
-pub(crate) fn remark(rules: &RuleSet) {
+/// Says what rules and trees ask for in vain.
+pub(crate) fn remark(rules: &RuleSet, book: &Book) {
+    for tree in &book.trees {
+        for remark in &tree.remarks {
+            tracing::warn!(domain = tree.domain, "{remark}");
+        }
+    }
     if let Some(rule) = rules.rules().find(|rule| rule.lease != Lease::Off) {
         tracing::warn!(rule = rule.name, "lease has no effect yet: the rule's limit is asked of the store every time");
     }

@@ -1,4 +1,4 @@
-//! Where rules come from: a YAML file, or a rulebook in SQLite or PostgreSQL.
+//! Where rules come from: a YAML file or a folder of them, or a rulebook in SQLite or PostgreSQL.
 //!
 //! A change is taken whole or refused whole, and the rules in force are never
 //! half of one.
@@ -14,6 +14,7 @@ mod listen;
 mod rate;
 mod same;
 mod store;
+mod translate;
 mod url;
 mod violations;
 mod watch;
@@ -23,9 +24,10 @@ mod tests;
 
 pub(crate) use self::book::{Book, Fault, Imported, RulebookError, Stored};
 pub(crate) use self::database::OpenError;
-pub(crate) use self::file::{LoadError, RuleFile, compile, read, remark};
+pub(crate) use self::file::{LoadError, RuleFile, Texts, remark};
 pub(crate) use self::follow::{FollowOptions, Follower};
 pub(crate) use self::store::Rulebook;
+pub(crate) use self::translate::{as_rules, refusal};
 pub(crate) use self::url::{DatabaseUrl, DatabaseUrlError};
 pub(crate) use self::violations::{Filter, Keep, StoredViolation, Violation};
 pub(crate) use self::watch::watch;

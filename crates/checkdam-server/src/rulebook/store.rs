@@ -209,6 +209,7 @@ impl Pages {
             overrides: split(self.overrides, &mut faults),
             bans: split(self.bans, &mut faults),
             faults: Vec::new(),
+            ..Book::default()
         };
         Book { faults, ..book }
     }

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::file::{LoadError, RuleFile, load, read, remark};
+use checkdam::rule_file::FileOptions;
+
+use super::book::Book;
+use super::file::{LoadError, RuleFile, Texts, remark};
 use crate::app::App;
 
 /// Reading the text itself, and not what the file system says about it, works
@@ -17,18 +20,19 @@ const POLL: Duration = Duration::from_millis(250);
 /// What is known of the file.
 struct Watched {
     path: PathBuf,
+    options: FileOptions,
     /// The text last judged, or why there is none.
-    judged: Result<String, String>,
+    judged: Result<Texts, String>,
     /// The text of the last look, if it was not yet judged: a file may be seen
     /// half written, so it counts once two looks agree.
-    seen: Option<Result<String, String>>,
+    seen: Option<Result<Texts, String>>,
 }
 
 /// Follows a file whose rules are in force, until the program ends; each
 /// message on `reload` has it judged at once.
 pub(crate) async fn watch(app: Arc<App>, file: RuleFile, mut reload: mpsc::Receiver<()>) {
-    let RuleFile { path, text, is_followed } = file;
-    let mut watched = Watched { path, judged: Ok(text), seen: None };
+    let RuleFile { path, texts, options, is_followed } = file;
+    let mut watched = Watched { path, options, judged: Ok(texts), seen: None };
     loop {
         let is_asked = tokio::select! {
             asked = reload.recv() => match asked {
@@ -39,14 +43,15 @@ pub(crate) async fn watch(app: Arc<App>, file: RuleFile, mut reload: mpsc::Recei
         };
         let path = watched.path.clone();
         // A pipe in the file's place would hold the reader for ever.
-        let look = move || if path.is_dir() || path.is_file() || !path.exists() { Some(read(&path)) } else { None };
+        let look =
+            move || if path.is_dir() || path.is_file() || !path.exists() { Some(Texts::read(&path)) } else { None };
         let Ok(Some(now)) = tokio::task::spawn_blocking(look).await else { continue };
         watched.look(&app, now, is_asked);
     }
 }
 
 impl Watched {
-    fn look(&mut self, app: &App, now: Result<String, LoadError>, is_asked: bool) {
+    fn look(&mut self, app: &App, now: Result<Texts, LoadError>, is_asked: bool) {
         let now = now.map_err(|error| error.to_string());
         if !is_asked {
             if now == self.judged {
@@ -63,23 +68,25 @@ impl Watched {
         self.judged = now;
     }
 
-    fn judge(&self, app: &App, now: &Result<String, String>) {
+    fn judge(&self, app: &App, now: &Result<Texts, String>) {
         let file = self.path.display().to_string();
-        let text = match now {
-            Ok(text) => text,
+        let texts = match now {
+            Ok(texts) => texts,
             Err(reason) => {
                 tracing::error!(reason, "the rule file cannot be read; the rules in force stay");
                 return;
             }
         };
-        match load(&self.path, text) {
-            Ok((rules, book)) => {
+        match texts.load(&self.options) {
+            Ok((rules, definitions)) => {
                 let count = rules.rules().len();
-                remark(&rules);
+                let book = Book::of_file(definitions).showing(&rules);
+                remark(&rules, &book);
                 app.put_in_force(rules, book);
                 tracing::info!(file, rules = count, "rules reloaded");
             }
-            Err(LoadError::Invalid { line, column, reason, .. }) => {
+            Err(LoadError::Invalid { path, line, column, reason }) => {
+                let file = path.display().to_string();
                 tracing::error!(file, line, column, reason, "the rule file is invalid; the rules in force stay");
             }
             Err(error) => tracing::error!(reason = %error, "the rule file is refused; the rules in force stay"),

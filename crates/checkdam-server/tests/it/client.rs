@@ -2,7 +2,7 @@
 //! answer that breaks off is an error.
 
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 
 use serde_json::Value;
 
@@ -24,8 +24,17 @@ impl Client {
         Self::try_connect(address).expect("the server accepts connections")
     }
 
+    /// Connects as somebody at another address.
+    pub(crate) fn connect_from(source: &str, server: SocketAddr) -> Self {
+        let stream = testkit::connect_from(source.parse().unwrap(), server).expect("the server accepts connections");
+        Self::over(stream).expect("the connection can be set up")
+    }
+
     pub(crate) fn try_connect(address: &str) -> Result<Self, Error> {
-        let stream = TcpStream::connect(address)?;
+        Self::over(TcpStream::connect(address)?)
+    }
+
+    fn over(stream: TcpStream) -> Result<Self, Error> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(2 * PATIENCE))?;
         Ok(Self { stream: BufReader::new(stream) })

@@ -6,6 +6,8 @@
 //! - `bad_input`: what is refused, and how
 //! - `bans`: overrides and bans
 //! - `exactness`: many clients at once, and clients that obey
+//! - `auth`: proxies that ask about their clients' requests
+//! - `forward_auth`: real proxies with the shipped configurations
 //! - `connections`: slow and idle clients
 //! - `redis`: several nodes that share their limits
 //! - `cluster`: and whose buckets are on several servers
@@ -15,6 +17,7 @@
 //! - `reload`: rules that change under load
 //! - `shutdown`: leaving without cutting anybody off
 //! - `settings`: flags, variables and the file
+//! - `descriptors`: envoyproxy/ratelimit's own rule files
 //! - `rule_files`: which files are refused
 //! - `cli`: the commands
 //! - `cli_rules`: those that see and change rules, on a server and on databases
@@ -29,7 +32,9 @@
 
 mod admin;
 mod answers;
+mod application;
 mod audit;
+mod auth;
 mod bad_input;
 mod bans;
 mod cli;
@@ -37,8 +42,10 @@ mod cli_rules;
 mod client;
 mod cluster;
 mod connections;
+mod descriptors;
 mod doctor;
 mod exactness;
+mod forward_auth;
 mod nodes;
 mod operations;
 mod page;

@@ -44,7 +44,7 @@ fn requests_are_limited_before_they_are_forwarded() {
     }
     let reply = client.post("/hello", &"x".repeat(100_000));
     assert_eq!((reply.status, reply.header("content-type")), (429, Some("application/problem+json")), "{reply:?}");
-    assert_eq!((reply.header("retry-after"), &reply.json()["violated"]), (Some("1200"), &"per-ip".into()));
+    assert_eq!((reply.header("retry-after"), &reply.json()["violated-policies"][0]), (Some("1200"), &"per-ip".into()));
     assert_eq!(client.get("/hello").status, 429, "the connection stays usable");
     assert_eq!(upstream.requests(), 3);
 }

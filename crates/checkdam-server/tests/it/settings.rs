@@ -41,7 +41,8 @@ fn every_setting_may_stand_in_the_file() {
     let file = folder().join("settings.toml");
     let settings = format!(
         "rules = {rules:?}\nheaders = \"x\"\nmax_buckets = 5000\ndrain_timeout = \"1s\"\nlog_level = \"debug\"\n\
-         log_format = \"text\"\nhttp_listen = \"127.0.0.1:1\"\n"
+         log_format = \"text\"\nhttp_listen = \"127.0.0.1:1\"\ntrusted_proxies = [\"10.0.0.0/8\", \"::1\"]\n\
+         header_attributes = [\"X-User=user\"]\ncost_header = \"X-Cost\"\n"
     );
     std::fs::write(&file, settings).unwrap();
     let mut server = Server::with(&["--config", file.to_str().unwrap()]);
@@ -80,6 +81,14 @@ fn what_is_not_a_setting_is_an_error_that_names_it() {
         (["--http-listen", "off"], ["off", "nothing to serve"]),
         (["--http-listen", "nonsense"], ["nonsense", "--http-listen"]),
         (["--log-level", "loud"], ["loud", "debug"]),
+        (["--trusted-proxies", "10.0.0.0/8,nobody"], ["nobody", "10.0.0.0/8"]),
+        (["--trusted-proxies", "10.0.0.0/33"], ["10.0.0.0/33", "no network"]),
+        (["--header-attributes", "X-User"], ["X-User", "X-API-Key=api_key"]),
+        (["--header-attributes", "X User=user"], ["X User", "name of a header"]),
+        (["--header-attributes", "X-User="], ["X-User=", "1 to 64 bytes"]),
+        (["--header-attributes", "X-Ip=ip"], ["header_attributes", "\"ip\""]),
+        (["--header-attributes", "X-A=user,X-B=user"], ["header_attributes", "\"user\""]),
+        (["--cost-header", "a b"], ["a b", "name of a header"]),
     ] {
         refused(&run(&["serve", arguments[0], arguments[1]]), &parts);
     }

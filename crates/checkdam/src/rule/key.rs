@@ -107,6 +107,11 @@ pub(crate) fn is_attribute_name(name: &str) -> bool {
 }
 
 impl KeyPattern {
+    /// A pattern that names no attribute, whatever stands in the text.
+    pub(crate) fn literal(text: &str) -> Self {
+        Self { text: text.to_owned(), parts: vec![Part::Text(text.to_owned())] }
+    }
+
     /// The pattern as written.
     #[must_use]
     pub fn text(&self) -> &str {

@@ -121,7 +121,7 @@ fn conditions(wire: Conditions) -> Result<Vec<(String, Condition)>, RuleFileErro
 }
 
 /// One of a few words; the default if none is given.
-fn choice<T: Copy + Default>(given: Option<SpannedText>, choices: &[(&str, T)]) -> Result<T, RuleFileError> {
+pub(super) fn choice<T: Copy + Default>(given: Option<SpannedText>, choices: &[(&str, T)]) -> Result<T, RuleFileError> {
     let Some(given) = given else { return Ok(T::default()) };
     match choices.iter().find(|(word, _)| *word == given.value) {
         Some((_, chosen)) => Ok(*chosen),

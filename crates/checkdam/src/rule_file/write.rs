@@ -15,7 +15,7 @@ use crate::definitions::Definitions;
 /// ```
 #[must_use]
 pub fn write(definitions: &Definitions) -> String {
-    let Definitions { rules, overrides, bans } = definitions;
+    let Definitions { rules, overrides, bans, trees: _ } = definitions;
     let mut out = String::new();
     if rules.is_empty() {
         out.push_str("rules: []\n");

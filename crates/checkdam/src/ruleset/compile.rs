@@ -7,6 +7,7 @@ use super::bans::Bans;
 use super::error::{Item, RuleSetError};
 use super::exceptions::{self, Gathered};
 use super::index::Index;
+use super::plant::Planter;
 use super::{CompiledKey, CompiledQuota, CompiledRule, RuleSet};
 use crate::definitions::Definitions;
 use crate::headers::PolicyText;
@@ -23,13 +24,13 @@ impl RuleSet {
         Self::compile(rules.into())
     }
 
-    /// Compiles rules, overrides and bans. Rules of higher priority stand first,
+    /// Compiles rules, overrides, bans and trees. Rules of higher priority stand first,
     /// then as they are listed: that is the order in which ties are broken.
     ///
     /// # Errors
     /// Names the first item that cannot be part of the set, and why.
     pub fn compile(definitions: Definitions) -> Result<Self, RuleSetError> {
-        let Definitions { rules, overrides, bans } = definitions;
+        let Definitions { rules, overrides, bans, trees } = definitions;
         check_all(&rules)?;
         let mut gathered = exceptions::gather(&rules, &overrides)?;
         let mut listed: Vec<(usize, Rule)> = rules.into_iter().enumerate().collect();
@@ -50,7 +51,8 @@ impl RuleSet {
             compiled.push(CompiledRule::new(rule, key, gathered.remove(&place), &mut index));
         }
         let bans = Bans::new(bans, &mut index)?;
-        Ok(Self { rules: compiled, keys, index, overrides, bans })
+        let (trees, shown) = Planter::new(&mut compiled, &mut keys).plant(&trees)?;
+        Ok(Self { rules: compiled, shown, keys, index, overrides, bans, trees })
     }
 }
 

@@ -14,7 +14,7 @@ pub struct RuleSetError {
     pub reason: String,
 }
 
-/// A rule, an override or a ban, by its name.
+/// A rule, an override, a ban or a tree, by its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Item {
@@ -35,6 +35,11 @@ pub enum Item {
         /// Its subject.
         subject: String,
     },
+    /// A tree of descriptors.
+    Domain {
+        /// Its domain.
+        name: String,
+    },
 }
 
 /// Names are cut to this many characters in messages.
@@ -49,6 +54,10 @@ impl Item {
         Self::Override { rule: shown(rule), subject: shown(subject) }
     }
 
+    pub(super) fn domain(name: &str) -> Self {
+        Self::Domain { name: shown(name) }
+    }
+
     pub(super) fn ban(subject: &str) -> Self {
         Self::Ban { subject: shown(subject) }
     }
@@ -59,6 +68,7 @@ impl fmt::Display for Item {
         match self {
             Self::Rule { name } => write!(out, "rule {name:?}"),
             Self::Override { rule, subject } => write!(out, "override of {subject:?} for rule {rule:?}"),
+            Self::Domain { name } => write!(out, "domain {name:?}"),
             Self::Ban { subject } => write!(out, "ban {subject:?}"),
         }
     }

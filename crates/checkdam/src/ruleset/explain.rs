@@ -35,12 +35,22 @@ impl RuleSet {
             }
             Explanation { rule, matches: !is_lifted, applied, reasons }
         };
+        let ending = self.trees.of(request.domain()).and_then(|tree| tree.find(request));
+        let ending = ending.and_then(|leaf| self.trees.leaf(leaf).rule);
         let (mut explained, lifted): (Vec<_>, Vec<_>) =
             holding.iter().map(|number| explain(*number)).partition(|explanation| explanation.matches);
-        let others = (0..self.rules.len() as u32).filter(|number| !holding.contains(number));
+        explained.extend(ending.map(|number| {
+            let reasons = vec!["the request's path ends at this descriptor".to_owned()];
+            Explanation { rule: &self.rule(number).rule, matches: true, applied: None, reasons }
+        }));
+        let others = (0..self.shown as u32).filter(|number| !holding.contains(number) && ending != Some(*number));
         let others = others.map(|number| {
             let rule = &self.rule(number).rule;
-            Explanation { rule, matches: false, applied: None, reasons: reasons(rule, request, false) }
+            let mut reasons = reasons(rule, request, false);
+            if reasons.is_empty() {
+                reasons.push("the request's path does not end at this descriptor".to_owned());
+            }
+            Explanation { rule, matches: false, applied: None, reasons }
         });
         explained.extend(lifted.into_iter().chain(others).take(others_max));
         explained

@@ -79,10 +79,11 @@ impl Index {
     }
 
     pub(super) fn values<'a>(&self, request: &'a Request<'_>) -> Values<'a> {
-        let mut values = SmallVec::from_elem(None, self.ids.len());
+        let mut values = Values::from_elem(None, self.ids.len());
         for (name, value) in request.attributes() {
             if let Some(id) = self.ids.get(name) {
-                values[*id] = Some(value);
+                // Of a name that repeats, the first counts.
+                values[*id].get_or_insert(value);
             }
         }
         values

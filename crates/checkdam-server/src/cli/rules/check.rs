@@ -4,21 +4,25 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use checkdam::rule_file::{self, BanText, OverrideText};
-use checkdam::{Definitions, Rule};
+use checkdam::rule_file::{BanText, OverrideText};
+use checkdam::{Definitions, Mode, Rule, RuleSet};
 use serde_json::json;
 
 use crate::cli::table::Table;
-use crate::cli::{print, print_value};
+use crate::cli::{print, print_value, say};
+use crate::config::FileArguments;
 use crate::http::mode_name;
-use crate::rulebook::{self, LoadError};
+use crate::rulebook::{LoadError, Texts};
 
 /// What `checkdam rules check` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The rule file
-    #[arg(value_name = "FILE")]
+    /// The rule file, ours or envoyproxy/ratelimit's, or a folder of them
+    #[arg(value_name = "PATH")]
     file: PathBuf,
+
+    #[command(flatten)]
+    files: FileArguments,
 
     /// Print the result as JSON
     #[arg(long)]
@@ -27,19 +31,21 @@ pub(crate) struct Arguments {
 
 /// Judges a rule file.
 pub(crate) fn check(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let Arguments { file, json } = arguments;
-    let text = rulebook::read(file)?;
-    // Both succeed or both fail: compiling also sees what rules do to each other.
-    let judged = rulebook::compile(file, &text).map(|_| rule_file::parse_definitions(&text).unwrap_or_default());
+    let Arguments { file, files, json } = arguments;
+    let judged = Texts::read(file)?.load(&files.options());
     let shown = file.display().to_string();
     match judged {
-        Ok(definitions) if *json => {
-            print_value(&as_json(&shown, &definitions))?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Ok(definitions) => {
-            let counts = counts(&definitions);
-            print(format!("{shown}: {counts} ok\n\n{}", table(&definitions.rules).text()).as_bytes())?;
+        Ok((rules, definitions)) => {
+            for remark in definitions.trees.iter().flat_map(|tree| &tree.remarks) {
+                say(&format!("{shown}: {remark}"));
+            }
+            let shown_rules = rules_of(&rules, &definitions);
+            if *json {
+                print_value(&as_json(&shown, &shown_rules, &definitions))?;
+            } else {
+                let counts = counts(&shown_rules, &definitions);
+                print(format!("{shown}: {counts} ok\n\n{}", table(&shown_rules).text()).as_bytes())?;
+            }
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {
@@ -54,13 +60,21 @@ pub(crate) fn check(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// The rules as they are listed, those that are off among them, and the limits
+/// of descriptors.
+fn rules_of<'a>(rules: &'a RuleSet, definitions: &'a Definitions) -> Vec<&'a Rule> {
+    let off = definitions.rules.iter().filter(|rule| rule.mode == Mode::Off).count();
+    let of_trees = rules.rules().skip(definitions.rules.len() - off);
+    definitions.rules.iter().chain(of_trees).collect()
+}
+
 /// How many there are of what there is.
-fn counts(definitions: &Definitions) -> String {
+fn counts(rules: &[&Rule], definitions: &Definitions) -> String {
     let count = |count: usize, noun: &str| match count {
         1 => format!("1 {noun}"),
         count => format!("{count} {noun}s"),
     };
-    let mut counts = vec![count(definitions.rules.len(), "rule")];
+    let mut counts = vec![count(rules.len(), "rule")];
     for (length, noun) in [(definitions.overrides.len(), "override"), (definitions.bans.len(), "ban")] {
         if length > 0 {
             counts.push(count(length, noun));
@@ -69,8 +83,8 @@ fn counts(definitions: &Definitions) -> String {
     counts.join(", ")
 }
 
-fn as_json(shown: &str, definitions: &Definitions) -> serde_json::Value {
-    let rule = |rule: &Rule| {
+fn as_json(shown: &str, rules: &[&Rule], definitions: &Definitions) -> serde_json::Value {
+    let rule = |rule: &&Rule| {
         json!({
             "name": rule.name,
             "domain": rule.domain,
@@ -84,13 +98,13 @@ fn as_json(shown: &str, definitions: &Definitions) -> serde_json::Value {
     json!({
         "file": shown,
         "ok": true,
-        "rules": definitions.rules.iter().map(rule).collect::<Vec<_>>(),
+        "rules": rules.iter().map(rule).collect::<Vec<_>>(),
         "overrides": definitions.overrides.iter().map(OverrideText::from).collect::<Vec<_>>(),
         "bans": definitions.bans.iter().map(BanText::from).collect::<Vec<_>>(),
     })
 }
 
-fn table(rules: &[Rule]) -> Table {
+fn table(rules: &[&Rule]) -> Table {
     let mut table = Table::new(&["NAME", "KEY", "LIMITS", "ALGORITHM", "MODE"]);
     for rule in rules {
         table.row([

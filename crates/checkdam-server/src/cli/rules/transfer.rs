@@ -5,13 +5,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use checkdam::rule_file;
+use checkdam::Definitions;
+use checkdam::rule_file::{self, FileOptions};
 use serde::Deserialize;
 
 use crate::cli::failure::Failure;
 use crate::cli::input::{Input, place};
 use crate::cli::keeper::{Import, Place};
 use crate::cli::{print, print_value, read_answer, say};
+use crate::config::FileArguments;
+use crate::rulebook::{as_rules, refusal};
 
 /// The largest file that is taken over, in bytes.
 const IMPORT_MAX: usize = 64 << 20;
@@ -19,7 +22,7 @@ const IMPORT_MAX: usize = 64 << 20;
 /// What `checkdam rules import` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ImportArguments {
-    /// The rule file, YAML or JSON, or - for standard input
+    /// The rule file, ours or envoyproxy/ratelimit's, YAML or JSON, or - for standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -30,6 +33,13 @@ pub(crate) struct ImportArguments {
     /// Say what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
+
+    /// Leave out limits of descriptors that no rule can say
+    #[arg(long)]
+    partly: bool,
+
+    #[command(flatten)]
+    files: FileArguments,
 
     /// Print what was done as JSON
     #[arg(long)]
@@ -61,10 +71,17 @@ struct Imported {
 
 /// Takes over a rule file.
 pub(crate) fn import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
-    let ImportArguments { file, replace, dry_run, place: where_to, json } = arguments;
+    let ImportArguments { file, replace, dry_run, partly, files, place: where_to, json } = arguments;
     let Input { shown, text } = Input::read(file, IMPORT_MAX)?;
-    let definitions = rule_file::parse_definitions_within(&text, IMPORT_MAX)
-        .map_err(|error| Failure::refused(place(&shown, &error)))?;
+    let options = FileOptions { bytes_max: IMPORT_MAX, ..files.options() };
+    let definitions =
+        rule_file::parse_with(&text, &options).map_err(|error| Failure::refused(place(&shown, &error)))?;
+    let (text, definitions) = if definitions.trees.is_empty() {
+        (text, definitions)
+    } else {
+        let definitions = turned_into_rules(&shown, definitions, *partly)?;
+        (rule_file::write(&definitions), definitions)
+    };
     if std::io::stderr().is_terminal() {
         let (rules, overrides, bans) = (definitions.rules.len(), definitions.overrides.len(), definitions.bans.len());
         say(&format!("{shown}: {rules} rules, {overrides} overrides and {bans} bans are on their way …"));
@@ -87,6 +104,19 @@ pub(crate) fn import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
         say(&keeper.in_force());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Descriptors as rules; says what is left out.
+fn turned_into_rules(shown: &str, definitions: Definitions, partly: bool) -> Result<Definitions, Failure> {
+    let (definitions, left_out) = as_rules(definitions);
+    if !left_out.is_empty() && !partly {
+        let remedy = "import the rest with --partly, or serve the file itself with --rules";
+        return Err(Failure::refused(format!("{shown}: {}", refusal(&left_out, remedy))));
+    }
+    for text in &left_out {
+        say(&format!("{shown}: left out {text}"));
+    }
+    Ok(definitions)
 }
 
 /// Writes everything as a rule file.

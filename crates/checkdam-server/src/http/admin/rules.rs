@@ -124,14 +124,14 @@ pub(super) struct RulesAnswer {
 }
 
 /// The part of a list that is asked for. `name` tells entries apart.
-pub(super) fn page<S, T: for<'a> From<&'a S>>(
+pub(super) fn page<'b, S: 'b, T: for<'a> From<&'a S>>(
     query: &Query,
-    entries: &[Stored<S>],
+    entries: impl IntoIterator<Item = &'b Stored<S>>,
     name: impl Fn(&S) -> String,
     is_wanted: impl Fn(&S) -> bool,
 ) -> Result<Page<T>, Problem> {
     let limit = query.limit()?;
-    let wanted: Vec<&Stored<S>> = entries.iter().filter(|stored| is_wanted(&stored.item)).collect();
+    let wanted: Vec<&Stored<S>> = entries.into_iter().filter(|stored| is_wanted(&stored.item)).collect();
     let start = match query.text("after") {
         None => 0,
         Some(after) => match wanted.iter().position(|stored| name(&stored.item) == after) {
@@ -167,7 +167,7 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered 
         let texts = [rule.name.as_str(), rule.key.text(), &rule.scope, &rule.description];
         texts.iter().any(|text| text.to_lowercase().contains(&search))
     };
-    let Page { total, rows, next } = page(&query, &book.rules, |rule| rule.name.clone(), is_wanted)?;
+    let Page { total, rows, next } = page(&query, book.shown_rules(), |rule| rule.name.clone(), is_wanted)?;
     Ok(answer(&RulesAnswer { version: book.version, total, rules: rows, next }))
 }
 
@@ -179,7 +179,7 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered 
         AdminRefused))]
 pub(super) async fn show(State(admin): State<Arc<Admin>>, Name(name): Name) -> Answered {
     let book = admin.app.book();
-    let stored = book.rules.iter().find(|stored| stored.item.name == name).ok_or_else(|| no_rule(&name))?;
+    let stored = book.shown_rules().find(|stored| stored.item.name == name).ok_or_else(|| no_rule(&name))?;
     Ok(one(StatusCode::OK, stored))
 }
 

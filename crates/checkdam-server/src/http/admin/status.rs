@@ -88,7 +88,7 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Answered {
 
 fn rules(admin: &Admin) -> RulesStatus {
     let book = admin.app.book();
-    let (count, overrides, bans) = (book.rules.len(), book.overrides.len(), book.bans.len());
+    let (count, overrides, bans) = (book.shown_rules().count(), book.overrides.len(), book.bans.len());
     match &*admin.rules {
         RuleSource::File(path) => RulesStatus {
             source: "file",

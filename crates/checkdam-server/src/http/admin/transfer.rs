@@ -16,7 +16,7 @@ use super::edit::{editable, misread, refused, text};
 use super::query::Query;
 use super::rules::{AdminRefused, Answered, answer, check_name};
 use crate::http::problem::Problem;
-use crate::rulebook::{Book, Imported, RulebookError};
+use crate::rulebook::{Book, Imported, RulebookError, as_rules, refusal};
 
 /// The largest document that is imported.
 const DOCUMENT_MAX: usize = 64 << 20;
@@ -66,7 +66,7 @@ pub(super) async fn validate(State(admin): State<Arc<Admin>>, body: Body) -> Ans
     let (rules, overrides, bans) = (definitions.rules.len(), definitions.overrides.len(), definitions.bans.len());
     check_names(&definitions)?;
     match editable(&admin) {
-        Ok(rulebook) => drop(rulebook.rehearse(definitions, false).await.map_err(refused)?),
+        Ok(rulebook) => drop(rulebook.rehearse(as_rules(definitions).0, false).await.map_err(refused)?),
         // Rules from a file are replaced as a whole.
         Err(_) => blocking(move || Book::of_file(definitions).compile().map(drop).map_err(refused)).await?,
     }
@@ -76,19 +76,23 @@ pub(super) async fn validate(State(admin): State<Arc<Admin>>, body: Body) -> Ans
 /// Takes over a whole document, all or nothing.
 #[utoipa::path(post, path = "/admin/v1/rules/import", tag = "rules",
     params(("replace" = Option<bool>, Query, description = "Remove whatever the document does not name"),
-        ("dry_run" = Option<bool>, Query, description = "Say what would be done, and do nothing")),
+        ("dry_run" = Option<bool>, Query, description = "Say what would be done, and do nothing"),
+        ("partly" = Option<bool>, Query, description = "Leave out limits of descriptors that no rule can say")),
     request_body(content = String, description = "A document with rules, overrides and bans: YAML or JSON"),
     responses((status = 200, description = "It is in force", body = ImportAnswer),
         (status = 409, description = "The rules come from a file", body = Problem,
             content_type = "application/problem+json"),
         AdminRefused))]
 pub(super) async fn import(State(admin): State<Arc<Admin>>, uri: Uri, body: Body) -> Answered {
-    let query = Query::read(&uri, &["replace", "dry_run"])?;
-    let (replace, dry_run) = (query.flag("replace")?, query.flag("dry_run")?);
+    let query = Query::read(&uri, &["replace", "dry_run", "partly"])?;
+    let (replace, dry_run, partly) = (query.flag("replace")?, query.flag("dry_run")?, query.flag("partly")?);
     let rulebook = editable(&admin)?;
     let text = text(body, DOCUMENT_MAX).await?;
     let read = move || rule_file::parse_definitions_within(&text, DOCUMENT_MAX).map_err(|error| misread(&error));
-    let definitions = blocking(read).await?;
+    let (definitions, left_out) = as_rules(blocking(read).await?);
+    if !left_out.is_empty() && !partly {
+        return Err(Problem::invalid("descriptors".to_owned(), refusal(&left_out, "import the rest with partly=true")));
+    }
     check_names(&definitions)?;
     let imported = if dry_run {
         rulebook.rehearse(definitions, replace).await.map_err(refused)?
@@ -107,7 +111,12 @@ pub(super) async fn import(State(admin): State<Arc<Admin>>, uri: Uri, body: Body
         AdminRefused))]
 pub(super) async fn export(State(admin): State<Arc<Admin>>) -> Answered {
     let book = admin.app.book();
-    let text = blocking(move || Ok(rule_file::write(&book.definitions()))).await?;
+    let text = blocking(move || {
+        let (definitions, left_out) = as_rules(book.definitions());
+        let comments = left_out.iter().map(|text| format!("# left out: {}\n", text.replace('\n', " ")));
+        Ok(comments.chain([rule_file::write(&definitions)]).collect::<String>())
+    })
+    .await?;
     Ok(([(CONTENT_TYPE, "application/yaml"), (CACHE_CONTROL, "no-store")], text).into_response())
 }
 

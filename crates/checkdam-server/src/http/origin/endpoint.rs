@@ -62,10 +62,12 @@ impl<'a> Target<'a> {
 }
 
 /// A host in its normal form: lower case, without port, brackets and last dot.
-pub(super) fn host(authority: &str) -> Option<String> {
+pub(crate) fn host(authority: &str) -> Option<String> {
     let authority = authority.trim();
     let host = match authority.strip_prefix('[') {
         Some(six) => six.split(']').next().unwrap_or(six),
+        // Only an address of IPv6 has more than one colon.
+        None if authority.matches(':').count() > 1 => authority,
         None => authority.split(':').next().unwrap_or(authority),
     };
     let host = host.strip_suffix('.').unwrap_or(host);

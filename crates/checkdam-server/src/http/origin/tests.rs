@@ -111,7 +111,7 @@ fn a_host_has_one_form_and_the_targets_own_wins() {
     let cases = [
         ("/", Some("Example.COM:8080"), Some("example.com")), ("/", Some("example.com."), Some("example.com")),
         ("/", Some("[2001:DB8::1]:80"), Some("2001:db8::1")), ("/", Some(" a.example "), Some("a.example")),
-        ("/", Some(""), None), ("/", Some(":80"), None), ("/", None, None),
+        ("/", Some("2001:db8::1"), Some("2001:db8::1")), ("/", Some(""), None), ("/", Some(":80"), None), ("/", None, None),
         ("http://Own.example:80/", Some("other.example"), Some("own.example")),
         ("http://user:secret@own.example/x", None, Some("own.example")),
     ];

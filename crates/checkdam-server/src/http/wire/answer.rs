@@ -135,7 +135,7 @@ const fn is_zero(number: &u64) -> bool {
 }
 
 /// Answers a check: 200, 429, 422 for what can never pass, 403 for who is banned.
-pub(crate) fn answer(request: &Request<'_>, outcome: &Outcome, dialect: Dialect) -> Response<Body> {
+pub(in crate::http) fn answer(request: &Request<'_>, outcome: &Outcome, dialect: Dialect) -> Response<Body> {
     let status = status(outcome.verdict());
     if status == StatusCode::OK {
         return state(request, outcome, dialect);
@@ -158,7 +158,7 @@ pub(in crate::http) fn batch(decided: &[(Request<'_>, Outcome)]) -> Response<Bod
     response
 }
 
-fn respond(
+pub(super) fn respond(
     status: StatusCode,
     content_type: HeaderValue,
     body: Vec<u8>,
@@ -216,7 +216,7 @@ fn header_name(name: &'static str) -> Option<HeaderName> {
     }
 }
 
-fn status(verdict: Verdict) -> StatusCode {
+pub(super) fn status(verdict: Verdict) -> StatusCode {
     if verdict == Verdict::Allowed {
         StatusCode::OK
     } else if verdict == Verdict::Denied {
@@ -227,6 +227,23 @@ fn status(verdict: Verdict) -> StatusCode {
         StatusCode::FORBIDDEN
     } else {
         StatusCode::SERVICE_UNAVAILABLE
+    }
+}
+
+/// What kind of problem a refusal is, for programs and for people.
+pub(super) fn kind_and_title(status: StatusCode) -> (&'static str, &'static str) {
+    match status {
+        StatusCode::UNPROCESSABLE_ENTITY => {
+            ("urn:checkdam:problem:cost_exceeds_burst", "The cost exceeds what a limit can ever hold")
+        }
+        StatusCode::FORBIDDEN => ("urn:checkdam:problem:banned", "The request is banned"),
+        StatusCode::SERVICE_UNAVAILABLE => {
+            ("urn:checkdam:problem:store_unavailable", "The store of the limits does not answer")
+        }
+        _ => (
+            "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            "Request cannot be satisfied as assigned quota has been exceeded",
+        ),
     }
 }
 
@@ -263,19 +280,7 @@ impl<'a> Answer<'a> {
 impl<'a> Denied<'a> {
     fn new(request: &'a dyn Subjects, outcome: &'a Outcome) -> Self {
         let status = status(outcome.verdict());
-        let (kind, title) = match status {
-            StatusCode::UNPROCESSABLE_ENTITY => {
-                ("urn:checkdam:problem:cost_exceeds_burst", "The cost exceeds what a limit can ever hold")
-            }
-            StatusCode::FORBIDDEN => ("urn:checkdam:problem:banned", "The request is banned"),
-            StatusCode::SERVICE_UNAVAILABLE => {
-                ("urn:checkdam:problem:store_unavailable", "The store of the limits does not answer")
-            }
-            _ => (
-                "https://iana.org/assignments/http-problem-types#quota-exceeded",
-                "Request cannot be satisfied as assigned quota has been exceeded",
-            ),
-        };
+        let (kind, title) = kind_and_title(status);
         Self {
             kind,
             title,

@@ -3,12 +3,15 @@
 
 mod answer;
 mod explain;
+mod refusal;
 mod request;
 
-pub(super) use answer::{Answer, BatchAnswer, Denied, batch, state};
-pub(crate) use answer::{STANDING, answer, standing};
+pub(super) use answer::{Answer, BatchAnswer, Denied, answer, batch, state};
+pub(crate) use answer::{STANDING, standing};
 pub(super) use explain::ExplainAnswer;
 pub(crate) use explain::{explain, mode_name};
+pub(super) use refusal::Refusal;
+pub(crate) use refusal::refuse;
 pub(super) use request::{BatchBody, CheckBody, parse, parse_batch};
 
 /// A value as JSON. Our own types cannot fail to be written into memory.

@@ -1,0 +1,102 @@
+/** The client. */
+
+import { batchJson, readAnswer, readBatch, requestJson, unreachableAnswer } from "./answer.js";
+import { Unreachable } from "./errors.js";
+
+const POLICIES = ["raise", "open", "closed"];
+
+/**
+ * Asks a checkdam server. Connections are kept open by `fetch`.
+ *
+ *     const client = new Client("http://127.0.0.1:8080", { timeoutMs: 200, onUnreachable: "open" });
+ *     const { allowed, remaining, retryAfterMs } = await client.check({ user: "42", plan: "free" });
+ */
+export class Client {
+  #url;
+  #timeoutMs;
+  #onUnreachable;
+  #fetch;
+
+  /**
+   * `timeoutMs` bounds a whole call. `onUnreachable` says what happens when there
+   * is no answer: "raise" (default) throws `Unreachable`, "open" allows, "closed"
+   * denies with status 503. `fetch` is what is called instead of the global one.
+   */
+  constructor(url = "http://127.0.0.1:8080", { timeoutMs = 1000, onUnreachable = "raise", fetch } = {}) {
+    let parsed = null;
+    try {
+      parsed = new URL(url);
+    } catch {
+      // What does not parse has no protocol that would do.
+    }
+    if (parsed?.protocol !== "http:" && parsed?.protocol !== "https:") {
+      throw new TypeError(`${JSON.stringify(url)} is no address of a server: write it as http://127.0.0.1:8080`);
+    }
+    if (!POLICIES.includes(onUnreachable)) {
+      throw new TypeError(`onUnreachable is ${JSON.stringify(onUnreachable)}: it must be one of ${POLICIES.join(", ")}`);
+    }
+    this.#url = String(url).replace(/\/+$/, "");
+    this.#timeoutMs = timeoutMs;
+    this.#onUnreachable = onUnreachable;
+    this.#fetch = fetch ?? ((...request) => globalThis.fetch(...request));
+  }
+
+  /** Charges a request to every limit that concerns it, or to none. */
+  check(attributes, options) {
+    return this.#ask("/v1/check", attributes, options);
+  }
+
+  /** Answers as `check` would, charging nothing; the status is always 200. */
+  peek(attributes, options) {
+    return this.#ask("/v1/peek", attributes, options);
+  }
+
+  /** Gives back a cost to every limit that concerns the request. */
+  refund(attributes, options) {
+    return this.#ask("/v1/refund", attributes, options);
+  }
+
+  /** Forgets what is owed to every limit that concerns the request. */
+  reset(attributes, options) {
+    return this.#ask("/v1/reset", attributes, options);
+  }
+
+  /** Charges several requests, each by itself, in their order: at most 256. */
+  async checkBatch(requests) {
+    const body = batchJson(requests);
+    try {
+      const [status, , text] = await this.#post("/v1/check/batch", body);
+      return readBatch(status, text, requests.length);
+    } catch (error) {
+      if (!(error instanceof Unreachable)) throw error;
+      return requests.map(() => unreachableAnswer(this.#onUnreachable, error));
+    }
+  }
+
+  async #ask(path, attributes, options) {
+    const body = requestJson(attributes, options);
+    try {
+      return readAnswer(...(await this.#post(path, body)));
+    } catch (error) {
+      if (!(error instanceof Unreachable)) throw error;
+      return unreachableAnswer(this.#onUnreachable, error);
+    }
+  }
+
+  async #post(path, body) {
+    try {
+      const response = await this.#fetch(this.#url + path, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify(body),
+        redirect: "manual",
+        signal: AbortSignal.timeout(this.#timeoutMs),
+      });
+      return [response.status, response.headers, await response.text()];
+    } catch (cause) {
+      const late = cause?.name === "TimeoutError" ? ` within ${this.#timeoutMs} ms` : "";
+      const reason = late ? "" : `: ${cause?.cause?.message || cause?.message || cause}`;
+      throw new Unreachable(`${this.#url} did not answer${late}${reason}`, { cause });
+    }
+  }
+}

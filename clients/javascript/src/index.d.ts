@@ -1,0 +1,232 @@
+/** Attributes of a request. Whole numbers are sent as text. */
+export type Attributes = Readonly<Record<string, string | number>>;
+
+/** What happens when the server cannot be reached: throw, allow, or deny with status 503. */
+export type OnUnreachable = "raise" | "open" | "closed";
+
+export interface RequestOptions {
+  /** How much to charge: a whole number, at least 1. Default 1. */
+  cost?: number;
+  /** Only rules of this domain concern the request; without it, only rules without one. */
+  domain?: string;
+}
+
+/** A request of a batch. */
+export interface BatchRequest extends RequestOptions {
+  attributes: Attributes;
+}
+
+/** Where one limit stands. */
+export interface Tier {
+  /** The rule it belongs to. */
+  readonly rule: string;
+  /** What kind of subject it counts. */
+  readonly scope: string;
+  /** Whose bucket it is. */
+  readonly subject: string;
+  /** Whether it lets the request pass. */
+  readonly allowed: boolean;
+  /** The most that can pass at once. */
+  readonly limit: number;
+  /** What is left. */
+  readonly remaining: number;
+  /** How long until it would let the request pass. */
+  readonly retryAfterMs: number;
+  /** How long until it owes nothing any more. */
+  readonly resetAfterMs: number;
+  /** True if the rule only watches: it never denies. */
+  readonly shadow: boolean;
+}
+
+/** A ban on a request. */
+export interface Ban {
+  /** Who is banned, such as `ip:198.51.100.0/24`. */
+  readonly subject: string;
+  /** Why. */
+  readonly reason: string;
+  /** When it ends, in RFC 3339; null if never. */
+  readonly until: string | null;
+}
+
+/** Whether a request passes, and where its limits stand. */
+export interface Answer {
+  /** Whether it passes. */
+  readonly allowed: boolean;
+  /** 200, 429 (must wait), 422 (can never pass), 403 (banned), 503 (cannot be decided). */
+  readonly status: number;
+  /** The limit that speaks for the request; null if no rule concerns it. */
+  readonly limit: number | null;
+  /** What is left of it. */
+  readonly remaining: number | null;
+  /** How long until the same request would pass. */
+  readonly retryAfterMs: number;
+  /** How long until that limit owes nothing any more. */
+  readonly resetAfterMs: number;
+  /** How long to hold the request back (leaky bucket). */
+  readonly delayMs: number;
+  /** The rule with the longest wait, if denied. */
+  readonly violated: string | null;
+  /** The ban on the request, if it is banned. */
+  readonly ban: Ban | null;
+  /** Who decided: a store, a policy, or `client` if the server was unreachable. */
+  readonly decidedBy: string;
+  /** Every limit that concerns the request. */
+  readonly tiers: readonly Tier[];
+  /** The kind of problem, if denied. */
+  readonly kind: string | null;
+  /** The same for people. */
+  readonly title: string | null;
+  /** Which rule denies it, and when to come back. */
+  readonly detail: string | null;
+  /** The policies that deny it, by their names in RateLimit-Policy. */
+  readonly violatedPolicies: readonly string[];
+  /** The rate-limit headers of the answer, in lower case, to be passed on. */
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+export interface ClientOptions {
+  /** Bounds a whole call. Default 1000. */
+  timeoutMs?: number;
+  /** Default "raise". */
+  onUnreachable?: OnUnreachable;
+  /** What is called instead of the global fetch. */
+  fetch?: typeof fetch;
+}
+
+/** Asks a checkdam server. Rejects with `Refused`, `Unreachable` or, for bad input, `TypeError`. */
+export class Client {
+  /** `url` is by default `http://127.0.0.1:8080`. */
+  constructor(url?: string | URL, options?: ClientOptions);
+  /** Charges a request to every limit that concerns it, or to none. */
+  check(attributes: Attributes, options?: RequestOptions): Promise<Answer>;
+  /** Answers as `check` would, charging nothing; the status is always 200. */
+  peek(attributes: Attributes, options?: RequestOptions): Promise<Answer>;
+  /** Gives back a cost to every limit that concerns the request. */
+  refund(attributes: Attributes, options?: RequestOptions): Promise<Answer>;
+  /** Forgets what is owed to every limit that concerns the request. */
+  reset(attributes: Attributes, options?: RequestOptions): Promise<Answer>;
+  /** Charges several requests, each by itself, in their order: at most 256. */
+  checkBatch(requests: readonly BatchRequest[]): Promise<Answer[]>;
+}
+
+/** Any error of this package. */
+export class CheckdamError extends Error {}
+
+/** The server did not answer in time, or did not answer as checkdam does. */
+export class Unreachable extends CheckdamError {}
+
+/** The server did not accept the request; nothing was charged. */
+export class Refused extends CheckdamError {
+  constructor(status: number, detail: string, field: string | null);
+  /** The HTTP status. */
+  readonly status: number;
+  /** What is wrong, and what to do. */
+  readonly detail: string;
+  /** Where it stands, such as `attributes.user`. */
+  readonly field: string | null;
+}
+
+/** A call of a limited function was denied; the function was not called. */
+export class Limited extends CheckdamError {
+  constructor(answer: Answer);
+  /** What the server said. */
+  readonly answer: Answer;
+}
+
+/** As many calls wait for their turn as may wait. */
+export class QueueFull extends CheckdamError {}
+
+/** A call would have to wait longer than its caller allows; it was not sent. */
+export class WaitTooLong extends CheckdamError {
+  constructor(waitMs: number, waitMaxMs: number);
+  /** How long it would have to wait. */
+  readonly waitMs: number;
+}
+
+export interface LimitedOptions<Args extends unknown[]> {
+  /** How much each call costs. Default 1. */
+  cost?: number | ((...args: Args) => number | Promise<number>);
+  domain?: string;
+  /** How long a call may be held back. Default 10000. */
+  delayMaxMs?: number;
+}
+
+/** A function that is charged before each call; a denied call throws `Limited`. */
+export function limited<Args extends unknown[], Result>(
+  client: Client,
+  attributes: Attributes | ((...args: Args) => Attributes | Promise<Attributes>),
+  call: (...args: Args) => Result,
+  options?: LimitedOptions<Args>,
+): (...args: Args) => Promise<Awaited<Result>>;
+
+/** What is needed of a request of node:http or Express. */
+export interface IncomingRequest {
+  method?: string;
+  url?: string;
+  originalUrl?: string;
+  headers: Record<string, string | string[] | undefined>;
+  ip?: string;
+  socket?: { remoteAddress?: string };
+}
+
+/** What is needed of a response of node:http or Express. */
+export interface OutgoingResponse {
+  statusCode: number;
+  destroyed?: boolean;
+  setHeader(name: string, value: string): unknown;
+  end(body: string): unknown;
+}
+
+export interface RateLimitOptions<Incoming extends IncomingRequest> {
+  client: Client;
+  /** By default `requestAttributes`; null for a request that is not limited. */
+  attributes?: (request: Incoming) => Attributes | null | Promise<Attributes | null>;
+  /** How much a request costs. Default 1. */
+  cost?: number | ((request: Incoming) => number | Promise<number>);
+  domain?: string;
+  /** How long a request may be held back. Default 10000. */
+  delayMaxMs?: number;
+}
+
+/** A middleware for Express, Connect and node:http that asks before the next handler is called. */
+export function rateLimit<Incoming extends IncomingRequest>(
+  options: RateLimitOptions<Incoming>,
+): (request: Incoming, response: OutgoingResponse, next: (error?: unknown) => void) => Promise<void>;
+
+/** method, endpoint, host and ip of a request. */
+export function requestAttributes(request: IncomingRequest): Record<string, string>;
+
+export interface PaceOptions {
+  /** The longest first pause after a refusal that says nothing, in seconds. Default 0.5. */
+  backoffFirst?: number;
+  /** The longest pause of that kind, in seconds. Default 30. */
+  backoffMax?: number;
+  /** Numbers from 0 to 1. */
+  random?: () => number;
+}
+
+/** Follows the answers of one API and says when to send the next request. All times are in seconds. */
+export class Pace {
+  constructor(options?: PaceOptions);
+  /** How long until the next request may be sent: 0 for at once, null for not before an answer arrives. */
+  wait(now: number): number | null;
+  /** A request is sent. */
+  sent(now: number): void;
+  /** A request ended without an answer. */
+  failed(): void;
+  /** A request was answered; tells whether it was refused and may be sent again. */
+  answered(now: number, nowUnix: number, status: number, headers: { get(name: string): string | null }): boolean;
+}
+
+export interface PoliteOptions {
+  /** Who would have to wait longer is told so. Default 60000. */
+  waitMaxMs?: number;
+  /** How many calls may wait. Default 1000. */
+  queueMax?: number;
+  /** How often a call is sent at most. Default 5. */
+  attemptsMax?: number;
+  pace?: Pace;
+}
+
+/** A fetch that waits its turn, slows down before the limit and comes back when told. */
+export function polite(send?: typeof fetch, options?: PoliteOptions): typeof fetch;

@@ -1,0 +1,13 @@
+/**
+ * Client of the checkdam rate limiter, and a polite fetch for any limited API.
+ *
+ * Needs nothing but `fetch`: it runs in Node 18 and later, Deno and browsers.
+ */
+
+export { Client } from "./client.js";
+export { CheckdamError, Limited, QueueFull, Refused, Unreachable, WaitTooLong } from "./errors.js";
+export { limited } from "./limited.js";
+export { rateLimit } from "./middleware.js";
+export { requestAttributes } from "./origin.js";
+export { Pace } from "./pace.js";
+export { polite } from "./polite.js";

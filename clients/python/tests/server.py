@@ -1,0 +1,89 @@
+"""A real checkdam server for the tests, ended with them."""
+
+import atexit
+import functools
+import os
+import socket
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+
+RULES = """
+rules:
+  - { name: user, key: "user:{user}", limits: ["1/m burst 3", "1000/h"] }
+  - { name: address, key: "ip:{ip}", limits: ["2/m"] }
+  - { name: endpoint, key: "endpoint:{endpoint}", when: { endpoint: /limited }, limits: ["2/m"] }
+  - { name: watched, key: "watched:{watched}", limits: ["1/m"], mode: shadow }
+  - { name: queue, key: "queue:{queue}", limits: ["5/s burst 100"], algorithm: leaky_bucket }
+  - { name: polite, key: "polite:{polite}", limits: ["20/s"] }
+  - { name: elsewhere, domain: elsewhere, key: "user:{user}", limits: ["7/m"] }
+bans:
+  - { subject: "user:evil", reason: scraping, until: "2099-01-01T00:00:00Z" }
+"""
+
+#: How long the server may take to start.
+PATIENCE_S = 20
+
+
+class Server:
+    url = None
+
+    def __init__(self):
+        binary = os.environ.get("CHECKDAM_BIN")
+        if not binary or not Path(binary).is_file():
+            raise SystemExit(f"CHECKDAM_BIN is {binary!r}: set it to the path of the checkdam binary")
+        self._folder = tempfile.TemporaryDirectory()
+        rules = Path(self._folder.name, "rules.yaml")
+        rules.write_text(RULES)
+        settings = ("CHECKDAM_", "LOG_", "DATABASE_URL")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(settings)}
+        environment.update(
+            CHECKDAM_ADMIN_LISTEN="127.0.0.1:0", CHECKDAM_GRPC_LISTEN="off", CHECKDAM_DATA_DIR=self._folder.name
+        )
+        self._process = subprocess.Popen(
+            [os.path.abspath(binary), "serve", "--http-listen", "127.0.0.1:0", "--rules", str(rules)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            cwd=self._folder.name,
+        )
+        atexit.register(self.stop)
+        self._said = []
+        self._listens = threading.Event()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        if not self._listens.wait(PATIENCE_S) or self.url is None:
+            self.stop()
+            raise SystemExit("the server did not start:\n" + "".join(self._said))
+
+    def _read(self):
+        for line in self._process.stderr:
+            self._said.append(line)
+            if "/v1/check" in line:
+                listening = next(said for said in self._said if "listening" in said)
+                self.url = listening.split()[-1]
+                self._listens.set()
+        self._listens.set()
+
+    def stop(self):
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        self._process.stderr.close()
+        self._folder.cleanup()
+
+
+@functools.lru_cache(maxsize=None)
+def server_url():
+    """The address of the one server that all tests share: each uses keys of its own."""
+    return Server().url
+
+
+def silent_address():
+    """An address where nobody listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}"

@@ -1,0 +1,347 @@
+"""Both clients against a real server: the same tests for each."""
+
+import asyncio
+import gc
+import json
+import socket
+import threading
+import unittest
+import urllib.request
+import warnings
+from dataclasses import fields
+from unittest import mock
+
+from checkdam_client import Answer, AsyncClient, Ban, Client, Refused, Tier, Unreachable
+
+from .server import server_url, silent_address
+
+
+class Awaited:
+    """An AsyncClient whose methods are run to their end, so that one test serves both."""
+
+    def __init__(self, *args, **kwargs):
+        self._client = AsyncClient(*args, **kwargs)
+        self._loop = asyncio.new_event_loop()
+
+    def __getattr__(self, name):
+        method = getattr(self._client, name)
+        return lambda *args, **kwargs: self._loop.run_until_complete(method(*args, **kwargs))
+
+    def end(self):
+        self.close()
+        self._loop.close()
+
+
+class ClientTests:
+    """What both clients do. `make` makes one."""
+
+    def client(self, url=None, **settings):
+        client = self.make(url or server_url(), **{"timeout": 5, **settings})
+        self.addCleanup(client.end if isinstance(client, Awaited) else client.close)
+        return client
+
+    def user(self, name):
+        return {"user": f"{self.make.__name__}-{name}"}
+
+    def test_check_until_denied(self):
+        client, user = self.client(), self.user("check")
+        answers = [client.check(user) for _ in range(4)]
+        self.assertEqual([answer.allowed for answer in answers], [True, True, True, False])
+        self.assertEqual([answer.remaining for answer in answers], [2, 1, 0, 0])
+        first, denied = answers[0], answers[-1]
+        self.assertEqual((first.status, first.limit, first.violated, first.decided_by), (200, 3, None, "memory"))
+        self.assertEqual((first.retry_after, first.delay), (0, 0))
+        self.assertTrue(0 < first.reset_after <= 60)
+        self.assertEqual(
+            [(tier.rule, tier.limit, tier.shadow) for tier in first.tiers], [("user", 3, False), ("user", 1000, False)]
+        )
+        self.assertEqual(first.tiers[0].subject, f"user:{user['user']}")
+        self.assertNotIn("retry-after", first.headers)
+        self.assertEqual(first.headers["x-ratelimit-limit"], "3")
+        self.assertEqual((denied.status, denied.violated), (429, "user"))
+        self.assertTrue(50 < denied.retry_after <= 60)
+        self.assertEqual(denied.violated_policies, ("user 1/m",))
+        self.assertIn("is exceeded", denied.detail)
+        self.assertTrue(50 < int(denied.headers["retry-after"]) <= 60)
+        self.assertEqual(denied.problem()["violated-policies"], ["user 1/m"])
+        self.assertNotIn("tiers", denied.problem())
+
+    def test_peek_refund_reset(self):
+        client, user = self.client(), self.user("state")
+        self.assertEqual(client.peek(user).remaining, 3)
+        self.assertTrue(client.check(user, cost=3).allowed)
+        peeked = client.peek(user)
+        self.assertEqual((peeked.allowed, peeked.status, peeked.remaining), (False, 200, 0))
+        self.assertEqual(client.refund(user, cost=2).remaining, 2)
+        self.assertEqual(client.reset(user).remaining, 3)
+
+    def test_domain(self):
+        answer = self.client().check(self.user("domain"), domain="elsewhere")
+        self.assertEqual([tier.rule for tier in answer.tiers], ["elsewhere"])
+
+    def test_nobody_concerned(self):
+        answer = self.client().check({"colour": "red"})
+        self.assertEqual((answer.allowed, answer.limit, answer.remaining, answer.tiers), (True, None, None, ()))
+
+    def test_numbers_are_text(self):
+        answer = self.client().check({"watched": 42})
+        self.assertEqual((answer.tiers[0].subject, answer.tiers[0].shadow), ("watched:42", True))
+
+    def test_cost_that_can_never_pass(self):
+        answer = self.client().check(self.user("cost"), cost=4)
+        self.assertEqual((answer.allowed, answer.status, answer.violated), (False, 422, "user"))
+        self.assertEqual(answer.kind, "urn:checkdam:problem:cost_exceeds_burst")
+
+    def test_ban(self):
+        answer = self.client().check({"user": "evil"})
+        self.assertEqual((answer.allowed, answer.status), (False, 403))
+        self.assertEqual(answer.ban, Ban("user:evil", "scraping", "2099-01-01T00:00:00Z"))
+
+    def test_delay(self):
+        answers = self.client().check_batch([{"attributes": {"queue": self.make.__name__}}] * 3)
+        delays = [answer.delay for answer in answers]
+        self.assertEqual(delays[0], 0)
+        self.assertTrue(0 < delays[1] <= 0.2 < delays[2] <= 0.4, delays)
+
+    def test_batch(self):
+        client, user = self.client(), self.user("batch")
+        requests = [{"attributes": user, "cost": 3}, {"attributes": user}, {"attributes": {"user": "evil"}}]
+        answers = client.check_batch(requests)
+        self.assertEqual([answer.status for answer in answers], [200, 429, 403])
+        self.assertEqual(answers[1].violated_policies, ("user 1/m",))
+        self.assertEqual(client.check_batch([]), [])
+
+    def test_bad_values_are_named_and_charge_nothing(self):
+        client, user = self.client(), self.user("bad")
+        for attributes, cost, field, words in [
+            (user, 0, "cost", "cost is 0"),
+            (user, -1, "cost", "cost is -1"),
+            ({**user, "plan": ""}, 1, "attributes.plan", '"plan" is empty'),
+            ({**user, "plan": "x" * 513}, 1, "attributes.plan", "513 bytes"),
+        ]:
+            with self.subTest(words), self.assertRaises(Refused) as caught:
+                client.check(attributes, cost=cost)
+            self.assertEqual((caught.exception.status, caught.exception.field), (422, field))
+            self.assertIn(words, str(caught.exception))
+        with self.assertRaises(Refused) as caught:
+            client.check_batch([{"attributes": user}, {"attributes": user, "cost": 0}])
+        self.assertEqual(caught.exception.field, "requests[1].cost")
+        self.assertEqual(client.peek(user).remaining, 3)
+
+    def test_bad_types_are_named_and_not_sent(self):
+        client = self.client(silent_address())
+        for attributes, cost, words in [
+            ({"user": None}, 1, "'user' is None"),
+            ({"user": 1.5}, 1, "'user' is 1.5"),
+            ({"user": True}, 1, "'user' is True"),
+            ({7: "x"}, 1, "attribute 7"),
+            ("user", 1, "attributes is 'user'"),
+            ({"user": "a"}, "5", "cost is '5'"),
+            ({"user": "a"}, 1.5, "cost is 1.5"),
+        ]:
+            with self.subTest(words), self.assertRaisesRegex(TypeError, words):
+                client.check(attributes, cost=cost)
+        with self.assertRaisesRegex(TypeError, r"requests\[1\].*'costs'"):
+            client.check_batch([{"attributes": {"user": "a"}}, {"attributes": {"user": "a"}, "costs": 2}])
+        for url in ("127.0.0.1:8080", "ftp://x", "http://"):
+            with self.subTest(url), self.assertRaisesRegex(ValueError, "no address of a server"):
+                self.client(url)
+        with self.assertRaisesRegex(ValueError, "on_unreachable is 'opn'"):
+            self.client(on_unreachable="opn")
+
+    def test_unreachable(self):
+        url, user = silent_address(), self.user("unreachable")
+        with self.assertRaisesRegex(Unreachable, "did not answer"):
+            self.client(url).check(user)
+        opened = self.client(url, on_unreachable="open").check(user)
+        self.assertEqual((opened.allowed, opened.decided_by), (True, "client"))
+        closed = self.client(url, on_unreachable="closed").check(user)
+        self.assertEqual((closed.allowed, closed.status, closed.headers["retry-after"]), (False, 503, "1"))
+        self.assertEqual(len(self.client(url, on_unreachable="open").check_batch([{"attributes": user}] * 3)), 3)
+
+    def test_silent_server(self):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            client = self.client(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=0.05)
+            with self.assertRaises(Unreachable):
+                client.check(self.user("silent"))
+
+    def test_somebody_else_listens(self):
+        for answer, error in [
+            (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello", Unreachable),
+            (b'HTTP/1.1 200 OK\r\ncontent-length: 16\r\n\r\n{"allowed":true}', Unreachable),
+            (b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 2\r\n\r\n{}", Unreachable),
+            (b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\n{}", Refused),
+            (b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{}", Unreachable),
+            (b"SSH-2.0-OpenSSH\r\n\r\n", Unreachable),
+            (b"", Unreachable),
+        ]:
+            with self.subTest(answer), Canned(answer) as canned, self.assertRaises(error):
+                self.client(canned.url).check(self.user("else"))
+        for body in (b'{"results": []}', b'{"results": [1]}', b'{"results": [{"status": 200}]}', b"[]"):
+            answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+            with self.subTest(body), Canned(answer) as canned, self.assertRaises(Unreachable):
+                self.client(canned.url).check_batch([{"attributes": self.user("else")}])
+
+    def test_chunked_answer(self):
+        body = json.dumps(
+            {**Answer(True, 200).__dict__, "retry_after_ms": 0, "reset_after_ms": 1500}, default=str
+        ).encode()
+        chunks = b"%x;a=b\r\n%s\r\n%x\r\n%s\r\n0\r\nx: y\r\n\r\n" % (9, body[:9], len(body) - 9, body[9:])
+        with Canned(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks) as canned:
+            self.assertEqual(self.client(canned.url).check(self.user("chunked")).reset_after, 1.5)
+
+    def test_connections_are_kept_and_replaced(self):
+        body = json.dumps(
+            {**Answer(True, 200).__dict__, "retry_after_ms": 0, "reset_after_ms": 0}, default=str
+        ).encode()
+        answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+        with Canned(answer, answers_each=2) as canned:
+            client = self.client(canned.url)
+            for _ in range(6):
+                self.assertTrue(client.check(self.user("kept")).allowed)
+                canned.settle()
+            self.assertEqual(canned.connections, 3)
+
+
+class Canned:
+    """Gives one answer to every request, whatever it is, and closes a connection after some."""
+
+    def __init__(self, answer, answers_each=1):
+        self._answer, self._answers_each = answer, answers_each
+        self._closed = threading.Event()
+        self.connections = 0
+
+    def __enter__(self):
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self._listener.close()
+
+    def settle(self):
+        """Waits until a connection that is to be closed is closed."""
+        self._closed.wait(5)
+
+    def _serve(self):
+        while True:
+            try:
+                peer, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            with peer:
+                for answered in range(self._answers_each):
+                    self._read_request(peer)
+                    self._closed.clear()
+                    peer.sendall(self._answer)
+                    if answered + 1 < self._answers_each:
+                        self._closed.set()
+            self._closed.set()
+
+    @staticmethod
+    def _read_request(peer):
+        text = b""
+        while b"}}" not in text and b'"cost": 1}' not in text:
+            got = peer.recv(65536)
+            if not got:
+                return
+            text += got
+
+
+class SyncClient(ClientTests, unittest.TestCase):
+    make = Client
+
+    def test_a_forked_process_opens_connections_of_its_own(self):
+        body = json.dumps(
+            {**Answer(True, 200).__dict__, "retry_after_ms": 0, "reset_after_ms": 0}, default=str
+        ).encode()
+        with Canned(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body), answers_each=2) as canned:
+            client = self.client(canned.url)
+            client.check(self.user("fork"))
+            (_, connection) = client._idle[0]
+            with mock.patch("os.getpid", return_value=-1):
+                idle = client._take()
+            self.assertIsNot(idle, connection)
+            connection.close()
+
+    def test_threads_share_a_client(self):
+        client, allowed = self.client(), []
+        user = self.user("threads")
+
+        def ask():
+            allowed.extend(client.check(user).allowed for _ in range(10))
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual((len(allowed), sum(allowed)), (80, 3))
+
+
+class AsynchronousClient(ClientTests, unittest.TestCase):
+    make = Awaited
+
+    def test_tasks_share_a_client(self):
+        async def ask():
+            async with AsyncClient(server_url(), timeout=5) as client:
+                return await asyncio.gather(*(client.check(self.user("tasks")) for _ in range(80)))
+
+        self.assertEqual(sum(answer.allowed for answer in asyncio.run(ask())), 3)
+
+    def test_a_client_outlives_a_loop(self):
+        client = AsyncClient(server_url(), timeout=5)
+        with warnings.catch_warnings():
+            # asyncio complains of the connection that is left to the first loop.
+            warnings.simplefilter("ignore", ResourceWarning)
+            for _ in range(2):
+                self.assertTrue(asyncio.run(client.peek(self.user("loops"))).allowed)
+            asyncio.run(client.close())
+            gc.collect()
+
+    def test_an_abandoned_call_spoils_no_other(self):
+        async def ask():
+            async with AsyncClient(server_url(), timeout=5) as client:
+                for _ in range(20):
+                    call = asyncio.ensure_future(client.check({"user": "evil"}))
+                    await asyncio.sleep(0)
+                    call.cancel()
+                return await client.check({"colour": "red"})
+
+        self.assertEqual(asyncio.run(ask()).status, 200)
+
+
+class Schema(unittest.TestCase):
+    """What the server says of its answers is what the client reads, to the field."""
+
+    #: Names on the wire of fields that are called otherwise here.
+    WIRE = {
+        "retry_after": "retry_after_ms",
+        "reset_after": "reset_after_ms",
+        "delay": "delay_ms",
+        "kind": "type",
+        "violated_policies": "violated-policies",
+    }
+
+    def wire_names(self, kind, without=()):
+        return {self.WIRE.get(field.name, field.name) for field in fields(kind)} - set(without)
+
+    def test_fields(self):
+        with urllib.request.urlopen(server_url() + "/openapi.json") as response:
+            schemas = json.load(response)["components"]["schemas"]
+
+        def properties(schema):
+            own = set(schema.get("properties", ()))
+            for part in schema.get("allOf", ()):
+                own |= properties(schemas[part["$ref"].split("/")[-1]] if "$ref" in part else part)
+            return own
+
+        self.assertEqual(self.wire_names(Answer, without=["headers"]), properties(schemas["Denied"]))
+        self.assertEqual(self.wire_names(Tier), properties(schemas["TierAnswer"]))
+        self.assertEqual(self.wire_names(Ban), properties(schemas["BanAnswer"]))
+
+
+if __name__ == "__main__":
+    unittest.main()

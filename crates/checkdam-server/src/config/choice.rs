@@ -1,0 +1,77 @@
+//! Settings that choose one of a few.
+
+use checkdam::headers::Dialect;
+use clap::ValueEnum;
+
+use super::ConfigError;
+
+/// Which headers are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Headers {
+    /// Both families
+    Both,
+    /// X-RateLimit-Limit, -Remaining and -Reset
+    X,
+    /// RateLimit and RateLimit-Policy
+    Ietf,
+    /// Neither; Retry-After stays
+    None,
+}
+
+/// How much is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogLevel {
+    /// Nothing
+    Off,
+    /// What needs a human
+    Error,
+    /// What may need one
+    #[value(alias = "warning")]
+    #[serde(alias = "warning")]
+    Warn,
+    /// Changes of state
+    Info,
+    /// Every decision
+    Debug,
+    /// Everything
+    Trace,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    /// For people
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+impl From<Headers> for Dialect {
+    fn from(headers: Headers) -> Self {
+        match headers {
+            Headers::Both => Self::Both,
+            Headers::X => Self::X,
+            Headers::Ietf => Self::Ietf,
+            Headers::None => Self::None,
+        }
+    }
+}
+
+/// A choice from one of the variables that platforms set for every program.
+pub(super) fn or_variable<T: ValueEnum>(given: Option<T>, name: &'static str) -> Result<Option<T>, ConfigError> {
+    if given.is_some() {
+        return Ok(given);
+    }
+    let value = std::env::var(name).unwrap_or_default();
+    if value.is_empty() {
+        return Ok(None);
+    }
+    T::from_str(&value, true).map(Some).map_err(|_| {
+        let names = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+        let choices = names.map(|choice| choice.get_name().to_owned()).collect::<Vec<_>>().join(", ");
+        ConfigError::NotAChoice { name, value, choices }
+    })
+}

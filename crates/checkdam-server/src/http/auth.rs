@@ -1,0 +1,240 @@
+//! `/v1/auth`: may the request pass that a proxy asks about? For nginx
+//! `auth_request`, Caddy `forward_auth`, Traefik `ForwardAuth` and their like.
+//!
+//! The request stands in headers. A proxy that sets some of them passes on the
+//! others as its client sent them, so headers that contradict each other are
+//! refused: no client can put its own word beside the proxy's. For the same
+//! reason options stand in the path, and what stands behind a question mark
+//! counts for nothing: Caddy passes its client's query on unless told otherwise.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
+use axum::http::request::Parts;
+use axum::http::{Response, StatusCode};
+use axum::response::IntoResponse;
+use checkdam::{LIMIT_MAX, Request, RequestError, VALUE_MAX};
+
+use super::connections::Peer;
+use super::origin::{Asked, Origin, OriginError, Target, host, single};
+use super::problem::{Problem, shown};
+use super::wire::{self, Refusal};
+use crate::app::App;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_METHOD: HeaderName = HeaderName::from_static("x-forwarded-method");
+const X_FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
+const X_ORIGINAL_METHOD: HeaderName = HeaderName::from_static("x-original-method");
+const X_ORIGINAL_URI: HeaderName = HeaderName::from_static("x-original-uri");
+const X_ORIGINAL_URL: HeaderName = HeaderName::from_static("x-original-url");
+
+/// Where the door is; options may follow.
+pub(super) const PATH: &str = "/v1/auth";
+
+/// The true status, for proxies that understand only 403.
+const STATUS: HeaderName = HeaderName::from_static("x-checkdam-status");
+/// How long to hold a request back that passes.
+const DELAY: HeaderName = HeaderName::from_static("x-checkdam-delay-ms");
+
+/// The door for proxies.
+pub(super) struct Auth {
+    app: Arc<App>,
+    origin: Arc<Origin>,
+    has_warned: AtomicBool,
+}
+
+impl Auth {
+    pub(super) fn new(app: Arc<App>, origin: Arc<Origin>) -> Self {
+        Self { app, origin, has_warned: AtomicBool::new(false) }
+    }
+
+    async fn decide(&self, parts: &Parts, peer: IpAddr, options: &Options<'_>) -> Result<Response<Body>, Problem> {
+        self.warn_of_strangers(peer, &parts.headers);
+        let request = options.apply(described(&self.origin, parts, peer)?)?;
+        let outcome = self.app.check(&request).await;
+        if !outcome.is_allowed() {
+            return Ok(wire::refuse(&outcome, self.app.dialect()));
+        }
+        let mut response = Response::new(Body::empty());
+        *response.headers_mut() = wire::standing(&outcome, self.app.dialect());
+        if outcome.delay_us() > 0 {
+            response.headers_mut().insert(DELAY, outcome.delay_us().div_ceil(1_000).into());
+        }
+        Ok(response)
+    }
+
+    /// Without trust all clients of a proxy are one: whoever has forgotten the
+    /// setting should learn why.
+    fn warn_of_strangers(&self, peer: IpAddr, headers: &HeaderMap) {
+        let is_ignored = headers.contains_key(X_FORWARDED_FOR) && !self.origin.is_trusted(peer);
+        if is_ignored && !self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(%peer, "X-Forwarded-For of a peer that is not among --trusted-proxies counts for nothing");
+        }
+    }
+}
+
+/// Charges the request that a proxy describes in headers; any method will do.
+///
+/// Attributes are `method`, `endpoint`, `host`, `ip`, and those of --header-attributes. What the headers leave out is
+/// taken from the request itself. Options may follow in the path, as /v1/auth/domain=shop&cost=5&attr.plan=free&denied=403:
+/// the domain, what to charge, an attribute, and that every refusal shall have the status 403, for nginx, with the true
+/// one in X-Checkdam-Status.
+#[utoipa::path(
+    get, path = "/v1/auth", tag = "decisions",
+    params(
+        ("X-Forwarded-Method" = Option<String>, Header, description = "The method; or X-Original-Method"),
+        ("X-Forwarded-Uri" = Option<String>, Header, description = "Path and query; or X-Original-URI, X-Original-URL"),
+        ("X-Forwarded-Host" = Option<String>, Header, description = "The host; or X-Original-URL, or Host"),
+        ("X-Forwarded-For" = Option<String>, Header, description = "The client, if the sender is among --trusted-proxies"),
+    ),
+    responses(
+        (status = 200, description = "It passes and was charged; the body is empty"),
+        (status = 400, description = "A header cannot be read, or headers contradict each other; nothing was charged",
+            body = Problem, content_type = "application/problem+json"),
+        (status = 403, description = "It is banned; nothing was charged", body = Refusal,
+            content_type = "application/problem+json"),
+        (status = 422, description = "An option is not acceptable, or the cost exceeds what a limit can ever hold",
+            body = Problem, content_type = "application/problem+json"),
+        (status = 429, description = "It must wait; nothing was charged", body = Refusal,
+            content_type = "application/problem+json"),
+        (status = 503, description = "A limit denies what its store cannot decide", body = Refusal,
+            content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn auth(
+    State(auth): State<Arc<Auth>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    parts: Parts,
+) -> Response<Body> {
+    let options = parts.uri.path().strip_prefix(PATH).unwrap_or_default();
+    let (options, invalid) = Options::read(options.strip_prefix('/').unwrap_or_default());
+    let decided = match invalid {
+        Some(problem) => Err(problem),
+        None => auth.decide(&parts, peer, &options).await,
+    };
+    let mut response = decided.into_response();
+    let status = response.status();
+    if options.denies_by_403 && status != StatusCode::OK {
+        response.headers_mut().insert(STATUS, HeaderValue::from(status.as_u16()));
+        *response.status_mut() = StatusCode::FORBIDDEN;
+    }
+    response
+}
+
+/// What the proxy's configuration says beside the headers.
+#[derive(Default)]
+struct Options<'a> {
+    domain: Cow<'a, str>,
+    cost: Option<u64>,
+    attributes: Vec<(String, Cow<'a, str>)>,
+    denies_by_403: bool,
+}
+
+impl<'a> Options<'a> {
+    /// Reads all that can be read, and says what is wrong first: even then a
+    /// proxy gets the status that it understands.
+    fn read(text: &'a str) -> (Self, Option<Problem>) {
+        let mut options = Self::default();
+        let mut invalid = None;
+        for (name, value) in form_urlencoded::parse(text.as_bytes()) {
+            if let Err(detail) = options.take(&name, value) {
+                invalid = invalid.or(Some(Problem::invalid(shown(&name), detail)));
+            }
+        }
+        (options, invalid)
+    }
+
+    fn take(&mut self, name: &str, value: Cow<'a, str>) -> Result<(), String> {
+        match name {
+            "domain" if value.len() <= VALUE_MAX => self.domain = value,
+            "domain" => return Err(format!("the domain is {} bytes long: at most {VALUE_MAX} fit", value.len())),
+            "denied" if value == "403" => self.denies_by_403 = true,
+            "denied" => return Err(format!("denied is {:?}: use 403 or leave it out", shown(&value))),
+            "cost" => match value.parse() {
+                Ok(cost) if (1..=LIMIT_MAX).contains(&cost) => self.cost = Some(cost),
+                _ => return Err(format!("cost is {:?}: use a whole number, 1 to {LIMIT_MAX}", shown(&value))),
+            },
+            _ => match name.strip_prefix("attr.") {
+                Some(_) if value.is_empty() => return Err("it is empty: give it a value or leave it out".to_owned()),
+                Some(attribute) => self.attributes.push((attribute.to_owned(), value)),
+                None => return Err("there is no such option: use domain, cost, denied or attr.NAME".to_owned()),
+            },
+        }
+        Ok(())
+    }
+
+    fn apply(&self, mut request: Request<'static>) -> Result<Request<'static>, Problem> {
+        for (name, value) in &self.attributes {
+            let added = request.insert(name.clone(), value.clone().into_owned());
+            added.map_err(|error: RequestError| Problem::invalid(shown(&format!("attr.{name}")), error.to_string()))?;
+        }
+        let cost = self.cost.unwrap_or(request.cost());
+        Ok(request.in_domain(self.domain.clone().into_owned()).costing(cost))
+    }
+}
+
+/// The request that the headers describe.
+fn described(origin: &Origin, parts: &Parts, peer: IpAddr) -> Result<Request<'static>, Problem> {
+    let headers = &parts.headers;
+    let method = agreed(headers, &[X_FORWARDED_METHOD, X_ORIGINAL_METHOD], |text| Some(text.to_owned()))?;
+    let target = agreed(headers, &[X_FORWARDED_URI, X_ORIGINAL_URI, X_ORIGINAL_URL], |text| {
+        Some(Target::parse(text).endpoint())
+    })?;
+    let named = agreed(headers, &[X_FORWARDED_HOST, X_FORWARDED_URI, X_ORIGINAL_URI, X_ORIGINAL_URL], |text| {
+        match Target::parse(text).authority {
+            Some(authority) => host(authority),
+            None if text.starts_with('/') => None,
+            None => host(text),
+        }
+    })?;
+    let own = parts.uri.authority().map(|authority| authority.as_str());
+    let own = own.or_else(|| headers.get(HOST)?.to_str().ok());
+    let asked = Asked {
+        method: method.as_deref().unwrap_or(parts.method.as_str()),
+        target: target.as_deref().unwrap_or(PATH),
+        host: named.as_deref().or(own),
+        headers,
+        peer,
+    };
+    origin.request(asked).map_err(|error| unreadable(&error))
+}
+
+/// What headers say that are meant to say the same, in its normal form.
+fn agreed(
+    headers: &HeaderMap,
+    names: &[HeaderName],
+    form: impl Fn(&str) -> Option<String>,
+) -> Result<Option<String>, Problem> {
+    let mut agreed: Option<(&HeaderName, String)> = None;
+    for name in names {
+        let value = single(headers, name).map_err(|error| unreadable(&error))?;
+        let Some(said) = value.filter(|value| !value.is_empty()).and_then(&form) else { continue };
+        match &agreed {
+            Some((other, before)) if *before != said => {
+                let (before, said) = (shown(before), shown(&said));
+                let detail = format!("{other} says {before:?} and {name} says {said:?}: let the proxy remove one");
+                return Err(Problem::malformed_header(name.as_str(), detail));
+            }
+            Some(_) => {}
+            None => agreed = Some((name, said)),
+        }
+    }
+    Ok(agreed.map(|(_, said)| said))
+}
+
+fn unreadable(error: &OriginError) -> Problem {
+    let header = match error {
+        OriginError::Repeated { header, .. }
+        | OriginError::NotText { header }
+        | OriginError::NotACost { header, .. } => header.as_str(),
+        OriginError::NotAMethod { .. } => "x-forwarded-method",
+        OriginError::Request(_) => "headers",
+    };
+    Problem::malformed_header(header, error.to_string())
+}

@@ -1,0 +1,19 @@
+//! Definitions as a rulebook keeps them: it has no trees of descriptors.
+
+use checkdam::Definitions;
+
+/// Trees as rules, behind the others; and what no rule can say.
+pub(crate) fn as_rules(mut definitions: Definitions) -> (Definitions, Vec<String>) {
+    let mut left_out = Vec::new();
+    for tree in std::mem::take(&mut definitions.trees) {
+        let translated = tree.rules();
+        definitions.rules.extend(translated.rules);
+        left_out.extend(translated.left_out);
+    }
+    (definitions, left_out)
+}
+
+/// The refusal of what no rule can say.
+pub(crate) fn refusal(left_out: &[String], remedy: &str) -> String {
+    format!("{} of its limits cannot be turned into rules: {}; {remedy}", left_out.len(), left_out.join("; "))
+}

@@ -1,0 +1,171 @@
+//! Limits written as a tree of descriptors, as envoyproxy/ratelimit has them.
+//! Plain data.
+
+mod rules;
+
+pub use rules::TreeRules;
+
+use crate::quota::{Algorithm, DAY_US, Quota};
+use crate::rule::Mode;
+use crate::store::FailurePolicy;
+use crate::time::SECOND_US;
+
+/// The limits of one domain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DescriptorTree {
+    /// Requests of this domain only.
+    pub domain: String,
+    /// How a limit that a request brings with it is counted, if the tree has
+    /// none for it.
+    pub algorithm: Algorithm,
+    /// What the first entry of a request is compared with.
+    pub descriptors: Vec<Descriptor>,
+    /// What the file says where it means nothing.
+    pub remarks: Vec<String>,
+}
+
+/// One level of a tree: what an entry is compared with, and the limit of the
+/// requests that end here.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Descriptor {
+    /// The entry's name.
+    pub key: String,
+    /// The entry's value, `*` standing for any run of characters; empty: any.
+    pub value: String,
+    /// What is allowed to requests that end here; none: anything.
+    pub limit: Option<DescriptorLimit>,
+    /// Whether the limit denies.
+    pub mode: Mode,
+    /// Whether the limit denies only together with all others of this kind.
+    pub is_quota: bool,
+    /// Whether all values that match the pattern are counted together.
+    pub is_shared: bool,
+    /// Whether metrics name every value of the path.
+    pub detailed_metric: bool,
+    /// Whether metrics name this entry's value.
+    pub value_to_metric: bool,
+    /// What the answer carries besides, a JSON object; empty: nothing.
+    pub metadata: String,
+    /// What the next entry is compared with.
+    pub descriptors: Vec<Self>,
+}
+
+/// What requests are allowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DescriptorLimit {
+    /// Its name, by which others replace it; may be empty.
+    pub name: String,
+    /// How many.
+    pub allowance: DescriptorAllowance,
+    /// The names of limits that do not count where this one applies.
+    pub replaces: Vec<String>,
+    /// What it answers when the store cannot.
+    pub on_store_failure: FailurePolicy,
+}
+
+/// How many requests pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DescriptorAllowance {
+    /// Every one; nothing is counted.
+    Unlimited,
+    /// None, as a limit of 0 per this period.
+    Nothing {
+        /// The period in microseconds.
+        period_us: u64,
+    },
+    /// So many.
+    Quota(Quota),
+}
+
+/// A limit that a request brings with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct GivenLimit {
+    /// How many a unit; 0: none.
+    pub amount: u32,
+    /// The unit of time.
+    pub unit: Unit,
+}
+
+/// A unit of time, as descriptors name them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// A second.
+    Second,
+    /// A minute.
+    Minute,
+    /// An hour.
+    Hour,
+    /// A day.
+    Day,
+    /// Seven days.
+    Week,
+    /// Thirty days.
+    Month,
+    /// 365 days.
+    Year,
+}
+
+impl Unit {
+    /// Every unit, the shortest first.
+    pub const ALL: [Self; 7] = [Self::Second, Self::Minute, Self::Hour, Self::Day, Self::Week, Self::Month, Self::Year];
+
+    /// The name used in files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Second => "second",
+            Self::Minute => "minute",
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
+            Self::Year => "year",
+        }
+    }
+
+    /// The unit of that name, in capitals or not.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|unit| unit.name().eq_ignore_ascii_case(name))
+    }
+
+    /// Its length in microseconds.
+    #[must_use]
+    pub const fn period_us(self) -> u64 {
+        match self {
+            Self::Second => SECOND_US,
+            Self::Minute => 60 * SECOND_US,
+            Self::Hour => 3_600 * SECOND_US,
+            Self::Day => DAY_US,
+            Self::Week => 7 * DAY_US,
+            Self::Month => 30 * DAY_US,
+            Self::Year => 365 * DAY_US,
+        }
+    }
+
+    /// The unit of that length.
+    #[must_use]
+    pub fn of_period(period_us: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|unit| unit.period_us() == period_us)
+    }
+}
+
+impl Descriptor {
+    /// How the level is named beside its siblings: no two may have the same.
+    #[must_use]
+    pub fn id(&self) -> String {
+        if self.value.is_empty() { self.key.clone() } else { format!("{}_{}", self.key, self.value) }
+    }
+
+    /// What its limit allows, if it has one.
+    #[must_use]
+    pub fn allowance(&self) -> Option<DescriptorAllowance> {
+        self.limit.as_ref().map(|limit| limit.allowance)
+    }
+
+    /// Whether the value is a pattern.
+    #[must_use]
+    pub fn is_wild(&self) -> bool {
+        self.value.contains('*')
+    }
+}

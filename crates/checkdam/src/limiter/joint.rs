@@ -1,0 +1,301 @@
+//! What several requests must pass: rules by their attributes, a limit of a
+//! tree by their path, each bucket once.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arc_swap::Guard;
+use smallvec::SmallVec;
+
+use crate::decision::{Decision, Verdict};
+use crate::descriptor::{DescriptorAllowance, GivenLimit};
+use crate::outcome::{GIVEN, Outcome};
+use crate::quota::{Algorithm, Align, Quota, QuotaSpec};
+use crate::request::Request;
+use crate::rule::Mode;
+use crate::ruleset::{CompiledQuota, Leaf, RuleSet, Tree, write_path_subject};
+use crate::store::{Answer, TIERS_INLINE, Tier};
+use crate::time::EPOCH_UNIX_US;
+
+/// All that several requests must pass.
+#[derive(Default)]
+pub(super) struct Joint {
+    pub(super) asks: Vec<Ask>,
+    concerns: Vec<Concern>,
+    /// The subjects' bytes, one after another.
+    subjects: SmallVec<[u8; 256]>,
+    /// How many tiers the concerns have.
+    length: usize,
+}
+
+/// What one of the requests must pass.
+#[derive(Default)]
+pub(super) struct Ask {
+    cost: u64,
+    pub(super) ban: Option<u32>,
+    leaf: Option<u32>,
+    given: Option<Arc<CompiledQuota>>,
+    /// A rule that lets nothing pass.
+    blocked: Option<Blocked>,
+    /// Which of the concerns are its own.
+    concerns: SmallVec<[usize; 4]>,
+    /// Whether it denies only together with others of its kind.
+    is_quota: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Blocked {
+    rule: u32,
+    quota: u32,
+    period_us: u64,
+}
+
+/// Quotas that concern one of the requests, or several.
+struct Concern {
+    rule: u32,
+    /// Of the rule, from the first to before the last; else what was given.
+    quotas: Result<(u32, u32), Arc<CompiledQuota>>,
+    subject: (usize, usize),
+    cost: u64,
+    /// Whether it denies nobody by itself.
+    is_aside: bool,
+    /// Where its tiers begin.
+    first: usize,
+}
+
+impl Joint {
+    pub(super) fn new(rules: &RuleSet, requests: &[Request<'_>]) -> Self {
+        let mut joint = Self::default();
+        for request in requests {
+            joint.add(rules, request);
+        }
+        joint.replace(rules);
+        for (place, request) in requests.iter().enumerate() {
+            if let Some(tree) = rules.trees().of(request.domain()) {
+                joint.add_path(rules, tree, place, request);
+            }
+        }
+        joint
+    }
+
+    fn add(&mut self, rules: &RuleSet, request: &Request<'_>) {
+        let place = self.asks.len();
+        let values = rules.values(request);
+        let leaf = rules.trees().of(request.domain()).and_then(|tree| tree.find(request));
+        // What a request brings with it takes the place of what is written.
+        let leaf = leaf.filter(|_| request.given_limit().is_none());
+        self.asks.push(Ask { cost: request.cost(), ban: rules.ban_on(&values), leaf, ..Ask::default() });
+        for rule in rules.matching(request, &values) {
+            let quotas = rules.quotas(rule, &values);
+            if quotas.0 < quotas.1 {
+                let start = self.subjects.len();
+                rules.write_subject(rules.rule(rule).key, &values, &mut self.subjects);
+                self.add_concern(rules, place, rule, Ok(quotas), start);
+            }
+        }
+    }
+
+    /// Forgets limits that another one replaces.
+    fn replace(&mut self, rules: &RuleSet) {
+        let limit = |ask: &Ask| rules.trees().leaf(ask.leaf?).descriptor.limit.as_ref();
+        let replaces = self.asks.iter().filter_map(limit).flat_map(|limit| &limit.replaces);
+        let replaced: HashSet<&str> = replaces.map(String::as_str).collect();
+        for ask in &mut self.asks {
+            if limit(ask).is_some_and(|limit| replaced.contains(limit.name.as_str())) {
+                ask.leaf = None;
+            }
+        }
+    }
+
+    fn add_path(&mut self, rules: &RuleSet, tree: &Tree, place: usize, request: &Request<'_>) {
+        let leaf = self.asks[place].leaf.map(|leaf| rules.trees().leaf(leaf));
+        let (leaf, rule, quotas) = match (request.given_limit(), leaf.and_then(|leaf| Some((leaf, leaf.rule?)))) {
+            (Some(limit), _) => {
+                let leaf = tree.find(request).map(|leaf| rules.trees().leaf(leaf));
+                let name = &rules.rule(tree.given).rule.name;
+                let Some(given) = given(limit, name, leaf.map_or(tree.algorithm, |leaf| leaf.algorithm(tree))) else {
+                    return;
+                };
+                self.asks[place].given = Some(Arc::clone(&given));
+                if limit.amount == 0 {
+                    let period_us = limit.unit.period_us();
+                    self.asks[place].blocked = Some(Blocked { rule: tree.given, quota: GIVEN, period_us });
+                    return;
+                }
+                (leaf, tree.given, Err(given))
+            }
+            (None, Some((leaf, rule))) => {
+                self.asks[place].is_quota = leaf.descriptor.is_quota;
+                if let Some(DescriptorAllowance::Nothing { period_us }) = leaf.descriptor.allowance() {
+                    self.asks[place].blocked = Some(Blocked { rule, quota: 0, period_us });
+                    return;
+                }
+                (Some(leaf), rule, Ok((0, 1)))
+            }
+            (None, None) => return,
+        };
+        let start = self.subjects.len();
+        write_path_subject(leaf, request, &mut self.subjects);
+        self.add_concern(rules, place, rule, quotas, start);
+    }
+
+    /// Adds quotas of the subject that begins at `start`, or charges them more.
+    fn add_concern(
+        &mut self,
+        rules: &RuleSet,
+        place: usize,
+        rule: u32,
+        quotas: Result<(u32, u32), Arc<CompiledQuota>>,
+        start: usize,
+    ) {
+        let is_quota = self.asks[place].is_quota;
+        let is_aside = is_quota || rules.rule(rule).rule.mode == Mode::Shadow;
+        let subject = (start, self.subjects.len());
+        let concern = Concern { rule, quotas, subject, cost: 0, is_aside, first: self.length };
+        let text = |subject: (usize, usize)| &self.subjects[subject.0..subject.1];
+        let same = self
+            .concerns
+            .iter()
+            .position(|other| other.bucket(rules) == concern.bucket(rules) && text(other.subject) == text(subject));
+        let number = same.unwrap_or_else(|| {
+            self.length += concern.quotas(rules).len();
+            self.concerns.push(concern);
+            self.concerns.len() - 1
+        });
+        let cost = &mut self.concerns[number].cost;
+        *cost = cost.saturating_add(self.asks[place].cost);
+        self.asks[place].concerns.push(number);
+    }
+
+    /// What denies nobody by itself is charged by itself: every one is a group.
+    pub(super) fn tiers<'a>(&'a self, rules: &'a RuleSet) -> SmallVec<[Tier<'a>; TIERS_INLINE]> {
+        let mut tiers = SmallVec::new();
+        let mut aside = 0_u8;
+        for concern in &self.concerns {
+            let group = if concern.is_aside {
+                aside = aside.saturating_add(1);
+                aside
+            } else {
+                0
+            };
+            tiers.extend(concern.quotas(rules).iter().map(|quota| Tier {
+                quota: &quota.quota,
+                bucket: &quota.bucket,
+                subject: &self.subjects[concern.subject.0..concern.subject.1],
+                cost: concern.cost,
+                group,
+                on_failure: rules.rule(concern.rule).rule.on_store_failure,
+            }));
+        }
+        tiers
+    }
+
+    pub(super) fn forget_bans(&mut self) {
+        for ask in &mut self.asks {
+            ask.ban = None;
+        }
+    }
+
+    /// Whether one of the requests can never pass, whatever the store says.
+    pub(super) fn is_blocked(&self, rules: &RuleSet) -> bool {
+        self.asks.iter().any(|ask| ask.is_blocked(rules) && !ask.is_quota)
+    }
+
+    /// Whether all pass together.
+    pub(super) fn is_allowed(&self, rules: &RuleSet, answer: &Answer) -> bool {
+        let (quotas, others): (Vec<&Ask>, Vec<&Ask>) = self.asks.iter().partition(|ask| ask.is_quota);
+        let is_over = |ask: &&Ask| {
+            let mut own = ask.concerns.iter().map(|concern| &self.concerns[*concern]);
+            ask.ban.is_some() || ask.is_blocked(rules) || own.any(|concern| concern.denies(rules, answer))
+        };
+        !others.iter().any(is_over) && (quotas.is_empty() || !quotas.iter().all(is_over))
+    }
+
+    /// One outcome a request.
+    pub(super) fn outcomes(self, rules: &Arc<RuleSet>, answer: &Answer) -> Vec<Outcome> {
+        let Self { asks, concerns, .. } = self;
+        asks.into_iter().map(|ask| ask.outcome(rules, &concerns, answer)).collect()
+    }
+}
+
+impl Concern {
+    fn quotas<'a>(&'a self, rules: &'a RuleSet) -> &'a [CompiledQuota] {
+        match &self.quotas {
+            Ok((first, last)) => &rules.rule(self.rule).quotas[*first as usize..*last as usize],
+            Err(given) => std::slice::from_ref(given),
+        }
+    }
+
+    /// What its first bucket is called, by which it differs from others.
+    fn bucket<'a>(&'a self, rules: &'a RuleSet) -> Option<&'a str> {
+        self.quotas(rules).first().map(|quota| quota.bucket.text())
+    }
+
+    fn decisions<'a>(&self, rules: &RuleSet, answer: &'a Answer) -> &'a [Decision] {
+        &answer.decisions[self.first..self.first + self.quotas(rules).len()]
+    }
+
+    fn denies(&self, rules: &RuleSet, answer: &Answer) -> bool {
+        rules.rule(self.rule).rule.mode == Mode::Enforce
+            && self.decisions(rules, answer).iter().any(|decision| !decision.is_allowed())
+    }
+}
+
+impl Ask {
+    fn is_blocked(&self, rules: &RuleSet) -> bool {
+        self.cost > 0 && self.blocked.is_some_and(|blocked| rules.rule(blocked.rule).rule.mode == Mode::Enforce)
+    }
+
+    fn outcome(self, rules: &Arc<RuleSet>, concerns: &[Concern], answer: &Answer) -> Outcome {
+        let guard = Guard::from_inner(Arc::clone(rules));
+        let at_us = answer.at_us;
+        if let Some(ban) = self.ban {
+            return Outcome::banned(guard, ban, rules.bans()[ban as usize].until_us(), at_us);
+        }
+        let mut given = self.given;
+        let (mut places, mut decisions) = (SmallVec::new(), SmallVec::new());
+        for concern in self.concerns.iter().map(|number| &concerns[*number]) {
+            decisions.extend_from_slice(concern.decisions(rules, answer));
+            match &concern.quotas {
+                Ok((first, last)) => places.extend((*first..*last).map(|quota| (concern.rule, quota))),
+                Err(quota) => {
+                    given = Some(Arc::clone(quota));
+                    places.push((concern.rule, GIVEN));
+                }
+            }
+        }
+        if let Some(blocked) = self.blocked {
+            places.push((blocked.rule, blocked.quota));
+            decisions.push(blocked.decision(self.cost, at_us));
+        }
+        Outcome::of_path(guard, places, Answer { decisions, at_us, by: answer.by }, (self.leaf, given))
+    }
+}
+
+impl Blocked {
+    /// Nothing passes, in this window or the next.
+    const fn decision(self, cost: u64, at_us: u64) -> Decision {
+        let verdict = if cost == 0 { Verdict::Allowed } else { Verdict::Denied };
+        let left_us = self.period_us - (at_us + EPOCH_UNIX_US) % self.period_us;
+        Decision { verdict, limit: 0, remaining: 0, retry_after_us: left_us, reset_after_us: left_us, delay_us: 0 }
+    }
+}
+
+impl Leaf {
+    /// How it counts; as the tree does, if it counts nothing itself.
+    fn algorithm(&self, tree: &Tree) -> Algorithm {
+        match self.descriptor.allowance() {
+            Some(DescriptorAllowance::Quota(quota)) => quota.algorithm(),
+            _ => tree.algorithm,
+        }
+    }
+}
+
+/// The quota of a limit that a request brings with it: in windows if the
+/// algorithm cannot count so many.
+fn given(limit: GivenLimit, rule: &str, algorithm: Algorithm) -> Option<Arc<CompiledQuota>> {
+    let (amount, period_us) = (u64::from(limit.amount.max(1)), limit.unit.period_us());
+    let spec = QuotaSpec { amount, period_us, burst: None, initial: None, align: Align::Epoch };
+    let quota = Quota::new(spec, algorithm).or_else(|_| Quota::new(spec, Algorithm::FixedWindow)).ok()?;
+    Some(Arc::new(CompiledQuota::of_descriptor(rule, quota)))
+}

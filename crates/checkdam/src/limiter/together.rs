@@ -1,0 +1,84 @@
+//! Several requests that pass together or not at all.
+
+use std::sync::Arc;
+
+use super::joint::Joint;
+use super::{Limiter, TIERS_MAX};
+use crate::outcome::Outcome;
+use crate::request::Request;
+use crate::ruleset::RuleSet;
+use crate::store::{Answer, Operation, Store, Tier};
+
+/// The answers to requests that were decided together.
+#[derive(Debug)]
+pub struct Together {
+    outcomes: Vec<Outcome>,
+    is_allowed: bool,
+}
+
+impl Together {
+    /// Whether they pass: all that deny by themselves do, and of those that
+    /// deny only together, if there are any, at least one.
+    #[must_use]
+    pub const fn is_allowed(&self) -> bool {
+        self.is_allowed
+    }
+
+    /// One a request, in their order.
+    #[must_use]
+    pub fn outcomes(&self) -> &[Outcome] {
+        &self.outcomes
+    }
+
+    pub(super) fn into_only(mut self) -> Outcome {
+        self.outcomes.swap_remove(0)
+    }
+}
+
+impl<S: Store> Limiter<S> {
+    /// Charges every tier that concerns any of the requests, or none. A bucket
+    /// that concerns several of them is charged with the sum of their costs.
+    pub fn check_together(&self, requests: &[Request<'_>]) -> impl Future<Output = Together> {
+        self.apply_together(Operation::Take, requests)
+    }
+
+    pub(super) async fn apply_together(&self, operation: Operation, requests: &[Request<'_>]) -> Together {
+        let rules = self.rules.load_full();
+        let mut joint = Joint::new(&rules, requests);
+        let is_asked = matches!(operation, Operation::Take | Operation::Peek);
+        if !is_asked {
+            // Who is banned may still be given back what was charged before.
+            joint.forget_bans();
+        }
+        let is_refused = self.is_banned(&rules, &mut joint).await || joint.is_blocked(&rules);
+        let done = if is_refused && operation == Operation::Take { Operation::Peek } else { operation };
+        let tiers = joint.tiers(&rules);
+        let answer = match tiers.len() {
+            0..=TIERS_MAX => self.store.apply(done, &tiers).await,
+            _ => Answer::refusing(&tiers),
+        };
+        let is_allowed = joint.is_allowed(&rules, &answer);
+        let are_enforced_charged = done == Operation::Take
+            && tiers.iter().zip(&answer.decisions).all(|(tier, decision)| tier.group > 0 || decision.is_allowed());
+        if are_enforced_charged && !is_allowed {
+            // Those deny that do so only together, when the others are charged already.
+            let charged = tiers.iter().zip(&answer.decisions).filter(|(_, decision)| decision.is_allowed());
+            let charged: Vec<Tier<'_>> = charged.map(|(tier, _)| *tier).collect();
+            self.store.apply(Operation::Refund, &charged).await;
+        }
+        drop(tiers);
+        Together { outcomes: joint.outcomes(&rules, &answer), is_allowed }
+    }
+
+    /// Whether any of the requests is banned now; bans that are over are forgotten.
+    async fn is_banned(&self, rules: &Arc<RuleSet>, joint: &mut Joint) -> bool {
+        if joint.asks.iter().all(|ask| ask.ban.is_none()) {
+            return false;
+        }
+        let at_us = self.store.apply(Operation::Peek, &[]).await.at_us;
+        for ask in &mut joint.asks {
+            ask.ban = ask.ban.filter(|ban| at_us < rules.bans()[*ban as usize].until_us());
+        }
+        joint.asks.iter().any(|ask| ask.ban.is_some())
+    }
+}

@@ -1,0 +1,206 @@
+//! envoyproxy/ratelimit's own format: one domain a file, its limits as a tree
+//! of descriptors, with a few keys of ours beside its own.
+
+mod json;
+mod keys;
+
+use std::collections::HashSet;
+
+use serde_saphyr::{Location, Spanned};
+
+use self::json::JsonText;
+use super::read::choice;
+use super::wire::SpannedText;
+use super::words::POLICIES;
+use super::{FileOptions, RuleFileError, from_yaml_with};
+use crate::descriptor::{Descriptor, DescriptorAllowance, DescriptorLimit, DescriptorTree, Unit};
+use crate::quota::{Algorithm, Align, Quota, QuotaSpec};
+use crate::rule::Mode;
+
+#[derive(serde::Deserialize)]
+struct TreeWire {
+    domain: Option<SpannedText>,
+    default_algorithm: Option<SpannedText>,
+    descriptors: Option<Vec<Spanned<DescriptorWire>>>,
+}
+
+#[derive(serde::Deserialize)]
+struct DescriptorWire {
+    key: Option<SpannedText>,
+    value: Option<String>,
+    rate_limit: Option<Spanned<LimitWire>>,
+    descriptors: Option<Vec<Spanned<Self>>>,
+    shadow_mode: Option<bool>,
+    quota_mode: Option<bool>,
+    detailed_metric: Option<bool>,
+    value_to_metric: Option<bool>,
+    share_threshold: Option<Spanned<bool>>,
+    metadata: Option<JsonText>,
+}
+
+#[derive(serde::Deserialize)]
+struct LimitWire {
+    unit: Option<SpannedText>,
+    requests_per_unit: Option<u32>,
+    unlimited: Option<bool>,
+    name: Option<String>,
+    replaces: Option<Vec<Spanned<ReplacesWire>>>,
+    metadata: Option<JsonText>,
+    algorithm: Option<SpannedText>,
+    burst: Option<u64>,
+    unit_multiplier: Option<Spanned<u64>>,
+    on_store_failure: Option<SpannedText>,
+}
+
+#[derive(serde::Deserialize)]
+struct ReplacesWire {
+    name: Option<String>,
+}
+
+/// Whether the text is of this format.
+pub(super) fn is_tree(text: &str) -> bool {
+    let begins = |names: &[&str]| {
+        text.lines().any(|line| {
+            let name = line.trim_start_matches(['"', '\'']).split([':', '"', '\'']).next().unwrap_or_default();
+            names.contains(&name)
+        })
+    };
+    if begins(&["rules", "overrides", "bans"]) {
+        return false;
+    }
+    begins(&["domain", "descriptors"])
+        || keys::top_level(text).iter().any(|key| key == "domain" || key == "descriptors")
+}
+
+/// Reads a tree, and where it stands.
+pub(super) fn read(text: &str, options: &FileOptions) -> Result<(Location, DescriptorTree), RuleFileError> {
+    let remarks = keys::check(text, options)?;
+    let wire: TreeWire = from_yaml_with(text, options.bytes_max, "the file", super::options_with_anchors(options))?;
+    let Some(domain) = wire.domain.filter(|domain| !domain.value.is_empty()) else {
+        return Err(RuleFileError::at_start("the file has no domain: begin it with \"domain: \" and its name"));
+    };
+    let algorithm = algorithm(wire.default_algorithm, options.descriptor_algorithm)?;
+    let mut reader = Reader { algorithm, path: domain.value.clone() };
+    let descriptors = reader.level(wire.descriptors.unwrap_or_default())?;
+    Ok((domain.referenced, DescriptorTree { domain: domain.value, algorithm, descriptors, remarks }))
+}
+
+struct Reader {
+    algorithm: Algorithm,
+    /// Where we are, for messages.
+    path: String,
+}
+
+impl Reader {
+    fn level(&mut self, wires: Vec<Spanned<DescriptorWire>>) -> Result<Vec<Descriptor>, RuleFileError> {
+        let mut ids = HashSet::new();
+        let mut level = Vec::with_capacity(wires.len());
+        for wire in wires {
+            let (place, mut wire) = (wire.referenced, wire.value);
+            let Some(key) = wire.key.take().filter(|key| !key.value.is_empty()) else {
+                let reason = format!("a descriptor of {:?} has no key: give it one", self.path);
+                return Err(RuleFileError::at(place, reason));
+            };
+            let value = wire.value.take().unwrap_or_default();
+            let mut one = Descriptor { key: key.value, value, ..Descriptor::default() };
+            let length = self.path.len();
+            self.path.push('.');
+            self.path.push_str(&one.id());
+            if !ids.insert(one.id()) {
+                let reason = format!("there are two descriptors {:?}: keep one of them", self.path);
+                return Err(RuleFileError::at(place, reason));
+            }
+            self.fill(&mut one, place, wire)?;
+            self.path.truncate(length);
+            level.push(one);
+        }
+        Ok(level)
+    }
+
+    fn fill(&mut self, one: &mut Descriptor, place: Location, wire: DescriptorWire) -> Result<(), RuleFileError> {
+        if wire.shadow_mode == Some(true) {
+            one.mode = Mode::Shadow;
+        }
+        one.is_quota = wire.quota_mode.unwrap_or_default();
+        one.detailed_metric = wire.detailed_metric.unwrap_or_default();
+        one.value_to_metric = wire.value_to_metric.unwrap_or_default();
+        if let Some(shared) = wire.share_threshold.filter(|shared| shared.value) {
+            if !one.is_wild() {
+                let reason = format!(
+                    "{:?} has share_threshold, and its value {:?} has no *: values are counted together by a pattern",
+                    self.path, one.value
+                );
+                return Err(RuleFileError::at(shared.referenced, reason));
+            }
+            one.is_shared = true;
+        }
+        let mut metadata = wire.metadata;
+        if let Some(mut limit) = wire.rate_limit {
+            metadata = metadata.or_else(|| limit.value.metadata.take());
+            let named = |error: RuleFileError| error.about(&format!("the limit of {:?}", self.path));
+            one.limit = Some(self.limit(limit.referenced, limit.value).map_err(named)?);
+        }
+        if let Some(JsonText { text, is_object }) = metadata {
+            if !is_object {
+                let reason = format!("the metadata of {:?} is no map: write names and values", self.path);
+                return Err(RuleFileError::at(place, reason));
+            }
+            one.metadata = text;
+        }
+        one.descriptors = self.level(wire.descriptors.unwrap_or_default())?;
+        Ok(())
+    }
+
+    fn limit(&self, place: Location, wire: LimitWire) -> Result<DescriptorLimit, RuleFileError> {
+        let name = wire.name.clone().unwrap_or_default();
+        let mut replaces = Vec::new();
+        for replaced in wire.replaces.iter().flatten() {
+            let fail = |reason: &str| RuleFileError::at(replaced.referenced, reason);
+            match replaced.value.name.as_deref() {
+                None | Some("") => return Err(fail("replaces has an entry without a name: name a limit")),
+                Some(own) if own == name => return Err(fail("replaces names the limit itself: name another")),
+                Some(other) => replaces.push(other.to_owned()),
+            }
+        }
+        let on_store_failure = choice(wire.on_store_failure.clone(), &POLICIES)?;
+        Ok(DescriptorLimit { name, allowance: self.allowance(place, wire)?, replaces, on_store_failure })
+    }
+
+    fn allowance(&self, place: Location, wire: LimitWire) -> Result<DescriptorAllowance, RuleFileError> {
+        let unit = wire.unit.as_ref().map(|unit| (unit.referenced, &unit.value, Unit::by_name(&unit.value)));
+        let unit = match (wire.unlimited.unwrap_or_default(), unit) {
+            (true, Some((place, name, Some(_)))) => {
+                let reason = format!("it is unlimited, and has the unit {name:?}: keep one of them");
+                return Err(RuleFileError::at(place, reason));
+            }
+            (true, _) => return Ok(DescriptorAllowance::Unlimited),
+            (false, Some((_, _, Some(unit)))) => unit,
+            (false, Some((place, name, None))) => {
+                let names = Unit::ALL.map(Unit::name).join(", ");
+                return Err(RuleFileError::at(place, format!("the unit {name:?} is not one of {names}")));
+            }
+            (false, None) => return Err(RuleFileError::at(place, "it has no unit: write for example unit: second")),
+        };
+        let multiplier = wire.unit_multiplier.as_ref().map_or(1, |multiplier| multiplier.value);
+        let period_us = unit.period_us().saturating_mul(multiplier);
+        if multiplier == 0 {
+            let reason = "unit_multiplier is 0: use 1 or more, such as 30 for half a minute of seconds";
+            return Err(RuleFileError::at(wire.unit_multiplier.map_or(place, |given| given.referenced), reason));
+        }
+        let amount = u64::from(wire.requests_per_unit.unwrap_or_default());
+        if amount == 0 {
+            return Ok(DescriptorAllowance::Nothing { period_us });
+        }
+        let spec = QuotaSpec { amount, period_us, burst: wire.burst, initial: None, align: Align::Epoch };
+        let algorithm = algorithm(wire.algorithm, self.algorithm)?;
+        let quota = Quota::new(spec, algorithm).map_err(|error| RuleFileError::at(place, error.to_string()))?;
+        Ok(DescriptorAllowance::Quota(quota))
+    }
+}
+
+fn algorithm(name: Option<SpannedText>, usual: Algorithm) -> Result<Algorithm, RuleFileError> {
+    if name.is_none() {
+        return Ok(usual);
+    }
+    choice(name, &Algorithm::ALL.map(|algorithm| (algorithm.name(), algorithm)))
+}

@@ -1,0 +1,161 @@
+//! Descriptor trees, compiled: at which limit a path of entries ends.
+
+use smallvec::SmallVec;
+
+use super::index::Map;
+use super::{CompiledQuota, CompiledRule};
+use crate::descriptor::Descriptor;
+use crate::headers::PolicyText;
+use crate::quota::{Algorithm, Quota};
+use crate::request::Request;
+use crate::rule::Rule;
+use crate::store::BucketName;
+use crate::subject::SubjectPattern;
+
+/// The trees by their domain, and where paths end in them.
+#[derive(Debug, Default)]
+pub(crate) struct Trees {
+    pub(super) by_domain: Map<Box<str>, Tree>,
+    pub(super) leaves: Vec<Leaf>,
+}
+
+/// The tree of a domain.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    pub(super) root: Level,
+    /// The rule that speaks for limits which requests bring with them.
+    pub(crate) given: u32,
+    pub(crate) algorithm: Algorithm,
+}
+
+/// What one entry is compared with.
+#[derive(Debug, Default)]
+pub(super) struct Level(pub(super) Map<Box<str>, Values>);
+
+/// The nodes of one name.
+#[derive(Debug, Default)]
+pub(super) struct Values {
+    pub(super) exact: Map<Box<str>, Node>,
+    /// In the file's order.
+    pub(super) wild: Vec<(SubjectPattern, Node)>,
+    pub(super) any: Option<Box<Node>>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    pub(super) leaf: Option<u32>,
+    pub(super) next: Level,
+}
+
+/// A limit of a tree: where paths end.
+#[derive(Debug)]
+pub(crate) struct Leaf {
+    /// As it was written, without what is below it.
+    pub(crate) descriptor: Descriptor,
+    /// The rule that stands for it; none if it counts nothing.
+    pub(crate) rule: Option<u32>,
+    pub(super) steps: Vec<Step>,
+}
+
+/// One level of the way to a leaf.
+#[derive(Debug, Clone)]
+pub(super) struct Step {
+    /// As it was written; empty: any.
+    pub(super) value: Box<str>,
+    pub(super) is_shared: bool,
+    pub(super) value_to_metric: bool,
+}
+
+impl Trees {
+    /// The tree of a domain. Most rule sets have none at all.
+    #[inline]
+    pub(crate) fn of(&self, domain: &str) -> Option<&Tree> {
+        if self.by_domain.is_empty() {
+            return None;
+        }
+        self.by_domain.get(domain)
+    }
+
+    pub(crate) fn leaf(&self, number: u32) -> &Leaf {
+        &self.leaves[number as usize]
+    }
+}
+
+impl Tree {
+    /// Where the request's path ends, if that is at a limit: an entry is
+    /// compared with exact values first, then with patterns, and there is no
+    /// way back from a level that was entered.
+    pub(crate) fn find(&self, request: &Request<'_>) -> Option<u32> {
+        let mut level = &self.root;
+        let mut leaf = None;
+        for (name, value) in request.path() {
+            let node = level.0.get(name)?.find(value)?;
+            (level, leaf) = (&node.next, node.leaf);
+        }
+        leaf
+    }
+}
+
+impl Values {
+    fn find(&self, value: &str) -> Option<&Node> {
+        let wild = || self.wild.iter().find(|(pattern, _)| pattern.matches(value)).map(|(_, node)| node);
+        self.exact.get(value).or_else(wild).or(self.any.as_deref())
+    }
+}
+
+impl Leaf {
+    /// What the request's path is called in metrics: bounded by what is written,
+    /// unless the file asks for the values themselves.
+    pub(crate) fn metric_name(&self, request: &Request<'_>) -> String {
+        let mut text = request.domain().to_owned();
+        for (step, (name, value)) in self.steps.iter().zip(request.path()) {
+            text.push('.');
+            text.push_str(name);
+            let is_told = self.descriptor.detailed_metric || step.value_to_metric;
+            let value = if is_told && !step.is_shared { value } else { &step.value };
+            if !value.is_empty() {
+                text.push('_');
+                text.push_str(value);
+            }
+        }
+        text
+    }
+}
+
+/// Writes whose bucket a path is, in a form that no two share: the domain, then
+/// each name and value with its length before it. What is shared is counted
+/// under its pattern.
+pub(crate) fn write_subject(leaf: Option<&Leaf>, request: &Request<'_>, out: &mut SmallVec<[u8; 256]>) {
+    let mut text = |kind: u8, text: &str| {
+        out.push(kind);
+        out.extend_from_slice(&(text.len() as u32).to_le_bytes());
+        out.extend_from_slice(text.as_bytes());
+    };
+    text(b'd', request.domain());
+    let steps = leaf.map_or(&[][..], |leaf| &leaf.steps);
+    for (place, (name, value)) in request.path().enumerate() {
+        text(b'n', name);
+        match steps.get(place) {
+            Some(step) if step.is_shared => text(b'p', &step.value),
+            _ => text(b'v', value),
+        }
+    }
+}
+
+impl CompiledQuota {
+    /// The buckets of trees are named by their period alone: a limit that a
+    /// request brings with it counts what the written one of its unit counts.
+    pub(crate) fn of_descriptor(rule: &str, quota: Quota) -> Self {
+        let kind = format!("\0descriptor/{}", quota.period_us());
+        let bucket = BucketName::new(&kind, 0, quota.algorithm().name());
+        Self { quota, bucket, policy: PolicyText::new(rule, &quota, 1) }
+    }
+}
+
+impl CompiledRule {
+    /// A rule that no index knows: a leaf stands for it.
+    pub(super) fn of_descriptor(rule: Rule, key: usize) -> Self {
+        let quotas = rule.quotas.iter().map(|quota| CompiledQuota::of_descriptor(&rule.name, *quota)).collect();
+        Self { rule, quotas, exceptions: None, conditions: Vec::new(), key }
+    }
+}

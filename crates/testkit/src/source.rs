@@ -1,0 +1,15 @@
+//! Clients with addresses of their own.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+
+use socket2::{Domain, Socket, Type};
+
+/// Connects as somebody at `source`. On Linux every address of 127.0.0.0/8 is one's own, so a test can have as many
+/// clients with different addresses as it likes.
+pub fn connect_from(source: IpAddr, server: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(server), Type::STREAM, None)?;
+    socket.bind(&SocketAddr::new(source, 0).into())?;
+    socket.connect(&server.into())?;
+    Ok(socket.into())
+}
