@@ -7,8 +7,10 @@ mod grpc;
 mod incumbent;
 mod keep;
 mod origin;
+mod proxy;
 mod span;
 mod store;
+mod upstream;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,8 +30,10 @@ pub(crate) use self::files::FileArguments;
 use self::incumbent::Variables;
 pub(crate) use self::keep::{AdminDoor, AuditOptions, Token};
 pub(crate) use self::origin::{Header, HeaderAttribute, Network, OriginOptions};
+pub(crate) use self::proxy::{ProxyOptions, ProxySettings, RouteOptions};
 pub(crate) use self::span::Span;
 pub(crate) use self::store::StoreSettings;
+pub(crate) use self::upstream::{Costs, UpstreamUrl};
 
 /// Read if it exists and `--config` names no other.
 const FILE_DEFAULT: &str = "checkdam.toml";
@@ -169,6 +173,14 @@ pub(crate) struct Settings {
     /// How log lines look; LOG_FORMAT is read too [default: text]
     #[arg(long, env = "CHECKDAM_LOG_FORMAT", value_name = "FORMAT", value_enum, ignore_case = true)]
     log_format: Option<LogFormat>,
+
+    /// What `checkdam proxy` takes besides, in the file.
+    #[arg(skip)]
+    proxy: Option<ProxySettings>,
+
+    /// Where `checkdam proxy` sends requests, in the file.
+    #[arg(skip)]
+    route: Vec<self::proxy::RouteSettings>,
 }
 
 /// What `serve` runs with.
@@ -243,6 +255,12 @@ pub(crate) enum ConfigError {
     NotHere { name: &'static str, value: String, instead: &'static str },
     #[error("grpc_headers is {value:?}: give three names of headers, joined by commas, or on or off")]
     HeaderNames { value: String },
+    #[error("there is no upstream: give one with --upstream http://host:port, or [[route]]s in checkdam.toml")]
+    NoUpstream,
+    #[error("the [[route]] for {route:?} is not valid: {reason}")]
+    BadRoute { route: String, reason: String },
+    #[error("health_path is {path:?}: use a path such as /healthz")]
+    BadHealthPath { path: String },
     #[error("max_buckets is {value}: use 1 to {max}")]
     BucketsOutOfRange { value: u64, max: u64 },
 }
@@ -358,7 +376,7 @@ fn read(path: &Path) -> Result<Settings, ConfigError> {
 /// Names of `CHECKDAM_…` variables that set nothing, for a warning: they cannot
 /// be errors, since Kubernetes makes up such names after its services.
 pub(crate) fn unknown_variables() -> Vec<String> {
-    let command = Settings::augment_args(clap::Command::new(""));
+    let command = ProxySettings::augment_args(Settings::augment_args(clap::Command::new("")));
     let known: Vec<_> = command.get_arguments().filter_map(clap::Arg::get_env).collect();
     let names = std::env::vars_os().map(|(name, _)| name);
     names

@@ -1,7 +1,7 @@
 //! `checkdam`: one binary that limits rates, server and command line.
 //!
-//! Dependencies point one way: `cli`, `http` and `grpc` call `app`, and `app`
-//! calls the library. Exit codes: 0 allowed or done, 1 denied, refused, not found or a
+//! Dependencies point one way: `cli`, `http`, `grpc` and `proxy` call `app`, and
+//! `app` calls the library. Exit codes: 0 allowed or done, 1 denied, refused, not found or a
 //! problem with the store, 2 wrong usage or a server or database that cannot
 //! start or be reached.
 //!
@@ -14,6 +14,7 @@ mod config;
 mod grpc;
 mod http;
 mod logging;
+mod proxy;
 mod rulebook;
 mod store;
 
@@ -29,6 +30,7 @@ use crate::cli::{Cli, Command, Failure};
 pub fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(arguments) => cli::serve::run(*arguments),
+        Command::Proxy(arguments) => cli::proxy::run(*arguments),
         Command::Check(arguments) => cli::check::run(&arguments),
         Command::Explain(arguments) => cli::explain::run(&arguments),
         Command::Rules(command) => cli::rules::run(&command),

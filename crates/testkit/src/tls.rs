@@ -18,7 +18,7 @@ pub struct Tls {
 
 impl Tls {
     /// Makes two unrelated authorities in `dir`, and two server certificates signed by the first.
-    pub(crate) fn generate(dir: &Path) -> Self {
+    pub fn generate(dir: &Path) -> Self {
         let tls = Self { dir: dir.to_owned() };
         let authority = tls.authority("ca");
         tls.authority("unrelated-ca");

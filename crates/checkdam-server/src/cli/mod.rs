@@ -11,8 +11,11 @@ mod failure;
 mod input;
 mod instant;
 mod keeper;
+mod node;
+pub(crate) mod proxy;
 pub(crate) mod rules;
 pub(crate) mod serve;
+mod signals;
 mod table;
 pub(crate) mod violations;
 
@@ -52,6 +55,15 @@ pub(crate) enum Command {
                       variables of envoyproxy/ratelimit are read too. SIGHUP reloads the rules, SIGTERM drains and ends."
     )]
     Serve(Box<serve::Arguments>),
+    /// Forward requests to upstreams, limiting them before
+    #[command(after_help = "Examples:\n  checkdam proxy --upstream http://127.0.0.1:3000 --rules rules.yaml\n  \
+                      checkdam proxy --config checkdam.toml    ([[route]]s: path, host, upstream, domain, cost, \
+                      response_bytes)\n\nRules see the attributes method, endpoint, host, ip, and those of \
+                      --header-attributes. A request is charged once, before it is forwarded; an upstream that is \
+                      down gives nothing back. Every setting is also a variable (--upstream: \
+                      CHECKDAM_PROXY_UPSTREAM; --rules: CHECKDAM_RULES) and a key of checkdam.toml, those of the \
+                      proxy alone in [proxy]. SIGHUP reloads the rules, SIGTERM drains and ends.")]
+    Proxy(Box<proxy::Arguments>),
     /// Ask a server whether a request may pass, and charge it
     #[command(after_help = "Example: checkdam check user=42 plan=free --cost 2\n\n\
                             Exits with 0 if the request passes and with 1 if it is denied.")]

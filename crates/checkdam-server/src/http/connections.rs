@@ -5,19 +5,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::Body;
 use axum::http::header::{CONNECTION, HeaderValue};
-use axum::http::{Request, Response, Version};
+use axum::http::{Request, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tower_service::Service;
 
 use super::deadline::{Deadline, Progress};
+use super::responder::{Arrival, Responder};
 use crate::app::App;
 
 /// The most connections at a time; more wait in the kernel's queue.
@@ -41,9 +39,9 @@ pub(super) enum Protocol {
 }
 
 /// The connections of a door.
-pub(super) struct Connections {
+pub(super) struct Connections<R> {
     app: Arc<App>,
-    router: Router,
+    responder: R,
     protocol: Protocol,
     slots: Arc<Semaphore>,
     open: Arc<watch::Sender<usize>>,
@@ -57,10 +55,10 @@ pub(super) struct Peer(pub(super) IpAddr);
 /// The right to one more connection.
 pub(super) struct Slot(#[expect(dead_code, reason = "held, and given back by its drop")] OwnedSemaphorePermit);
 
-impl Connections {
-    pub(super) fn new(app: Arc<App>, router: Router, protocol: Protocol) -> Self {
+impl<R: Responder> Connections<R> {
+    pub(super) fn new(app: Arc<App>, responder: R, protocol: Protocol) -> Self {
         Self {
-            router,
+            responder,
             app,
             protocol,
             slots: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
@@ -92,30 +90,29 @@ impl Connections {
             Protocol::Http => Progress::default(),
             Protocol::Grpc => Progress::of_http2(),
         });
-        let io = Deadline::new(stream, Arc::clone(&progress));
-        let (router, app) = (self.router.clone(), Arc::clone(&self.app));
-        let service = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(Peer(peer));
+        let io = Deadline::new(stream, Arc::clone(&progress), R::IS_STRICT);
+        let open = Arc::new(Open::new(&self.open, slot));
+        let (responder, app, held) = (self.responder.clone(), Arc::clone(&self.app), Arc::clone(&open));
+        let service = service_fn(move |request: Request<Incoming>| {
             let is_http2 = request.version() == Version::HTTP_2;
-            progress.begin(is_http2);
-            let answered = router.clone().call(request);
-            let (progress, app) = (Arc::clone(&progress), Arc::clone(&app));
-            // Also ends when the client resets its stream.
-            let answering = Answering(progress);
+            let fault = progress.begin(is_http2);
+            let under_way = UnderWay { progress: Arc::clone(&progress), _open: Arc::clone(&held) };
+            let arrival = Arrival { peer, fault, under_way };
+            let (responder, app, progress) = (responder.clone(), Arc::clone(&app), Arc::clone(&progress));
             async move {
-                let mut response: Response<Body> = answered.await?;
-                drop(answering);
-                if app.is_leaving() && !is_http2 {
+                let mut response = responder.answer(request, arrival).await;
+                if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                    progress.tunnel();
+                } else if app.is_leaving() && !is_http2 {
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 }
                 Ok::<_, Infallible>(response)
             }
         });
-        let open = Open::new(&self.open, slot);
         let mut closing = self.closing.subscribe();
         tokio::spawn(async move {
             let builder = builder(protocol);
-            let mut connection = std::pin::pin!(builder.serve_connection(io, service));
+            let mut connection = std::pin::pin!(builder.serve_connection_with_upgrades(io, service));
             let done = tokio::select! {
                 done = connection.as_mut() => done,
                 () = closed(&mut closing) => {
@@ -200,11 +197,16 @@ fn builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {
     }
 }
 
-/// Counts a request as answered when it is over, however it ended.
-struct Answering(Arc<Progress>);
+/// A request that is being answered. It counts as answered when this is
+/// dropped, however it ended: also when the client resets its stream.
+pub(crate) struct UnderWay {
+    progress: Arc<Progress>,
+    /// A connection that carries something else by now is still one of ours.
+    _open: Arc<Open>,
+}
 
-impl Drop for Answering {
+impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.end();
+        self.progress.end();
     }
 }

@@ -6,15 +6,18 @@
 
 use std::io::{Error, ErrorKind};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
+
+use super::framing::{Fault, Framing};
 
 /// How long a request's head may take, the first one from the connection's
 /// beginning.
@@ -25,6 +28,8 @@ const IDLE: Duration = Duration::from_secs(75);
 
 /// How long a client may leave an answer lying before it takes more of it.
 const STUCK: Duration = Duration::from_secs(30);
+/// How many bytes are looked at at a time.
+const LOOK_MAX: usize = 16 << 10;
 
 /// How far a connection's requests are, as the service that answers them sees it.
 #[derive(Debug, Default)]
@@ -32,6 +37,9 @@ pub(super) struct Progress {
     begun: AtomicU64,
     ended: AtomicU64,
     is_http2: AtomicBool,
+    is_tunnel: AtomicBool,
+    /// From which request on they are ambiguous, and why.
+    fault: OnceLock<(u64, Fault)>,
 }
 
 impl Progress {
@@ -41,12 +49,18 @@ impl Progress {
         Self { is_http2: AtomicBool::new(true), ..Self::default() }
     }
 
-    /// A request's head has arrived.
-    pub(super) fn begin(&self, is_http2: bool) {
-        self.begun.fetch_add(1, Ordering::Relaxed);
+    /// A request's head has arrived; why it is ambiguous, if it is.
+    pub(super) fn begin(&self, is_http2: bool) -> Option<Fault> {
+        let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
         if is_http2 {
             self.is_http2.store(true, Ordering::Relaxed);
         }
+        self.fault.get().filter(|(from, _)| *from <= number).map(|(_, fault)| *fault)
+    }
+
+    /// From now on the connection carries something else than HTTP.
+    pub(super) fn tunnel(&self) {
+        self.is_tunnel.store(true, Ordering::Relaxed);
     }
 
     /// A request was answered.
@@ -59,6 +73,8 @@ impl Progress {
 pub(super) struct Deadline {
     io: TokioIo<TcpStream>,
     progress: Arc<Progress>,
+    /// Looks for requests that are ambiguous, where they are passed on.
+    framing: Option<Framing>,
     /// When the client's silence becomes too long.
     due: Instant,
     /// Whether bytes have come that belong to no request yet.
@@ -71,11 +87,31 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    pub(super) fn new(stream: TcpStream, progress: Arc<Progress>) -> Self {
+    pub(super) fn new(stream: TcpStream, progress: Arc<Progress>, is_strict: bool) -> Self {
         let due = Instant::now() + HEAD;
         let timer = Box::pin(tokio::time::sleep_until(due));
+        let (io, framing) = (TokioIo::new(stream), is_strict.then(Framing::new));
         // Connecting counts as the beginning of the first head.
-        Self { io: TokioIo::new(stream), progress, due, has_begun_head: true, begun: 0, timer, stuck: None }
+        Self { io, progress, framing, due, has_begun_head: true, begun: 0, timer, stuck: None }
+    }
+
+    fn poll_bytes(&mut self, context: &mut Context<'_>, mut buffer: ReadBufCursor<'_>) -> Poll<Result<(), Error>> {
+        if self.progress.is_tunnel.load(Ordering::Relaxed) {
+            self.framing = None;
+        }
+        let Some(framing) = &mut self.framing else {
+            return Pin::new(&mut self.io).poll_read(context, buffer);
+        };
+        // hyper's buffer shows nobody what was read into it.
+        let mut space = [0; LOOK_MAX];
+        let mut read = ReadBuf::new(&mut space[..buffer.remaining().min(LOOK_MAX)]);
+        std::task::ready!(Pin::new(self.io.inner_mut()).poll_read(context, &mut read))?;
+        if let Some(fault) = framing.read(read.filled())? {
+            // Only the first counts: nothing is read after it.
+            let _ = self.progress.fault.set(fault);
+        }
+        buffer.put_slice(read.filled());
+        Poll::Ready(Ok(()))
     }
 
     fn heard(&mut self) {
@@ -132,7 +168,7 @@ impl Read for Deadline {
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<Result<(), Error>> {
-        match Pin::new(&mut self.io).poll_read(context, buffer) {
+        match self.poll_bytes(context, buffer) {
             Poll::Ready(read) => {
                 self.heard();
                 Poll::Ready(read)

@@ -8,12 +8,14 @@ mod body;
 mod connections;
 mod deadline;
 mod decide;
+mod framing;
 mod health;
 mod json;
 mod openapi;
 mod origin;
 mod page;
 mod problem;
+mod responder;
 mod server;
 mod wire;
 
@@ -23,9 +25,13 @@ use axum::Router;
 use axum::routing::{any, get, post};
 
 pub(crate) use self::admin::{Admin, RuleSource};
-pub(crate) use self::origin::{ATTRIBUTES as ORIGIN_ATTRIBUTES, Origin};
+pub(crate) use self::connections::UnderWay;
+pub(crate) use self::framing::Fault;
+pub(crate) use self::origin::{ATTRIBUTES as ORIGIN_ATTRIBUTES, Asked, Origin, OriginError};
+pub(crate) use self::problem::Problem;
+pub(crate) use self::responder::{Arrival, Responder};
 pub(crate) use self::server::Server;
-pub(crate) use self::wire::{explain, mode_name};
+pub(crate) use self::wire::{STANDING, explain, mode_name, refuse, standing};
 use crate::app::App;
 use crate::grpc::RateLimits;
 

@@ -45,6 +45,11 @@ fn status_number<S: serde::Serializer>(status: &StatusCode, out: S) -> Result<S:
 }
 
 impl Problem {
+    /// One that concerns no field.
+    pub(crate) const fn new(kind: &'static str, title: &'static str, status: StatusCode, detail: String) -> Self {
+        Self { kind, title, status, detail, field: None }
+    }
+
     /// As the client sees it.
     pub(super) fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::admin::Admin;
 use super::connections::{Connections, Protocol};
 use super::origin::Origin;
+use super::responder::Responder;
 use crate::app::App;
 use crate::grpc::RateLimits;
 
@@ -27,9 +28,9 @@ const NOTICE: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The HTTP door, open.
-pub(crate) struct Server {
+pub(crate) struct Server<R = Router> {
     listener: TcpListener,
-    connections: Connections,
+    connections: Connections<R>,
     app: Arc<App>,
     /// Which it is, for the log.
     door: &'static str,
@@ -52,9 +53,16 @@ impl Server {
         let (app, router) = (Arc::clone(&admin.app), super::admin::router(admin));
         Self::open(listener, app, router, ("admin", Protocol::Http))
     }
+}
 
-    fn open(listener: TcpListener, app: Arc<App>, router: Router, (door, protocol): (&'static str, Protocol)) -> Self {
-        Self { listener, connections: Connections::new(Arc::clone(&app), router, protocol), app, door }
+impl<R: Responder> Server<R> {
+    /// A door behind which somebody else answers.
+    pub(crate) fn with(listener: TcpListener, app: Arc<App>, responder: R) -> Self {
+        Self::open(listener, app, responder, ("proxy", Protocol::Http))
+    }
+
+    fn open(listener: TcpListener, app: Arc<App>, responder: R, (door, protocol): (&'static str, Protocol)) -> Self {
+        Self { listener, connections: Connections::new(Arc::clone(&app), responder, protocol), app, door }
     }
 
     /// Where the door is.
@@ -104,7 +112,7 @@ impl Server {
 
     /// Takes in whoever has connected already, so that nobody is cut off,
     /// accepts no more, and closes what rests.
-    fn close(self) -> Connections {
+    fn close(self) -> Connections<R> {
         let Self { listener, connections, .. } = self;
         // The system is asked directly: the runtime may not know yet who waits.
         if let Ok(listener) = listener.into_std() {

@@ -27,6 +27,10 @@
 //! - `cli`: the commands
 //! - `cli_rules`: those that see and change rules, on a server and on databases
 //! - `doctor`: what is found out about a store
+//! - `proxy`: what is forwarded, and what it costs
+//! - `proxy_faults`: upstreams that are down, slow or ill
+//! - `proxy_streams`: long bodies, WebSocket, HTTP/2, slow clients
+//! - `proxy_smuggling`: requests that could be read in two ways
 //! - `page`: the API's description and the page to try it
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail loudly")]
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "tests tell what they measured")]
@@ -55,6 +59,10 @@ mod nodes;
 mod operations;
 mod page;
 mod process;
+mod proxy;
+mod proxy_faults;
+mod proxy_smuggling;
+mod proxy_streams;
 mod rate_limit_client;
 mod rate_limits;
 mod redis;
@@ -62,3 +70,4 @@ mod reload;
 mod rule_files;
 mod settings;
 mod shutdown;
+mod upstream;

@@ -86,7 +86,19 @@ impl Server {
     }
 
     /// The server that this command starts, listening.
-    pub(crate) fn of(mut command: Command) -> Self {
+    pub(crate) fn of(command: Command) -> Self {
+        Self::run(command, "/v1/check", "listening  http://")
+    }
+
+    /// A proxy with these arguments, listening.
+    pub(crate) fn proxy(arguments: &[&str]) -> Self {
+        let mut command = checkdam();
+        command.args(["proxy", "--listen", "127.0.0.1:0"]).args(arguments);
+        Self::run(command, "store      ", "proxy      http://")
+    }
+
+    /// Runs until it has said `ready`; its address stands behind `words`.
+    fn run(mut command: Command, ready: &str, words: &str) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the server starts");
         let stderr = BufReader::new(child.stderr.take().expect("standard error is piped"));
         let log = Arc::new(Mutex::new(String::new()));
@@ -98,13 +110,20 @@ impl Server {
         });
         let (address, grpc, admin) = Default::default();
         let mut server = Self { child, address, grpc, admin, log, reader: Some(reader) };
-        server.wait_for_log("/v1/check");
+        server.wait_for_log(ready);
         let log = server.log();
         let behind = |words: &str| Some(log.split(words).nth(1)?.split(['/', ' ', '\n']).next()?.to_owned());
-        server.address = behind("listening  http://").unwrap();
+        server.address = behind(words).unwrap();
         server.grpc = behind("grpc       http://").unwrap_or_default();
         server.admin = behind("admin      http://").unwrap_or_default();
         server
+    }
+
+    /// How much memory it holds, in KiB.
+    pub(crate) fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.split_whitespace().next().unwrap().parse().unwrap()
     }
 
     pub(crate) fn address(&self) -> &str {

@@ -194,19 +194,23 @@ fn write(headers: &mut HeaderMap, outcome: &Outcome, dialect: Dialect, is_passin
     });
 }
 
+const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// Every header that tells where a client stands, of both dialects.
+pub(crate) const STANDING: [HeaderName; 5] = [LIMIT, REMAINING, RESET, POLICY, RATE_LIMIT];
+
 /// The header of that name, without reading the name anew for every answer.
 fn header_name(name: &'static str) -> Option<HeaderName> {
-    const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-    const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-    const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-    const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-    const STANDING: HeaderName = HeaderName::from_static("ratelimit");
     match name {
         "x-ratelimit-limit" => Some(LIMIT),
         "x-ratelimit-remaining" => Some(REMAINING),
         "x-ratelimit-reset" => Some(RESET),
         "ratelimit-policy" => Some(POLICY),
-        "ratelimit" => Some(STANDING),
+        "ratelimit" => Some(RATE_LIMIT),
         "retry-after" => Some(RETRY_AFTER),
         other => HeaderName::from_bytes(other.as_bytes()).ok(),
     }

@@ -7,11 +7,13 @@ mod rate_limit;
 mod refusal;
 mod request;
 
-pub(super) use answer::{Answer, BatchAnswer, Denied, answer, batch, standing, state};
+pub(super) use answer::{Answer, BatchAnswer, Denied, answer, batch, state};
+pub(crate) use answer::{STANDING, standing};
 pub(super) use explain::ExplainAnswer;
 pub(crate) use explain::{explain, mode_name};
 pub(super) use rate_limit::{parse_rate_limit, rate_limit};
-pub(super) use refusal::{Refusal, refuse};
+pub(super) use refusal::Refusal;
+pub(crate) use refusal::refuse;
 pub(super) use request::{BatchBody, CheckBody, parse, parse_batch};
 
 /// A value as JSON. Our own types cannot fail to be written into memory.

@@ -40,7 +40,7 @@ pub(in crate::http) struct Refusal {
 }
 
 /// Answers a request that does not pass.
-pub(in crate::http) fn refuse(outcome: &Outcome, dialect: Dialect) -> Response<Body> {
+pub(crate) fn refuse(outcome: &Outcome, dialect: Dialect) -> Response<Body> {
     let status = status(outcome.verdict());
     let (kind, title) = kind_and_title(status);
     let retry_after_ms = millis(outcome.retry_after_us());

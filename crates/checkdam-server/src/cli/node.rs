@@ -1,0 +1,270 @@
+//! A node without its doors for requests: its rules are followed, what it
+//! denies is recorded, and operators are let in. `serve` and `proxy` add their
+//! doors.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use checkdam::RuleSet;
+use checkdam::rule_file::{self, FileOptions};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::signals::Signals;
+use crate::app::App;
+use crate::audit::{Audit, Writer};
+use crate::config::Config;
+use crate::http::{Admin, RuleSource, Server};
+use crate::rulebook::{self, Book, FollowOptions, Follower, LoadError, OpenError, RuleFile, Rulebook};
+use crate::store::AnyStore;
+
+/// How long operators' requests under way may take when all else is done.
+const ADMIN_DRAIN: Duration = Duration::from_secs(1);
+/// How long what was recorded may take to be written at the end.
+const AUDIT_DRAIN: Duration = Duration::from_secs(5);
+/// How long a database is waited for at the start.
+const DATABASE_PATIENCE: Duration = Duration::from_secs(15);
+/// How long until it is asked again.
+const DATABASE_PAUSE: Duration = Duration::from_secs(1);
+/// How often the store forgets what has passed.
+const MAINTAIN_EVERY: Duration = Duration::from_secs(1);
+
+/// A node, ready for its doors.
+pub(super) struct Node {
+    app: Arc<App>,
+    admin: Option<Server>,
+    /// Held until the end, whether or not there is a door for operators.
+    rules: Arc<RuleSource>,
+    rulebook: Option<Rulebook>,
+    writer: Option<Writer>,
+    stop: mpsc::Receiver<()>,
+}
+
+/// A rule file, and what it says.
+pub(super) type Rules = (RuleFile, (RuleSet, Book));
+
+/// Reads the rule file, starts logging, and runs `serve` to its end.
+pub(super) fn run<F>(config: &Config, serve: impl FnOnce(Option<Rules>) -> F) -> anyhow::Result<ExitCode>
+where
+    F: Future<Output = anyhow::Result<()>>,
+{
+    let file = match config.rules.as_deref().map(|path| open_rules(path, config.files)).transpose() {
+        Ok(file) => file,
+        Err(error) => {
+            // The form that editors understand. Nobody is left to tell if this fails.
+            let _ = writeln!(std::io::stderr(), "{error}");
+            return Ok(ExitCode::from(2));
+        }
+    };
+    crate::logging::start(config.log_level, config.log_format);
+    for name in crate::config::unknown_variables() {
+        tracing::warn!(name, "this variable sets nothing: see checkdam serve --help");
+    }
+    if !config.ignored.is_empty() {
+        let names = config.ignored.join(", ");
+        tracing::warn!(names, "these variables of envoyproxy/ratelimit change nothing here");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+    runtime.block_on(serve(file))?;
+    // A rule file that hangs in the file system must not hold the exit up.
+    runtime.shutdown_background();
+    Ok(ExitCode::SUCCESS)
+}
+
+fn open_rules(path: &Path, options: FileOptions) -> Result<Rules, LoadError> {
+    let file = RuleFile::open(path, options)?;
+    let loaded = file.load()?;
+    Ok((file, loaded))
+}
+
+impl Node {
+    /// Opens what the settings name. `address` is that of the node's first
+    /// door: it names the node.
+    pub(super) async fn open(
+        config: &Config,
+        file: Option<Rules>,
+        signals: Signals,
+        address: SocketAddr,
+    ) -> anyhow::Result<Self> {
+        let store = match &config.redis {
+            Some(options) => AnyStore::redis(options)?,
+            None => AnyStore::memory(config.max_buckets),
+        };
+        let admin_listener = match &config.admin {
+            Some(door) => Some(listen(&door.listen, "--admin-listen").await?),
+            None => None,
+        };
+        let node = node_name(address);
+        let rulebook = open_database(config, file.is_some()).await?;
+        let (file, loaded) = match file {
+            Some((file, loaded)) => (Some(file), loaded),
+            None => (None, load_book(rulebook.as_ref()).await?),
+        };
+        rulebook::remark(&loaded.0, &loaded.1);
+        let version = loaded.1.version;
+        let recorded = rulebook.clone().map(|rulebook| (Audit::new(&config.audit, node.clone()), rulebook));
+        let (audit, writer) = match recorded {
+            Some(((audit, queue), rulebook)) => {
+                let audit = Arc::new(audit);
+                let writer = Writer::start(&audit, queue, rulebook, config.audit);
+                (Some(audit), Some(writer))
+            }
+            None => (None, None),
+        };
+        let app = Arc::new(App::new(loaded, store, config.dialect, audit));
+        let rules = Arc::new(follow(&app, file, rulebook.as_ref(), version, signals.reload));
+        let admin = admin_listener.zip(config.admin.as_ref()).map(|(listener, door)| {
+            let admin = Admin {
+                app: Arc::clone(&app),
+                token: door.token.clone(),
+                rulebook: rulebook.clone(),
+                rules: Arc::clone(&rules),
+                node,
+                database: config.database.to_string(),
+                store: config.store_text(),
+                started: Instant::now(),
+            };
+            Server::for_admin(listener, Arc::new(admin))
+        });
+        tokio::spawn(maintain(Arc::clone(&app)));
+        Ok(Self { app, admin, rules, rulebook, writer, stop: signals.stop })
+    }
+
+    /// What the doors share.
+    pub(super) const fn app(&self) -> &Arc<App> {
+        &self.app
+    }
+
+    /// Where operators are let in.
+    pub(super) fn admin_address(&self) -> std::io::Result<Option<SocketAddr>> {
+        self.admin.as_ref().map(Server::address).transpose()
+    }
+
+    /// Runs the doors until they are told to stop and have ended; the door for
+    /// operators stays open meanwhile, and what was recorded is written last.
+    pub(super) async fn run<F>(self, doors: impl FnOnce(mpsc::Receiver<()>) -> F)
+    where
+        F: Future<Output = ()>,
+    {
+        let (end_admin, admin_stop) = mpsc::channel(1);
+        let admin = self.admin.map(|admin| tokio::spawn(admin.run(admin_stop, ADMIN_DRAIN)));
+        doors(self.stop).await;
+        // If it is gone, it has nothing to end.
+        let _ = end_admin.send(()).await;
+        if let Some(writer) = self.writer {
+            writer.finish(Instant::now() + AUDIT_DRAIN).await;
+        }
+        if let Some(admin) = admin {
+            let _ = admin.await;
+        }
+        drop(self.rules);
+        if let Some(rulebook) = self.rulebook {
+            // A database that hangs must not hold the exit up.
+            let _ = tokio::time::timeout(ADMIN_DRAIN, rulebook.close()).await;
+        }
+        tracing::info!("stopped");
+    }
+}
+
+/// Listens, or says which flag to change.
+pub(super) async fn listen(address: &str, flag: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address}: free the address or give another with {flag}"))
+}
+
+/// The database. Rules from a file do without one: then violations are not
+/// recorded.
+async fn open_database(config: &Config, has_file: bool) -> anyhow::Result<Option<Rulebook>> {
+    if has_file && config.audit.per_rule_and_second == 0 {
+        return Ok(None);
+    }
+    let deadline = Instant::now() + DATABASE_PATIENCE;
+    let opened = loop {
+        match Rulebook::open(&config.database).await {
+            // A server that starts together with us may need a moment.
+            Err(error @ OpenError::Unavailable { .. }) if config.database.is_server() && Instant::now() < deadline => {
+                tracing::warn!(%error, "waiting for the database");
+                tokio::time::sleep(DATABASE_PAUSE).await;
+            }
+            opened => break opened,
+        }
+    };
+    match opened {
+        Ok(rulebook) => Ok(Some(rulebook)),
+        Err(error) if has_file => {
+            tracing::warn!(%error, "violations are not recorded; --audit-rate 0 asks for that without this warning");
+            Ok(None)
+        }
+        Err(error) => Err(error).context("give another place with --database or --data-dir, or rules with --rules"),
+    }
+}
+
+/// The rules in the database; on the first start the starter rules.
+async fn load_book(rulebook: Option<&Rulebook>) -> anyhow::Result<(RuleSet, Book)> {
+    let rulebook = rulebook.context("there are no rules: neither a file nor a database")?;
+    rulebook.seed(rule_file::parse_definitions(rulebook::STARTER)?).await?;
+    let book = rulebook.load().await?;
+    let rules = book.compile().context("the rules in the database are not valid: mend or remove that row")?;
+    Ok((rules, book))
+}
+
+/// Follows what the rules come from.
+fn follow(
+    app: &Arc<App>,
+    file: Option<RuleFile>,
+    rulebook: Option<&Rulebook>,
+    version: u64,
+    mut reload: mpsc::Receiver<()>,
+) -> RuleSource {
+    let Some(rulebook) = rulebook.filter(|_| file.is_none()) else {
+        let path = file.as_ref().map(|file| file.path().display().to_string()).unwrap_or_default();
+        if let Some(file) = file {
+            tokio::spawn(rulebook::watch(Arc::clone(app), file, reload));
+        }
+        return RuleSource::File(path);
+    };
+    let following = Arc::clone(app);
+    let apply = move |rules: RuleSet, book: Book| {
+        rulebook::remark(&rules, &book);
+        following.put_in_force(rules, book);
+    };
+    let follower = Follower::start(rulebook.clone(), version, FollowOptions::default(), apply);
+    if let AnyStore::Redis(watched) = app.limiter().store() {
+        let (mut hints, hint) = (watched.hints(), follower.hints());
+        tokio::spawn(async move {
+            while hints.recv().await.is_some() {
+                hint.notify_one();
+            }
+        });
+    }
+    let hint = follower.hints();
+    tokio::spawn(async move {
+        while reload.recv().await.is_some() {
+            tracing::info!("SIGHUP: the rulebook is looked at now");
+            hint.notify_one();
+        }
+    });
+    RuleSource::Database(follower)
+}
+
+/// What records call this node: the machine's name and our port.
+fn node_name(address: SocketAddr) -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = host.trim();
+    format!("{}:{}", if host.is_empty() { "node" } else { host }, address.port())
+}
+
+async fn maintain(app: Arc<App>) {
+    let mut ticks = tokio::time::interval(MAINTAIN_EVERY);
+    loop {
+        ticks.tick().await;
+        app.limiter().store().maintain();
+    }
+}

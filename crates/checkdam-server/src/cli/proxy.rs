@@ -1,0 +1,75 @@
+//! `checkdam proxy`: limits requests before it forwards them.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use super::node::{self, Node, Rules, listen};
+use super::signals::Signals;
+use crate::config::{Config, LogFormat, ProxyOptions, ProxySettings, Settings};
+use crate::http::Server;
+use crate::proxy::Proxy;
+
+/// What `checkdam proxy` takes.
+#[derive(Debug, clap::Args)]
+#[command(mut_arg("http_listen", |argument| argument.hide(true)))]
+pub(crate) struct Arguments {
+    /// The settings file [default: checkdam.toml, if there is one]
+    #[arg(long, value_name = "FILE", env = "CHECKDAM_CONFIG")]
+    config: Option<PathBuf>,
+
+    #[command(flatten)]
+    proxy: ProxySettings,
+
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// Forwards until a signal ends it.
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let file = arguments.config.as_deref();
+    let config = Config::load(arguments.settings, file)?;
+    let options = ProxyOptions::load(arguments.proxy, file)?;
+    node::run(&config, |rules| serve(&config, &options, rules))
+}
+
+async fn serve(config: &Config, options: &ProxyOptions, rules: Option<Rules>) -> anyhow::Result<()> {
+    // Before anybody can know of us, so that no signal finds us unprepared.
+    let signals = Signals::new()?;
+    let listener = listen(&options.listen, "--listen").await?;
+    let node = Node::open(config, rules, signals, listener.local_addr()?).await?;
+    let proxy = Arc::new(Proxy::start(Arc::clone(node.app()), options, &config.origin)?);
+    let server = Server::with(listener, Arc::clone(node.app()), proxy);
+    announce(config, options, &server, &node)?;
+    node.run(|stop| server.run(stop, config.drain_timeout)).await;
+    Ok(())
+}
+
+/// Says what runs where, as an event or as a banner for people.
+fn announce(config: &Config, options: &ProxyOptions, server: &Server<Arc<Proxy>>, node: &Node) -> anyhow::Result<()> {
+    let (address, admin) = (server.address()?, node.admin_address()?);
+    let rules = node.app().limiter().rules().rules().len();
+    let source = config.rules.as_ref().map_or_else(|| config.database.to_string(), |path| path.display().to_string());
+    let version = env!("CARGO_PKG_VERSION");
+    if config.log_format == LogFormat::Json {
+        let (admin, routes) = (admin.map(tracing::field::display), options.routes.len());
+        tracing::info!(version, proxy = %address, admin, rules, source, routes, "started");
+        return Ok(());
+    }
+    let mut banner = format!("checkdam {version}\n  proxy      http://{address}\n");
+    for route in &options.routes {
+        let from = (
+            route.host.as_deref().unwrap_or_default(),
+            route.path.as_ref().map_or("/*".to_owned(), ToString::to_string),
+        );
+        let upstreams = route.upstreams.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        banner.push_str(&format!("  route      {}{} to {upstreams}\n", from.0, from.1));
+    }
+    let admin = admin.map_or_else(|| "off".to_owned(), |address| format!("http://{address}/admin/v1/status"));
+    let store = config.store_text();
+    banner.push_str(&format!("  admin      {admin}\n  rules      {rules} from {source}\n  store      {store}\n\n"));
+    // A closed standard error is no reason not to serve.
+    let _ = std::io::stderr().write_all(banner.as_bytes());
+    Ok(())
+}

@@ -1,0 +1,224 @@
+//! The settings of `checkdam proxy`: flags and variables, the table `[proxy]`
+//! of the file, and its `[[route]]`s.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use checkdam::{Pattern, VALUE_MAX};
+
+use super::upstream::{Costs, UpstreamUrl};
+use super::{ConfigError, Span, from_file};
+
+/// The proxy's settings as they were given.
+#[derive(Debug, Clone, Default, clap::Args, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ProxySettings {
+    /// Where the proxy listens, host:port; port 0 takes a free one [default: 127.0.0.1:8000]
+    #[arg(long, env = "CHECKDAM_PROXY_LISTEN", value_name = "ADDRESS")]
+    listen: Option<String>,
+
+    /// Where requests go, such as http://127.0.0.1:3000; several take turns [default: none, the routes name theirs]
+    #[arg(long, env = "CHECKDAM_PROXY_UPSTREAM", value_name = "URL", value_delimiter = ',')]
+    upstream: Option<Vec<UpstreamUrl>>,
+
+    /// Speak HTTP/2 to upstreams, as gRPC needs; without TLS by prior knowledge [default: false]
+    #[arg(long, env = "CHECKDAM_PROXY_UPSTREAM_HTTP2", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    upstream_http2: Option<bool>,
+
+    /// A CA in PEM to verify https:// upstreams with [default: the system's]
+    #[arg(long, env = "CHECKDAM_PROXY_UPSTREAM_CA", value_name = "FILE")]
+    upstream_ca: Option<PathBuf>,
+
+    /// How long connecting to an upstream may take [default: 5s]
+    #[arg(long, env = "CHECKDAM_PROXY_CONNECT_TIMEOUT", value_name = "TIME")]
+    connect_timeout: Option<Span>,
+
+    /// How long an upstream may take to begin its answer [default: 60s]
+    #[arg(long, env = "CHECKDAM_PROXY_RESPONSE_TIMEOUT", value_name = "TIME")]
+    response_timeout: Option<Span>,
+
+    /// How long an answer or a WebSocket may be silent before it is cut [default: 5m]
+    #[arg(long, env = "CHECKDAM_PROXY_IDLE_TIMEOUT", value_name = "TIME")]
+    idle_timeout: Option<Span>,
+
+    /// How long a client may send nothing of a body that it owes before it is cut [default: 30s]
+    #[arg(long, env = "CHECKDAM_PROXY_BODY_TIMEOUT", value_name = "TIME")]
+    body_timeout: Option<Span>,
+
+    /// The longest that a leaky bucket may hold a request back; what would wait longer is denied [default: 10s]
+    #[arg(long, env = "CHECKDAM_PROXY_DELAY_MAX", value_name = "TIME")]
+    delay_max: Option<Span>,
+
+    /// For how long an upstream that cannot be reached is passed over [default: 5s]
+    #[arg(long, env = "CHECKDAM_PROXY_UPSTREAM_PAUSE", value_name = "TIME")]
+    upstream_pause: Option<Span>,
+
+    /// A path that upstreams are asked for to see whether they are well, such as /healthz [default: none]
+    #[arg(long, env = "CHECKDAM_PROXY_HEALTH_PATH", value_name = "PATH")]
+    health_path: Option<String>,
+
+    /// How often they are asked for it [default: 5s]
+    #[arg(long, env = "CHECKDAM_PROXY_HEALTH_INTERVAL", value_name = "TIME")]
+    health_interval: Option<Span>,
+
+    /// What a request costs, by its method, such as POST=5,PUT=5, or for all [default: 1]
+    #[arg(long, env = "CHECKDAM_PROXY_COST", value_name = "COST")]
+    cost: Option<Costs>,
+
+    /// Charge answers too, when they end: one for so many bytes of the body, less what the request cost [default: none]
+    #[arg(long, env = "CHECKDAM_PROXY_RESPONSE_BYTES", value_name = "BYTES")]
+    response_bytes: Option<u64>,
+}
+
+/// A `[[route]]` of the file. The first that fits a request counts.
+#[derive(Debug, Clone, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RouteSettings {
+    /// Which paths, as rules write them: `/api/*`, `/users/{id}`. Default all.
+    path: Option<String>,
+    /// Which host. Default all.
+    host: Option<String>,
+    /// Where the requests go. Default those of `[proxy]`.
+    upstream: Option<Vec<UpstreamUrl>>,
+    /// The domain whose rules concern them. Default none.
+    domain: Option<String>,
+    /// What they cost. Default that of `[proxy]`.
+    cost: Option<Costs>,
+    /// As `response_bytes` of `[proxy]`, which is the default.
+    response_bytes: Option<u64>,
+}
+
+/// What `checkdam proxy` runs with.
+#[derive(Debug, Clone)]
+pub(crate) struct ProxyOptions {
+    /// Where it listens. Default `127.0.0.1:8000`.
+    pub(crate) listen: String,
+    /// Where requests go; the first that fits counts.
+    pub(crate) routes: Vec<RouteOptions>,
+    /// Whether upstreams are spoken to in HTTP/2. Default no.
+    pub(crate) is_upstream_http2: bool,
+    /// Whom https upstreams are verified with, in PEM. Default the system's.
+    pub(crate) upstream_ca: Option<Vec<u8>>,
+    /// How long connecting may take. Default 5 s.
+    pub(crate) connect_timeout: Duration,
+    /// How long an upstream may take to begin its answer. Default 60 s.
+    pub(crate) response_timeout: Duration,
+    /// How long an answer or a tunnel may be silent. Default 5 min.
+    pub(crate) idle_timeout: Duration,
+    /// How long a client may send nothing of a body. Default 30 s.
+    pub(crate) body_timeout: Duration,
+    /// The longest that a request is held back. Default 10 s.
+    pub(crate) delay_max: Duration,
+    /// How long an upstream is passed over. Default 5 s.
+    pub(crate) upstream_pause: Duration,
+    /// Which path tells whether an upstream is well. Default none.
+    pub(crate) health_path: Option<String>,
+    /// How often it is asked for. Default 5 s.
+    pub(crate) health_interval: Duration,
+}
+
+/// Where some requests go, and what they cost.
+#[derive(Debug, Clone)]
+pub(crate) struct RouteOptions {
+    /// Which paths; all if absent.
+    pub(crate) path: Option<Pattern>,
+    /// Which host, in lower case; all if absent.
+    pub(crate) host: Option<String>,
+    /// Where they go; never empty.
+    pub(crate) upstreams: Vec<UpstreamUrl>,
+    /// The domain whose rules concern them; empty for none.
+    pub(crate) domain: String,
+    /// What they cost.
+    pub(crate) costs: Costs,
+    /// For how many bytes of an answer one is charged, if any are.
+    pub(crate) response_bytes: Option<u64>,
+}
+
+impl ProxyOptions {
+    /// Joins what was given on the command line and in the environment with
+    /// the file and the defaults.
+    pub(crate) fn load(given: ProxySettings, file: Option<&Path>) -> Result<Self, ConfigError> {
+        let settings = from_file(file)?;
+        let from_file = settings.proxy.unwrap_or_default();
+        let time = |given: Option<Span>, file: Option<Span>, default_s| {
+            given.or(file).map_or(Duration::from_secs(default_s), Duration::from)
+        };
+        let upstreams = given.upstream.or(from_file.upstream).unwrap_or_default();
+        let everything = RouteOptions {
+            path: None,
+            host: None,
+            upstreams,
+            domain: String::new(),
+            costs: given.cost.or(from_file.cost).unwrap_or_default(),
+            response_bytes: bytes(given.response_bytes.or(from_file.response_bytes))?,
+        };
+        let mut routes =
+            settings.route.into_iter().map(|route| route.over(&everything)).collect::<Result<Vec<_>, _>>()?;
+        if !everything.upstreams.is_empty() {
+            routes.push(everything);
+        }
+        if routes.is_empty() {
+            return Err(ConfigError::NoUpstream);
+        }
+        let upstream_ca = given.upstream_ca.or(from_file.upstream_ca).as_deref().map(pem).transpose()?;
+        let health_interval = time(given.health_interval, from_file.health_interval, 5);
+        if health_interval.is_zero() {
+            return Err(ConfigError::OutOfRange { name: "health_interval", value: 0, range: "1ms or more" });
+        }
+        Ok(Self {
+            listen: given.listen.or(from_file.listen).unwrap_or_else(|| "127.0.0.1:8000".to_owned()),
+            routes,
+            is_upstream_http2: given.upstream_http2.or(from_file.upstream_http2).unwrap_or(false),
+            upstream_ca,
+            connect_timeout: time(given.connect_timeout, from_file.connect_timeout, 5),
+            response_timeout: time(given.response_timeout, from_file.response_timeout, 60),
+            idle_timeout: time(given.idle_timeout, from_file.idle_timeout, 300),
+            body_timeout: time(given.body_timeout, from_file.body_timeout, 30),
+            delay_max: time(given.delay_max, from_file.delay_max, 10),
+            upstream_pause: time(given.upstream_pause, from_file.upstream_pause, 5),
+            health_path: given.health_path.or(from_file.health_path).map(health_path).transpose()?,
+            health_interval,
+        })
+    }
+}
+
+impl RouteSettings {
+    /// The route, with what it does not say taken from `[proxy]`.
+    fn over(self, everything: &RouteOptions) -> Result<RouteOptions, ConfigError> {
+        let shown = self.path.as_deref().or(self.host.as_deref()).unwrap_or("*").to_owned();
+        let invalid = |reason: String| ConfigError::BadRoute { route: shown.clone(), reason };
+        let path = self.path.as_deref().map(Pattern::new).transpose().map_err(|error| invalid(error.to_string()))?;
+        let upstreams = self.upstream.unwrap_or_else(|| everything.upstreams.clone());
+        if upstreams.is_empty() {
+            return Err(invalid("it has no upstream, and there is no other".to_owned()));
+        }
+        let domain = self.domain.unwrap_or_default();
+        if domain.len() > VALUE_MAX {
+            return Err(invalid(format!("its domain is longer than {VALUE_MAX} bytes")));
+        }
+        Ok(RouteOptions {
+            path,
+            host: self.host.map(|host| host.to_ascii_lowercase()),
+            upstreams,
+            domain,
+            costs: self.cost.unwrap_or_else(|| everything.costs.clone()),
+            response_bytes: bytes(self.response_bytes)?.or(everything.response_bytes),
+        })
+    }
+}
+
+fn bytes(given: Option<u64>) -> Result<Option<u64>, ConfigError> {
+    match given {
+        Some(0) => Err(ConfigError::OutOfRange { name: "response_bytes", value: 0, range: "1 or more" }),
+        given => Ok(given),
+    }
+}
+
+fn pem(path: &Path) -> Result<Vec<u8>, ConfigError> {
+    std::fs::read(path).map_err(|reason| ConfigError::Unreadable { path: path.display().to_string(), reason })
+}
+
+fn health_path(path: String) -> Result<String, ConfigError> {
+    let is_path = path.starts_with('/') && path.parse::<axum::http::uri::PathAndQuery>().is_ok();
+    if is_path { Ok(path) } else { Err(ConfigError::BadHealthPath { path }) }
+}

@@ -1,0 +1,81 @@
+//! How upstreams are connected to: plainly, or verified by certificates; all
+//! of it within a time.
+
+use std::io::{Error, ErrorKind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::http::Uri;
+use axum::http::uri::Scheme;
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tower_service::Service;
+
+use crate::config::ProxyOptions;
+
+type Connected = Result<MaybeHttpsStream<TokioIo<TcpStream>>, Box<dyn std::error::Error + Send + Sync>>;
+
+/// Connects to upstreams.
+#[derive(Clone)]
+pub(super) struct Connector {
+    inner: HttpsConnector<HttpConnector>,
+    patience: Duration,
+}
+
+impl Connector {
+    pub(super) fn new(options: &ProxyOptions) -> anyhow::Result<Self> {
+        let is_https = options.routes.iter().flat_map(|route| &route.upstreams).any(|url| url.scheme == Scheme::HTTPS);
+        let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()?;
+        let verifying = match &options.upstream_ca {
+            Some(pem) => builder.with_root_certificates(roots(pem)?),
+            None if is_https => builder.with_native_roots()?,
+            // Machines without certificates need none for plain connections.
+            None => builder.with_root_certificates(RootCertStore::empty()),
+        };
+        let mut http = HttpConnector::new();
+        http.enforce_http(false);
+        http.set_nodelay(true);
+        let https = HttpsConnectorBuilder::new().with_tls_config(verifying.with_no_client_auth()).https_or_http();
+        let inner = if options.is_upstream_http2 {
+            https.enable_http2().wrap_connector(http)
+        } else {
+            https.enable_http1().wrap_connector(http)
+        };
+        Ok(Self { inner, patience: options.connect_timeout })
+    }
+}
+
+fn roots(pem: &[u8]) -> anyhow::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        roots.add(certificate.map_err(|error| anyhow::anyhow!("upstream_ca cannot be read as PEM: {error}"))?)?;
+    }
+    anyhow::ensure!(!roots.is_empty(), "upstream_ca holds no certificate: give a file in PEM");
+    Ok(roots)
+}
+
+impl Service<Uri> for Connector {
+    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+    type Future = Pin<Box<dyn Future<Output = Connected> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let (connecting, patience) = (self.inner.call(uri), self.patience);
+        Box::pin(async move {
+            let connected = tokio::time::timeout(patience, connecting).await;
+            connected.unwrap_or_else(|_| Err(Error::new(ErrorKind::TimedOut, "connecting took too long").into()))
+        })
+    }
+}

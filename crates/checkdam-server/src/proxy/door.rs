@@ -1,0 +1,225 @@
+//! A request's way through the proxy: judged, charged, held back, forwarded,
+//! answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, UPGRADE};
+use axum::http::uri::PathAndQuery;
+use axum::http::{Method, Request, Response, StatusCode};
+use axum::response::IntoResponse;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+
+use super::charge::Charge;
+use super::download::Download;
+use super::forwarder::Forwarder;
+use super::head::{self, Head};
+use super::refusal::Refusal;
+use super::route::{Route, Routes};
+use super::upload::Source;
+use super::{health, tunnel};
+use crate::app::App;
+use crate::config::{OriginOptions, ProxyOptions};
+use crate::http::{self, Arrival, Asked, Origin, Responder, UnderWay};
+
+/// What is read and thrown away of the body of a request that is not
+/// forwarded, so that its sender is still listening when the answer comes.
+const DISCARD_MAX: usize = 1 << 20;
+/// How long that may take.
+const DISCARD_LIMIT: Duration = Duration::from_secs(5);
+
+/// The proxy.
+pub(crate) struct Proxy {
+    app: Arc<App>,
+    origin: Origin,
+    routes: Routes,
+    forwarder: Arc<Forwarder>,
+    cost_header: Option<HeaderName>,
+    idle_timeout: Duration,
+    body_timeout: Duration,
+    delay_max: Duration,
+}
+
+/// A request that may pass.
+struct Admitted {
+    /// As it was charged.
+    asked: checkdam::Request<'static>,
+    /// The headers that tell where the client stands; empty if no rule concerns it.
+    standing: HeaderMap,
+}
+
+impl Proxy {
+    /// A proxy as the settings say. It begins to ask its upstreams whether
+    /// they are well, if it is to.
+    pub(crate) fn start(app: Arc<App>, options: &ProxyOptions, origin: &OriginOptions) -> anyhow::Result<Self> {
+        let (routes, forwarder) = (Routes::new(&options.routes), Arc::new(Forwarder::new(options)?));
+        if let Some(path) = &options.health_path {
+            let path: PathAndQuery = path.parse()?;
+            for upstream in routes.upstreams() {
+                let (forwarder, upstream) = (Arc::clone(&forwarder), Arc::clone(upstream));
+                tokio::spawn(health::watch(forwarder, upstream, path.clone(), options.health_interval));
+            }
+        }
+        Ok(Self {
+            app,
+            origin: Origin::new(origin),
+            routes,
+            forwarder,
+            cost_header: origin.cost_header.clone(),
+            idle_timeout: options.idle_timeout,
+            body_timeout: options.body_timeout,
+            delay_max: options.delay_max,
+        })
+    }
+
+    async fn pass(&self, request: Request<Incoming>, arrival: Arrival) -> Result<Response<Body>, Refusal> {
+        if let Some(fault) = arrival.fault {
+            return Err(Refusal::Ambiguous(fault));
+        }
+        if request.method() == Method::CONNECT {
+            return Err(Refusal::Connect);
+        }
+        let host = head::host(&request)?;
+        let asked = self.origin.request(Asked {
+            method: request.method().as_str(),
+            target: request.uri().path_and_query().map_or("/", PathAndQuery::as_str),
+            host: host.as_ref().and_then(|host| host.to_str().ok()),
+            headers: request.headers(),
+            peer: arrival.peer,
+        })?;
+        let route = self.routes.find(&asked).ok_or(Refusal::NoRoute)?;
+        let is_trusted = self.origin.is_trusted(arrival.peer);
+        let names_cost = |header: &HeaderName| is_trusted && request.headers().contains_key(header);
+        let asked = route.ask(asked, request.method(), self.cost_header.as_ref().is_some_and(names_cost));
+        let admitted = match self.admit(asked).await {
+            Ok(admitted) => admitted,
+            Err(answer) => {
+                discard(request.into_body());
+                return Ok(answer);
+            }
+        };
+        let standing = admitted.standing.clone();
+        let head = Head::new(&request, host, arrival.peer, is_trusted);
+        let mut response = match self.forward(route, request, &head, admitted, arrival.under_way).await {
+            Ok(response) => response,
+            Err(refusal) => refusal.into_response(),
+        };
+        mark(response.headers_mut(), standing);
+        Ok(response)
+    }
+
+    /// Charges a request and holds it back as long as it must be; the answer,
+    /// if it may not pass.
+    async fn admit(&self, asked: checkdam::Request<'static>) -> Result<Admitted, Response<Body>> {
+        let dialect = self.app.dialect();
+        let outcome = self.app.check(&asked).await;
+        if !outcome.is_allowed() {
+            return Err(http::refuse(&outcome, dialect));
+        }
+        let delay = Duration::from_micros(outcome.delay_us());
+        if delay > self.delay_max {
+            drop(outcome);
+            let outcome = self.app.refund(&asked).await;
+            let retry_after_s = (delay - self.delay_max).as_micros().div_ceil(1_000_000) as u64;
+            let (delay_ms, max_ms) = (delay.as_millis() as u64, self.delay_max.as_millis() as u64);
+            let mut response = Refusal::TooLong { delay_ms, max_ms, retry_after_s }.into_response();
+            mark(response.headers_mut(), http::standing(&outcome, dialect));
+            return Err(response);
+        }
+        let standing = http::standing(&outcome, dialect);
+        drop(outcome);
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        Ok(Admitted { asked, standing })
+    }
+
+    async fn forward(
+        &self,
+        route: &Route,
+        mut request: Request<Incoming>,
+        head: &Head,
+        admitted: Admitted,
+        under_way: UnderWay,
+    ) -> Result<Response<Body>, Refusal> {
+        let client = head.upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
+        let source = Source::new(request.into_body(), self.body_timeout);
+        let mut response = match self.forwarder.forward(&route.upstreams, head, &source).await {
+            Ok(response) => response,
+            Err(refusal) => {
+                if let Some(body) = source.into_untouched() {
+                    discard(body);
+                }
+                return Err(refusal);
+            }
+        };
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let client = client.ok_or(Refusal::Broken)?;
+            return Ok(self.tunnel(client, &mut response, under_way));
+        }
+        let (parts, body) = response.into_parts();
+        let charge = route.response_bytes.map(|bytes| Charge::new(Arc::clone(&self.app), admitted.asked, bytes));
+        let body = Download::new(body, charge, self.idle_timeout, under_way);
+        let mut answer = Response::new(Body::new(body));
+        *answer.status_mut() = parts.status;
+        *answer.headers_mut() = parts.headers;
+        head::strip(answer.headers_mut());
+        Ok(answer)
+    }
+
+    /// Answers that the connection becomes something else, and lets it.
+    fn tunnel(&self, client: OnUpgrade, response: &mut Response<Incoming>, under_way: UnderWay) -> Response<Body> {
+        let upstream = hyper::upgrade::on(&mut *response);
+        tokio::spawn(tunnel::carry(client, upstream, self.idle_timeout, under_way));
+        let mut headers = std::mem::take(response.headers_mut());
+        let becomes = headers.remove(UPGRADE);
+        head::strip(&mut headers);
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.extend(becomes.map(|becomes| (UPGRADE, becomes)));
+        let mut answer = Response::new(Body::empty());
+        *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        *answer.headers_mut() = headers;
+        answer
+    }
+}
+
+impl Responder for Arc<Proxy> {
+    const IS_STRICT: bool = true;
+
+    async fn answer(&self, request: Request<Incoming>, arrival: Arrival) -> Response<Body> {
+        self.pass(request, arrival).await.unwrap_or_else(IntoResponse::into_response)
+    }
+}
+
+/// Puts where the client stands on an answer: in place of what the upstream
+/// says of its own limits, if a rule of ours concerned the request.
+fn mark(headers: &mut HeaderMap, standing: HeaderMap) {
+    if standing.is_empty() {
+        return;
+    }
+    for name in http::STANDING {
+        headers.remove(name);
+    }
+    headers.extend(standing);
+}
+
+/// Reads what a client is still sending, within a bound and a time. Whoever
+/// sends more is cut off.
+fn discard(mut body: Incoming) {
+    if body.is_end_stream() {
+        return;
+    }
+    let reading = async move {
+        let mut length = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            length += frame.data_ref().map_or(0, bytes::Bytes::len);
+            if length > DISCARD_MAX {
+                return;
+            }
+        }
+    };
+    tokio::spawn(tokio::time::timeout(DISCARD_LIMIT, reading));
+}

@@ -1,0 +1,156 @@
+//! The heads of requests and answers: what is meant for one connection only is
+//! taken out, and what the next must know is put in.
+
+use std::net::IpAddr;
+
+use axum::http::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING,
+    UPGRADE, VIA,
+};
+use axum::http::uri::{Authority, PathAndQuery};
+use axum::http::{Method, Request, Version};
+
+use super::refusal::Refusal;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// Besides those that Connection names.
+const OF_ONE_CONNECTION: [HeaderName; 7] = [
+    CONNECTION,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    HeaderName::from_static("http2-settings"),
+];
+
+/// What upstreams take for a proxy's word on its client. From strangers it is
+/// taken out.
+const OF_PROXIES: [HeaderName; 8] = [
+    FORWARDED,
+    X_FORWARDED_FOR,
+    X_FORWARDED_HOST,
+    X_FORWARDED_PROTO,
+    HeaderName::from_static("x-forwarded-port"),
+    HeaderName::from_static("x-forwarded-prefix"),
+    HeaderName::from_static("x-forwarded-server"),
+    HeaderName::from_static("x-real-ip"),
+];
+
+/// What is forwarded of a request besides its body.
+#[derive(Debug, Clone)]
+pub(super) struct Head {
+    pub(super) method: Method,
+    pub(super) path: PathAndQuery,
+    pub(super) headers: HeaderMap,
+    /// What the connection is to become, if it is to carry something else.
+    pub(super) upgrade: Option<HeaderValue>,
+}
+
+/// The host that a request is for: one, and the same wherever it is named.
+pub(super) fn host<B>(request: &Request<B>) -> Result<Option<HeaderValue>, Refusal> {
+    let mut named = request.headers().get_all(HOST).iter();
+    let header = named.next();
+    if named.next().is_some() {
+        return Err(Refusal::BadHost("the header Host is given more than once: give it once"));
+    }
+    if header.is_none() && request.version() == Version::HTTP_11 {
+        return Err(Refusal::BadHost("the header Host is missing"));
+    }
+    let is_host = |value: &&HeaderValue| {
+        let authority = Authority::try_from(value.as_bytes());
+        authority.is_ok_and(|authority| !authority.as_str().contains('@'))
+    };
+    if header.is_some_and(|value| !value.is_empty() && !is_host(&value)) {
+        return Err(Refusal::BadHost("the header Host is no host"));
+    }
+    let Some(authority) = request.uri().authority() else { return Ok(header.cloned()) };
+    if authority.as_str().contains('@') {
+        return Err(Refusal::BadHost("the target has a login"));
+    }
+    let is_same = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes());
+    if request.version() == Version::HTTP_2 && !header.is_none_or(is_same) {
+        return Err(Refusal::BadHost("the header Host and :authority differ"));
+    }
+    // Of an HTTP/1 request's two hosts the target's counts.
+    HeaderValue::from_str(authority.as_str()).map(Some).map_err(|_| Refusal::BadHost("the target's host is none"))
+}
+
+/// What a connection is asked to become. Only HTTP/1.1 asks so. HTTP/2 is
+/// nothing to become here: it would carry requests past the limits.
+pub(super) fn upgrade<B>(request: &Request<B>) -> Option<HeaderValue> {
+    let is_asked = request.version() == Version::HTTP_11 && has_token(request.headers(), &CONNECTION, "upgrade");
+    let wanted = request.headers().get(UPGRADE).filter(|_| is_asked)?;
+    let is_http2 = wanted.as_bytes().to_ascii_lowercase().windows(3).any(|part| part == b"h2c");
+    (!is_http2).then(|| wanted.clone())
+}
+
+/// Takes out what is meant for one connection.
+pub(super) fn strip(headers: &mut HeaderMap) {
+    let listed: Vec<_> = tokens(headers, &CONNECTION).filter_map(|name| HeaderName::try_from(name).ok()).collect();
+    for name in listed.iter().filter(|name| **name != CONTENT_LENGTH && **name != HOST).chain(&OF_ONE_CONNECTION) {
+        headers.remove(name);
+    }
+}
+
+impl Head {
+    /// The request as its upstream shall see it. What `peer` says of its own
+    /// client counts if it is trusted.
+    pub(super) fn new<B>(request: &Request<B>, host: Option<HeaderValue>, peer: IpAddr, is_trusted: bool) -> Self {
+        let upgrade = upgrade(request);
+        let mut headers = request.headers().clone();
+        let takes_trailers = has_token(&headers, &TE, "trailers");
+        strip(&mut headers);
+        // We have told the client to go on by the time anything is forwarded.
+        headers.remove(EXPECT);
+        if !is_trusted {
+            for name in OF_PROXIES {
+                headers.remove(name);
+            }
+        }
+        let address = peer.to_canonical().to_string();
+        append(&mut headers, X_FORWARDED_FOR, &address);
+        headers.entry(X_FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
+        headers.remove(HOST);
+        if let Some(host) = host {
+            headers.entry(X_FORWARDED_HOST).or_insert_with(|| host.clone());
+            headers.insert(HOST, host);
+        }
+        let version = if request.version() == Version::HTTP_2 { "2" } else { "1.1" };
+        append(&mut headers, VIA, &format!("{version} checkdam"));
+        if let Some(wanted) = &upgrade {
+            headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+            headers.insert(UPGRADE, wanted.clone());
+        } else if takes_trailers {
+            headers.insert(TE, HeaderValue::from_static("trailers"));
+        }
+        let path = request.uri().path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+        Self { method: request.method().clone(), path, headers, upgrade }
+    }
+}
+
+/// Adds to a list, which may stand in several headers, and makes it one.
+fn append(headers: &mut HeaderMap, name: HeaderName, entry: &str) {
+    let mut list = Vec::new();
+    for known in headers.get_all(&name) {
+        list.extend_from_slice(known.as_bytes());
+        list.extend_from_slice(b", ");
+    }
+    list.extend_from_slice(entry.as_bytes());
+    // Both are made of what stood in headers: it cannot fail.
+    if let Ok(list) = HeaderValue::from_bytes(&list) {
+        headers.insert(name, list);
+    }
+}
+
+fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+    let lists = headers.get_all(name).iter();
+    lists.flat_map(|list| list.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
+}
+
+fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
+    tokens(headers, name).any(|known| known.eq_ignore_ascii_case(token.as_bytes()))
+}

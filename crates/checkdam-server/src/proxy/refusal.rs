@@ -1,0 +1,92 @@
+//! Why the proxy answers itself, as problem details.
+
+use axum::body::Body;
+use axum::http::header::{CONNECTION, HeaderValue, RETRY_AFTER};
+use axum::http::{Response, StatusCode};
+use axum::response::IntoResponse;
+
+use super::upload::UploadError;
+use crate::http::{Fault, OriginError, Problem};
+
+/// Why a request was not forwarded, or not answered by its upstream.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("{0}")]
+    Ambiguous(Fault),
+    #[error("{0}")]
+    BadHost(&'static str),
+    #[error("this proxy forwards requests to its own upstreams only")]
+    Connect,
+    #[error("{0}")]
+    Origin(#[from] OriginError),
+    #[error("no route leads there")]
+    NoRoute,
+    #[error(
+        "the request would be held back for {delay_ms} ms, longer than the {max_ms} ms that it may: try again later"
+    )]
+    TooLong { delay_ms: u64, max_ms: u64, retry_after_s: u64 },
+    #[error("{0}")]
+    Upload(UploadError),
+    #[error("no upstream can be reached: try again later")]
+    Unreachable,
+    #[error("the upstream broke off before it answered")]
+    Broken,
+    #[error("the upstream did not answer within {seconds} s")]
+    Slow { seconds: u64 },
+}
+
+impl Refusal {
+    fn kind(&self) -> (StatusCode, &'static str, &'static str) {
+        match self {
+            Self::Ambiguous(_) => {
+                (StatusCode::BAD_REQUEST, "urn:checkdam:problem:ambiguous_request", "The request's end is ambiguous")
+            }
+            Self::BadHost(_) | Self::Origin(_) => {
+                (StatusCode::BAD_REQUEST, "urn:checkdam:problem:bad_request", "The request cannot be understood")
+            }
+            Self::Connect => (StatusCode::METHOD_NOT_ALLOWED, "about:blank", "Method Not Allowed"),
+            Self::NoRoute => (StatusCode::NOT_FOUND, "urn:checkdam:problem:no_route", "No route leads there"),
+            Self::TooLong { .. } => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "https://iana.org/assignments/http-problem-types#quota-exceeded",
+                "Request cannot be satisfied as assigned quota has been exceeded",
+            ),
+            Self::Upload(UploadError::Stalled) => {
+                (StatusCode::REQUEST_TIMEOUT, "urn:checkdam:problem:timeout", "The request took too long")
+            }
+            Self::Upload(UploadError::Broken) => {
+                (StatusCode::BAD_REQUEST, "urn:checkdam:problem:malformed_body", "The body could not be read")
+            }
+            Self::Unreachable => {
+                (StatusCode::BAD_GATEWAY, "urn:checkdam:problem:upstream_unreachable", "The upstream cannot be reached")
+            }
+            Self::Broken => (
+                StatusCode::BAD_GATEWAY,
+                "urn:checkdam:problem:upstream_failed",
+                "The upstream did not answer properly",
+            ),
+            Self::Slow { .. } => {
+                (StatusCode::GATEWAY_TIMEOUT, "urn:checkdam:problem:upstream_timeout", "The upstream took too long")
+            }
+        }
+    }
+
+    /// Whether what follows on the connection cannot be relied on.
+    const fn ends_connection(&self) -> bool {
+        matches!(self, Self::Ambiguous(_) | Self::BadHost(_) | Self::Connect | Self::Upload(_))
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response<Body> {
+        let (status, kind, title) = self.kind();
+        let mut response = Problem::new(kind, title, status, self.to_string()).into_response();
+        if self.ends_connection() {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if let Self::TooLong { retry_after_s, .. } = self {
+            response.headers_mut().insert(RETRY_AFTER, retry_after_s.into());
+        }
+        response
+    }
+}

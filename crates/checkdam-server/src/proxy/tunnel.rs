@@ -1,0 +1,69 @@
+//! Connections that carry something else than HTTP once both sides have agreed
+//! to it, such as WebSocket: bytes both ways, until both have ended or neither
+//! has said anything for too long.
+
+use std::io::Error;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::time::Instant;
+
+use crate::http::UnderWay;
+
+/// How many bytes are carried at a time.
+const PART_MAX: usize = 16 << 10;
+
+/// Carries bytes between a client and an upstream.
+pub(super) async fn carry(client: OnUpgrade, upstream: OnUpgrade, patience: Duration, under_way: UnderWay) {
+    match tokio::try_join!(client, upstream) {
+        Ok((client, upstream)) => both_ways(client, upstream, patience).await,
+        Err(error) => tracing::debug!(%error, "a connection was not handed over"),
+    }
+    drop(under_way);
+}
+
+async fn both_ways(client: Upgraded, upstream: Upgraded, patience: Duration) {
+    let (from_client, to_client) = tokio::io::split(TokioIo::new(client));
+    let (from_upstream, to_upstream) = tokio::io::split(TokioIo::new(upstream));
+    let heard = Mutex::new(Instant::now());
+    tokio::select! {
+        done = async { tokio::try_join!(pump(from_client, to_upstream, &heard), pump(from_upstream, to_client, &heard)) } => {
+            if let Err(error) = done {
+                tracing::debug!(%error, "a tunnel broke off");
+            }
+        }
+        () = silence(&heard, patience) => tracing::debug!("a tunnel was silent for too long"),
+    }
+}
+
+async fn pump(
+    mut from: ReadHalf<TokioIo<Upgraded>>,
+    mut to: WriteHalf<TokioIo<Upgraded>>,
+    heard: &Mutex<Instant>,
+) -> Result<(), Error> {
+    let mut part = vec![0; PART_MAX];
+    loop {
+        let length = from.read(&mut part).await?;
+        if length == 0 {
+            // The other direction may have more to say.
+            return to.shutdown().await;
+        }
+        *heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        to.write_all(&part[..length]).await?;
+        to.flush().await?;
+    }
+}
+
+/// Done when nothing was heard for so long.
+async fn silence(heard: &Mutex<Instant>, patience: Duration) {
+    loop {
+        let due = *heard.lock().unwrap_or_else(PoisonError::into_inner) + patience;
+        if due <= Instant::now() {
+            return;
+        }
+        tokio::time::sleep_until(due).await;
+    }
+}

@@ -1,0 +1,106 @@
+//! The servers behind the proxy, and which of them are well.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::config::UpstreamUrl;
+
+/// A server behind the proxy.
+#[derive(Debug)]
+pub(super) struct Upstream {
+    pub(super) url: UpstreamUrl,
+    /// Until when it is passed over, because it could not be reached.
+    aside_until: Mutex<Option<Instant>>,
+    /// Whether it said last that it is not well.
+    is_ill: AtomicBool,
+}
+
+impl Upstream {
+    pub(super) fn new(url: UpstreamUrl) -> Self {
+        Self { url, aside_until: Mutex::default(), is_ill: AtomicBool::new(false) }
+    }
+
+    /// Passes it over for a while.
+    pub(super) fn set_aside(&self, pause: Duration, reason: &str) {
+        let now = Instant::now();
+        let mut until = self.aside_until.lock().unwrap_or_else(PoisonError::into_inner);
+        // Several requests may find it out at once.
+        let is_news = until.is_none_or(|until| until <= now);
+        *until = Some(now + pause);
+        drop(until);
+        if is_news {
+            tracing::warn!(upstream = %self.url, reason, "an upstream cannot be reached: it is passed over for a while");
+        }
+    }
+
+    /// Notes whether it says that it is well.
+    pub(super) fn note_health(&self, is_well: bool) {
+        if self.is_ill.swap(!is_well, Ordering::Relaxed) == is_well {
+            if is_well {
+                tracing::info!(upstream = %self.url, "an upstream is well again");
+            } else {
+                tracing::warn!(upstream = %self.url, "an upstream is not well: it is passed over");
+            }
+        }
+    }
+
+    fn is_usable(&self) -> bool {
+        let is_aside = |until: Instant| Instant::now() < until;
+        let until = *self.aside_until.lock().unwrap_or_else(PoisonError::into_inner);
+        !self.is_ill.load(Ordering::Relaxed) && !until.is_some_and(is_aside)
+    }
+}
+
+/// Servers that take turns.
+#[derive(Debug)]
+pub(super) struct Upstreams {
+    all: Vec<Arc<Upstream>>,
+    next: AtomicUsize,
+}
+
+impl Upstreams {
+    pub(super) fn new(all: Vec<Arc<Upstream>>) -> Self {
+        Self { all, next: AtomicUsize::new(0) }
+    }
+
+    /// Whom to try, one after the other: those that are usable, beginning with
+    /// whose turn it is, and then the others, since nobody may be left.
+    pub(super) fn in_turn(&self) -> Vec<&Arc<Upstream>> {
+        let first = self.next.fetch_add(1, Ordering::Relaxed) % self.all.len().max(1);
+        let (before, from) = self.all.split_at(first);
+        let (mut order, others): (Vec<_>, Vec<_>) =
+            from.iter().chain(before).partition(|upstream| upstream.is_usable());
+        order.extend(others);
+        order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn upstreams(count: u16) -> Upstreams {
+        let url = |number| format!("http://127.0.0.1:{number}").parse().unwrap();
+        Upstreams::new((1..=count).map(|number| Arc::new(Upstream::new(url(number)))).collect())
+    }
+
+    fn ports(upstreams: &Upstreams) -> Vec<u16> {
+        upstreams.in_turn().iter().map(|upstream| upstream.url.authority.port_u16().unwrap()).collect()
+    }
+
+    #[test]
+    fn upstreams_take_turns_and_those_set_aside_come_last() {
+        let three = upstreams(3);
+        assert_eq!([ports(&three), ports(&three), ports(&three)], [[1, 2, 3], [2, 3, 1], [3, 1, 2]]);
+        three.all[0].set_aside(Duration::from_secs(5), "refused");
+        assert_eq!(ports(&three), [2, 3, 1]);
+        three.all[1].note_health(false);
+        assert_eq!(ports(&three), [3, 2, 1]);
+        three.all[0].set_aside(Duration::ZERO, "refused");
+        three.all[1].note_health(true);
+        assert_eq!([ports(&three), ports(&three)], [[3, 1, 2], [1, 2, 3]]);
+    }
+}

@@ -1,0 +1,272 @@
+//! What the proxy forwards, what it answers itself, and what a request costs.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::client::Reply;
+use crate::process::{PATIENCE, Server, folder, rule_file, run, text};
+use crate::upstream::Upstream;
+
+/// A hundred an hour for each address on `/l…`, nothing said of other paths.
+const RULES: &str = r#"rules: [{name: per-ip, key: "ip:{ip}", when: {endpoint: "/l*"}, limits: ["100/h"]}]"#;
+
+pub(crate) fn proxy(rules: &str, upstreams: &[&str], arguments: &[&str]) -> Server {
+    let file = rule_file(rules);
+    let mut all = vec!["--rules", file.to_str().unwrap(), "--audit-rate", "0"];
+    all.extend(upstreams.iter().flat_map(|url| ["--upstream", url]));
+    Server::proxy(&[&all, arguments].concat())
+}
+
+/// A proxy with these settings in its file.
+fn configured(rules: &str, settings: &str) -> Server {
+    let (rules, file) = (rule_file(rules), folder().join("checkdam.toml"));
+    std::fs::write(&file, format!("rules = {rules:?}\naudit_rate = 0\n{settings}")).unwrap();
+    Server::proxy(&["--config", file.to_str().unwrap()])
+}
+
+pub(crate) fn remaining(reply: &Reply) -> u64 {
+    reply.header("x-ratelimit-remaining").unwrap_or_else(|| panic!("{reply:?}")).parse().unwrap()
+}
+
+#[test]
+fn requests_are_limited_before_they_are_forwarded() {
+    let upstream = Upstream::start();
+    let rules = r#"rules: [{name: per-ip, key: "ip:{ip}", limits: ["3/h"]}]"#;
+    let server = proxy(rules, &[&upstream.url()], &[]);
+    let mut client = server.client();
+    for left in [2, 1, 0] {
+        let reply = client.get("/hello?a=b");
+        assert_eq!((reply.status, &reply.json()["target"]), (200, &"/hello?a=b".into()), "{reply:?}");
+        assert_eq!((remaining(&reply), reply.header("retry-after")), (left, None));
+        assert_eq!(reply.header("ratelimit-policy"), Some("\"per-ip\";q=3;w=3600"));
+    }
+    let reply = client.post("/hello", &"x".repeat(100_000));
+    assert_eq!((reply.status, reply.header("content-type")), (429, Some("application/problem+json")), "{reply:?}");
+    assert_eq!((reply.header("retry-after"), &reply.json()["violated-policies"][0]), (Some("1200"), &"per-ip".into()));
+    assert_eq!(client.get("/hello").status, 429, "the connection stays usable");
+    assert_eq!(upstream.requests(), 3);
+}
+
+#[test]
+fn every_answer_says_where_its_client_stands() {
+    let upstream = Upstream::start();
+    let server = proxy(RULES, &[&upstream.url()], &[]);
+    let mut client = server.client();
+    let limited = client.get("/limits");
+    assert_eq!((limited.header("x-ratelimit-limit"), remaining(&limited)), (Some("100"), 99), "ours win: {limited:?}");
+    assert!(limited.header("ratelimit").unwrap().starts_with("\"per-ip\""));
+    assert_eq!(
+        (limited.header("x-own"), limited.header("x-hop"), limited.header("keep-alive")),
+        (Some("stays"), None, None)
+    );
+    let unlimited = client.get("/x/../%6cimits/..//limits");
+    assert_eq!(unlimited.header("x-ratelimit-limit"), Some("100"), "whatever the path is written like");
+}
+
+#[test]
+fn an_upstreams_own_headers_stay_where_no_rule_speaks() {
+    let upstream = Upstream::start();
+    let rules = r#"rules: [{name: other, key: k, when: {endpoint: /other}, limits: ["100/h"]}]"#;
+    let reply = proxy(rules, &[&upstream.url()], &[]).client().get("/limits");
+    assert_eq!((reply.header("x-ratelimit-limit"), reply.header("ratelimit")), (Some("7"), Some("\"own\";r=1;t=1")));
+}
+
+#[test]
+fn upstreams_see_the_request_and_who_sent_it() {
+    let upstream = Upstream::start();
+    let sent = [
+        ("host", "Example.com:8000"),
+        ("x-forwarded-for", "1.2.3.4"),
+        ("x-forwarded-for", "203.0.113.9"),
+        ("x-forwarded-proto", "https"),
+        ("forwarded", "for=1.2.3.4"),
+        ("x-real-ip", "1.2.3.4"),
+        ("connection", "keep-alive, X-Hop"),
+        ("x-hop", "goes"),
+        ("keep-alive", "timeout=5"),
+        ("proxy-connection", "close"),
+        ("upgrade", "h2c"),
+        ("te", "gzip, trailers"),
+        ("x-kept", "stays"),
+    ];
+    let seen = |arguments: &[&str]| {
+        let server = proxy(RULES, &[&upstream.url()], arguments);
+        let reply = server.client().send_with("PUT", "/a%20b?c=d", &sent, "body").unwrap();
+        let seen = reply.json();
+        assert_eq!((&seen["method"], &seen["target"]), (&"PUT".into(), &"/a%20b?c=d".into()));
+        let headers = seen["headers"].clone();
+        for (name, value) in [
+            ("host", Some("Example.com:8000")),
+            ("x-kept", Some("stays")),
+            ("via", Some("1.1 checkdam")),
+            ("te", Some("trailers")),
+            ("content-length", Some("4")),
+        ] {
+            assert_eq!(headers[name].as_str(), value, "{name}: {headers}");
+        }
+        for name in ["connection", "x-hop", "keep-alive", "proxy-connection", "upgrade"] {
+            assert_eq!(headers[name], Value::Null, "{name}: {headers}");
+        }
+        headers
+    };
+    let headers = seen(&[]);
+    assert_eq!(headers["x-forwarded-for"], "127.0.0.1", "a stranger's word is not passed on");
+    assert_eq!(
+        (&headers["x-forwarded-proto"], &headers["x-forwarded-host"]),
+        (&"http".into(), &"Example.com:8000".into())
+    );
+    assert_eq!((&headers["forwarded"], &headers["x-real-ip"]), (&Value::Null, &Value::Null));
+    let headers = seen(&["--trusted-proxies", "127.0.0.0/8"]);
+    assert_eq!(headers["x-forwarded-for"], "1.2.3.4, 203.0.113.9, 127.0.0.1");
+    assert_eq!((&headers["x-forwarded-proto"], &headers["forwarded"]), (&"https".into(), &"for=1.2.3.4".into()));
+}
+
+#[test]
+fn requests_go_to_our_upstreams_whatever_they_name() {
+    let (upstream, elsewhere) = (Upstream::start(), Upstream::start());
+    let server = proxy(RULES, &[&upstream.url()], &[]);
+    let host = elsewhere.url().replace("http://", "");
+    let mut client = server.client();
+    client.write(format!("GET http://{host}/path HTTP/1.1\r\nhost: other\r\n\r\n")).unwrap();
+    let seen = client.read().unwrap().json();
+    assert_eq!((&seen["target"], &seen["headers"]["host"]), (&"/path".into(), &host.as_str().into()));
+    client.write(format!("CONNECT {host} HTTP/1.1\r\nhost: {host}\r\n\r\n")).unwrap();
+    assert_eq!(client.read().unwrap().status, 405);
+    assert_eq!(elsewhere.requests(), 0);
+}
+
+#[test]
+fn routes_choose_by_path_and_host_and_name_a_domain() {
+    let (api, shop, rest) = (Upstream::start(), Upstream::start(), Upstream::start());
+    let rules = r#"rules: [{name: api, domain: api, key: all, limits: ["50/h"]}]"#;
+    let server = configured(
+        rules,
+        &format!(
+            "[proxy]\nupstream = [{:?}]\n[[route]]\npath = \"/api/*\"\nupstream = [{:?}]\ndomain = \"api\"\ncost = {{ POST = 5 }}\n\
+         [[route]]\nhost = \"Shop.example\"\nupstream = [{:?}]\n",
+            rest.url(),
+            api.url(),
+            shop.url(),
+        ),
+    );
+    let mut client = server.client();
+    let mut ask = |method: &str, path: &str, host: &str| client.send_with(method, path, &[("host", host)], "").unwrap();
+    assert_eq!(remaining(&ask("GET", "/api/x", "shop.example")), 49);
+    assert_eq!(remaining(&ask("POST", "/x/..//api/x", "any")), 44);
+    assert_eq!(ask("GET", "/apix", "SHOP.example:80").header("x-ratelimit-limit"), None);
+    assert_eq!(ask("GET", "/apix", "any").status, 200);
+    assert_eq!((api.requests(), shop.requests(), rest.requests()), (2, 1, 1));
+    let alone = configured(rules, &format!("[[route]]\npath = \"/api/*\"\nupstream = [{:?}]\n", api.url()));
+    let reply = alone.client().get("/elsewhere");
+    assert_eq!((reply.status, &reply.json()["type"]), (404, &"urn:checkdam:problem:no_route".into()));
+}
+
+#[test]
+fn a_request_costs_what_its_method_or_a_trusted_header_says() {
+    let upstream = Upstream::start();
+    let ask = |arguments: &[&str]| {
+        let server = proxy(RULES, &[&upstream.url()], arguments);
+        let mut client = server.client();
+        let mut left = |method: &str, headers: &[_]| remaining(&client.send_with(method, "/l", headers, "").unwrap());
+        (left("GET", &[]), left("POST", &[]), left("POST", &[("x-cost", "20")]))
+    };
+    let priced = ["--cost", "POST=5", "--cost-header", "X-Cost"];
+    assert_eq!(ask(&priced), (99, 94, 89), "a stranger names no cost");
+    assert_eq!(ask(&[&priced[..], &["--trusted-proxies", "127.0.0.1"]].concat()), (99, 94, 74));
+}
+
+#[test]
+fn answers_are_charged_by_their_bytes_when_they_end() {
+    let upstream = Upstream::start();
+    let rules = r#"rules: [{name: bytes, key: "ip:{ip}", limits: ["100/h"]}]"#;
+    let server = proxy(rules, &[&upstream.url()], &["--response-bytes", "1000"]);
+    let mut client = server.client();
+    // Asking costs one itself, and its own answer is shorter than a unit.
+    let mut ask_until = |left: u64| {
+        let start = Instant::now();
+        loop {
+            let reply = client.get("/x");
+            if reply.status == 429 || remaining(&reply) <= left {
+                return reply;
+            }
+            assert!(start.elapsed() < PATIENCE, "{left} expected: {reply:?}");
+        }
+    };
+    drain(&server, "/zeros/30000");
+    let reply = ask_until(70);
+    assert!(remaining(&reply) >= 60, "30 for 30,000 bytes: {reply:?}");
+    drain(&server, "/zeros/5000000");
+    assert_eq!(ask_until(0).status, 429, "what is left is charged, if it is less");
+}
+
+/// Reads an answer to its end.
+fn drain(server: &Server, path: &str) {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(server.address()).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    let read = stream.read_to_end(&mut Vec::new()).unwrap();
+    assert!(read > 5_000, "{read}");
+}
+
+#[test]
+fn a_leaky_bucket_delays_requests_within_a_bound() {
+    let upstream = Upstream::start();
+    let rules = r#"rules: [{name: paced, key: all, limits: ["5/s burst 20"], algorithm: leaky_bucket}]"#;
+    let server = proxy(rules, &[&upstream.url()], &["--delay-max", "500ms"]);
+    let start = Instant::now();
+    let mut statuses: Vec<_> = std::thread::scope(|scope| {
+        let ask = || server.client().get("/x");
+        let asked: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+        asked.into_iter().map(|asked| asked.join().unwrap()).map(|reply| (reply.status, reply)).collect()
+    });
+    let elapsed = start.elapsed();
+    statuses.sort_by_key(|(status, _)| *status);
+    // At once, and after 200 and 400 ms.
+    let (passed, refused) = statuses.split_at(3);
+    assert!(passed.iter().all(|(status, _)| *status == 200), "{statuses:?}");
+    assert!(elapsed >= Duration::from_millis(390), "{elapsed:?}");
+    assert!(refused.iter().all(|(status, reply)| *status == 429 && reply.header("retry-after") == Some("1")));
+    assert!(refused[0].1.json()["detail"].as_str().unwrap().contains("held back"), "{refused:?}");
+    assert_eq!(upstream.requests(), 3);
+    assert_eq!(server.client().get("/x").status, 200, "what was refused was given back");
+}
+
+#[test]
+fn it_drains_and_its_health_is_on_the_admin_door() {
+    let upstream = Upstream::start();
+    let mut server = proxy(RULES, &[&upstream.url()], &[]);
+    assert_eq!(
+        (server.admin().get("/readyz").status, server.client().get("/readyz").json()["target"].clone()),
+        (200, "/readyz".into())
+    );
+    let mut slow = server.client();
+    slow.write("GET /slow/1500 HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    while upstream.requests() < 2 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    server.signal("TERM");
+    server.wait_for_log("going away");
+    assert_eq!(server.admin().get("/readyz").status, 503);
+    let reply = slow.read().unwrap();
+    assert_eq!((reply.status, reply.header("connection"), reply.body.as_str()), (200, Some("close"), "slow"));
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused() {
+    for (arguments, part) in [
+        (&[][..], "--upstream"),
+        (&["--upstream", "127.0.0.1:3000"], "http://127.0.0.1:3000"),
+        (&["--upstream", "http://x/path"], "has a path"),
+        (&["--upstream", "http://x", "--cost", "POST"], "POST=5"),
+        (&["--upstream", "http://x", "--response-bytes", "0"], "response_bytes"),
+        (&["--upstream", "http://x", "--health-path", "health"], "/healthz"),
+        (&["--upstream", "http://x", "--upstream-ca", "/none.pem"], "/none.pem"),
+    ] {
+        let output = run(&[&["proxy"], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(part), "{arguments:?}: {}", text(&output.stderr));
+    }
+}
