@@ -34,6 +34,8 @@ mod definitions;
 mod descriptor;
 mod hash;
 pub mod headers;
+#[cfg(feature = "tower")]
+pub mod layer;
 mod limiter;
 mod outcome;
 mod overrides;
