@@ -27,6 +27,8 @@
 //! - `cli`: the commands
 //! - `cli_rules`: those that see and change rules, on a server and on databases
 //! - `doctor`: what is found out about a store
+//! - `rust_client`: the Rust client, with a server and without
+//! - `polite`: a polite caller beside a naive one
 //! - `page`: the API's description and the page to try it
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail loudly")]
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "tests tell what they measured")]
@@ -54,11 +56,13 @@ mod json;
 mod nodes;
 mod operations;
 mod page;
+mod polite;
 mod process;
 mod rate_limit_client;
 mod rate_limits;
 mod redis;
 mod reload;
 mod rule_files;
+mod rust_client;
 mod settings;
 mod shutdown;
