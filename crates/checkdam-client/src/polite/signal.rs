@@ -170,6 +170,8 @@ fn reset_after_us(reset: u64, headers: &HeaderMap) -> Option<u64> {
 mod tests {
     use super::*;
 
+    type Headers = &'static [(&'static str, &'static str)];
+
     fn read(status: u16, headers: &[(&str, &str)]) -> Signal {
         let mut response = Response::builder().status(status);
         for (name, value) in headers {
@@ -192,7 +194,7 @@ mod tests {
     #[test]
     fn every_customary_way_to_tell_what_is_left_is_understood() {
         const DAY: (&str, &str) = ("date", "Tue, 14 Nov 2023 22:13:20 GMT"); // 1,700,000,000
-        let cases: &[(&[(&str, &str)], Option<Standing>)] = &[
+        let cases: &[(Headers, Option<Standing>)] = &[
             (&[], None),
             (
                 &[
