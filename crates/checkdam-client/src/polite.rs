@@ -11,10 +11,12 @@
 //! unused.
 
 mod backoff;
+mod options;
 mod pace;
 mod refill;
 mod signal;
 
+pub use options::PoliteOptions;
 pub use signal::Told;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,41 +29,6 @@ use tokio::time::Instant;
 use backoff::Backoff;
 use pace::{Pace, Turn};
 use signal::Signal;
-
-/// How a polite caller behaves.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct PoliteOptions {
-    /// The most that wait for their turn; more are turned away at once.
-    /// Default: 1,024.
-    pub queue_max: usize,
-    /// The most calls under way at a time. Default: 64.
-    pub in_flight_max: usize,
-    /// How often one call is made in all, until it is not refused; then the
-    /// refusal is handed out. Default: 5.
-    pub attempts_max: u32,
-    /// The longest wait that a refusal may ask for; a longer one is an error
-    /// instead. Default: 60 s.
-    pub wait_max: Duration,
-    /// The longest first wait where a refusal does not say how long; it doubles
-    /// with every refusal in a row. Default: 200 ms.
-    pub backoff: Duration,
-    /// The longest of these waits. Default: 30 s.
-    pub backoff_max: Duration,
-}
-
-impl Default for PoliteOptions {
-    fn default() -> Self {
-        Self {
-            queue_max: 1_024,
-            in_flight_max: 64,
-            attempts_max: 5,
-            wait_max: Duration::from_secs(60),
-            backoff: Duration::from_millis(200),
-            backoff_max: Duration::from_secs(30),
-        }
-    }
-}
 
 /// Why a call was not made, or what became of it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -126,7 +93,7 @@ impl Polite {
         let backoff = Backoff::new(micros(options.backoff), micros(options.backoff_max));
         let shared = Shared {
             began: Instant::now(),
-            pace: Lock::new(Pace::new(options.in_flight_max, backoff)),
+            pace: Lock::new(Pace::new(options.in_flight_max, micros(options.space_max), backoff)),
             answered: Notify::new(),
             waiting: AtomicUsize::new(0),
             line: Mutex::new(()),
@@ -155,7 +122,7 @@ impl Polite {
             let signal = Signal::read(&answer);
             let is_refused = signal.is_refused;
             ticket.answered(signal);
-            let is_last = attempt >= self.shared.options.attempts_max || self.shared.is_held_for_too_long().is_some();
+            let is_last = attempt >= self.shared.options.attempts_max || self.shared.is_held_for_too_long();
             if !is_refused || is_last {
                 return Ok(answer);
             }
@@ -184,24 +151,25 @@ impl Polite {
     async fn turn<E>(&self) -> Result<Ticket, PoliteError<E>> {
         let shared = &self.shared;
         loop {
-            if let Some(wait) = shared.is_held_for_too_long() {
-                return Err(PoliteError::MustWait { wait });
-            }
             let now_us = shared.now_us();
-            let turn = {
+            let (turn, is_quiet) = {
                 let mut pace = shared.pace();
                 let turn = pace.next(now_us);
                 if turn == Turn::Now {
                     pace.sent(now_us);
                     return Ok(Ticket { shared: Some(Arc::clone(shared)) });
                 }
-                turn
+                (turn, pace.is_quiet())
             };
             let answered = shared.answered.notified();
             match turn {
                 Turn::At(then_us) => {
-                    let then = tokio::time::sleep(Duration::from_micros(then_us.saturating_sub(now_us)));
-                    tokio::select! { () = then => {} () = answered => {} }
+                    let wait = Duration::from_micros(then_us.saturating_sub(now_us));
+                    // An answer that is under way may tell otherwise.
+                    if is_quiet && wait > shared.options.wait_max {
+                        return Err(PoliteError::MustWait { wait });
+                    }
+                    tokio::select! { () = tokio::time::sleep(wait) => {} () = answered => {} }
                 }
                 Turn::Now | Turn::AfterAnswer => answered.await,
             }
@@ -218,9 +186,8 @@ impl Shared {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_held_for_too_long(&self) -> Option<Duration> {
-        let held = Duration::from_micros(self.pace().held_us(self.now_us()));
-        (held > self.options.wait_max).then_some(held)
+    fn is_held_for_too_long(&self) -> bool {
+        Duration::from_micros(self.pace().held_us(self.now_us())) > self.options.wait_max
     }
 }
 

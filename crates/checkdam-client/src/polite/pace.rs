@@ -38,6 +38,7 @@ pub(super) enum Turn {
 pub(super) struct Pace {
     in_flight: usize,
     in_flight_max: usize,
+    space_max_us: u64,
     has_answer: bool,
     /// What is left, and when that was told.
     told: Option<(Standing, u64)>,
@@ -51,10 +52,13 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn new(in_flight_max: usize, backoff: Backoff) -> Self {
+    /// At most so many calls are under way at a time, and so far apart while
+    /// some are left.
+    pub(super) fn new(in_flight_max: usize, space_max_us: u64, backoff: Backoff) -> Self {
         Self {
             in_flight: 0,
             in_flight_max: in_flight_max.max(1),
+            space_max_us,
             has_answer: false,
             told: None,
             refill: Refill::default(),
@@ -104,7 +108,8 @@ impl Pace {
         }
         let (Some(sent_us), Some(_)) = (self.sent_us, standing.reset_after_us) else { return Some(now_us) };
         let pace_per_us = (per_us + available / (over_us - now_us) as f64) * self.haste;
-        Some(sent_us.saturating_add((1.0 / pace_per_us) as u64))
+        let space_us = ((1.0 / pace_per_us) as u64).min(self.space_max_us);
+        Some(sent_us.saturating_add(space_us))
     }
 
     /// A call goes out.
@@ -138,7 +143,7 @@ impl Pace {
                 self.haste = 1.0;
             }
             Some((before, at_us)) => {
-                let is_over = before.reset_after_us.is_some_and(|reset_us| now_us >= at_us + reset_us);
+                let is_over = before.reset_after_us.is_some_and(|reset_us| now_us >= at_us.saturating_add(reset_us));
                 if !signal.is_refused {
                     let is_no_less = standing.remaining >= before.remaining.max(1);
                     let haste = if is_no_less { self.haste * HASTE_STEP } else { self.haste / HASTE_STEP };
@@ -154,6 +159,11 @@ impl Pace {
             None => self.refill.restart(now_us, standing.remaining),
         }
         self.told = Some((standing, now_us));
+    }
+
+    /// Whether no call is under way.
+    pub(super) const fn is_quiet(&self) -> bool {
+        self.in_flight == 0
     }
 
     /// How long all calls are held back after a refusal.

@@ -58,7 +58,7 @@ struct Caller {
 
 impl Caller {
     fn new(seed: u64) -> Self {
-        let pace = Pace::new(64, Backoff::seeded(100_000, 30 * SECOND_US, seed));
+        let pace = Pace::new(64, 10 * SECOND_US, Backoff::seeded(100_000, 30 * SECOND_US, seed));
         Self { pace, answers: VecDeque::new(), passed: 0, refused: 0 }
     }
 
@@ -151,7 +151,7 @@ fn callers_who_do_not_know_of_each_other_share_a_limit_without_many_refusals() {
 
 #[test]
 fn without_headers_only_the_number_under_way_is_bounded() {
-    let mut pace = Pace::new(2, Backoff::seeded(1, 1, 1));
+    let mut pace = Pace::new(2, SECOND_US, Backoff::seeded(1, 1, 1));
     assert_eq!(pace.next(0), Turn::Now);
     pace.sent(0);
     assert_eq!(pace.next(0), Turn::AfterAnswer, "the first asks alone");
@@ -161,4 +161,36 @@ fn without_headers_only_the_number_under_way_is_bounded() {
         pace.sent(1);
     }
     assert_eq!(pace.next(1), Turn::AfterAnswer);
+}
+
+#[test]
+fn what_is_left_of_a_day_is_not_held_back_for_hours() {
+    let mut pace = Pace::new(2, SECOND_US, Backoff::seeded(1, 1, 1));
+    pace.sent(0);
+    let standing = Standing { remaining: 10, reset_after_us: Some(86_400 * SECOND_US), ..Standing::default() };
+    pace.answered(1, Signal { standing: Some(standing), ..Signal::default() });
+    assert_eq!(pace.next(2), Turn::At(SECOND_US));
+}
+
+#[test]
+fn whatever_a_server_claims_is_survived() {
+    let mut pace = Pace::new(8, SECOND_US, Backoff::seeded(1, u64::MAX, 1));
+    let mut now_us = 0;
+    for number in [0, 1, u64::MAX, 3, u64::MAX / 2, 0, u64::MAX] {
+        for is_refused in [false, true, false] {
+            let _ = pace.next(now_us);
+            pace.sent(now_us);
+            let told = Some(number);
+            let standing = Standing {
+                policy: String::new(),
+                remaining: number,
+                reset_after_us: told,
+                limit: told,
+                window_us: told,
+            };
+            pace.answered(now_us, Signal { is_refused, retry_after_us: told, standing: Some(standing) });
+            now_us += 300_000;
+        }
+    }
+    let _ = pace.next(u64::MAX);
 }

@@ -56,13 +56,14 @@ impl Refill {
         open.taken += 1;
         let span_us = now_us.saturating_sub(open.since_us);
         let is_long = match token_us {
-            Some(token_us) => span_us >= 3 * token_us,
+            Some(token_us) => span_us >= token_us.saturating_mul(3),
             None => open.taken >= CALLS_MIN,
         };
         if !is_long || span_us < SPAN_MIN_US {
             return;
         }
-        let returned = remaining as i64 - open.remaining as i64 + open.taken;
+        // Whatever a server claims: no more than can be counted.
+        let returned = whole(remaining).saturating_sub(whole(open.remaining)).saturating_add(open.taken);
         if self.spans.len() == SPANS_MAX {
             self.spans.pop_front();
         }
@@ -77,9 +78,13 @@ impl Refill {
         if self.spans.len() < SPANS_MIN || returning * 4 < self.spans.len() * 3 {
             return 0.0;
         }
-        let returned: i64 = self.spans.iter().map(|span| span.returned).sum();
+        let returned = self.spans.iter().fold(0_i64, |sum, span| sum.saturating_add(span.returned));
         let span_us: u64 = self.spans.iter().map(|span| span.span_us).sum();
         // What is left is told in whole numbers: one of them may be a fraction.
-        (returned - 1).max(0) as f64 * 1e6 / span_us as f64
+        returned.saturating_sub(1).max(0) as f64 * 1e6 / span_us as f64
     }
+}
+
+fn whole(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
