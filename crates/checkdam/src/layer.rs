@@ -38,7 +38,6 @@
 mod address;
 mod builder;
 mod denial;
-mod path;
 mod problem;
 mod service;
 mod settings;
@@ -46,7 +45,6 @@ mod settings;
 pub use address::Address;
 pub use builder::{LayerError, RateLimitLayerBuilder};
 pub use denial::Denial;
-pub use path::normalised;
 pub use service::{LimitedBody, RateLimit, ResponseFuture};
 
 use std::fmt;

@@ -37,6 +37,7 @@ pub mod headers;
 #[cfg(feature = "tower")]
 pub mod layer;
 mod limiter;
+pub mod origin;
 mod outcome;
 mod overrides;
 mod quota;

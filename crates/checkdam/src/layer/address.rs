@@ -1,18 +1,19 @@
 //! Where a request comes from: the connection's peer, or whom trusted proxies
 //! name. What the caller itself writes is never believed.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use http::HeaderMap;
 use http::request::Parts;
 use ipnet::IpNet;
 
+use crate::origin::subject;
+
 type Peer = Box<dyn Fn(&Parts) -> Option<IpAddr> + Send + Sync>;
 
 /// How the address of a request's client is found.
 ///
-/// IPv6 addresses count by their /64, which is what one client commonly has;
-/// IPv4 addresses that are written as IPv6 count as IPv4.
+/// IPv6 addresses count by their /64: see [`subject`].
 pub struct Address {
     peer: Peer,
     trusted: Vec<IpNet>,
@@ -45,13 +46,14 @@ impl Address {
     /// The client's address.
     pub(super) fn read(&self, parts: &Parts) -> Option<IpAddr> {
         let peer = (self.peer)(parts)?;
-        Some(network_of(self.client(peer.to_canonical(), &parts.headers)))
+        Some(subject(self.client(peer.to_canonical(), &parts.headers)))
     }
 
     fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer;
         for line in headers.get_all("x-forwarded-for").iter().rev() {
-            for hop in line.as_bytes().rsplit(|byte| *byte == b',') {
+            let hops = line.as_bytes().rsplit(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+            for hop in hops.filter(|hop| !hop.is_empty()) {
                 if !self.trusted.iter().any(|network| network.contains(&client)) {
                     return client;
                 }
@@ -67,17 +69,9 @@ impl Address {
 
 /// An address as proxies write it: by itself, in brackets, or with a port.
 fn address(text: &str) -> Option<IpAddr> {
-    let text = text.trim();
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
     bare.parse().ok().or_else(with_port).map(|address: IpAddr| address.to_canonical())
-}
-
-fn network_of(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(six) => IpAddr::V6(Ipv6Addr::from_bits(six.to_bits() & !u128::from(u64::MAX))),
-    }
 }
 
 #[cfg(test)]
@@ -97,6 +91,7 @@ mod tests {
         (&["10.0.0.0/8"], "::ffff:10.0.0.1", &["[2001:db8:1:2:3:4:5:6]:80"], "2001:db8:1:2::"),
         (&["10.0.0.0/8"], "10.0.0.1", &["[2001:db8::1]"], "2001:db8::"),
         (&["10.0.0.0/8"], "10.0.0.1", &["::ffff:203.0.113.9"], "203.0.113.9"),
+        (&["10.0.0.0/8"], "10.0.0.1", &["203.0.113.9,, ", ""], "203.0.113.9"),
         (&["10.0.0.0/8"], "10.0.0.1", &[], "10.0.0.1"),
         (&["fd00::/8"], "fd00::1", &["2001:db8:1:2:3::1"], "2001:db8:1:2::"),
     ];

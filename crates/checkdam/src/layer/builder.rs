@@ -12,10 +12,10 @@ use http::{HeaderName, Response};
 use super::RateLimitLayer;
 use super::address::Address;
 use super::denial::Denial;
-use super::path::normalised;
 use super::settings::{Read, Settings};
 use crate::headers::Dialect;
 use crate::limiter::Limiter;
+use crate::origin;
 use crate::outcome::Outcome;
 use crate::quota::LIMIT_MAX;
 use crate::request::{ATTRIBUTES_MAX, NAME_MAX, Request};
@@ -102,10 +102,11 @@ impl<S: Store + 'static> RateLimitLayerBuilder<S> {
         }
     }
 
-    /// Sets an attribute to the path, [`normalised`], without the query.
+    /// Sets an attribute to the path, in its [one form](origin::endpoint) and
+    /// without the query.
     #[must_use]
     pub fn path(self, attribute: impl Into<Cow<'static, str>>) -> Self {
-        self.attribute(attribute, |parts| Some(normalised(parts.uri.path())))
+        self.attribute(attribute, |parts| Some(origin::endpoint(parts.uri.path())))
     }
 
     /// Sets an attribute to the method.
@@ -114,14 +115,14 @@ impl<S: Store + 'static> RateLimitLayerBuilder<S> {
         self.attribute(attribute, |parts| Some(Cow::Borrowed(parts.method.as_str())))
     }
 
-    /// Sets an attribute to the host that is asked, in lower case and without
-    /// a port.
+    /// Sets an attribute to the host that is asked, in its [one form](origin::host).
     #[must_use]
     pub fn host(self, attribute: impl Into<Cow<'static, str>>) -> Self {
         self.attribute(attribute, |parts| {
-            let named = || parts.headers.get(HOST)?.to_str().ok()?.parse().ok();
-            let authority: http::uri::Authority = parts.uri.authority().cloned().or_else(named)?;
-            Some(Cow::Owned(authority.host().to_ascii_lowercase()))
+            let named = || parts.headers.get(HOST)?.to_str().ok();
+            let authority = parts.uri.authority().map(http::uri::Authority::as_str).or_else(named)?;
+            // Before an @ stands a user, which is no part of the host.
+            origin::host(authority.rsplit('@').next()?).map(Cow::Owned)
         })
     }
 

@@ -23,7 +23,7 @@ pub(super) type OnOutcome = Box<dyn Fn(&Request<'_>, &Outcome) + Send + Sync>;
 pub(super) type OnDenied = Box<dyn Fn(&Denial<'_>) -> Response<Bytes> + Send + Sync>;
 pub(super) type Headers = SmallVec<[(HeaderName, HeaderValue); 6]>;
 
-/// A value beyond the longest is shortened to this many bytes, a '#' and 32
+/// A value beyond the longest is shortened to this many bytes, a '~' and 32
 /// digits of its hash: different values stay different, and nobody is left
 /// unlimited by sending a long one.
 const KEPT_MAX: usize = VALUE_MAX - 33;
@@ -102,7 +102,7 @@ fn fitting(value: Cow<'_, str>) -> Cow<'_, str> {
     }
     let kept = &value[..value.floor_char_boundary(KEPT_MAX)];
     let hash = blake3::hash(value.as_bytes()).to_hex();
-    Cow::Owned(format!("{kept}#{}", &hash[..32]))
+    Cow::Owned(format!("{kept}~{}", &hash[..32]))
 }
 
 impl<S> fmt::Debug for Settings<S> {

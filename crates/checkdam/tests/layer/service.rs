@@ -94,8 +94,8 @@ async fn extractors_say_who_asks_for_what() {
     send(&mut service, request("/", &[("x-api-key", &long), ("x-cost", "many")])).await;
     let seen = seen.lock().unwrap();
     assert_eq!(seen[0], "edge ip=203.0.113.9 key=k endpoint=/a/c method=GET host=example.com query=x=1 3");
-    assert_eq!(seen[1], "edge endpoint=/ method=GET host=[2001:db8::1] 1", "empty is as good as none");
-    assert!(seen[2].starts_with("edge key=kkkk") && seen[2].contains('#'), "long values count: {}", seen[2]);
+    assert_eq!(seen[1], "edge endpoint=/ method=GET host=2001:db8::1 1", "empty is as good as none");
+    assert!(seen[2].starts_with("edge key=kkkk") && seen[2].contains('~'), "long values count: {}", seen[2]);
 }
 
 #[tokio::test]
