@@ -34,7 +34,10 @@ mod definitions;
 mod descriptor;
 mod hash;
 pub mod headers;
+#[cfg(feature = "tower")]
+pub mod layer;
 mod limiter;
+pub mod origin;
 mod outcome;
 mod overrides;
 mod quota;

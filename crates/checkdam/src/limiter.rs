@@ -85,6 +85,18 @@ impl<S: Store> Limiter<S> {
         self.apply(Operation::Take, request)
     }
 
+    /// As [`check`](Self::check), for callers that hold requests back as a leaky
+    /// bucket asks, and can do so for `delay_max_us` at most: one that would
+    /// have to wait longer is denied, and its charge is given back.
+    pub async fn check_within(&self, request: &Request<'_>, delay_max_us: u64) -> Outcome {
+        let outcome = self.check(request).await;
+        if outcome.delay_us() <= delay_max_us {
+            return outcome;
+        }
+        self.refund(request).await;
+        outcome.denied_for_delay(delay_max_us)
+    }
+
     /// Answers as [`check`](Self::check) would, charging nothing.
     pub fn peek(&self, request: &Request<'_>) -> impl Future<Output = Outcome> {
         self.apply(Operation::Peek, request)

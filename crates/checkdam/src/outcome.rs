@@ -106,6 +106,22 @@ impl Outcome {
         Self { rules, places, decisions, governing: None, verdict, ban, leaf: None, given: None, at_us, by }
     }
 
+    /// The answer to a request that would be held back for too long: each tier
+    /// that asks for it denies until the wait would be short enough.
+    pub(crate) fn denied_for_delay(mut self, delay_max_us: u64) -> Self {
+        for decision in &mut self.decisions {
+            if decision.delay_us > delay_max_us {
+                decision.verdict = Verdict::Denied;
+                decision.retry_after_us = decision.delay_us - delay_max_us;
+                decision.remaining = 0;
+                decision.delay_us = 0;
+            }
+        }
+        self.governing = self.find_governing();
+        self.verdict = self.governing.map_or(Verdict::Allowed, |tier| self.decisions[tier].verdict);
+        self
+    }
+
     /// Whether the request passes.
     #[must_use]
     pub fn is_allowed(&self) -> bool {

@@ -12,10 +12,11 @@ mod endpoint;
 use std::net::IpAddr;
 
 use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
+pub(crate) use checkdam::origin::host;
 use checkdam::{LIMIT_MAX, Request, RequestError, VALUE_MAX};
 use ipnet::IpNet;
 
-pub(crate) use self::endpoint::{Target, host};
+pub(crate) use self::endpoint::Target;
 use crate::config::OriginOptions;
 
 /// The attributes that every such request has, besides mapped headers.
@@ -92,7 +93,7 @@ impl Origin {
             let Some(named) = entry else { break };
             client = named;
         }
-        address::subject(client)
+        checkdam::origin::subject(client)
     }
 
     /// The request to decide about, in no domain.

@@ -31,6 +31,8 @@
 //! - `proxy_faults`: upstreams that are down, slow or ill
 //! - `proxy_streams`: long bodies, WebSocket, HTTP/2, slow clients
 //! - `proxy_smuggling`: requests that could be read in two ways
+//! - `rust_client`: the Rust client, with a server and without
+//! - `polite`: a polite caller beside a naive one
 //! - `page`: the API's description and the page to try it
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail loudly")]
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "tests tell what they measured")]
@@ -58,6 +60,7 @@ mod json;
 mod nodes;
 mod operations;
 mod page;
+mod polite;
 mod process;
 mod proxy;
 mod proxy_faults;
@@ -68,6 +71,7 @@ mod rate_limits;
 mod redis;
 mod reload;
 mod rule_files;
+mod rust_client;
 mod settings;
 mod shutdown;
 mod upstream;

@@ -1,12 +1,10 @@
-//! Addresses in X-Forwarded-For, and the address that limits go by.
+//! Addresses in X-Forwarded-For.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use axum::http::header::{HeaderMap, HeaderName};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// One client has a network of this length: every address in it is the same.
-const SUBJECT_MASK: u128 = u128::MAX << 64;
 
 /// What X-Forwarded-For lists, the last addition first: an address, or `None` for
 /// an entry that is none. Several such headers are one list.
@@ -14,14 +12,6 @@ pub(super) fn from_the_right(headers: &HeaderMap) -> impl Iterator<Item = Option
     let lists = headers.get_all(X_FORWARDED_FOR).iter().rev();
     let entries = lists.flat_map(|list| list.as_bytes().rsplit(|byte| *byte == b','));
     entries.map(<[u8]>::trim_ascii).filter(|entry| !entry.is_empty()).map(parse)
-}
-
-/// The address that limits go by: IPv4, or an IPv6 network's first.
-pub(super) fn subject(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(six) => Ipv6Addr::from_bits(six.to_bits() & SUBJECT_MASK).into(),
-        four => four,
-    }
 }
 
 /// An address as proxies write it: bare, in brackets, or with a port.

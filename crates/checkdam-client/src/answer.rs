@@ -1,0 +1,138 @@
+//! What a server answers.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+/// Whether a request passes, and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct Answer {
+    /// Whether it passes.
+    pub allowed: bool,
+    /// The limit of the tier that speaks for the request, if a rule concerns it.
+    #[serde(default)]
+    pub limit: Option<u64>,
+    /// What is left of that limit.
+    #[serde(default)]
+    pub remaining: Option<u64>,
+    /// How long until the same request would pass, in milliseconds.
+    #[serde(default)]
+    pub retry_after_ms: u64,
+    /// How long until that tier owes nothing any more, in milliseconds.
+    #[serde(default)]
+    pub reset_after_ms: u64,
+    /// How long to hold the request back (leaky bucket), in milliseconds.
+    #[serde(default)]
+    pub delay_ms: u64,
+    /// The rule with the longest wait, if the request is denied.
+    #[serde(default)]
+    pub violated: Option<String>,
+    /// Why it is denied, for people.
+    #[serde(default)]
+    pub detail: Option<String>,
+    /// The ban on the request, if it is banned.
+    #[serde(default)]
+    pub ban: Option<Ban>,
+    /// Who decided: `memory`, `redis`, `local` or `policy`; `client` if the
+    /// server could not be asked.
+    pub decided_by: String,
+    /// Every tier that concerns the request, in the order of the rules.
+    #[serde(default)]
+    pub tiers: Vec<Tier>,
+}
+
+/// One tier's answer.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct Tier {
+    /// The rule it belongs to.
+    pub rule: String,
+    /// What kind of subject it counts.
+    #[serde(default)]
+    pub scope: String,
+    /// Whose bucket it is.
+    pub subject: String,
+    /// Whether it lets the request pass.
+    pub allowed: bool,
+    /// The most that can pass at once.
+    pub limit: u64,
+    /// What is left.
+    pub remaining: u64,
+    /// How long until it would let the request pass, in milliseconds.
+    pub retry_after_ms: u64,
+    /// How long until it owes nothing any more, in milliseconds.
+    pub reset_after_ms: u64,
+    /// Whether the rule only watches.
+    #[serde(default)]
+    pub shadow: bool,
+}
+
+/// A ban on a request.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct Ban {
+    /// Who is banned.
+    pub subject: String,
+    /// Why.
+    #[serde(default)]
+    pub reason: String,
+    /// When it ends, in RFC 3339; `None` if never.
+    #[serde(default)]
+    pub until: Option<String>,
+}
+
+impl Answer {
+    /// How long until the same request would pass.
+    #[must_use]
+    pub const fn retry_after(&self) -> Duration {
+        Duration::from_millis(self.retry_after_ms)
+    }
+
+    /// How long to hold the request back before it goes on.
+    #[must_use]
+    pub const fn delay(&self) -> Duration {
+        Duration::from_millis(self.delay_ms)
+    }
+
+    /// Whether the server was not asked: the failure policy decided.
+    #[must_use]
+    pub fn is_by_client(&self) -> bool {
+        self.decided_by == BY_CLIENT
+    }
+
+    /// The answer where the server cannot be asked.
+    pub(crate) fn by_client(allowed: bool, detail: String) -> Self {
+        Self {
+            allowed,
+            limit: None,
+            remaining: None,
+            // As a server does whose store is gone.
+            retry_after_ms: if allowed { 0 } else { 1_000 },
+            reset_after_ms: 0,
+            delay_ms: 0,
+            violated: None,
+            detail: Some(detail),
+            ban: None,
+            decided_by: BY_CLIENT.to_owned(),
+            tiers: Vec::new(),
+        }
+    }
+}
+
+const BY_CLIENT: &str = "client";
+
+/// The answers of a batch.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Batch {
+    pub(crate) results: Vec<Answer>,
+}
+
+/// What a server says to a request that it does not understand.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Problem {
+    #[serde(default)]
+    pub(crate) detail: String,
+    #[serde(default)]
+    pub(crate) field: Option<String>,
+}

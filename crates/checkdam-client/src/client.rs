@@ -1,0 +1,242 @@
+//! Asks a checkdam server over HTTP, on connections that are kept.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{StatusCode, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::client::legacy::Client as Pool;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::answer::{Answer, Batch, Problem};
+use crate::request::Request;
+
+/// How long an answer may take, unless told otherwise: some round trips, and no
+/// more than a caller would wait for a limiter.
+const DEADLINE: Duration = Duration::from_millis(100);
+/// The longest answer in bytes: 256 requests of many tiers.
+const ANSWER_MAX: usize = 8 << 20;
+/// How long an unused connection is kept. Servers keep theirs longer.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// What a check is answered when no server can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnFailure {
+    /// It passes: rather too much than nothing.
+    Open,
+    /// It is denied: rather nothing than too much.
+    Closed,
+    /// It is an error, and the caller decides.
+    Error,
+}
+
+/// Why a client could not be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the server {url:?} is not reached by plain HTTP: give a URL such as http://127.0.0.1:8080")]
+#[non_exhaustive]
+pub struct UrlError {
+    /// The URL.
+    pub url: String,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The server cannot be reached, or broke off.
+    #[error("the server at {server} cannot be asked: {reason}")]
+    Unreachable {
+        /// The server.
+        server: String,
+        /// What happened.
+        reason: String,
+    },
+    /// The server did not answer in time. Whether it charged the request is not
+    /// known, so it is not asked again.
+    #[error("the server at {server} did not answer within {} ms", deadline.as_millis())]
+    DeadlinePassed {
+        /// The server.
+        server: String,
+        /// How long it had.
+        deadline: Duration,
+    },
+    /// The server refuses the request as it is: it is wrong, and charged nothing.
+    #[error("the server refuses the request with {status}: {detail}")]
+    Refused {
+        /// The status.
+        status: StatusCode,
+        /// What is wrong, in the server's words.
+        detail: String,
+        /// Where in the request the cause stands.
+        field: Option<String>,
+    },
+    /// The answer is none of checkdam's.
+    #[error("the server at {server} answers with {status} and no decision: is it a checkdam server?")]
+    NotUnderstood {
+        /// The server.
+        server: String,
+        /// The status.
+        status: StatusCode,
+    },
+}
+
+/// Asks a server. Clones share its connections.
+///
+/// ```no_run
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// use checkdam_client::{Client, OnFailure, Request};
+/// let client = Client::new("http://127.0.0.1:8080", OnFailure::Open)?;
+/// let answer = client.check(&Request::new().with("user", "42")).await?;
+/// if !answer.allowed {
+///     println!("come back in {:?}", answer.retry_after());
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Client {
+    pool: Pool<HttpConnector, Full<Bytes>>,
+    server: String,
+    deadline: Duration,
+    on_failure: OnFailure,
+}
+
+impl Client {
+    /// A client of the server at this URL, which is asked for the first time
+    /// when something is. `on_failure` is for you to decide: it is what happens
+    /// on the day that the server is away.
+    ///
+    /// # Errors
+    /// If the URL is none, or not one of plain HTTP.
+    pub fn new(url: &str, on_failure: OnFailure) -> Result<Self, UrlError> {
+        let refused = || UrlError { url: url.to_owned() };
+        let uri: Uri = url.parse().map_err(|_| refused())?;
+        if uri.scheme_str() != Some("http") || uri.host().is_none_or(str::is_empty) || uri.query().is_some() {
+            return Err(refused());
+        }
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        let pool =
+            Pool::builder(TokioExecutor::new()).pool_idle_timeout(IDLE).pool_timer(TokioTimer::new()).build(connector);
+        Ok(Self { pool, server: url.trim_end_matches('/').to_owned(), deadline: DEADLINE, on_failure })
+    }
+
+    /// The same with another deadline for every answer. Default: 100 ms.
+    #[must_use]
+    pub const fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Charges a request to every limit that concerns it, or to none.
+    ///
+    /// # Errors
+    /// If the server refuses the request as it is; and if it cannot be asked,
+    /// where that was chosen as [`OnFailure::Error`].
+    pub async fn check(&self, request: &Request) -> Result<Answer, CallError> {
+        let answered = self.post("/v1/check", request).await;
+        answered.or_else(|error| self.by_policy(error, 1)?.pop().ok_or_else(|| self.nothing()))
+    }
+
+    /// Charges several requests, each on its own, in their order: at most 256.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check). One request that is refused spoils the batch:
+    /// nothing is charged then.
+    pub async fn check_batch(&self, requests: &[Request]) -> Result<Vec<Answer>, CallError> {
+        #[derive(Serialize)]
+        struct Body<'a> {
+            requests: &'a [Request],
+        }
+        let answered: Result<Batch, _> = self.post("/v1/check/batch", &Body { requests }).await;
+        match answered {
+            Ok(batch) if batch.results.len() == requests.len() => Ok(batch.results),
+            Ok(_) => self.by_policy(self.nothing(), requests.len()),
+            Err(error) => self.by_policy(error, requests.len()),
+        }
+    }
+
+    /// Answers as a check would, charging nothing.
+    ///
+    /// # Errors
+    /// If there is no answer, whatever was chosen for checks.
+    pub async fn peek(&self, request: &Request) -> Result<Answer, CallError> {
+        self.post("/v1/peek", request).await
+    }
+
+    /// Gives back the request's cost to every limit that concerns it.
+    ///
+    /// # Errors
+    /// If there is no answer, whatever was chosen for checks.
+    pub async fn refund(&self, request: &Request) -> Result<Answer, CallError> {
+        self.post("/v1/refund", request).await
+    }
+
+    /// Forgets what is owed to every limit that concerns the request.
+    ///
+    /// # Errors
+    /// If there is no answer, whatever was chosen for checks.
+    pub async fn reset(&self, request: &Request) -> Result<Answer, CallError> {
+        self.post("/v1/reset", request).await
+    }
+
+    /// The answers where the server cannot be asked. What it refuses is wrong
+    /// on every day, and told.
+    fn by_policy(&self, error: CallError, count: usize) -> Result<Vec<Answer>, CallError> {
+        let allowed = match self.on_failure {
+            _ if matches!(error, CallError::Refused { .. }) => return Err(error),
+            OnFailure::Error => return Err(error),
+            OnFailure::Open => true,
+            OnFailure::Closed => false,
+        };
+        let detail = error.to_string();
+        Ok((0..count).map(|_| Answer::by_client(allowed, detail.clone())).collect())
+    }
+
+    async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, CallError> {
+        let body = serde_json::to_vec(body).map_err(|error| self.unreachable(&error))?;
+        let request = http::Request::post(format!("{}{path}", self.server))
+            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|error| self.unreachable(&error))?;
+        let talked = async {
+            let response = self.pool.request(request).await.map_err(|error| self.unreachable(&error))?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), ANSWER_MAX).collect().await;
+            let body = body.map_err(|error| self.unreachable(error.as_ref()))?;
+            Ok((status, body.to_bytes()))
+        };
+        let deadline = self.deadline;
+        let (status, body) = tokio::time::timeout(deadline, talked)
+            .await
+            .map_err(|_| CallError::DeadlinePassed { server: self.server.clone(), deadline })??;
+        self.read(status, &body)
+    }
+
+    /// A denied request is answered with a decision too; a wrong one is not.
+    fn read<T: DeserializeOwned>(&self, status: StatusCode, body: &[u8]) -> Result<T, CallError> {
+        if let Ok(answer) = serde_json::from_slice(body) {
+            return Ok(answer);
+        }
+        match serde_json::from_slice::<Problem>(body) {
+            Ok(problem) if status.is_client_error() && !problem.detail.is_empty() => {
+                Err(CallError::Refused { status, detail: problem.detail, field: problem.field })
+            }
+            _ => Err(CallError::NotUnderstood { server: self.server.clone(), status }),
+        }
+    }
+
+    fn nothing(&self) -> CallError {
+        CallError::NotUnderstood { server: self.server.clone(), status: StatusCode::OK }
+    }
+
+    /// With all that is behind an error: its own words say little.
+    fn unreachable(&self, error: &(dyn std::error::Error + 'static)) -> CallError {
+        let causes = std::iter::successors(Some(error), |error| error.source());
+        let reason = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+        CallError::Unreachable { server: self.server.clone(), reason }
+    }
+}

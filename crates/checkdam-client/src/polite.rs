@@ -1,0 +1,236 @@
+//! A polite caller of any API that has limits.
+//!
+//! It waits as `Retry-After` says, and where nothing is said ever longer, with
+//! jitter; it slows down before the limit is reached, by what the responses'
+//! headers tell; and those who wait for their turn get it in their order. It
+//! needs no knowledge of the server beyond its headers.
+//!
+//! What it cannot know: headers tell whole seconds and whole numbers. A limit
+//! that holds a single call and gets it back within less than a second looks
+//! like one a second, and of a window that ends within a second some is left
+//! unused.
+
+mod backoff;
+mod options;
+mod pace;
+mod refill;
+mod signal;
+
+pub use options::PoliteOptions;
+pub use signal::Told;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex as Lock, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Mutex, Notify};
+use tokio::time::Instant;
+
+use backoff::Backoff;
+use pace::{Pace, Turn};
+use signal::Signal;
+
+/// Why a call was not made, or what became of it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PoliteError<E> {
+    /// Too many wait already.
+    #[error("{queue_max} calls wait for their turn already: call less, or make the queue longer")]
+    QueueFull {
+        /// How many may wait.
+        queue_max: usize,
+    },
+    /// The server asks for more patience than there is.
+    #[error("the server asks to wait for {} s: come back then", wait.as_secs())]
+    MustWait {
+        /// How long.
+        wait: Duration,
+    },
+    /// The call failed. It is not repeated: nobody knows how far it got.
+    #[error(transparent)]
+    Call(E),
+}
+
+/// Makes calls politely. Clones share what they know and one queue: have one
+/// for each limit, such as for each API and key.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+/// use checkdam_client::{Polite, PoliteOptions};
+/// let polite = Polite::new(PoliteOptions::default());
+/// let response = polite.call(|| async {
+///     // Any client that gives an http::Response, or a status and headers.
+///     Ok::<_, std::io::Error>(http::Response::new("the answer"))
+/// }).await?;
+/// assert_eq!(response.into_body(), "the answer");
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Polite {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    options: PoliteOptions,
+    began: Instant,
+    pace: Lock<Pace>,
+    /// An answer has come: whoever is next looks again.
+    answered: Notify,
+    waiting: AtomicUsize,
+    /// Those who call for the first time stand here, in their order.
+    line: Mutex<()>,
+    /// The first of the line and those who were refused: they pass the line by.
+    door: Mutex<()>,
+}
+
+impl Polite {
+    /// A caller that knows nothing yet: its first call is made alone.
+    #[must_use]
+    pub fn new(options: PoliteOptions) -> Self {
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let backoff = Backoff::new(micros(options.backoff), micros(options.backoff_max));
+        let shared = Shared {
+            began: Instant::now(),
+            pace: Lock::new(Pace::new(options.in_flight_max, micros(options.space_max), backoff)),
+            answered: Notify::new(),
+            waiting: AtomicUsize::new(0),
+            line: Mutex::new(()),
+            door: Mutex::new(()),
+            options,
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Makes a call when it is its turn, and again if it is refused (429 or
+    /// 503). A call may be dropped at any time.
+    ///
+    /// # Errors
+    /// If too many wait, if the server asks for a longer wait than there is
+    /// patience, and if the call itself fails. A last refusal is no error: it is
+    /// handed out as it is.
+    pub async fn call<F, C, R, E>(&self, mut call: F) -> Result<R, PoliteError<E>>
+    where
+        F: FnMut() -> C,
+        C: Future<Output = Result<R, E>>,
+        R: Told,
+    {
+        let mut ticket = self.first_turn().await?;
+        for attempt in 1.. {
+            let answer = call().await.map_err(PoliteError::Call)?;
+            let signal = Signal::read(&answer);
+            let is_refused = signal.is_refused;
+            ticket.answered(signal);
+            let is_last = attempt >= self.shared.options.attempts_max || self.shared.is_held_for_too_long();
+            if !is_refused || is_last {
+                return Ok(answer);
+            }
+            drop(answer);
+            let _door = self.shared.door.lock().await;
+            ticket = self.turn().await?;
+        }
+        // More attempts than can be counted.
+        Err(PoliteError::MustWait { wait: self.shared.options.wait_max })
+    }
+
+    /// How many wait for their turn.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.shared.waiting.load(Ordering::Relaxed)
+    }
+
+    async fn first_turn<E>(&self) -> Result<Ticket, PoliteError<E>> {
+        let _waiting = Waiting::new(&self.shared)?;
+        let _line = self.shared.line.lock().await;
+        let _door = self.shared.door.lock().await;
+        self.turn().await
+    }
+
+    /// Waits at the door, which is held by the caller.
+    async fn turn<E>(&self) -> Result<Ticket, PoliteError<E>> {
+        let shared = &self.shared;
+        loop {
+            let now_us = shared.now_us();
+            let (turn, is_quiet) = {
+                let mut pace = shared.pace();
+                let turn = pace.next(now_us);
+                if turn == Turn::Now {
+                    pace.sent(now_us);
+                    return Ok(Ticket { shared: Some(Arc::clone(shared)) });
+                }
+                (turn, pace.is_quiet())
+            };
+            let answered = shared.answered.notified();
+            match turn {
+                Turn::At(then_us) => {
+                    let wait = Duration::from_micros(then_us.saturating_sub(now_us));
+                    // An answer that is under way may tell otherwise.
+                    if is_quiet && wait > shared.options.wait_max {
+                        return Err(PoliteError::MustWait { wait });
+                    }
+                    tokio::select! { () = tokio::time::sleep(wait) => {} () = answered => {} }
+                }
+                Turn::Now | Turn::AfterAnswer => answered.await,
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn now_us(&self) -> u64 {
+        self.began.elapsed().as_micros() as u64
+    }
+
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_held_for_too_long(&self) -> bool {
+        Duration::from_micros(self.pace().held_us(self.now_us())) > self.options.wait_max
+    }
+}
+
+/// A call that is under way; dropped without an answer if it fails.
+struct Ticket {
+    shared: Option<Arc<Shared>>,
+}
+
+impl Ticket {
+    fn answered(&mut self, signal: Signal) {
+        if let Some(shared) = self.shared.take() {
+            shared.pace().answered(shared.now_us(), signal);
+            shared.answered.notify_one();
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.take() {
+            shared.pace().abandoned();
+            shared.answered.notify_one();
+        }
+    }
+}
+
+/// A place in the queue.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new<E>(shared: &'a Shared) -> Result<Self, PoliteError<E>> {
+        let queue_max = shared.options.queue_max;
+        let place = Self(&shared.waiting);
+        // Counted first, so that the drop of the place is right in both cases.
+        match shared.waiting.fetch_add(1, Ordering::Relaxed) {
+            before if before < queue_max => Ok(place),
+            _ => Err(PoliteError::QueueFull { queue_max }),
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

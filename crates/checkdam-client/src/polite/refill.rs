@@ -1,0 +1,90 @@
+//! How fast a limit fills while it is used.
+//!
+//! What is left, and what was taken since, tell what came back. A bucket gets
+//! something back all the time, a window nothing until it ends: only the former
+//! has a rate to count on.
+
+use std::collections::VecDeque;
+
+/// So many observations are kept: what is long ago says little.
+const SPANS_MAX: usize = 16;
+/// From so many observations on there is a rate.
+const SPANS_MIN: usize = 3;
+/// The shortest observation.
+const SPAN_MIN_US: u64 = 200_000;
+/// An observation of a limit without a known window lasts so many calls.
+const CALLS_MIN: i64 = 3;
+
+/// Observes what comes back.
+#[derive(Debug, Default)]
+pub(super) struct Refill {
+    spans: VecDeque<Span>,
+    open: Option<Open>,
+}
+
+/// What came back in how long.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    returned: i64,
+    span_us: u64,
+}
+
+/// The observation under way.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    since_us: u64,
+    remaining: u64,
+    taken: i64,
+}
+
+impl Refill {
+    /// Another limit counts now.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The limit was full meanwhile, or its window has ended: what came back
+    /// before that is not known.
+    pub(super) fn restart(&mut self, now_us: u64, remaining: u64) {
+        self.open = Some(Open { since_us: now_us, remaining, taken: 0 });
+    }
+
+    /// A call took one, and so much is left. `token_us` is how long one takes
+    /// to come back, if that is known.
+    pub(super) fn observe(&mut self, now_us: u64, remaining: u64, token_us: Option<u64>) {
+        let Some(open) = &mut self.open else { return self.restart(now_us, remaining) };
+        open.taken += 1;
+        let span_us = now_us.saturating_sub(open.since_us);
+        let is_long = match token_us {
+            Some(token_us) => span_us >= token_us.saturating_mul(3),
+            None => open.taken >= CALLS_MIN,
+        };
+        if !is_long || span_us < SPAN_MIN_US {
+            return;
+        }
+        // Whatever a server claims: no more than can be counted.
+        let returned = whole(remaining).saturating_sub(whole(open.remaining)).saturating_add(open.taken);
+        if self.spans.len() == SPANS_MAX {
+            self.spans.pop_front();
+        }
+        self.spans.push_back(Span { returned, span_us });
+        self.restart(now_us, remaining);
+    }
+
+    /// How many come back a second, at least; 0 if that is not known, or if
+    /// they come back all at once.
+    pub(super) fn per_second(&self) -> f64 {
+        let returning = self.spans.iter().filter(|span| span.returned > 0).count();
+        if self.spans.len() < SPANS_MIN || returning * 4 < self.spans.len() * 3 {
+            return 0.0;
+        }
+        let returned = self.spans.iter().fold(0_i64, |sum, span| sum.saturating_add(span.returned));
+        let span_us: u64 = self.spans.iter().map(|span| span.span_us).sum();
+        // What is left is told in whole numbers: one of them may be a fraction.
+        returned.saturating_sub(1).max(0) as f64 * 1e6 / span_us as f64
+    }
+}
+
+fn whole(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,125 @@
+//! How a request that does not pass is answered.
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{Response, StatusCode};
+
+use super::problem;
+use crate::decision::Verdict;
+use crate::outcome::Outcome;
+
+const GRPC: &str = "application/grpc";
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+
+/// A request that does not pass, and why.
+#[derive(Debug)]
+pub struct Denial<'a> {
+    parts: &'a Parts,
+    cost: u64,
+    outcome: &'a Outcome,
+}
+
+impl<'a> Denial<'a> {
+    pub(super) const fn new(parts: &'a Parts, cost: u64, outcome: &'a Outcome) -> Self {
+        Self { parts, cost, outcome }
+    }
+
+    /// The head of the request.
+    #[must_use]
+    pub const fn parts(&self) -> &'a Parts {
+        self.parts
+    }
+
+    /// What was decided.
+    #[must_use]
+    pub const fn outcome(&self) -> &'a Outcome {
+        self.outcome
+    }
+
+    /// 429 if it must wait, 422 if it can never pass, 403 if it is banned, 503
+    /// if the store did not answer and the rule denies what it cannot decide.
+    #[must_use]
+    pub const fn status(&self) -> StatusCode {
+        match self.outcome.verdict() {
+            Verdict::CostExceedsBurst => StatusCode::UNPROCESSABLE_ENTITY,
+            Verdict::Banned => StatusCode::FORBIDDEN,
+            Verdict::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Verdict::Denied | Verdict::Allowed => StatusCode::TOO_MANY_REQUESTS,
+        }
+    }
+
+    /// Which rule denies it, and when to come back.
+    #[must_use]
+    pub fn detail(&self) -> String {
+        problem::detail(self.outcome, self.cost)
+    }
+
+    /// Whether the caller speaks gRPC.
+    #[must_use]
+    pub fn is_grpc(&self) -> bool {
+        self.content_type().is_some()
+    }
+
+    /// The answer that a layer gives by itself: a problem document, or, where
+    /// gRPC is spoken, a status without a body.
+    #[must_use]
+    pub fn response(&self) -> Response<Bytes> {
+        match self.content_type() {
+            Some(content_type) => self.grpc(content_type.clone()),
+            None => self.problem(),
+        }
+    }
+
+    fn content_type(&self) -> Option<&'a HeaderValue> {
+        self.parts.headers.get(CONTENT_TYPE).filter(|value| value.as_bytes().starts_with(GRPC.as_bytes()))
+    }
+
+    fn problem(&self) -> Response<Bytes> {
+        let status = self.status();
+        let body = problem::body(self.outcome, status.as_u16(), &self.detail());
+        let mut response = Response::new(Bytes::from(body));
+        *response.status_mut() = status;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        response
+    }
+
+    /// A response of headers only, which is how gRPC fails a call at once.
+    fn grpc(&self, content_type: HeaderValue) -> Response<Bytes> {
+        // From the list of gRPC's status codes, by name: RESOURCE_EXHAUSTED,
+        // INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE.
+        let code = match self.outcome.verdict() {
+            Verdict::Denied | Verdict::Allowed => 8_u16,
+            Verdict::CostExceedsBurst => 3,
+            Verdict::Banned => 7,
+            Verdict::Unavailable => 14,
+        };
+        let mut response = Response::new(Bytes::new());
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, content_type);
+        headers.insert(GRPC_STATUS, HeaderValue::from(code));
+        if let Ok(message) = HeaderValue::from_str(&percent_encoded(&self.detail())) {
+            headers.insert(GRPC_MESSAGE, message);
+        }
+        // Clients with a retry policy wait for so long, or not at all.
+        let wait_us = self.outcome.retry_after_us();
+        if wait_us > 0 {
+            headers.insert(GRPC_PUSHBACK, HeaderValue::from(wait_us.div_ceil(1_000)));
+        }
+        response
+    }
+}
+
+/// Text as `grpc-message` holds it.
+fn percent_encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b' '..=b'~' if byte != b'%' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}

@@ -1,0 +1,133 @@
+//! What a layer does with each request, from its head to a decision.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Response};
+use smallvec::SmallVec;
+
+use super::denial::Denial;
+use crate::headers::{self, Dialect};
+use crate::limiter::Limiter;
+use crate::outcome::Outcome;
+use crate::request::{Request, VALUE_MAX};
+use crate::store::Store;
+
+pub(super) type Read = Box<dyn for<'a> Fn(&'a Parts) -> Option<Cow<'a, str>> + Send + Sync>;
+pub(super) type Cost = Box<dyn Fn(&Parts) -> u64 + Send + Sync>;
+pub(super) type OnOutcome = Box<dyn Fn(&Request<'_>, &Outcome) + Send + Sync>;
+pub(super) type OnDenied = Box<dyn Fn(&Denial<'_>) -> Response<Bytes> + Send + Sync>;
+pub(super) type Headers = SmallVec<[(HeaderName, HeaderValue); 6]>;
+
+/// A value beyond the longest is shortened to this many bytes, a '~' and 32
+/// digits of its hash: different values stay different, and nobody is left
+/// unlimited by sending a long one.
+const KEPT_MAX: usize = VALUE_MAX - 33;
+
+/// What a layer does with each request.
+pub(super) struct Settings<S> {
+    pub(super) limiter: Arc<Limiter<S>>,
+    pub(super) domain: String,
+    /// Attributes' names, and how each is read.
+    pub(super) extractors: Vec<(Cow<'static, str>, Read)>,
+    pub(super) cost: Cost,
+    pub(super) dialect: Dialect,
+    pub(super) delay_max: Duration,
+    pub(super) on_outcome: Option<OnOutcome>,
+    pub(super) on_denied: OnDenied,
+}
+
+/// What becomes of a request.
+#[expect(clippy::large_enum_variant, reason = "the large one is the common one, and a box would allocate")]
+pub(super) enum Step {
+    /// It goes to the service after the delay; its response gets the headers.
+    Pass { headers: Headers, delay: Duration },
+    /// It is answered with this.
+    Refuse(Response<Bytes>),
+}
+
+impl<S: Store> Settings<S> {
+    pub(super) async fn decide(&self, parts: &Parts) -> Step {
+        let request = self.request(parts);
+        let delay_max_us = u64::try_from(self.delay_max.as_micros()).unwrap_or(u64::MAX);
+        let outcome = self.limiter.check_within(&request, delay_max_us).await;
+        if let Some(on_outcome) = &self.on_outcome {
+            on_outcome(&request, &outcome);
+        }
+        let headers = self.headers(&outcome);
+        if outcome.is_allowed() {
+            return Step::Pass { headers, delay: Duration::from_micros(outcome.delay_us()) };
+        }
+        let mut response = (self.on_denied)(&Denial::new(parts, request.cost(), &outcome));
+        add(headers, &mut response);
+        Step::Refuse(response)
+    }
+
+    fn request<'a>(&'a self, parts: &'a Parts) -> Request<'a> {
+        let mut request = Request::new().in_domain(self.domain.as_str()).costing((self.cost)(parts));
+        for (name, read) in &self.extractors {
+            let Some(value) = read(parts).filter(|value| !value.is_empty()) else { continue };
+            // Names were judged when the layer was built, and values fit now.
+            let _ = request.insert(name.as_ref(), fitting(value));
+        }
+        request
+    }
+
+    fn headers(&self, outcome: &Outcome) -> Headers {
+        let mut list = Headers::new();
+        headers::write(outcome, self.dialect, |name, value| {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                list.push((HeaderName::from_static(name), value));
+            }
+        });
+        list
+    }
+}
+
+/// Adds headers that the response does not have: a service that limits by
+/// itself, or has another layer before it, knows more.
+pub(super) fn add<B>(headers: Headers, response: &mut Response<B>) {
+    for (name, value) in headers {
+        response.headers_mut().entry(name).or_insert(value);
+    }
+}
+
+fn fitting(value: Cow<'_, str>) -> Cow<'_, str> {
+    if value.len() <= VALUE_MAX {
+        return value;
+    }
+    let kept = &value[..value.floor_char_boundary(KEPT_MAX)];
+    let hash = blake3::hash(value.as_bytes()).to_hex();
+    Cow::Owned(format!("{kept}~{}", &hash[..32]))
+}
+
+impl<S> fmt::Debug for Settings<S> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.extractors.iter().map(|(name, _)| name.as_ref()).collect();
+        out.debug_struct("Settings")
+            .field("domain", &self.domain)
+            .field("attributes", &names)
+            .field("dialect", &self.dialect)
+            .field("delay_max", &self.delay_max)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_values_are_shortened_and_stay_different() {
+        let (one, other) = (format!("{}a", "é".repeat(300)), format!("{}b", "é".repeat(300)));
+        let (short, other) = (fitting(Cow::Borrowed(&one)), fitting(Cow::Borrowed(&other)));
+        assert!(short.len() <= VALUE_MAX && short.starts_with("ééé"), "{short}");
+        assert_ne!(short, other);
+        let fits = "x".repeat(VALUE_MAX);
+        assert_eq!(fitting(Cow::Borrowed(&fits)), fits);
+    }
+}
