@@ -75,7 +75,7 @@ impl Proxy {
         })
     }
 
-    async fn pass(&self, request: Request<Incoming>, arrival: Arrival) -> Result<Response<Body>, Refusal> {
+    async fn pass(&self, mut request: Request<Incoming>, arrival: Arrival) -> Result<Response<Body>, Refusal> {
         if let Some(fault) = arrival.fault {
             return Err(Refusal::Ambiguous(fault));
         }
@@ -102,7 +102,7 @@ impl Proxy {
             }
         };
         let standing = admitted.standing.clone();
-        let head = Head::new(&request, host, arrival.peer, is_trusted);
+        let head = Head::new(&mut request, host, arrival.peer, is_trusted);
         let mut response = match self.forward(route, request, &head, admitted, arrival.under_way).await {
             Ok(response) => response,
             Err(refusal) => refusal.into_response(),

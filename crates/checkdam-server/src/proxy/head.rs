@@ -90,6 +90,10 @@ pub(super) fn upgrade<B>(request: &Request<B>) -> Option<HeaderValue> {
 
 /// Takes out what is meant for one connection.
 pub(super) fn strip(headers: &mut HeaderMap) {
+    // Of an answer that has both, the chunks were believed.
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+    }
     let listed: Vec<_> = tokens(headers, &CONNECTION).filter_map(|name| HeaderName::try_from(name).ok()).collect();
     for name in listed.iter().filter(|name| **name != CONTENT_LENGTH && **name != HOST).chain(&OF_ONE_CONNECTION) {
         headers.remove(name);
@@ -99,9 +103,9 @@ pub(super) fn strip(headers: &mut HeaderMap) {
 impl Head {
     /// The request as its upstream shall see it. What `peer` says of its own
     /// client counts if it is trusted.
-    pub(super) fn new<B>(request: &Request<B>, host: Option<HeaderValue>, peer: IpAddr, is_trusted: bool) -> Self {
+    pub(super) fn new<B>(request: &mut Request<B>, host: Option<HeaderValue>, peer: IpAddr, is_trusted: bool) -> Self {
         let upgrade = upgrade(request);
-        let mut headers = request.headers().clone();
+        let mut headers = std::mem::take(request.headers_mut());
         let takes_trailers = has_token(&headers, &TE, "trailers");
         strip(&mut headers);
         // We have told the client to go on by the time anything is forwarded.

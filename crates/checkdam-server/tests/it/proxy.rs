@@ -255,6 +255,21 @@ fn it_drains_and_its_health_is_on_the_admin_door() {
 }
 
 #[test]
+fn the_shipped_settings_work() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let (file, upstream) = (format!("{root}/deploy/proxy/checkdam.toml"), Upstream::start());
+    let rules = rule_file(RULES);
+    let given = ["--config", &file, "--rules", rules.to_str().unwrap(), "--audit-rate", "0"];
+    let server = Server::proxy(&[&given[..], &["--upstream", &upstream.url()]].concat());
+    let sent = [("x-ratelimit-cost", "7"), ("x-forwarded-for", "203.0.113.9")];
+    assert_eq!(remaining(&server.client().send_with("GET", "/l", &sent, "").unwrap()), 93);
+    assert_eq!(remaining(&server.client().post("/l", "")), 95, "another address, and the cost of a POST");
+    for route in ["/api/* to http://127.0.0.1:4000", "downloads.example.com/* to http://127.0.0.1:5000"] {
+        assert!(server.log().contains(route), "{}", server.log());
+    }
+}
+
+#[test]
 fn settings_that_cannot_work_are_refused() {
     for (arguments, part) in [
         (&[][..], "--upstream"),
