@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use checkdam::headers::Dialect;
@@ -55,6 +56,15 @@ impl App {
     /// Charges every tier that concerns the request, or none.
     pub(crate) async fn check(&self, request: &Request<'_>) -> Outcome {
         let outcome = self.limiter.check(request).await;
+        self.note(request, &outcome);
+        outcome
+    }
+
+    /// The same for a door that holds requests back as a leaky bucket asks, and
+    /// for so long at most.
+    pub(crate) async fn check_within(&self, request: &Request<'_>, delay_max: Duration) -> Outcome {
+        let delay_max_us = u64::try_from(delay_max.as_micros()).unwrap_or(u64::MAX);
+        let outcome = self.limiter.check_within(request, delay_max_us).await;
         self.note(request, &outcome);
         outcome
     }

@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulConnection;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -111,17 +112,11 @@ impl<R: Responder> Connections<R> {
         });
         let mut closing = self.closing.subscribe();
         tokio::spawn(async move {
-            let builder = builder(protocol);
-            let mut connection = std::pin::pin!(builder.serve_connection_with_upgrades(io, service));
-            let done = tokio::select! {
-                done = connection.as_mut() => done,
-                () = closed(&mut closing) => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
-                }
-            };
-            if let Err(error) = done {
-                tracing::debug!(error, "a connection ended early");
+            let builder = builder();
+            match protocol {
+                Protocol::Http => drive(builder.serve_connection_with_upgrades(io, service), &mut closing).await,
+                // What can be upgraded is not bound to one protocol.
+                Protocol::Grpc => drive(builder.http2_only().serve_connection(io, service), &mut closing).await,
             }
             drop(open);
         });
@@ -174,6 +169,24 @@ impl Drop for Open {
     }
 }
 
+/// Serves a connection to its end, which comes in good order when all are closed.
+async fn drive<C>(connection: C, closing: &mut watch::Receiver<bool>)
+where
+    C: GracefulConnection<Error = Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut connection = std::pin::pin!(connection);
+    let done = tokio::select! {
+        done = connection.as_mut() => done,
+        () = closed(closing) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = done {
+        tracing::debug!(error, "a connection ended early");
+    }
+}
+
 /// Done when connections shall be closed.
 async fn closed(closing: &mut watch::Receiver<bool>) {
     // An error means that the server is gone, which is the same.
@@ -181,7 +194,7 @@ async fn closed(closing: &mut watch::Receiver<bool>) {
 }
 
 /// How connections are spoken with.
-fn builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {
+fn builder() -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     // The connection's deadline takes the place of the header timeout.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(HEAD_MAX);
@@ -191,10 +204,7 @@ fn builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(HEAD_MAX as u32)
         .keep_alive_interval(Duration::from_secs(20));
-    match protocol {
-        Protocol::Http => builder,
-        Protocol::Grpc => builder.http2_only(),
-    }
+    builder
 }
 
 /// A request that is being answered. It counts as answered when this is

@@ -115,20 +115,11 @@ impl Proxy {
     /// if it may not pass.
     async fn admit(&self, asked: checkdam::Request<'static>) -> Result<Admitted, Response<Body>> {
         let dialect = self.app.dialect();
-        let outcome = self.app.check(&asked).await;
+        let outcome = self.app.check_within(&asked, self.delay_max).await;
         if !outcome.is_allowed() {
             return Err(http::refuse(&outcome, dialect));
         }
         let delay = Duration::from_micros(outcome.delay_us());
-        if delay > self.delay_max {
-            drop(outcome);
-            let outcome = self.app.refund(&asked).await;
-            let retry_after_s = (delay - self.delay_max).as_micros().div_ceil(1_000_000) as u64;
-            let (delay_ms, max_ms) = (delay.as_millis() as u64, self.delay_max.as_millis() as u64);
-            let mut response = Refusal::TooLong { delay_ms, max_ms, retry_after_s }.into_response();
-            mark(response.headers_mut(), http::standing(&outcome, dialect));
-            return Err(response);
-        }
         let standing = http::standing(&outcome, dialect);
         drop(outcome);
         if !delay.is_zero() {

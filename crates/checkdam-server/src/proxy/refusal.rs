@@ -1,7 +1,7 @@
 //! Why the proxy answers itself, as problem details.
 
 use axum::body::Body;
-use axum::http::header::{CONNECTION, HeaderValue, RETRY_AFTER};
+use axum::http::header::{CONNECTION, HeaderValue};
 use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
 
@@ -21,10 +21,6 @@ pub(super) enum Refusal {
     Origin(#[from] OriginError),
     #[error("no route leads there")]
     NoRoute,
-    #[error(
-        "the request would be held back for {delay_ms} ms, longer than the {max_ms} ms that it may: try again later"
-    )]
-    TooLong { delay_ms: u64, max_ms: u64, retry_after_s: u64 },
     #[error("{0}")]
     Upload(UploadError),
     #[error("no upstream can be reached: try again later")]
@@ -46,11 +42,6 @@ impl Refusal {
             }
             Self::Connect => (StatusCode::METHOD_NOT_ALLOWED, "about:blank", "Method Not Allowed"),
             Self::NoRoute => (StatusCode::NOT_FOUND, "urn:checkdam:problem:no_route", "No route leads there"),
-            Self::TooLong { .. } => (
-                StatusCode::TOO_MANY_REQUESTS,
-                "https://iana.org/assignments/http-problem-types#quota-exceeded",
-                "Request cannot be satisfied as assigned quota has been exceeded",
-            ),
             Self::Upload(UploadError::Stalled) => {
                 (StatusCode::REQUEST_TIMEOUT, "urn:checkdam:problem:timeout", "The request took too long")
             }
@@ -83,9 +74,6 @@ impl IntoResponse for Refusal {
         let mut response = Problem::new(kind, title, status, self.to_string()).into_response();
         if self.ends_connection() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        }
-        if let Self::TooLong { retry_after_s, .. } = self {
-            response.headers_mut().insert(RETRY_AFTER, retry_after_s.into());
         }
         response
     }

@@ -32,6 +32,10 @@ fn contract(postgres: &Postgres, redis: &Redis) {
         assert_eq!(reply.status, 200, "{reply:?}");
     };
     import(0);
+    let (start, mut other) = (Instant::now(), nodes[1].client());
+    while other.ok("/v1/peek", USER)["limit"] != 1_000_000 {
+        assert!(start.elapsed() < Duration::from_secs(10), "the first edit is not in force after 10 s");
+    }
     let (is_over, answered) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut slowest = Duration::ZERO;
     std::thread::scope(|scope| {

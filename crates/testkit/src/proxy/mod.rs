@@ -13,6 +13,8 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 
+use socket2::{Domain, Socket, Type};
+
 use acceptor::Acceptor;
 pub use faults::Mode;
 use faults::{Direction, Faults};
@@ -23,10 +25,16 @@ use crate::port::free_port;
 /// A proxy on a loopback port of its own. Dropping it closes its connections and frees the port.
 pub struct FaultProxy {
     addr: SocketAddr,
-    /// None while new connections are refused.
-    acceptor: Mutex<Option<Acceptor>>,
+    door: Mutex<Door>,
     links: Arc<Links>,
     faults: Arc<Faults>,
+}
+
+/// Whether new connections are accepted.
+enum Door {
+    Open(#[expect(dead_code, reason = "held, and ended by its drop")] Acceptor),
+    /// Bound and not listening: connections are refused, and nobody else gets the port.
+    Shut(Socket),
 }
 
 impl FaultProxy {
@@ -40,7 +48,7 @@ impl FaultProxy {
         let faults = Arc::new(Faults::default());
         let links = Arc::new(Links::new(upstream, Arc::clone(&faults)));
         let acceptor = Acceptor::start(listener, Arc::clone(&links));
-        Self { addr, acceptor: Mutex::new(Some(acceptor)), links, faults }
+        Self { addr, door: Mutex::new(Door::Open(acceptor)), links, faults }
     }
 
     /// Where clients connect.
@@ -76,13 +84,27 @@ impl FaultProxy {
 
     /// Refuses new connections, as a port on which nothing listens does, or accepts them again. Open ones stay.
     pub fn refuse(&self, is_refused: bool) {
-        let mut acceptor = self.acceptor.lock().unwrap();
-        if is_refused {
-            *acceptor = None;
-        } else if acceptor.is_none() {
-            let listener = TcpListener::bind(self.addr)
-                .unwrap_or_else(|error| panic!("the proxy cannot bind {} again: {error}", self.addr));
-            *acceptor = Some(Acceptor::start(listener, Arc::clone(&self.links)));
+        let mut door = self.door.lock().unwrap();
+        let held = || {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+            socket.set_reuse_address(true)?;
+            Ok(socket)
+        };
+        let held: Socket = held().unwrap_or_else(|error: std::io::Error| panic!("the proxy has no socket: {error}"));
+        match &*door {
+            Door::Open(_) if is_refused => {
+                // The acceptor lets go of the port, which is taken again at once.
+                *door = Door::Shut(held);
+                let Door::Shut(held) = &*door else { return };
+                held.bind(&self.addr.into())
+                    .unwrap_or_else(|error| panic!("the proxy cannot hold {}: {error}", self.addr));
+            }
+            Door::Shut(_) if !is_refused => {
+                let Door::Shut(socket) = std::mem::replace(&mut *door, Door::Shut(held)) else { return };
+                socket.listen(128).unwrap_or_else(|error| panic!("the proxy cannot listen on {}: {error}", self.addr));
+                *door = Door::Open(Acceptor::start(socket.into(), Arc::clone(&self.links)));
+            }
+            _ => {}
         }
     }
 
