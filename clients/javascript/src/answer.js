@@ -91,7 +91,7 @@ export function problem(denied) {
     type: denied.kind ?? "about:blank",
     title: denied.title ?? "Too Many Requests",
     status: denied.status,
-    detail: denied.detail ?? "",
+    detail: denied.status === 403 ? "the request is banned" : (denied.detail ?? ""),
     "violated-policies": denied.violatedPolicies,
     retry_after_ms: denied.retryAfterMs,
   };

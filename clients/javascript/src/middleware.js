@@ -28,12 +28,12 @@ export function rateLimit({ client, attributes = requestAttributes, cost = 1, do
       }
     } catch (error) {
       const denied = denial(error);
+      if (isAnswered(response)) return;
       if (denied) deny(response, denied);
       else next(error);
       return;
     }
-    // Who has hung up while waiting is not served.
-    if (response.destroyed) return;
+    if (isAnswered(response)) return;
     pass(response, answer?.headers ?? {});
     next();
   };
@@ -48,6 +48,11 @@ function denial(error) {
     return { status: 400, title: "Bad Request", detail: error.detail, violatedPolicies: [], retryAfterMs: 0, headers: {} };
   }
   return null;
+}
+
+/** Whether somebody else has answered meanwhile, or the client has hung up. */
+function isAnswered(response) {
+  return response.destroyed || response.headersSent || response.writableEnded;
 }
 
 function deny(response, denied) {

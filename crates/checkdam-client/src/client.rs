@@ -222,7 +222,9 @@ impl Client {
             return Ok(answer);
         }
         match serde_json::from_slice::<Problem>(body) {
-            Ok(problem) if status.is_client_error() && !problem.detail.is_empty() => {
+            Ok(problem)
+                if status.is_client_error() && status != StatusCode::REQUEST_TIMEOUT && !problem.detail.is_empty() =>
+            {
                 Err(CallError::Refused { status, detail: problem.detail, field: problem.field })
             }
             _ => Err(CallError::NotUnderstood { server: self.server.clone(), status }),

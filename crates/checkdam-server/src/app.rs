@@ -73,16 +73,25 @@ impl App {
     pub(crate) async fn check_together(&self, requests: &[Request<'_>]) -> Together {
         let together = self.limiter.check_together(requests).await;
         for (request, outcome) in requests.iter().zip(together.outcomes()) {
-            self.note(request, outcome);
+            // Who passes with the others was not denied, whatever one limit says.
+            if together.is_allowed() {
+                self.watch(request, outcome);
+            } else {
+                self.note(request, outcome);
+            }
         }
         together
     }
 
     fn note(&self, request: &Request<'_>, outcome: &Outcome) {
-        observe("check", request, outcome);
         if let Some(audit) = &self.audit {
             audit.note(request, outcome);
         }
+        self.watch(request, outcome);
+    }
+
+    fn watch(&self, request: &Request<'_>, outcome: &Outcome) {
+        observe("check", request, outcome);
         self.effects.note(request, outcome);
     }
 

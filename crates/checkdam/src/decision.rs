@@ -69,6 +69,12 @@ pub enum DecidedBy {
 }
 
 impl DecidedBy {
+    /// Whether the buckets themselves decided: what was charged elsewhere cannot
+    /// be given back to them.
+    pub(crate) const fn is_own(self) -> bool {
+        matches!(self, Self::Memory | Self::Redis)
+    }
+
     /// The name used in answers.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -93,7 +93,9 @@ impl<S: Store> Limiter<S> {
         if outcome.delay_us() <= delay_max_us {
             return outcome;
         }
-        self.refund(request).await;
+        if outcome.decided_by().is_own() {
+            self.refund(request).await;
+        }
         outcome.denied_for_delay(delay_max_us)
     }
 

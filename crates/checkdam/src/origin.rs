@@ -1,8 +1,10 @@
 //! Where an HTTP request comes from and what it asks for, each in one form.
 //!
-//! Whatever a client can write differently and a server may read as the same
-//! becomes the same, so that no spelling has a limit of its own. Every door
-//! that limits HTTP requests names its attributes by these.
+//! What a client can write differently and servers commonly read as the same
+//! becomes the same, so that such spellings have no limits of their own. What only
+//! some servers take as the same stays apart: an encoded slash, parameters behind
+//! a semicolon, a backslash, upper case. Every door that limits HTTP requests
+//! names its attributes by these.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr};

@@ -77,8 +77,8 @@ impl<'a> Request<'a> {
     }
 
     /// A request described by an ordered path of entries, as Envoy does. Names
-    /// may repeat, and values may be empty; what is too long is cut and told
-    /// apart by a hash, since whoever chooses a long value must not pass unlimited.
+    /// may repeat, values may be empty, and both of any length: nobody must pass
+    /// unlimited because a value is long.
     ///
     /// Rules see the entries as attributes, the first of a name if it repeats,
     /// and one more, `descriptor`: the names of the path, joined by commas.
@@ -102,11 +102,11 @@ impl<'a> Request<'a> {
             if request.attributes.len() + 1 == ATTRIBUTES_MAX {
                 return Err(RequestError::TooMany);
             }
-            request.attributes.push((shortened(name), shortened(value.into())));
+            request.attributes.push((name, value.into()));
         }
         let names: Vec<&str> = request.path().map(|(name, _)| name).collect();
-        let names = shortened(Cow::Owned(names.join(",")));
-        request.attributes.push((Cow::Borrowed(PATH_NAMES), names));
+        let names = names.join(",");
+        request.attributes.push((Cow::Borrowed(PATH_NAMES), Cow::Owned(names)));
         request.aside = 1;
         Ok(request)
     }
@@ -152,15 +152,29 @@ impl<'a> Request<'a> {
         value: impl Into<Cow<'a, str>>,
     ) -> Result<(), RequestError> {
         let (name, value) = (name.into(), value.into());
+        if value.len() > VALUE_MAX {
+            return Err(RequestError::ValueTooLong { name: name.into_owned(), length: value.len() });
+        }
+        self.insert_whole(name, value)
+    }
+
+    /// Adds an attribute whose value may be of any length. For doors whose
+    /// clients choose it: nobody must pass unlimited because a value is long.
+    ///
+    /// # Errors
+    /// As [`with`](Self::with), but for the value's length.
+    pub fn insert_whole(
+        &mut self,
+        name: impl Into<Cow<'a, str>>,
+        value: impl Into<Cow<'a, str>>,
+    ) -> Result<(), RequestError> {
+        let (name, value) = (name.into(), value.into());
         if name.is_empty() {
             return Err(RequestError::EmptyName);
         }
         if name.len() > NAME_MAX {
             let shown = name.chars().take(32).collect();
             return Err(RequestError::NameTooLong { name: shown, length: name.len() });
-        }
-        if value.len() > VALUE_MAX {
-            return Err(RequestError::ValueTooLong { name: name.into_owned(), length: value.len() });
         }
         if self.get(&name).is_some() {
             return Err(RequestError::Duplicate { name: name.into_owned() });
@@ -218,15 +232,30 @@ impl Default for Request<'_> {
     }
 }
 
-/// Text of at most [`VALUE_MAX`] bytes: what is longer ends with a hash of all.
-fn shortened(text: Cow<'_, str>) -> Cow<'_, str> {
+/// Text for people and records, of at most [`VALUE_MAX`] bytes: what is longer
+/// keeps its beginning, and ends with a hash of the whole.
+#[must_use]
+pub fn shortened(text: &str) -> Cow<'_, str> {
+    const DIGITS: usize = 32;
     if text.len() <= VALUE_MAX {
-        return text;
+        return Cow::Borrowed(text);
     }
-    let hash = format!("#{:016x}", crate::hash::stable(text.as_bytes()));
-    let mut end = VALUE_MAX - hash.len();
-    while !text.is_char_boundary(end) {
-        end -= 1;
+    let kept = &text[..text.floor_char_boundary(VALUE_MAX - 1 - DIGITS)];
+    let hash = blake3::hash(text.as_bytes()).to_hex();
+    Cow::Owned(format!("{kept}~{}", &hash[..DIGITS]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_text_is_shortened_and_stays_apart() {
+        let (one, other) = (format!("{}a", "é".repeat(300)), format!("{}b", "é".repeat(300)));
+        let (short, other) = (shortened(&one), shortened(&other));
+        assert!(short.len() <= VALUE_MAX && short.starts_with("ééé"), "{short}");
+        assert_ne!(short, other);
+        let fits = "x".repeat(VALUE_MAX);
+        assert_eq!(shortened(&fits), fits);
     }
-    Cow::Owned(format!("{}{hash}", &text[..end]))
 }

@@ -248,6 +248,34 @@ fn quotas_deny_only_when_all_of_them_do() {
     assert!(!dam.together(&[request(paths[0])]).is_allowed());
 }
 
+/// A limit that denies only together with others takes no ban and no rule along.
+#[test]
+fn bans_and_rules_deny_beside_quotas() {
+    let tree = "domain: edge\ndescriptors:\n\
+        - { key: user, quota_mode: true, rate_limit: { unit: day, requests_per_unit: 9 } }\n\
+        - { key: tenant, quota_mode: true, rate_limit: { unit: day, requests_per_unit: 9 } }\n";
+    let ours = "rules: [{ name: few, domain: edge, key: \"user:{user}\", limits: [2/d] }]\n\
+        bans: [{ subject: \"user:bad\" }]\n";
+    let dam = Dam::of_files(&[tree, ours], &FileOptions::default());
+    let ask = |user: &'static str| {
+        let paths: [Path<'_>; 2] = [&[("user", user)], &[("tenant", "t")]];
+        dam.together(&paths.map(request)).is_allowed()
+    };
+    assert!(!ask("bad"));
+    assert!(ask("good") && ask("good") && !ask("good") && !ask("good"));
+}
+
+/// Of two limits of one bucket the one counts that denies, and the smaller.
+#[test]
+fn a_limit_is_not_lost_in_another_of_its_bucket() {
+    let text = "domain: edge\ndescriptors:\n\
+        - { key: a, shadow_mode: true, rate_limit: { unit: minute, requests_per_unit: 9 } }\n";
+    let dam = Dam::new(text);
+    let own = || request(&[("a", "x")]).limited_to(GivenLimit { amount: 4, unit: Unit::Minute });
+    let ask = || dam.together(&[request(&[("a", "x")]), own()]).is_allowed();
+    assert!(ask() && ask() && !ask());
+}
+
 #[test]
 fn shared_values_are_counted_together() {
     let dam = Dam::new(
@@ -333,11 +361,11 @@ fn repeated_and_long_entries_are_understood() {
     let dam = Dam::new(
         "domain: edge\ndescriptors:\n- key: a\n  value: one\n  descriptors:\n\
          \x20 - { key: a, rate_limit: { unit: day, requests_per_unit: 1 } }\n\
-         - { key: path, value: /x/*, rate_limit: { unit: day, requests_per_unit: 1 } }\n",
+         - { key: path, value: /x/*/end, rate_limit: { unit: day, requests_per_unit: 1 } }\n",
     );
     assert_eq!(dam.passing(&[("a", "one"), ("a", "two")], 3), 1);
     // Nobody passes unlimited because a value is long, and long values differ.
-    let (long, other) = (format!("/x/{}", "y".repeat(5_000)), format!("/x/{}z", "y".repeat(4_999)));
+    let (long, other) = (format!("/x/{}/end", "y".repeat(5_000)), format!("/x/{}z/end", "y".repeat(4_999)));
     assert_eq!(dam.passing(&[("path", &long)], 3), 1);
     assert_eq!(dam.passing(&[("path", &other)], 3), 1);
 }

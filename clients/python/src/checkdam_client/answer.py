@@ -124,7 +124,7 @@ class Answer:
             "type": self.kind or "about:blank",
             "title": self.title or "Too Many Requests",
             "status": self.status,
-            "detail": self.detail or "",
+            "detail": "the request is banned" if self.status == 403 else self.detail or "",
             "violated-policies": list(self.violated_policies),
             "retry_after_ms": round(self.retry_after * 1000),
         }

@@ -1,6 +1,6 @@
 """When a polite caller may send its next request.
 
-The rules are in clients/README.md and, as data that the clients of every language
+The rules are in clients/README.md and, as data that the clients in Python and JavaScript
 are tested by, in clients/polite-cases.json. This module does no I/O and reads no
 clock: times are in seconds from any beginning and are given by the caller.
 """

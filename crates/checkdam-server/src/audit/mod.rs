@@ -86,7 +86,7 @@ impl Audit {
     }
 
     fn violation(&self, request: &Request<'_>, outcome: &Outcome, rule: &str, now_us: u64) -> Violation {
-        let attribute = |name: &str| request.get(name).map(str::to_owned);
+        let attribute = |name: &str| request.get(name).map(|value| checkdam::shortened(value).into_owned());
         let violated = outcome.violated();
         let subject = match (&violated, outcome.ban()) {
             (Some(tier), _) => tier.rule.key.render(request),

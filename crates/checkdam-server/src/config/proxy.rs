@@ -143,6 +143,10 @@ impl ProxyOptions {
         let time = |given: Option<Span>, file: Option<Span>, default_s| {
             given.or(file).map_or(Duration::from_secs(default_s), Duration::from)
         };
+        let wait = |name, given: Option<Span>, file: Option<Span>, default_s| match time(given, file, default_s) {
+            Duration::ZERO => Err(ConfigError::OutOfRange { name, value: 0, range: "1ms or more" }),
+            wait => Ok(wait),
+        };
         let upstreams = given.upstream.or(from_file.upstream).unwrap_or_default();
         let everything = RouteOptions {
             path: None,
@@ -161,19 +165,16 @@ impl ProxyOptions {
             return Err(ConfigError::NoUpstream);
         }
         let upstream_ca = given.upstream_ca.or(from_file.upstream_ca).as_deref().map(pem).transpose()?;
-        let health_interval = time(given.health_interval, from_file.health_interval, 5);
-        if health_interval.is_zero() {
-            return Err(ConfigError::OutOfRange { name: "health_interval", value: 0, range: "1ms or more" });
-        }
+        let health_interval = wait("health_interval", given.health_interval, from_file.health_interval, 5)?;
         Ok(Self {
             listen: given.listen.or(from_file.listen).unwrap_or_else(|| "127.0.0.1:8000".to_owned()),
             routes,
             is_upstream_http2: given.upstream_http2.or(from_file.upstream_http2).unwrap_or(false),
             upstream_ca,
-            connect_timeout: time(given.connect_timeout, from_file.connect_timeout, 5),
-            response_timeout: time(given.response_timeout, from_file.response_timeout, 60),
-            idle_timeout: time(given.idle_timeout, from_file.idle_timeout, 300),
-            body_timeout: time(given.body_timeout, from_file.body_timeout, 30),
+            connect_timeout: wait("connect_timeout", given.connect_timeout, from_file.connect_timeout, 5)?,
+            response_timeout: wait("response_timeout", given.response_timeout, from_file.response_timeout, 60)?,
+            idle_timeout: wait("idle_timeout", given.idle_timeout, from_file.idle_timeout, 300)?,
+            body_timeout: wait("body_timeout", given.body_timeout, from_file.body_timeout, 30)?,
             delay_max: time(given.delay_max, from_file.delay_max, 10),
             upstream_pause: time(given.upstream_pause, from_file.upstream_pause, 5),
             health_path: given.health_path.or(from_file.health_path).map(health_path).transpose()?,
@@ -198,7 +199,10 @@ impl RouteSettings {
         }
         Ok(RouteOptions {
             path,
-            host: self.host.map(|host| host.to_ascii_lowercase()),
+            host: self
+                .host
+                .map(|host| checkdam::origin::host(&host).ok_or_else(|| invalid(format!("{host:?} is no host"))))
+                .transpose()?,
             upstreams,
             domain,
             costs: self.cost.unwrap_or_else(|| everything.costs.clone()),

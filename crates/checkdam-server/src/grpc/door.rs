@@ -25,7 +25,7 @@ use crate::http::Server;
 /// The largest message in bytes. Envoy takes 60 KiB of headers from a client by
 /// default, and a header may stand in several descriptors: were this smaller, a
 /// client could make a message that is refused, which Envoy lets pass.
-const MESSAGE_MAX: usize = 1 << 20;
+const MESSAGE_MAX: usize = 4 << 20;
 /// How long a request may take to arrive.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long those who watch our health have to hear that we are leaving.

@@ -1,5 +1,5 @@
 //! What the answer tells Envoy's other filters: what was asked, and the
-//! metadata of the limits that let it pass.
+//! metadata of the limits that it matched.
 //!
 //! The form is that of envoyproxy/ratelimit: `domain`, `descriptors` with their
 //! entries as `key=value`, `hitsAddend`, and `metadata`, merged from the
@@ -21,7 +21,7 @@ pub(super) fn of(asked: &RateLimitRequest, outcomes: &[&Outcome]) -> Struct {
         fields.insert("hitsAddend".to_owned(), asked.hits_addend.into());
     }
     let mut metadata = Map::new();
-    for outcome in outcomes.iter().filter(|outcome| outcome.is_allowed()) {
+    for outcome in outcomes {
         let written = outcome.descriptor().map_or("", |descriptor| &descriptor.metadata);
         // Judged when the rules were loaded; empty where there is none.
         if let Ok(Json::Object(more)) = serde_json::from_str(written) {

@@ -160,7 +160,7 @@ impl Framing {
                 return Err(Fault::RepeatedLength);
             }
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
-            if self.is_chunked || !value.eq_ignore_ascii_case(b"chunked") {
+            if self.is_chunked || !is_whole || !value.eq_ignore_ascii_case(b"chunked") {
                 return Err(Fault::BadCoding);
             }
             self.is_chunked = true;

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 
 use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
 pub(crate) use checkdam::origin::host;
-use checkdam::{LIMIT_MAX, Request, RequestError, VALUE_MAX};
+use checkdam::{LIMIT_MAX, Request, RequestError};
 use ipnet::IpNet;
 
 pub(crate) use self::endpoint::Target;
@@ -22,8 +22,6 @@ use crate::config::OriginOptions;
 /// The attributes that every such request has, besides mapped headers.
 pub(crate) const ATTRIBUTES: [&str; 4] = ["method", "endpoint", "host", "ip"];
 
-/// What stands at the end of a shortened value: a mark and half a hash.
-const DIGEST_LENGTH: usize = 1 + 32;
 /// No method is longer; WebDAV's longest has 16 letters.
 const METHOD_MAX: usize = 32;
 
@@ -105,15 +103,15 @@ impl Origin {
         let target = Target::parse(asked.target);
         let mut request = Request::new()
             .with("method", method.to_owned())?
-            .with("endpoint", shortened(target.endpoint()))?
             .with("ip", self.client_ip(asked.peer, asked.headers).to_string())?;
+        request.insert_whole("endpoint", target.endpoint())?;
         if let Some(host) = target.authority.or(asked.host).and_then(host) {
-            request.insert("host", shortened(host))?;
+            request.insert_whole("host", host)?;
         }
         for (header, attribute) in &self.headers {
             // An empty header says as little as none.
             if let Some(value) = single(asked.headers, header)?.filter(|value| !value.is_empty()) {
-                request.insert(attribute.clone(), shortened(value.to_owned()))?;
+                request.insert_whole(attribute.clone(), value.to_owned())?;
             }
         }
         Ok(request.costing(self.cost(&asked)?))
@@ -151,18 +149,6 @@ fn text<'a>(header: &HeaderName, value: &'a HeaderValue) -> Result<&'a str, Orig
 fn is_method(text: &str) -> bool {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     (1..=METHOD_MAX).contains(&text.len()) && text.bytes().all(is_token)
-}
-
-/// The value, if it fits; otherwise its beginning and a hash of the whole: a
-/// long value has a limit of its own, and conditions on its beginning hold.
-fn shortened(mut value: String) -> String {
-    if value.len() > VALUE_MAX {
-        let digest = blake3::hash(value.as_bytes()).to_hex();
-        value.truncate(value.floor_char_boundary(VALUE_MAX - DIGEST_LENGTH));
-        value.push('~');
-        value.push_str(&digest[..DIGEST_LENGTH - 1]);
-    }
-    value
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::{Body, HttpBody};
 use axum::http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, UPGRADE};
 use axum::http::uri::PathAndQuery;
-use axum::http::{Method, Request, Response, StatusCode};
+use axum::http::{Method, Request, Response, StatusCode, Version};
 use axum::response::IntoResponse;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -136,6 +136,7 @@ impl Proxy {
         admitted: Admitted,
         under_way: UnderWay,
     ) -> Result<Response<Body>, Refusal> {
+        let is_http2 = request.version() == Version::HTTP_2;
         let client = head.upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
         let source = Source::new(request.into_body(), self.body_timeout);
         let mut response = match self.forwarder.forward(&route.upstreams, head, &source).await {
@@ -154,6 +155,7 @@ impl Proxy {
         let (parts, body) = response.into_parts();
         let charge = route.response_bytes.map(|bytes| Charge::new(Arc::clone(&self.app), admitted.asked, bytes));
         let body = Download::new(body, charge, self.idle_timeout, under_way);
+        let body = if is_http2 { body.watch(self.body_timeout) } else { body };
         let mut answer = Response::new(Body::new(body));
         *answer.status_mut() = parts.status;
         *answer.headers_mut() = parts.headers;

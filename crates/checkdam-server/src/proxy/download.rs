@@ -2,6 +2,7 @@
 
 use std::io::{Error, ErrorKind};
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,39 +15,77 @@ use tokio::time::Sleep;
 use super::charge::Charge;
 use crate::http::UnderWay;
 
-/// The body of an answer: cut if its upstream falls silent, charged when it ends.
-pub(super) struct Download {
-    body: Incoming,
+/// The body of an answer: cut if its upstream falls silent, or if its client
+/// takes nothing of it; charged when it ends.
+pub(super) struct Download(Arc<Mutex<Answer>>);
+
+struct Answer {
+    /// None if it was cut.
+    body: Option<Incoming>,
     bytes: u64,
     charge: Option<Charge>,
     /// How long the upstream may be silent.
     patience: Duration,
     timer: Option<Pin<Box<Sleep>>>,
+    /// How often the client asked for more.
+    asked: u64,
+    /// Whether it is the upstream that is waited for.
+    is_awaited: bool,
     /// The request is answered when its body is.
-    _under_way: UnderWay,
+    under_way: Option<UnderWay>,
 }
 
 impl Download {
-    pub(super) const fn new(body: Incoming, charge: Option<Charge>, patience: Duration, under_way: UnderWay) -> Self {
-        Self { body, bytes: 0, charge, patience, timer: None, _under_way: under_way }
+    pub(super) fn new(body: Incoming, charge: Option<Charge>, patience: Duration, under_way: UnderWay) -> Self {
+        Self(Arc::new(Mutex::new(Answer {
+            body: Some(body),
+            bytes: 0,
+            charge,
+            patience,
+            timer: None,
+            asked: 0,
+            is_awaited: false,
+            under_way: Some(under_way),
+        })))
+    }
+
+    /// Cuts the answer if its client takes nothing of it for so long. Who reads
+    /// a whole connection slowly is noticed there; on a stream of HTTP/2 nobody
+    /// else would.
+    pub(super) fn watch(self, patience: Duration) -> Self {
+        let watched = Arc::downgrade(&self.0);
+        tokio::spawn(async move {
+            let mut asked = None;
+            loop {
+                tokio::time::sleep(patience).await;
+                let Some(answer) = watched.upgrade() else { return };
+                let mut answer = locked(&answer);
+                if asked == Some(answer.asked) && !answer.is_awaited {
+                    answer.end();
+                    return;
+                }
+                asked = Some(answer.asked);
+            }
+        });
+        self
     }
 }
 
-impl HttpBody for Download {
-    type Data = Bytes;
-    type Error = Box<dyn std::error::Error + Send + Sync>;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
+impl Answer {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        self.asked += 1;
+        let Some(body) = &mut self.body else {
+            let slow = Error::new(ErrorKind::TimedOut, "the client took nothing of its answer");
+            return Poll::Ready(Some(Err(slow)));
+        };
+        let polled = Pin::new(body).poll_frame(context);
+        self.is_awaited = polled.is_pending();
         if polled.is_pending() {
             let patience = self.patience;
             let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
             std::task::ready!(timer.as_mut().poll(context));
             let silent = Error::new(ErrorKind::TimedOut, "the upstream fell silent in the midst of its answer");
-            return Poll::Ready(Some(Err(silent.into())));
+            return Poll::Ready(Some(Err(silent)));
         }
         self.timer = None;
         polled.map(|frame| {
@@ -54,24 +93,43 @@ impl HttpBody for Download {
             if let Some(data) = frame.as_ref().ok().and_then(Frame::data_ref) {
                 self.bytes += data.len() as u64;
             }
-            Some(frame.map_err(Into::into))
+            Some(frame.map_err(Error::other))
         })
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-/// However the answer ended, what was passed on of it is charged.
-impl Drop for Download {
-    fn drop(&mut self) {
+    /// However the answer ended, what was passed on of it is charged.
+    fn end(&mut self) {
+        (self.body, self.under_way) = (None, None);
         if let (Some(charge), Ok(runtime)) = (self.charge.take(), Handle::try_current()) {
             runtime.spawn(charge.settle(self.bytes));
         }
     }
+}
+
+impl HttpBody for Download {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        locked(&self.0).poll(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        locked(&self.0).body.as_ref().is_some_and(HttpBody::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        locked(&self.0).body.as_ref().map(HttpBody::size_hint).unwrap_or_default()
+    }
+}
+
+impl Drop for Download {
+    fn drop(&mut self) {
+        locked(&self.0).end();
+    }
+}
+
+/// Nothing is left half done by whoever panics with it.
+fn locked(answer: &Mutex<Answer>) -> MutexGuard<'_, Answer> {
+    answer.lock().unwrap_or_else(PoisonError::into_inner)
 }

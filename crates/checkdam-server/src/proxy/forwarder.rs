@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::time::Duration;
 
+use axum::http::header::{HOST, HeaderValue};
 use axum::http::uri::{Parts, PathAndQuery};
 use axum::http::{Method, Request, Response, Uri, Version};
 use hyper::body::Incoming;
@@ -91,7 +92,7 @@ impl Forwarder {
         *request.method_mut() = head.method.clone();
         *request.uri_mut() = target(&upstream.url, head.path.clone());
         *request.headers_mut() = head.headers.clone();
-        *request.version_mut() = self.version;
+        self.address(&mut request, upstream);
         let mut answered = std::pin::pin!(self.client.request(request));
         loop {
             let due = source.owed_since().unwrap_or_else(Instant::now) + self.response_timeout;
@@ -109,6 +110,19 @@ impl Forwarder {
                 }
             };
             return answered.map_err(|error| self.judge(upstream, source, &error));
+        }
+    }
+
+    /// Names one host: in HTTP/2 that of the target, else the client's, or the
+    /// upstream's own where there is none.
+    fn address(&self, request: &mut Request<Upload>, upstream: &Upstream) {
+        *request.version_mut() = self.version;
+        if self.version == Version::HTTP_2 {
+            request.headers_mut().remove(HOST);
+        } else if !request.headers().contains_key(HOST)
+            && let Ok(host) = HeaderValue::from_str(upstream.url.authority.as_str())
+        {
+            request.headers_mut().insert(HOST, host);
         }
     }
 
@@ -131,7 +145,7 @@ impl Forwarder {
     pub(super) async fn is_well(&self, upstream: &Upstream, path: &PathAndQuery) -> bool {
         let mut request = Request::new(Upload::empty());
         *request.uri_mut() = target(&upstream.url, path.clone());
-        *request.version_mut() = self.version;
+        self.address(&mut request, upstream);
         let answered = tokio::time::timeout(self.response_timeout, self.client.request(request)).await;
         answered.is_ok_and(|answer| answer.is_ok_and(|answer| answer.status().as_u16() < 400))
     }

@@ -79,13 +79,12 @@ pub(super) fn host<B>(request: &Request<B>) -> Result<Option<HeaderValue>, Refus
     HeaderValue::from_str(authority.as_str()).map(Some).map_err(|_| Refusal::BadHost("the target's host is none"))
 }
 
-/// What a connection is asked to become. Only HTTP/1.1 asks so. HTTP/2 is
-/// nothing to become here: it would carry requests past the limits.
+/// What a connection is asked to become: a WebSocket, by HTTP/1.1. Anything else
+/// could carry requests past the limits.
 pub(super) fn upgrade<B>(request: &Request<B>) -> Option<HeaderValue> {
     let is_asked = request.version() == Version::HTTP_11 && has_token(request.headers(), &CONNECTION, "upgrade");
     let wanted = request.headers().get(UPGRADE).filter(|_| is_asked)?;
-    let is_http2 = wanted.as_bytes().to_ascii_lowercase().windows(3).any(|part| part == b"h2c");
-    (!is_http2).then(|| wanted.clone())
+    wanted.as_bytes().eq_ignore_ascii_case(b"websocket").then(|| wanted.clone())
 }
 
 /// Takes out what is meant for one connection.

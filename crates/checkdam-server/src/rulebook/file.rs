@@ -95,14 +95,15 @@ fn below(folder: &Path) -> Result<Vec<PathBuf>, LoadError> {
         for entry in std::fs::read_dir(&folder).map_err(fail)? {
             let path = entry.map_err(fail)?.path();
             let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-            let is_rules =
-                path.extension().is_some_and(|end| ["yaml", "yml", "json"].iter().any(|known| end == *known));
+            // Kubernetes names files as it likes: those without an ending count too.
+            let is_rules = path.extension().is_none_or(|end| ["yaml", "yml", "json"].iter().any(|known| end == *known));
             if is_hidden {
                 continue;
             }
-            if path.is_dir() {
+            // A folder behind a link could hold itself; a pipe would hold its reader.
+            if path.is_dir() && !path.is_symlink() {
                 unseen.push(path);
-            } else if is_rules {
+            } else if is_rules && path.is_file() {
                 files.push(path);
             }
             if files.len() + unseen.len() > FILES_MAX {

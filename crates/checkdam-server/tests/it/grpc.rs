@@ -87,10 +87,10 @@ fn reflection_shows_every_service_in_both_versions() {
 }
 
 #[test]
-fn a_message_beyond_a_mebibyte_and_an_unknown_method_are_refused() {
+fn a_message_beyond_four_mebibytes_and_http1_are_refused() {
     let server = Server::start();
     let mut client = RateLimits::of(&server);
-    let long = "x".repeat(1 << 20);
+    let long = "x".repeat(4 << 20);
     let request =
         RateLimitRequest { domain: "edge".to_owned(), descriptors: vec![of(&[("k", &long)])], hits_addend: 0 };
     let status = client.send(request).unwrap_err();

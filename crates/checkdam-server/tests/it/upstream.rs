@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
-use axum::http::header::{CONNECTION, HeaderMap, HeaderValue, UPGRADE};
-use axum::http::{Request, Response, StatusCode};
+use axum::http::header::{CONNECTION, HOST, HeaderMap, HeaderValue, UPGRADE};
+use axum::http::{Request, Response, StatusCode, Version};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Frame, Incoming};
@@ -109,6 +109,12 @@ fn acceptor((certificate, key): (PathBuf, PathBuf)) -> TlsAcceptor {
 
 async fn answer(request: Request<Incoming>, seen: Arc<Seen>) -> Result<Response<Body>, Infallible> {
     let path = request.uri().path().to_owned();
+    if request.version() == Version::HTTP_11 && !request.headers().contains_key(HOST) {
+        // As servers do that keep to the standard.
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::BAD_REQUEST;
+        return Ok(response);
+    }
     if path == "/health" {
         let mut response = Response::new(Body::empty());
         if seen.is_ill.load(Ordering::Relaxed) {

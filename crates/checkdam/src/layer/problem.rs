@@ -3,10 +3,8 @@
 
 use std::fmt::Write;
 
-use crate::ban::Ban;
 use crate::decision::Verdict;
 use crate::outcome::{Outcome, TierView};
-use crate::time::rfc3339;
 
 /// Writes the document.
 pub(super) fn body(outcome: &Outcome, status: u16, detail: &str) -> String {
@@ -45,16 +43,11 @@ pub(super) fn body(outcome: &Outcome, status: u16, detail: &str) -> String {
 /// Which rule denies a request of this cost, and when to come back.
 pub(super) fn detail(outcome: &Outcome, cost: u64) -> String {
     match (outcome.ban(), outcome.violated()) {
-        (Some(ban), _) => banned(ban),
+        // Whom it names, and why, is the operator's business.
+        (Some(_), _) => "the request is banned".to_owned(),
         (None, Some(tier)) => violated(&tier, cost),
         (None, None) => String::new(),
     }
-}
-
-fn banned(ban: &Ban) -> String {
-    let until = ban.until_unix_s.map(|until| format!(" until {}", rfc3339(until))).unwrap_or_default();
-    let reason = if ban.reason.is_empty() { String::new() } else { format!(": {}", ban.reason) };
-    format!("{:?} is banned{until}{reason}", ban.subject())
 }
 
 fn violated(tier: &TierView<'_>, cost: u64) -> String {

@@ -14,7 +14,7 @@ use super::denial::Denial;
 use crate::headers::{self, Dialect};
 use crate::limiter::Limiter;
 use crate::outcome::Outcome;
-use crate::request::{Request, VALUE_MAX};
+use crate::request::Request;
 use crate::store::Store;
 
 pub(super) type Read = Box<dyn for<'a> Fn(&'a Parts) -> Option<Cow<'a, str>> + Send + Sync>;
@@ -22,11 +22,6 @@ pub(super) type Cost = Box<dyn Fn(&Parts) -> u64 + Send + Sync>;
 pub(super) type OnOutcome = Box<dyn Fn(&Request<'_>, &Outcome) + Send + Sync>;
 pub(super) type OnDenied = Box<dyn Fn(&Denial<'_>) -> Response<Bytes> + Send + Sync>;
 pub(super) type Headers = SmallVec<[(HeaderName, HeaderValue); 6]>;
-
-/// A value beyond the longest is shortened to this many bytes, a '~' and 32
-/// digits of its hash: different values stay different, and nobody is left
-/// unlimited by sending a long one.
-const KEPT_MAX: usize = VALUE_MAX - 33;
 
 /// What a layer does with each request.
 pub(super) struct Settings<S> {
@@ -71,8 +66,8 @@ impl<S: Store> Settings<S> {
         let mut request = Request::new().in_domain(self.domain.as_str()).costing((self.cost)(parts));
         for (name, read) in &self.extractors {
             let Some(value) = read(parts).filter(|value| !value.is_empty()) else { continue };
-            // Names were judged when the layer was built, and values fit now.
-            let _ = request.insert(name.as_ref(), fitting(value));
+            // Names were judged when the layer was built.
+            let _ = request.insert_whole(name.as_ref(), value);
         }
         request
     }
@@ -96,15 +91,6 @@ pub(super) fn add<B>(headers: Headers, response: &mut Response<B>) {
     }
 }
 
-fn fitting(value: Cow<'_, str>) -> Cow<'_, str> {
-    if value.len() <= VALUE_MAX {
-        return value;
-    }
-    let kept = &value[..value.floor_char_boundary(KEPT_MAX)];
-    let hash = blake3::hash(value.as_bytes()).to_hex();
-    Cow::Owned(format!("{kept}~{}", &hash[..32]))
-}
-
 impl<S> fmt::Debug for Settings<S> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.extractors.iter().map(|(name, _)| name.as_ref()).collect();
@@ -114,20 +100,5 @@ impl<S> fmt::Debug for Settings<S> {
             .field("dialect", &self.dialect)
             .field("delay_max", &self.delay_max)
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_values_are_shortened_and_stay_different() {
-        let (one, other) = (format!("{}a", "é".repeat(300)), format!("{}b", "é".repeat(300)));
-        let (short, other) = (fitting(Cow::Borrowed(&one)), fitting(Cow::Borrowed(&other)));
-        assert!(short.len() <= VALUE_MAX && short.starts_with("ééé"), "{short}");
-        assert_ne!(short, other);
-        let fits = "x".repeat(VALUE_MAX);
-        assert_eq!(fitting(Cow::Borrowed(&fits)), fits);
     }
 }

@@ -59,8 +59,17 @@ struct Concern {
     cost: u64,
     /// Whether it denies nobody by itself.
     is_aside: bool,
+    /// Whether it is the limit of a tree, and no rule.
+    is_of_tree: bool,
     /// Where its tiers begin.
     first: usize,
+}
+
+/// What limits a subject.
+struct Limited {
+    rule: u32,
+    quotas: Result<(u32, u32), Arc<CompiledQuota>>,
+    is_of_tree: bool,
 }
 
 impl Joint {
@@ -90,7 +99,7 @@ impl Joint {
             if quotas.0 < quotas.1 {
                 let start = self.subjects.len();
                 rules.write_subject(rules.rule(rule).key, &values, &mut self.subjects);
-                self.add_concern(rules, place, rule, Ok(quotas), start);
+                self.add_concern(rules, place, Limited { rule, quotas: Ok(quotas), is_of_tree: false }, start);
             }
         }
     }
@@ -136,7 +145,7 @@ impl Joint {
         };
         let start = self.subjects.len();
         write_path_subject(leaf, request, &mut self.subjects);
-        self.add_concern(rules, place, rule, quotas, start);
+        self.add_concern(rules, place, Limited { rule, quotas, is_of_tree: true }, start);
     }
 
     /// Adds quotas of the subject that begins at `start`, or charges them more.
@@ -144,24 +153,29 @@ impl Joint {
         &mut self,
         rules: &RuleSet,
         place: usize,
-        rule: u32,
-        quotas: Result<(u32, u32), Arc<CompiledQuota>>,
+        Limited { rule, quotas, is_of_tree }: Limited,
         start: usize,
     ) {
-        let is_quota = self.asks[place].is_quota;
+        let is_quota = is_of_tree && self.asks[place].is_quota;
         let is_aside = is_quota || rules.rule(rule).rule.mode == Mode::Shadow;
         let subject = (start, self.subjects.len());
-        let concern = Concern { rule, quotas, subject, cost: 0, is_aside, first: self.length };
+        let concern = Concern { rule, quotas, subject, cost: 0, is_aside, is_of_tree, first: self.length };
         let text = |subject: (usize, usize)| &self.subjects[subject.0..subject.1];
         let same = self
             .concerns
             .iter()
             .position(|other| other.bucket(rules) == concern.bucket(rules) && text(other.subject) == text(subject));
-        let number = same.unwrap_or_else(|| {
-            self.length += concern.quotas(rules).len();
-            self.concerns.push(concern);
-            self.concerns.len() - 1
-        });
+        let number = match same {
+            Some(number) => {
+                self.concerns[number].join(concern, rules);
+                number
+            }
+            None => {
+                self.length += concern.quotas(rules).len();
+                self.concerns.push(concern);
+                self.concerns.len() - 1
+            }
+        };
         let cost = &mut self.concerns[number].cost;
         *cost = cost.saturating_add(self.asks[place].cost);
         self.asks[place].concerns.push(number);
@@ -201,14 +215,20 @@ impl Joint {
         self.asks.iter().any(|ask| ask.is_blocked(rules) && !ask.is_quota)
     }
 
-    /// Whether all pass together.
+    /// Whether all pass together. Bans and rules deny by themselves; so do limits
+    /// of trees, but for those that do only if all of their kind do.
     pub(super) fn is_allowed(&self, rules: &RuleSet, answer: &Answer) -> bool {
-        let (quotas, others): (Vec<&Ask>, Vec<&Ask>) = self.asks.iter().partition(|ask| ask.is_quota);
-        let is_over = |ask: &&Ask| {
-            let mut own = ask.concerns.iter().map(|concern| &self.concerns[*concern]);
-            ask.ban.is_some() || ask.is_blocked(rules) || own.any(|concern| concern.denies(rules, answer))
+        let denies = |ask: &Ask, of_quota: bool| {
+            let own = ask.concerns.iter().map(|concern| &self.concerns[*concern]);
+            let is_path = |concern: &Concern| ask.is_quota && concern.is_of_tree;
+            let mut own = own.filter(|concern| is_path(concern) == of_quota);
+            ask.is_blocked(rules) && ask.is_quota == of_quota || own.any(|concern| concern.denies(rules, answer))
         };
-        !others.iter().any(is_over) && (quotas.is_empty() || !quotas.iter().all(is_over))
+        if self.asks.iter().any(|ask| ask.ban.is_some() || denies(ask, false)) {
+            return false;
+        }
+        let mut quotas = self.asks.iter().filter(|ask| ask.is_quota).peekable();
+        quotas.peek().is_none() || quotas.any(|ask| !denies(ask, true))
     }
 
     /// One outcome a request.
@@ -223,6 +243,15 @@ impl Concern {
         match &self.quotas {
             Ok((first, last)) => &rules.rule(self.rule).quotas[*first as usize..*last as usize],
             Err(given) => std::slice::from_ref(given),
+        }
+    }
+
+    /// Takes in another of the same bucket: the one that denies counts before the
+    /// one that does not, then the one that allows less.
+    fn join(&mut self, other: Self, rules: &RuleSet) {
+        let limit = |concern: &Self| concern.quotas(rules).first().map_or(u64::MAX, |quota| quota.quota.limit());
+        if (other.is_aside, limit(&other)) < (self.is_aside, limit(self)) {
+            *self = Self { cost: self.cost, first: self.first, ..other };
         }
     }
 

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::joint::Joint;
 use super::{Limiter, TIERS_MAX};
+use crate::decision::Decision;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::ruleset::RuleSet;
-use crate::store::{Answer, Operation, Store, Tier};
+use crate::store::{Answer, Groups, Operation, Store, Tier};
 
 /// The answers to requests that were decided together.
 #[derive(Debug)]
@@ -58,13 +59,13 @@ impl<S: Store> Limiter<S> {
             _ => Answer::refusing(&tiers),
         };
         let is_allowed = joint.is_allowed(&rules, &answer);
-        let are_enforced_charged = done == Operation::Take
-            && tiers.iter().zip(&answer.decisions).all(|(tier, decision)| tier.group > 0 || decision.is_allowed());
-        if are_enforced_charged && !is_allowed {
-            // Those deny that do so only together, when the others are charged already.
-            let charged = tiers.iter().zip(&answer.decisions).filter(|(_, decision)| decision.is_allowed());
-            let charged: Vec<Tier<'_>> = charged.map(|(tier, _)| *tier).collect();
-            self.store.apply(Operation::Refund, &charged).await;
+        if done == Operation::Take && !is_allowed && answer.by.is_own() {
+            // Where those deny that do so only together, the others are charged already.
+            let groups = Groups::denied(&tiers, answer.decisions.iter().map(Decision::is_allowed));
+            let charged: Vec<Tier<'_>> = tiers.iter().filter(|tier| groups.is_charged(tier)).copied().collect();
+            if !charged.is_empty() {
+                self.store.apply(Operation::Refund, &charged).await;
+            }
         }
         drop(tiers);
         Together { outcomes: joint.outcomes(&rules, &answer), is_allowed }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use smallvec::SmallVec;
 
-use crate::request::{NAME_MAX, Request, VALUE_MAX};
+use crate::request::{NAME_MAX, Request, VALUE_MAX, shortened};
 use crate::subject::SubjectPattern;
 
 /// A key pattern: text with attribute names in braces.
@@ -127,15 +127,16 @@ impl KeyPattern {
     }
 
     /// The pattern filled with the request's attributes, for people to read.
-    /// Different subjects may read alike: buckets are never named by this.
+    /// Different subjects may read alike: buckets are never named by this. Long
+    /// values are shortened.
     #[must_use]
     pub fn render(&self, request: &Request<'_>) -> String {
         let mut text = String::with_capacity(self.text.len() + 32);
         for part in &self.parts {
-            text.push_str(match part {
-                Part::Text(literal) => literal,
-                Part::Attribute(name) => request.get(name).unwrap_or_default(),
-            });
+            match part {
+                Part::Text(literal) => text.push_str(literal),
+                Part::Attribute(name) => text.push_str(&shortened(request.get(name).unwrap_or_default())),
+            }
         }
         text
     }

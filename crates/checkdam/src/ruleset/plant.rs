@@ -1,6 +1,6 @@
 //! Descriptor trees made ready: their limits become rules.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::error::{Item, RuleSetError};
 use super::trees::{Leaf, Level, Node, Step, Tree, Trees};
@@ -17,13 +17,14 @@ const SCOPE: &str = "descriptor";
 pub(super) struct Planter<'a> {
     pub(super) rules: &'a mut Vec<CompiledRule>,
     pub(super) keys: &'a mut Vec<CompiledKey>,
-    names: HashSet<String>,
+    /// How often each name was wanted.
+    names: HashMap<String, usize>,
     trees: Trees,
 }
 
 impl<'a> Planter<'a> {
     pub(super) fn new(rules: &'a mut Vec<CompiledRule>, keys: &'a mut Vec<CompiledKey>) -> Self {
-        let names = rules.iter().map(|compiled| compiled.rule.name.clone()).collect();
+        let names = rules.iter().map(|compiled| (compiled.rule.name.clone(), 1)).collect();
         Self { rules, keys, names, trees: Trees::default() }
     }
 
@@ -102,12 +103,15 @@ impl<'a> Planter<'a> {
     /// and what its name was before.
     fn rule(&mut self, path: &Path<'_>, mut rule: Rule) -> u32 {
         let name = path.name() + &rule.name;
-        let numbered = (2..).map(|number| format!("{name}~{number}"));
-        let free = std::iter::once(name.clone()).chain(numbered).find(|name| !self.names.contains(name));
-        rule.name = free.unwrap_or(name);
+        rule.name.clone_from(&name);
+        while let Some(wanted) = self.names.get_mut(&rule.name) {
+            // The first of a number is not given away, so the next is free, or nearly.
+            *wanted += 1;
+            rule.name = format!("{name}~{wanted}");
+        }
         rule.domain = path.domain.to_owned();
         rule.scope = SCOPE.to_owned();
-        self.names.insert(rule.name.clone());
+        self.names.insert(rule.name.clone(), 1);
         self.keys.push(CompiledKey { pattern: rule.key.clone(), attributes: Default::default() });
         self.rules.push(CompiledRule::of_descriptor(rule, self.keys.len() - 1));
         self.rules.len() as u32 - 1

@@ -131,10 +131,10 @@ impl<S: Store> Store for std::sync::Arc<S> {
 }
 
 /// The groups of tiers in which one was denied.
-struct Groups([u64; 4]);
+pub(crate) struct Groups([u64; 4]);
 
 impl Groups {
-    fn denied(tiers: &[Tier<'_>], allowed: impl Iterator<Item = bool>) -> Self {
+    pub(crate) fn denied(tiers: &[Tier<'_>], allowed: impl Iterator<Item = bool>) -> Self {
         let mut bits = [0; 4];
         for (tier, allowed) in tiers.iter().zip(allowed) {
             if !allowed {
@@ -145,7 +145,7 @@ impl Groups {
     }
 
     /// Whether a take charges the tier: all enforced tiers pass, and all of its group.
-    fn is_charged(&self, tier: &Tier<'_>) -> bool {
+    pub(crate) fn is_charged(&self, tier: &Tier<'_>) -> bool {
         let contains = |group: u8| self.0[usize::from(group) / 64] & 1 << (group % 64) != 0;
         !contains(0) && !contains(tier.group) && tier.cost > 0
     }

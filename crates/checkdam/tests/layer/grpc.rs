@@ -44,6 +44,6 @@ async fn a_grpc_call_that_does_not_pass_fails_with_a_status_and_its_reason() {
     assert!(denied.metadata().contains_key("retry-after"), "{denied:?}");
 
     let banned = client.check(asked("mallory")).await.unwrap_err();
-    assert_eq!((banned.code(), banned.message()), (Code::PermissionDenied, "\"user:mallory\" is banned: 100 % böse"));
+    assert_eq!((banned.code(), banned.message()), (Code::PermissionDenied, "the request is banned"));
     assert!(client.check(asked("43")).await.is_ok(), "the connection lives on");
 }

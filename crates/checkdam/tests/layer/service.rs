@@ -95,7 +95,7 @@ async fn extractors_say_who_asks_for_what() {
     let seen = seen.lock().unwrap();
     assert_eq!(seen[0], "edge ip=203.0.113.9 key=k endpoint=/a/c method=GET host=example.com query=x=1 3");
     assert_eq!(seen[1], "edge endpoint=/ method=GET host=2001:db8::1 1", "empty is as good as none");
-    assert!(seen[2].starts_with("edge key=kkkk") && seen[2].contains('~'), "long values count: {}", seen[2]);
+    assert_eq!(seen[2], format!("edge key={long} endpoint=/ method=GET 1"), "long values count");
 }
 
 #[tokio::test]
@@ -112,13 +112,14 @@ async fn costs_are_charged_and_what_can_never_pass_is_told_so() {
 }
 
 #[tokio::test]
-async fn the_banned_are_refused_and_told_why() {
+async fn the_banned_are_refused_and_not_told_why() {
     let rules = "rules: []\nbans: [{subject: \"user:42\", reason: \"scraping\"}]";
     let (limiter, _) = clocked(rules);
     let (mut service, inner) = before(RateLimitLayer::builder(limiter).header("user", "x-user"));
     let banned = send(&mut service, request("/", &[("x-user", "42")])).await;
     assert_eq!((banned.status(), inner.calls()), (StatusCode::FORBIDDEN, 0));
-    assert!(String::from_utf8_lossy(banned.body()).contains("is banned: scraping"), "{banned:?}");
+    let body = String::from_utf8_lossy(banned.body());
+    assert!(body.contains("the request is banned") && !body.contains("scraping"), "{banned:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -50,7 +50,7 @@ pub(super) fn check(text: &str, options: &FileOptions) -> Result<Vec<String>, Ru
 
 /// The keys of the outermost map; none if there is none.
 pub(super) fn top_level(text: &str) -> Vec<String> {
-    let options = FileOptions::default();
+    let options = FileOptions { bytes_max: text.len(), ..FileOptions::default() };
     from_yaml_with(text, text.len(), "", options_with_anchors(&options))
         .map_or_else(|_| Vec::new(), |Names(names)| names)
 }

@@ -21,6 +21,9 @@ pub(super) struct KeyMaker {
     readable: bool,
 }
 
+/// How much of a subject is readable: keys must not grow with what clients send.
+const READABLE_MAX: usize = 1_024;
+
 impl KeyMaker {
     pub(super) fn new(secret: &str, readable: bool) -> Self {
         Self { secret: blake3::derive_key("checkdam 2026 bucket keys", secret.as_bytes()), readable }
@@ -30,7 +33,12 @@ impl KeyMaker {
         let mut key = Vec::with_capacity(6 + SUBJECT_LENGTH + BUCKET_LENGTH);
         key.extend_from_slice(b"cd:{");
         if self.readable {
-            escape(tier.subject, &mut key);
+            let (shown, rest) = tier.subject.split_at(tier.subject.len().min(READABLE_MAX));
+            escape(shown, &mut key);
+            if !rest.is_empty() {
+                key.push(b'~');
+                self.hash(tier.subject, SUBJECT_LENGTH, &mut key);
+            }
             key.extend_from_slice(b"}:");
             // The last two parts hold no slash, so names with one stay apart.
             escape(tier.bucket.text().replace('\0', "/").as_bytes(), &mut key);
