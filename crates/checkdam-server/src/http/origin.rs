@@ -101,10 +101,9 @@ impl Origin {
             return Err(OriginError::NotAMethod { value: method.chars().take(METHOD_MAX).collect() });
         }
         let target = Target::parse(asked.target);
-        let mut request = Request::new()
-            .with("method", method.to_owned())?
-            .with("ip", self.client_ip(asked.peer, asked.headers).to_string())?;
+        let mut request = Request::new().with("method", method.to_owned())?;
         request.insert_whole("endpoint", target.endpoint())?;
+        request.insert("ip", self.client_ip(asked.peer, asked.headers).to_string())?;
         if let Some(host) = target.authority.or(asked.host).and_then(host) {
             request.insert_whole("host", host)?;
         }
