@@ -52,7 +52,7 @@ pub(crate) struct Settings {
     grpc_listen: Option<String>,
 
     /// Let every request of Envoy's pass, and only tell where it stands [default: false]
-    #[arg(long, env = "CHECKDAM_GRPC_SHADOW", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, env = "CHECKDAM_GRPC_SHADOW", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     grpc_shadow: Option<bool>,
 
     /// Headers that Envoy shall add to answers, if it makes none itself: three names for limit, remaining and reset
@@ -61,7 +61,7 @@ pub(crate) struct Settings {
     grpc_headers: Option<String>,
 
     /// Tell Envoy's other filters what was asked and the limits' metadata, as dynamic metadata [default: false]
-    #[arg(long, env = "CHECKDAM_GRPC_METADATA", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, env = "CHECKDAM_GRPC_METADATA", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     grpc_metadata: Option<bool>,
 
     /// The rule file (YAML, ours or envoyproxy/ratelimit's) or a folder of them, watched for changes; with it the
@@ -76,7 +76,7 @@ pub(crate) struct Settings {
     default_algorithm: Option<Algorithm>,
 
     /// Whether several files may have descriptors of the same domain [default: false]
-    #[arg(long, env = "CHECKDAM_MERGE_DOMAINS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, env = "CHECKDAM_MERGE_DOMAINS", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     merge_domains: Option<bool>,
 
     /// Where the admin API listens, host:port, or off; beyond loopback it needs a token [default: 127.0.0.1:8082]
@@ -155,7 +155,7 @@ pub(crate) struct Settings {
     key_secret: Option<String>,
 
     /// Keys in Redis that people can read [default: false]
-    #[arg(long, env = "CHECKDAM_READABLE_KEYS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, env = "CHECKDAM_READABLE_KEYS", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     readable_keys: Option<bool>,
 
     /// The most buckets held in memory, a count [default: 1000000]

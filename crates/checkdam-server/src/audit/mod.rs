@@ -96,7 +96,8 @@ impl Audit {
         Violation {
             bucket_key: format!("{rule}:{subject}"),
             user_id: attribute("user"),
-            ip_address: attribute("ip"),
+            // As Envoy calls it.
+            ip_address: attribute("ip").or_else(|| attribute("remote_address")),
             endpoint: attribute("endpoint"),
             method: attribute("method"),
             tenant: attribute("tenant"),

@@ -12,7 +12,7 @@ pub(crate) struct FileArguments {
     default_algorithm: Option<Algorithm>,
 
     /// Let several files have descriptors of the same domain
-    #[arg(long, env = "CHECKDAM_MERGE_DOMAINS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, env = "CHECKDAM_MERGE_DOMAINS", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     merge_domains: Option<bool>,
 }
 

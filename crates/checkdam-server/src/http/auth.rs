@@ -47,11 +47,12 @@ pub(super) struct Auth {
     app: Arc<App>,
     origin: Arc<Origin>,
     has_warned: AtomicBool,
+    has_warned_of_options: AtomicBool,
 }
 
 impl Auth {
     pub(super) fn new(app: Arc<App>, origin: Arc<Origin>) -> Self {
-        Self { app, origin, has_warned: AtomicBool::new(false) }
+        Self { app, origin, has_warned: AtomicBool::new(false), has_warned_of_options: AtomicBool::new(false) }
     }
 
     async fn decide(&self, parts: &Parts, peer: IpAddr, options: &Options<'_>) -> Result<Response<Body>, Problem> {
@@ -67,6 +68,14 @@ impl Auth {
             response.headers_mut().insert(DELAY, outcome.delay_us().div_ceil(1_000).into());
         }
         Ok(response)
+    }
+
+    /// The proxy may show nobody what it was told.
+    fn warn_of_options(&self, problem: &Problem) {
+        if !self.has_warned_of_options.swap(true, Ordering::Relaxed) {
+            let problem = problem.to_json();
+            tracing::warn!(problem, "a proxy asks /v1/auth with options that are not understood: mend its settings");
+        }
     }
 
     /// Without trust all clients of a proxy are one: whoever has forgotten the
@@ -115,7 +124,10 @@ pub(super) async fn auth(
     let options = parts.uri.path().strip_prefix(PATH).unwrap_or_default();
     let (options, invalid) = Options::read(options.strip_prefix('/').unwrap_or_default());
     let decided = match invalid {
-        Some(problem) => Err(problem),
+        Some(problem) => {
+            auth.warn_of_options(&problem);
+            Err(problem)
+        }
         None => auth.decide(&parts, peer, &options).await,
     };
     let mut response = decided.into_response();

@@ -296,7 +296,7 @@ descriptors:
 "#,
     );
     let rules = rules.to_str().unwrap();
-    let server = Server::with(&["--rules", rules, "--grpc-shadow", "--grpc-headers", "on", "--grpc-metadata", "true"]);
+    let server = Server::with(&["--rules", rules, "--grpc-shadow", "--grpc-headers", "on", "--grpc-metadata"]);
     let mut client = RateLimits::of(&server);
     let both = [of(&[("all", "")]), of(&[("user", "42")])];
     let answers: Vec<_> = (0..3).map(|_| client.ask(&both)).collect();

@@ -66,7 +66,13 @@ impl<'a> Walk<'a> {
             // Whoever no rule concerns is unlimited; the others say that they do not concern it.
             DescriptorAllowance::Unlimited if limit.replaces.is_empty() => return Ok(None),
             DescriptorAllowance::Nothing { .. } => {
-                return Err("it lets nothing pass, which a rule cannot: use a ban".to_owned());
+                let ban = match self.path.as_slice() {
+                    [only] if !only.one.value.is_empty() => {
+                        format!("checkdam ban '{}:{}'", only.one.key, only.one.value)
+                    }
+                    _ => "a ban".to_owned(),
+                };
+                return Err(format!("it lets nothing pass, which a rule cannot: without {ban} all of it passes"));
             }
             _ if !limit.replaces.is_empty() => return Err("it replaces other limits, which a rule cannot".to_owned()),
             DescriptorAllowance::Unlimited => return Ok(None),

@@ -21,7 +21,8 @@ pub struct Address {
 
 impl Address {
     /// The peer is the [`SocketAddr`] among the request's extensions, if the
-    /// server has put one there.
+    /// server has put one there. axum and tonic put something else there: without
+    /// [`of`](Self::of) there is no address, and rules that need one concern nobody.
     #[must_use]
     pub fn peer() -> Self {
         Self::of(|parts| parts.extensions.get::<SocketAddr>().map(SocketAddr::ip))

@@ -80,8 +80,12 @@ fn by_override(one: &Override) -> String {
 fn reasons(rule: &Rule, request: &Request<'_>, matches: bool) -> Vec<String> {
     let mut reasons = Vec::new();
     if (rule.domain == request.domain()) == matches && !(matches && rule.domain.is_empty()) {
-        let is = if matches { "is" } else { "is not" };
-        reasons.push(format!("the domain {:?} {is} the rule's {:?}", request.domain(), rule.domain));
+        reasons.push(match (rule.domain.is_empty(), request.domain().is_empty()) {
+            _ if matches => format!("the domain is the rule's {:?}", rule.domain),
+            (true, _) => "the rule has no domain, so it concerns only requests without one".to_owned(),
+            (false, true) => format!("the request has no domain, and the rule's is {:?}", rule.domain),
+            (false, false) => format!("the domain {:?} is not the rule's {:?}", request.domain(), rule.domain),
+        });
     }
     for name in rule.key.attributes() {
         if request.get(name).is_some() == matches {

@@ -37,7 +37,10 @@ impl<'a> Planter<'a> {
                 return Err(fail("the name of the domain is empty: give it one".to_owned()));
             }
             if self.trees.by_domain.contains_key(tree.domain.as_str()) {
-                return Err(fail("there are two trees of that domain: join them".to_owned()));
+                return Err(fail(
+                    "there are two trees of that domain: join them, or let domains be merged (--merge-domains)"
+                        .to_owned(),
+                ));
             }
             let root = self.level(&mut Path::new(&tree.domain), tree.descriptors.clone()).map_err(fail)?;
             let ready = Tree { root, given: 0, algorithm: tree.algorithm };

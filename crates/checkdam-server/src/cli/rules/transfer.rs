@@ -1,7 +1,7 @@
 //! `checkdam rules import` and `export`.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -14,7 +14,7 @@ use crate::cli::input::{Input, place};
 use crate::cli::keeper::{Import, Place};
 use crate::cli::{print, print_value, read_answer, say};
 use crate::config::FileArguments;
-use crate::rulebook::{as_rules, refusal};
+use crate::rulebook::{Texts, as_rules, refusal};
 
 /// The largest file that is taken over, in bytes.
 const IMPORT_MAX: usize = 64 << 20;
@@ -22,7 +22,7 @@ const IMPORT_MAX: usize = 64 << 20;
 /// What `checkdam rules import` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ImportArguments {
-    /// The rule file, ours or envoyproxy/ratelimit's, YAML or JSON, or - for standard input
+    /// The rule file, ours or envoyproxy/ratelimit's, YAML or JSON, a folder of them, or - for standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -72,15 +72,13 @@ struct Imported {
 /// Takes over a rule file.
 pub(crate) fn import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
     let ImportArguments { file, replace, dry_run, partly, files, place: where_to, json } = arguments;
-    let Input { shown, text } = Input::read(file, IMPORT_MAX)?;
-    let options = FileOptions { bytes_max: IMPORT_MAX, ..files.options() };
-    let definitions =
-        rule_file::parse_with(&text, &options).map_err(|error| Failure::refused(place(&shown, &error)))?;
-    let (text, definitions) = if definitions.trees.is_empty() {
-        (text, definitions)
-    } else {
-        let definitions = turned_into_rules(&shown, definitions, *partly)?;
-        (rule_file::write(&definitions), definitions)
+    let (shown, text, definitions) = read(file, &files.options())?;
+    let (text, definitions) = match text {
+        Some(text) if definitions.trees.is_empty() => (text, definitions),
+        _ => {
+            let definitions = turned_into_rules(&shown, definitions, *partly)?;
+            (rule_file::write(&definitions), definitions)
+        }
     };
     if std::io::stderr().is_terminal() {
         let (rules, overrides, bans) = (definitions.rules.len(), definitions.overrides.len(), definitions.bans.len());
@@ -104,6 +102,20 @@ pub(crate) fn import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
         say(&keeper.in_force());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a file says, or a folder of them; a folder has no text of its own.
+fn read(path: &Path, options: &FileOptions) -> anyhow::Result<(String, Option<String>, Definitions)> {
+    if path.is_dir() {
+        let read = Texts::read(path).and_then(|texts| texts.load(options));
+        let (_, definitions) = read.map_err(|error| Failure::refused(error.to_string()))?;
+        return Ok((path.display().to_string(), None, definitions));
+    }
+    let Input { shown, text } = Input::read(path, IMPORT_MAX)?;
+    let options = FileOptions { bytes_max: IMPORT_MAX, ..*options };
+    let definitions =
+        rule_file::parse_with(&text, &options).map_err(|error| Failure::refused(place(&shown, &error)))?;
+    Ok((shown, Some(text), definitions))
 }
 
 /// Descriptors as rules; says what is left out.
