@@ -31,14 +31,9 @@ local VARIABLES = {
 -- Belong to one connection, or are made anew for the client's.
 local OWN = { ["connection"] = true, ["content-length"] = true, ["date"] = true, ["transfer-encoding"] = true }
 
--- Headers of the client's request under these names are replaced or left out:
--- they are not HAProxy's word.
-local REPLACED = {
-    ["connection"] = true, ["content-length"] = true, ["expect"] = true, ["transfer-encoding"] = true,
-    ["upgrade"] = true, ["host"] = true,
-    ["x-forwarded-method"] = true, ["x-forwarded-uri"] = true, ["x-forwarded-host"] = true,
-    ["x-original-method"] = true, ["x-original-uri"] = true, ["x-original-url"] = true,
-}
+-- Which headers of the client's request checkdam is told: those that its
+-- --header-attributes names. All of them would be too many for HAProxy itself.
+local TOLD = { "x-api-key" }
 
 -- The values of a header, which HAProxy counts from 0.
 local function list(values)
@@ -52,16 +47,17 @@ local function list(values)
 end
 
 local function describe(txn)
+    local sent = txn.http:req_get_headers()
     local headers = {}
-    for name, values in pairs(txn.http:req_get_headers()) do
-        if not REPLACED[name] then
-            headers[name] = list(values)
+    for _, name in ipairs(TOLD) do
+        if sent[name] then
+            headers[name] = list(sent[name])
         end
     end
     headers["x-forwarded-method"] = { txn.sf:method() }
     headers["x-forwarded-uri"] = { txn.sf:pathq() }
     headers["x-forwarded-host"] = { txn.sf:req_hdr("host") }
-    local forwarded = headers["x-forwarded-for"] or {}
+    local forwarded = sent["x-forwarded-for"] and list(sent["x-forwarded-for"]) or {}
     forwarded[#forwarded + 1] = txn.sf:src()
     headers["x-forwarded-for"] = { table.concat(forwarded, ", ") }
     return headers
@@ -96,6 +92,9 @@ core.register_action("checkdam", { "http-req" }, function(txn, path, policy)
         end
     elseif kind and kind[0] == "application/problem+json" then
         refuse(txn, answer.status, answer.headers, answer.body)
+    elseif answer.status and answer.status >= 400 and answer.status < 500 then
+        -- What the client sent cannot even be asked about.
+        refuse(txn, 400, {}, "")
     elseif policy ~= "open" then
         refuse(txn, 503, { ["retry-after"] = { [0] = "1" } }, "")
     end

@@ -111,8 +111,9 @@ function readObject(status, text) {
 }
 
 function answer(value, status, headers) {
-  if (!Array.isArray(value.tiers) || typeof value.retry_after_ms !== "number") {
-    throw new Unreachable("the answer is not one of checkdam's: it has no tiers or no retry_after_ms");
+  const areTiers = Array.isArray(value.tiers) && value.tiers.every((tier) => tier !== null && typeof tier === "object");
+  if (!areTiers || typeof value.retry_after_ms !== "number" || typeof value.allowed !== "boolean") {
+    throw new Unreachable("the answer is not one of checkdam's: it has no tiers, no retry_after_ms or no allowed");
   }
   return {
     allowed: value.allowed,

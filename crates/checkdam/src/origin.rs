@@ -52,6 +52,18 @@ pub fn endpoint(path: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Whether a path has dot segments, bare or encoded: some servers follow them,
+/// others take them as they stand.
+///
+/// ```
+/// use checkdam::origin::has_dot_segments;
+/// assert!(has_dot_segments("/download/%2e%2e/file") && !has_dot_segments("/a/..b/c."));
+/// ```
+#[must_use]
+pub fn has_dot_segments(path: &str) -> bool {
+    path.split('/').any(|segment| matches!(&*decoded(segment), "." | ".."))
+}
+
 /// A host in its normal form: lower case, without port, brackets and last dot.
 ///
 /// ```

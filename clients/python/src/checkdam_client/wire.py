@@ -83,6 +83,11 @@ def request_body(attributes: Attributes, cost: int, domain: Optional[str]) -> by
 def batch_body(requests: Sequence[BatchRequest]) -> bytes:
     sent = []
     for index, request in enumerate(requests):
+        unknown = set(request) - {"attributes", "cost", "domain"} if isinstance(request, Mapping) else {"?"}
+        if unknown or "attributes" not in request:
+            raise TypeError(
+                f"requests[{index}] is {request!r}: it must be a mapping such as {{'attributes': {{'user': '42'}}, 'cost': 1}}"
+            )
         try:
             sent.append(request_json(**request))
         except TypeError as error:
@@ -131,7 +136,7 @@ def unreachable_answer(on_unreachable: str, error: Unreachable) -> Answer:
 def _read_object(status: int, body: bytes) -> Dict[str, Any]:
     try:
         value = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise Unreachable(f"the answer is no JSON object (status {status}): is it checkdam that listens there?")
@@ -140,8 +145,10 @@ def _read_object(status: int, body: bytes) -> Dict[str, Any]:
 
 def _answer(value: Mapping[str, Any], status: int, headers: Mapping[str, str]) -> Answer:
     try:
+        if not isinstance(value["allowed"], bool):
+            raise TypeError(f"allowed is {value['allowed']!r}")
         return Answer.from_json(value, status, headers)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise Unreachable(f"the answer is not one of checkdam's: {error!r}") from error
 
 

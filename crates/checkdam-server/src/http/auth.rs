@@ -194,6 +194,7 @@ impl<'a> Options<'a> {
 /// The request that the headers describe.
 fn described(origin: &Origin, parts: &Parts, peer: IpAddr) -> Result<Request<'static>, Problem> {
     let headers = &parts.headers;
+    refuse_dot_segments(headers)?;
     let method = agreed(headers, &[X_FORWARDED_METHOD, X_ORIGINAL_METHOD], |text| Some(text.to_owned()))?;
     let target = agreed(headers, &[X_FORWARDED_URI, X_ORIGINAL_URI, X_ORIGINAL_URL], |text| {
         Some(Target::parse(text).endpoint())
@@ -215,6 +216,19 @@ fn described(origin: &Origin, parts: &Parts, peer: IpAddr) -> Result<Request<'st
         peer,
     };
     origin.request(asked).map_err(|error| unreadable(&error))
+}
+
+/// The proxy forwards the path as it came, and whoever is behind it may follow
+/// dot segments or not: no limit would be sure to be the right one.
+fn refuse_dot_segments(headers: &HeaderMap) -> Result<(), Problem> {
+    for name in [X_FORWARDED_URI, X_ORIGINAL_URI, X_ORIGINAL_URL] {
+        let value = single(headers, &name).map_err(|error| unreadable(&error))?;
+        if value.is_some_and(|text| Target::parse(text).has_dot_segments()) {
+            let detail = "the path has dot segments, which can be read in two ways: ask for the path that is meant";
+            return Err(Problem::malformed_header(name.as_str(), detail.to_owned()));
+        }
+    }
+    Ok(())
 }
 
 /// What headers say that are meant to say the same, in its normal form.

@@ -29,6 +29,9 @@ const STREAMS_MAX: u32 = 256;
 /// for each request anew may be on its way.
 const QUIET: Duration = Duration::from_millis(100);
 
+/// How long a connection that is to be closed may still bring a request.
+const LAST_CALL: Duration = Duration::from_millis(100);
+
 /// What a door's clients speak, without TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
@@ -176,10 +179,18 @@ where
 {
     let mut connection = std::pin::pin!(connection);
     let done = tokio::select! {
+        biased;
         done = connection.as_mut() => done,
         () = closed(closing) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+            // What has arrived already may not have been read yet: it is answered,
+            // and the answer closes the connection.
+            match tokio::time::timeout(LAST_CALL, connection.as_mut()).await {
+                Ok(done) => done,
+                Err(_) => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            }
         }
     };
     if let Err(error) = done {

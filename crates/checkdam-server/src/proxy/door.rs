@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
-use axum::http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, UPGRADE};
+use axum::http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, UPGRADE};
 use axum::http::uri::PathAndQuery;
 use axum::http::{Method, Request, Response, StatusCode, Version};
 use axum::response::IntoResponse;
@@ -23,7 +23,7 @@ use super::upload::Source;
 use super::{health, tunnel};
 use crate::app::App;
 use crate::config::{OriginOptions, ProxyOptions};
-use crate::http::{self, Arrival, Asked, Origin, Responder, UnderWay};
+use crate::http::{self, Arrival, Asked, Fault, Origin, Responder, UnderWay};
 
 /// What is read and thrown away of the body of a request that is not
 /// forwarded, so that its sender is still listening when the answer comes.
@@ -78,6 +78,10 @@ impl Proxy {
     async fn pass(&self, mut request: Request<Incoming>, arrival: Arrival) -> Result<Response<Body>, Refusal> {
         if let Some(fault) = arrival.fault {
             return Err(Refusal::Ambiguous(fault));
+        }
+        if request.headers().get_all(CONTENT_LENGTH).iter().count() > 1 {
+            // In HTTP/2; of HTTP/1 the bytes were looked at.
+            return Err(Refusal::Ambiguous(Fault::RepeatedLength));
         }
         if request.method() == Method::CONNECT {
             return Err(Refusal::Connect);

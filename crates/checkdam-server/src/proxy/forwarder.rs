@@ -2,6 +2,7 @@
 //! another upstream where that is harmless.
 
 use std::error::Error;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use axum::http::header::{HOST, HeaderValue};
@@ -136,8 +137,9 @@ impl Forwarder {
         }
         tracing::warn!(upstream = %upstream.url, error = reasons(error), "an upstream broke off before it answered");
         let source = error.source().and_then(|error| error.downcast_ref::<hyper::Error>());
-        let is_lost =
-            source.is_some_and(|error| error.is_incomplete_message() || error.is_canceled() || error.is_closed());
+        let is_lost = source.is_some_and(|error| {
+            error.is_incomplete_message() || error.is_canceled() || error.is_closed() || is_reset(error)
+        });
         if is_lost { SendError::Lost } else { SendError::Refused(Refusal::Broken) }
     }
 
@@ -149,6 +151,12 @@ impl Forwarder {
         let answered = tokio::time::timeout(self.response_timeout, self.client.request(request)).await;
         answered.is_ok_and(|answer| answer.is_ok_and(|answer| answer.status().as_u16() < 400))
     }
+}
+
+/// Whether the upstream hung up without a word.
+fn is_reset(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    cause.is_some_and(|cause| matches!(cause.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe))
 }
 
 /// By RFC 9110, those of which a second has the same effect as one.

@@ -99,6 +99,23 @@ pub(super) fn strip(headers: &mut HeaderMap) {
     }
 }
 
+/// Many programs cannot tell X_API_Key from X-API-Key, so the former must not
+/// pass where the latter is looked at.
+fn remove_underscored(headers: &mut HeaderMap) {
+    let underscored: Vec<_> = headers.keys().filter(|name| name.as_str().contains('_')).cloned().collect();
+    for name in underscored {
+        headers.remove(name);
+    }
+}
+
+/// Takes out of a body's trailers what would be taken out of its head.
+pub(super) fn clean_trailers(trailers: &mut HeaderMap) {
+    remove_underscored(trailers);
+    for name in OF_PROXIES.iter().chain(&OF_ONE_CONNECTION).chain([&HOST, &CONTENT_LENGTH]) {
+        trailers.remove(name);
+    }
+}
+
 impl Head {
     /// The request as its upstream shall see it. What `peer` says of its own
     /// client counts if it is trusted.
@@ -107,6 +124,7 @@ impl Head {
         let mut headers = std::mem::take(request.headers_mut());
         let takes_trailers = has_token(&headers, &TE, "trailers");
         strip(&mut headers);
+        remove_underscored(&mut headers);
         // We have told the client to go on by the time anything is forwarded.
         headers.remove(EXPECT);
         if !is_trusted {
@@ -130,9 +148,21 @@ impl Head {
         } else if takes_trailers {
             headers.insert(TE, HeaderValue::from_static("trailers"));
         }
-        let path = request.uri().path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+        let path = forwarded_path(request.uri().path_and_query());
         Self { method: request.method().clone(), path, headers, upgrade }
     }
+}
+
+/// The path as it came. One with dot segments is forwarded as rules see it:
+/// the upstream might not follow them, and serve what they did not limit.
+fn forwarded_path(asked: Option<&PathAndQuery>) -> PathAndQuery {
+    let Some(asked) = asked else { return PathAndQuery::from_static("/") };
+    if !checkdam::origin::has_dot_segments(asked.path()) {
+        return asked.clone();
+    }
+    let query = asked.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let meant = format!("{}{query}", checkdam::origin::endpoint(asked.path()));
+    PathAndQuery::try_from(meant).unwrap_or_else(|_| PathAndQuery::from_static("/"))
 }
 
 /// Adds to a list, which may stand in several headers, and makes it one.

@@ -137,7 +137,12 @@ impl HttpBody for Upload {
         }
         let Some(body) = &mut self.taken else { return Poll::Ready(None) };
         let (flow, polled) = match Pin::new(body).poll_frame(context) {
-            Poll::Ready(Some(Ok(frame))) => (Flow::ToUpstream(Instant::now()), Poll::Ready(Some(Ok(frame)))),
+            Poll::Ready(Some(Ok(mut frame))) => {
+                if let Some(trailers) = frame.trailers_mut() {
+                    super::head::clean_trailers(trailers);
+                }
+                (Flow::ToUpstream(Instant::now()), Poll::Ready(Some(Ok(frame))))
+            }
             Poll::Ready(None) => (Flow::ToUpstream(Instant::now()), Poll::Ready(None)),
             Poll::Ready(Some(Err(_))) => {
                 (Flow::Failed(UploadError::Broken), Poll::Ready(Some(Err(UploadError::Broken))))

@@ -24,6 +24,11 @@ impl<'a> Target<'a> {
         Self { authority: Some(host), path }
     }
 
+    /// Whether it has dot segments, which servers read in two ways.
+    pub(crate) fn has_dot_segments(&self) -> bool {
+        checkdam::origin::has_dot_segments(self.path)
+    }
+
     /// The path in its normal form.
     pub(crate) fn endpoint(&self) -> String {
         checkdam::origin::endpoint(self.path).into_owned()
