@@ -179,3 +179,18 @@ fn the_description_has_the_door() {
     assert!(operation["responses"]["429"]["headers"]["Retry-After"].is_object());
     assert!(operation["responses"]["200"]["headers"]["RateLimit"].is_object());
 }
+
+/// The application behind the proxy may follow them or not.
+#[test]
+fn a_path_with_dot_segments_is_refused() {
+    let server = server(&[]);
+    let mut client = server.client();
+    for (name, path) in
+        [("x-forwarded-uri", "/few/../x"), ("x-original-uri", "/a/%2e%2E/few"), ("x-original-url", "/./few")]
+    {
+        let reply = ask(&mut client, "/v1/auth", &[(name, path)]);
+        assert_eq!(reply.status, 400, "{name}: {path}: {reply:?}");
+        assert!(reply.json()["detail"].as_str().unwrap().contains("dot segments"), "{reply:?}");
+    }
+    assert_eq!(ask(&mut client, "/v1/auth", &[("x-forwarded-uri", "/.well-known/..x?a=../b")]).status, 200);
+}

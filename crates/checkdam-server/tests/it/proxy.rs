@@ -65,6 +65,23 @@ fn every_answer_says_where_its_client_stands() {
     assert_eq!(unlimited.header("x-ratelimit-limit"), Some("100"), "whatever the path is written like");
 }
 
+/// What rules saw is what the upstream sees.
+#[test]
+fn nothing_reaches_the_upstream_in_another_guise() {
+    let upstream = Upstream::start();
+    let rules = r#"rules: [{name: few, key: k, when: {endpoint: "/few/*"}, limits: ["1/h"]}]"#;
+    let server = proxy(rules, &[&upstream.url()], &["--header-attributes", "X-API-Key=api_key"]);
+    let mut client = server.client();
+    assert_eq!(client.get("/few/x").status, 200);
+    let followed = client.get("/few/../hello/%2e/x?a=../b");
+    assert_eq!((followed.status, &followed.json()["target"]), (200, &"/hello/x?a=../b".into()), "{followed:?}");
+    let disguised = [("x_api_key", "k1"), ("x_forwarded_for", "6.6.6.6"), ("x-plain", "stays")];
+    let seen = client.send_with("GET", "/hello", &disguised, "").unwrap().json();
+    let headers = &seen["headers"];
+    assert_eq!((headers["x_api_key"].clone(), headers["x_forwarded_for"].clone()), Default::default(), "{seen}");
+    assert_eq!((&headers["x-plain"], &headers["x-forwarded-for"]), (&"stays".into(), &"127.0.0.1".into()), "{seen}");
+}
+
 #[test]
 fn an_upstreams_own_headers_stay_where_no_rule_speaks() {
     let upstream = Upstream::start();
