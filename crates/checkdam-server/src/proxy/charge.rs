@@ -29,10 +29,10 @@ impl Charge {
     /// Charges so many bytes, less what was charged before.
     pub(super) async fn settle(self, bytes: u64) {
         let owed = bytes.div_ceil(self.bytes_per_unit.max(1)).saturating_sub(self.request.cost()).min(LIMIT_MAX);
+        if owed == 0 {
+            return;
+        }
         for _ in 0..ATTEMPTS {
-            if owed == 0 {
-                return;
-            }
             // Looked at first: a check that is denied would count as a violation.
             let standing = self.app.peek(&self.request.clone().costing(owed)).await;
             let left = standing.tiers().filter(TierView::is_enforced).map(|tier| tier.decision.remaining).min();
