@@ -12,6 +12,7 @@ use checkdam::{Limiter, Outcome, Request, RuleSet, Together};
 use crate::audit::{Audit, Effects};
 use crate::rulebook::Book;
 use crate::store::AnyStore;
+use crate::watch::{Seen, Watch};
 
 /// What the doors share.
 #[derive(Debug)]
@@ -22,6 +23,9 @@ pub(crate) struct App {
     /// Who was denied; none if nothing is recorded.
     audit: Option<Arc<Audit>>,
     effects: Effects,
+    watch: Watch,
+    /// Only for how long decisions take.
+    stopwatch: quanta::Clock,
     dialect: Dialect,
     is_leaving: AtomicBool,
 }
@@ -33,14 +37,19 @@ impl App {
         store: AnyStore,
         dialect: Dialect,
         audit: Option<Arc<Audit>>,
+        watch: Watch,
     ) -> Self {
         let effects = Effects::default();
         effects.follow(&rules);
+        let limiter = Limiter::new(rules, store);
+        watch.follow(&limiter.rules());
         Self {
-            limiter: Limiter::new(rules, store),
+            limiter,
             book: ArcSwap::from_pointee(book),
             audit,
             effects,
+            watch,
+            stopwatch: quanta::Clock::new(),
             dialect,
             is_leaving: AtomicBool::new(false),
         }
@@ -50,13 +59,15 @@ impl App {
     pub(crate) fn put_in_force(&self, rules: RuleSet, book: Book) {
         self.effects.follow(&rules);
         self.limiter.set_rules(rules);
+        self.watch.follow(&self.limiter.rules());
         self.book.store(Arc::new(book));
     }
 
     /// Charges every tier that concerns the request, or none.
     pub(crate) async fn check(&self, request: &Request<'_>) -> Outcome {
+        let start = self.stopwatch.raw();
         let outcome = self.limiter.check(request).await;
-        self.note(request, &outcome);
+        self.note(request, &outcome, start);
         outcome
     }
 
@@ -64,35 +75,38 @@ impl App {
     /// for so long at most.
     pub(crate) async fn check_within(&self, request: &Request<'_>, delay_max: Duration) -> Outcome {
         let delay_max_us = u64::try_from(delay_max.as_micros()).unwrap_or(u64::MAX);
+        let start = self.stopwatch.raw();
         let outcome = self.limiter.check_within(request, delay_max_us).await;
-        self.note(request, &outcome);
+        self.note(request, &outcome, start);
         outcome
     }
 
     /// Charges every tier that concerns any of the requests, or none.
     pub(crate) async fn check_together(&self, requests: &[Request<'_>]) -> Together {
+        let start = self.stopwatch.raw();
         let together = self.limiter.check_together(requests).await;
-        for (request, outcome) in requests.iter().zip(together.outcomes()) {
-            // Who passes with the others was not denied, whatever one limit says.
-            if together.is_allowed() {
-                self.watch(request, outcome);
-            } else {
-                self.note(request, outcome);
-            }
-        }
+        self.see(requests, together.outcomes(), together.is_allowed(), start);
         together
     }
 
-    fn note(&self, request: &Request<'_>, outcome: &Outcome) {
-        if let Some(audit) = &self.audit {
-            audit.note(request, outcome);
-        }
-        self.watch(request, outcome);
+    fn note(&self, request: &Request<'_>, outcome: &Outcome, start: u64) {
+        let (requests, outcomes) = (std::slice::from_ref(request), std::slice::from_ref(outcome));
+        self.see(requests, outcomes, outcome.is_allowed(), start);
     }
 
-    fn watch(&self, request: &Request<'_>, outcome: &Outcome) {
-        observe("check", request, outcome);
-        self.effects.note(request, outcome);
+    /// Everything that is seen of a decision is seen here.
+    fn see(&self, requests: &[Request<'_>], outcomes: &[Outcome], is_allowed: bool, start: u64) {
+        let latency = self.stopwatch.delta(start, self.stopwatch.raw());
+        let seen = Seen { requests, outcomes, is_allowed, latency };
+        for (request, outcome) in seen.each() {
+            // Who passes with the others was not denied, whatever one limit says.
+            if let Some(audit) = self.audit.as_ref().filter(|_| !is_allowed) {
+                audit.note(request, outcome);
+            }
+            observe("check", request, outcome);
+            self.effects.note(request, outcome);
+        }
+        self.watch.note(seen);
     }
 
     /// Answers as a check would, charging nothing.
@@ -134,6 +148,11 @@ impl App {
     /// What the rules in shadow would have done.
     pub(crate) const fn effects(&self) -> &Effects {
         &self.effects
+    }
+
+    /// What is seen of decisions.
+    pub(crate) const fn watch(&self) -> &Watch {
+        &self.watch
     }
 
     /// Which headers tell a client where it stands.

@@ -7,15 +7,17 @@ mod grpc;
 mod incumbent;
 mod keep;
 mod origin;
+mod overload;
 mod proxy;
+mod settings;
 mod span;
 mod store;
 mod upstream;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use checkdam::Algorithm;
 use checkdam::headers::Dialect;
 use checkdam::rule_file::FileOptions;
 use checkdam::store::redis::RedisOptions;
@@ -29,159 +31,17 @@ pub(crate) use self::choice::{LogFormat, LogLevel};
 pub(crate) use self::files::FileArguments;
 use self::incumbent::Variables;
 pub(crate) use self::keep::{AdminDoor, AuditOptions, Token};
-pub(crate) use self::origin::{Header, HeaderAttribute, Network, OriginOptions};
+pub(crate) use self::origin::OriginOptions;
+pub(crate) use self::overload::OverloadOptions;
 pub(crate) use self::proxy::{ProxyOptions, ProxySettings, RouteOptions};
+pub(crate) use self::settings::Settings;
 pub(crate) use self::span::Span;
 pub(crate) use self::store::StoreSettings;
 pub(crate) use self::upstream::{Costs, UpstreamUrl};
+pub(crate) use self::watch::{TraceOptions, WatchOptions};
 
 /// Read if it exists and `--config` names no other.
 const FILE_DEFAULT: &str = "checkdam.toml";
-
-/// The settings as they were given: the same names as flags, as variables and
-/// in the file.
-#[derive(Debug, Clone, Default, clap::Args, serde::Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Settings {
-    /// Where the HTTP door listens, host:port; port 0 takes a free one [default: 127.0.0.1:8080]
-    #[arg(long, env = "CHECKDAM_HTTP_LISTEN", value_name = "ADDRESS")]
-    http_listen: Option<String>,
-
-    /// Where Envoy's rate limit service listens (gRPC), host:port, or off [default: 127.0.0.1:8081]
-    #[arg(long, env = "CHECKDAM_GRPC_LISTEN", value_name = "ADDRESS")]
-    grpc_listen: Option<String>,
-
-    /// Let every request of Envoy's pass, and only tell where it stands [default: false]
-    #[arg(long, env = "CHECKDAM_GRPC_SHADOW", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    grpc_shadow: Option<bool>,
-
-    /// Headers that Envoy shall add to answers, if it makes none itself: three names for limit, remaining and reset
-    /// joined by commas, on for RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset, or off [default: off]
-    #[arg(long, env = "CHECKDAM_GRPC_HEADERS", value_name = "NAMES")]
-    grpc_headers: Option<String>,
-
-    /// Tell Envoy's other filters what was asked and the limits' metadata, as dynamic metadata [default: false]
-    #[arg(long, env = "CHECKDAM_GRPC_METADATA", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    grpc_metadata: Option<bool>,
-
-    /// The rule file (YAML, ours or envoyproxy/ratelimit's) or a folder of them, watched for changes; with it the
-    /// rules in the database stay unused [default: the database]
-    #[arg(long, env = "CHECKDAM_RULES", value_name = "PATH")]
-    rules: Option<PathBuf>,
-
-    /// How limits of descriptors count that do not say so: token_bucket makes a whole file exact
-    /// [default: fixed_window]
-    #[arg(long, env = "CHECKDAM_DEFAULT_ALGORITHM", value_name = "ALGORITHM", value_parser = files::algorithm)]
-    #[serde(deserialize_with = "files::read_algorithm")]
-    default_algorithm: Option<Algorithm>,
-
-    /// Whether several files may have descriptors of the same domain [default: false]
-    #[arg(long, env = "CHECKDAM_MERGE_DOMAINS", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    merge_domains: Option<bool>,
-
-    /// Where the admin API listens, host:port, or off; beyond loopback it needs a token [default: 127.0.0.1:8082]
-    #[arg(long, env = "CHECKDAM_ADMIN_LISTEN", value_name = "ADDRESS")]
-    admin_listen: Option<String>,
-
-    /// What callers of the admin API must send as "Authorization: Bearer TOKEN" [default: none on loopback]
-    #[arg(long, env = "CHECKDAM_ADMIN_TOKEN", value_name = "TOKEN", hide_env_values = true)]
-    admin_token: Option<String>,
-
-    /// A file that holds that token
-    #[arg(long, env = "CHECKDAM_ADMIN_TOKEN_FILE", value_name = "FILE", conflicts_with = "admin_token")]
-    admin_token_file: Option<PathBuf>,
-
-    /// Where rules and violations are kept: sqlite://path or postgres://…; DATABASE_URL is read too
-    /// [default: checkdam.db in the data folder]
-    #[arg(long, env = "CHECKDAM_DATABASE", value_name = "URL", hide_env_values = true)]
-    database: Option<String>,
-
-    /// The folder for what this node keeps [default: ./checkdam-data]
-    #[arg(long, env = "CHECKDAM_DATA_DIR", value_name = "FOLDER")]
-    data_dir: Option<PathBuf>,
-
-    /// The most violations that are written a second and rule, the others are counted; 0 writes none [default: 100]
-    #[arg(long, env = "CHECKDAM_AUDIT_RATE", value_name = "COUNT")]
-    audit_rate: Option<u32>,
-
-    /// How long violations are kept, such as 30d [default: 30d]
-    #[arg(long, env = "CHECKDAM_AUDIT_KEEP", value_name = "TIME")]
-    audit_keep: Option<Span>,
-
-    /// The most violations that are kept, a count [default: 1000000]
-    #[arg(long, env = "CHECKDAM_AUDIT_ROWS", value_name = "COUNT")]
-    audit_rows: Option<u64>,
-
-    /// The most violations that wait to be written, a count [default: 10000]
-    #[arg(long, env = "CHECKDAM_AUDIT_QUEUE", value_name = "COUNT")]
-    audit_queue: Option<usize>,
-
-    /// Which headers tell clients where they stand: X-RateLimit-*, the IETF's RateLimit, or both [default: both]
-    #[arg(long, env = "CHECKDAM_HEADERS", value_name = "DIALECT", value_enum)]
-    headers: Option<Headers>,
-
-    /// Networks whose X-Forwarded-For is believed, such as 10.0.0.0/8,fd00::/8 or an address [default: none]
-    #[arg(long, env = "CHECKDAM_TRUSTED_PROXIES", value_name = "NETWORKS", value_delimiter = ',')]
-    trusted_proxies: Option<Vec<Network>>,
-
-    /// Headers of proxied requests that become attributes, such as X-API-Key=api_key; map only what a client cannot
-    /// forge to its gain [default: none]
-    #[arg(long, env = "CHECKDAM_HEADER_ATTRIBUTES", value_name = "HEADER=NAME", value_delimiter = ',')]
-    header_attributes: Option<Vec<HeaderAttribute>>,
-
-    /// A header in which trusted proxies say what a request costs [default: none, every request costs 1]
-    #[arg(long, env = "CHECKDAM_COST_HEADER", value_name = "HEADER")]
-    cost_header: Option<Header>,
-
-    /// Where the buckets live: memory, redis://…, rediss://…, redis-cluster://host:port,host:port or
-    /// redis-sentinel://host:port,host:port/master-name; REDIS_URL is read too [default: memory]
-    #[arg(long, env = "CHECKDAM_STORE", value_name = "STORE", hide_env_values = true)]
-    store: Option<String>,
-
-    /// A CA in PEM to verify a rediss:// server with [default: the system's]
-    #[arg(long, env = "CHECKDAM_STORE_CA", value_name = "FILE")]
-    store_ca: Option<PathBuf>,
-
-    /// How long a decision may wait for Redis, such as 15ms [default: 15ms]
-    #[arg(long, env = "CHECKDAM_STORE_DEADLINE", value_name = "TIME")]
-    store_deadline: Option<Span>,
-
-    /// How many nodes share the limits: what each allows by itself when Redis does not answer [default: 1]
-    #[arg(long, env = "CHECKDAM_NODES", value_name = "COUNT")]
-    nodes: Option<u64>,
-
-    /// A secret, the same on every node, without which keys in Redis cannot be traced to subjects [default: none]
-    #[arg(long, env = "CHECKDAM_KEY_SECRET", value_name = "TEXT", hide_env_values = true)]
-    key_secret: Option<String>,
-
-    /// Keys in Redis that people can read [default: false]
-    #[arg(long, env = "CHECKDAM_READABLE_KEYS", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    readable_keys: Option<bool>,
-
-    /// The most buckets held in memory, a count [default: 1000000]
-    #[arg(long, env = "CHECKDAM_MAX_BUCKETS", value_name = "COUNT")]
-    max_buckets: Option<u64>,
-
-    /// How long requests under way may take to finish on shutdown, such as 500ms, 10s or 1m [default: 10s]
-    #[arg(long, env = "CHECKDAM_DRAIN_TIMEOUT", value_name = "TIME")]
-    drain_timeout: Option<Span>,
-
-    /// How much is logged; LOG_LEVEL is read too [default: info]
-    #[arg(long, env = "CHECKDAM_LOG_LEVEL", value_name = "LEVEL", value_enum, ignore_case = true)]
-    log_level: Option<LogLevel>,
-
-    /// How log lines look; LOG_FORMAT is read too [default: text]
-    #[arg(long, env = "CHECKDAM_LOG_FORMAT", value_name = "FORMAT", value_enum, ignore_case = true)]
-    log_format: Option<LogFormat>,
-
-    /// What `checkdam proxy` takes besides, in the file.
-    #[arg(skip)]
-    proxy: Option<ProxySettings>,
-
-    /// Where `checkdam proxy` sends requests, in the file.
-    #[arg(skip)]
-    route: Vec<self::proxy::RouteSettings>,
-}
 
 /// What `serve` runs with.
 #[derive(Debug, Clone)]
@@ -214,6 +74,12 @@ pub(crate) struct Config {
     pub(crate) max_buckets: usize,
     /// How long requests under way may take on shutdown. Default 10 s.
     pub(crate) drain_timeout: Duration,
+    /// What is seen of decisions.
+    pub(crate) watch: WatchOptions,
+    /// Where spans are sent, if anywhere. Default nowhere.
+    pub(crate) trace: Option<TraceOptions>,
+    /// When requests are turned away.
+    pub(crate) overload: OverloadOptions,
     /// How much is logged. Default info.
     pub(crate) log_level: LogLevel,
     /// How log lines look. Default text.
@@ -247,6 +113,8 @@ pub(crate) enum ConfigError {
     Database(#[from] DatabaseUrlError),
     #[error("{name} is {value}: use {range}")]
     OutOfRange { name: &'static str, value: u64, range: &'static str },
+    #[error("trace_share is {value}: use 0 to 1")]
+    TraceShare { value: f64 },
     #[error(
         "header_attributes names {attribute:?}, which another header or the request itself gives: use another name"
     )]
@@ -283,6 +151,9 @@ impl Config {
         let database = keep::database(&given, &from_file)?;
         let audit = AuditOptions::of(&given, &from_file)?;
         let origin = OriginOptions::of(&given, &from_file)?;
+        let watch = WatchOptions::of(&given, &from_file)?;
+        let trace = TraceOptions::of(&given, &from_file)?;
+        let overload = OverloadOptions::of(&given, &from_file)?;
         let http_listen = given.http_listen.as_ref().or(from_file.http_listen.as_ref());
         let http_listen = http_listen.map_or("127.0.0.1:8080", String::as_str).to_owned();
         if http_listen == "off" {
@@ -298,6 +169,9 @@ impl Config {
             database,
             audit,
             origin,
+            watch,
+            trace,
+            overload,
             rules: given.rules.or(from_file.rules),
             files: files::options(
                 given.default_algorithm.or(from_file.default_algorithm),

@@ -17,6 +17,7 @@ mod logging;
 mod proxy;
 mod rulebook;
 mod store;
+mod watch;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -50,6 +50,8 @@ struct Banned {
 pub struct TierView<'a> {
     /// The rule it belongs to.
     pub rule: &'a Rule,
+    /// That rule's number in [`RuleSet::numbered`].
+    pub number: usize,
     /// The quota that was asked.
     pub quota: &'a Quota,
     /// Its answer.
@@ -217,12 +219,12 @@ impl Outcome {
     }
 
     fn view<'a>(&'a self, (rule, quota): (u32, u32), decision: &'a Decision) -> TierView<'a> {
-        let compiled = self.rules.rule(rule);
+        let (compiled, number) = (self.rules.rule(rule), rule as usize);
         let quota = match &self.given {
             Some(given) if quota == GIVEN => given,
             _ => &compiled.quotas[quota as usize],
         };
-        TierView { rule: &compiled.rule, quota: &quota.quota, decision, policy: &quota.policy }
+        TierView { rule: &compiled.rule, number, quota: &quota.quota, decision, policy: &quota.policy }
     }
 
     /// Ties go to the first rule; what can never pass outweighs every wait.

@@ -82,6 +82,12 @@ impl RuleSet {
         self.rules[..self.shown].iter().map(|compiled| &compiled.rule)
     }
 
+    /// Every rule by its number: first [`rules`](Self::rules), then what else a
+    /// request can be decided by.
+    pub fn numbered(&self) -> impl ExactSizeIterator<Item = &Rule> {
+        self.rules.iter().map(|compiled| &compiled.rule)
+    }
+
     /// Whether there is nothing to decide by: no rule, no tree and no ban.
     #[must_use]
     pub fn is_empty(&self) -> bool {

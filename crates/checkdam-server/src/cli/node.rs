@@ -23,6 +23,7 @@ use crate::config::Config;
 use crate::http::{Admin, RuleSource, Server};
 use crate::rulebook::{self, Book, FollowOptions, Follower, LoadError, OpenError, RuleFile, Rulebook};
 use crate::store::AnyStore;
+use crate::watch::Watch;
 
 /// How long operators' requests under way may take when all else is done.
 const ADMIN_DRAIN: Duration = Duration::from_secs(1);
@@ -117,7 +118,7 @@ impl Node {
             }
             None => (None, None),
         };
-        let app = Arc::new(App::new(loaded, store, config.dialect, audit));
+        let app = Arc::new(App::new(loaded, store, config.dialect, audit, Watch::new(&config.watch)));
         let rules = Arc::new(follow(&app, file, rulebook.as_ref(), version, signals.reload));
         let admin = admin_listener.zip(config.admin.as_ref()).map(|(listener, door)| {
             let admin = Admin {
@@ -266,5 +267,6 @@ async fn maintain(app: Arc<App>) {
     loop {
         ticks.tick().await;
         app.limiter().store().maintain();
+        app.watch().tick();
     }
 }

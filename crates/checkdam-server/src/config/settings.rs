@@ -1,0 +1,189 @@
+//! The settings as they were given: the same names as flags, as variables and
+//! in the file.
+
+use std::path::PathBuf;
+
+use checkdam::Algorithm;
+
+use super::choice::{Headers, LogFormat, LogLevel};
+use super::origin::{Header, HeaderAttribute, Network};
+use super::span::Span;
+
+/// The settings as they were given.
+#[derive(Debug, Clone, Default, clap::Args, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Settings {
+    /// Where the HTTP door listens, host:port; port 0 takes a free one [default: 127.0.0.1:8080]
+    #[arg(long, env = "CHECKDAM_HTTP_LISTEN", value_name = "ADDRESS")]
+    pub(super) http_listen: Option<String>,
+
+    /// Where Envoy's rate limit service listens (gRPC), host:port, or off [default: 127.0.0.1:8081]
+    #[arg(long, env = "CHECKDAM_GRPC_LISTEN", value_name = "ADDRESS")]
+    pub(super) grpc_listen: Option<String>,
+
+    /// Let every request of Envoy's pass, and only tell where it stands [default: false]
+    #[arg(long, env = "CHECKDAM_GRPC_SHADOW", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(super) grpc_shadow: Option<bool>,
+
+    /// Headers that Envoy shall add to answers, if it makes none itself: three names for limit, remaining and reset
+    /// joined by commas, on for RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset, or off [default: off]
+    #[arg(long, env = "CHECKDAM_GRPC_HEADERS", value_name = "NAMES")]
+    pub(super) grpc_headers: Option<String>,
+
+    /// Tell Envoy's other filters what was asked and the limits' metadata, as dynamic metadata [default: false]
+    #[arg(long, env = "CHECKDAM_GRPC_METADATA", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(super) grpc_metadata: Option<bool>,
+
+    /// The rule file (YAML, ours or envoyproxy/ratelimit's) or a folder of them, watched for changes; with it the
+    /// rules in the database stay unused [default: the database]
+    #[arg(long, env = "CHECKDAM_RULES", value_name = "PATH")]
+    pub(super) rules: Option<PathBuf>,
+
+    /// How limits of descriptors count that do not say so: token_bucket makes a whole file exact
+    /// [default: fixed_window]
+    #[arg(long, env = "CHECKDAM_DEFAULT_ALGORITHM", value_name = "ALGORITHM", value_parser = super::files::algorithm)]
+    #[serde(deserialize_with = "super::files::read_algorithm")]
+    pub(super) default_algorithm: Option<Algorithm>,
+
+    /// Whether several files may have descriptors of the same domain [default: false]
+    #[arg(long, env = "CHECKDAM_MERGE_DOMAINS", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(super) merge_domains: Option<bool>,
+
+    /// Where the admin API listens, host:port, or off; beyond loopback it needs a token [default: 127.0.0.1:8082]
+    #[arg(long, env = "CHECKDAM_ADMIN_LISTEN", value_name = "ADDRESS")]
+    pub(super) admin_listen: Option<String>,
+
+    /// What callers of the admin API must send as "Authorization: Bearer TOKEN" [default: none on loopback]
+    #[arg(long, env = "CHECKDAM_ADMIN_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    pub(super) admin_token: Option<String>,
+
+    /// A file that holds that token
+    #[arg(long, env = "CHECKDAM_ADMIN_TOKEN_FILE", value_name = "FILE", conflicts_with = "admin_token")]
+    pub(super) admin_token_file: Option<PathBuf>,
+
+    /// Where rules and violations are kept: sqlite://path or postgres://…; DATABASE_URL is read too
+    /// [default: checkdam.db in the data folder]
+    #[arg(long, env = "CHECKDAM_DATABASE", value_name = "URL", hide_env_values = true)]
+    pub(super) database: Option<String>,
+
+    /// The folder for what this node keeps [default: ./checkdam-data]
+    #[arg(long, env = "CHECKDAM_DATA_DIR", value_name = "FOLDER")]
+    pub(super) data_dir: Option<PathBuf>,
+
+    /// The most violations that are written a second and rule, the others are counted; 0 writes none [default: 100]
+    #[arg(long, env = "CHECKDAM_AUDIT_RATE", value_name = "COUNT")]
+    pub(super) audit_rate: Option<u32>,
+
+    /// How long violations are kept, such as 30d [default: 30d]
+    #[arg(long, env = "CHECKDAM_AUDIT_KEEP", value_name = "TIME")]
+    pub(super) audit_keep: Option<Span>,
+
+    /// The most violations that are kept, a count [default: 1000000]
+    #[arg(long, env = "CHECKDAM_AUDIT_ROWS", value_name = "COUNT")]
+    pub(super) audit_rows: Option<u64>,
+
+    /// The most violations that wait to be written, a count [default: 10000]
+    #[arg(long, env = "CHECKDAM_AUDIT_QUEUE", value_name = "COUNT")]
+    pub(super) audit_queue: Option<usize>,
+
+    /// Which headers tell clients where they stand: X-RateLimit-*, the IETF's RateLimit, or both [default: both]
+    #[arg(long, env = "CHECKDAM_HEADERS", value_name = "DIALECT", value_enum)]
+    pub(super) headers: Option<Headers>,
+
+    /// Networks whose X-Forwarded-For is believed, such as 10.0.0.0/8,fd00::/8 or an address [default: none]
+    #[arg(long, env = "CHECKDAM_TRUSTED_PROXIES", value_name = "NETWORKS", value_delimiter = ',')]
+    pub(super) trusted_proxies: Option<Vec<Network>>,
+
+    /// Headers of proxied requests that become attributes, such as X-API-Key=api_key; map only what a client cannot
+    /// forge to its gain [default: none]
+    #[arg(long, env = "CHECKDAM_HEADER_ATTRIBUTES", value_name = "HEADER=NAME", value_delimiter = ',')]
+    pub(super) header_attributes: Option<Vec<HeaderAttribute>>,
+
+    /// A header in which trusted proxies say what a request costs [default: none, every request costs 1]
+    #[arg(long, env = "CHECKDAM_COST_HEADER", value_name = "HEADER")]
+    pub(super) cost_header: Option<Header>,
+
+    /// Where the buckets live: memory, redis://…, rediss://…, redis-cluster://host:port,host:port or
+    /// redis-sentinel://host:port,host:port/master-name; REDIS_URL is read too [default: memory]
+    #[arg(long, env = "CHECKDAM_STORE", value_name = "STORE", hide_env_values = true)]
+    pub(super) store: Option<String>,
+
+    /// A CA in PEM to verify a rediss:// server with [default: the system's]
+    #[arg(long, env = "CHECKDAM_STORE_CA", value_name = "FILE")]
+    pub(super) store_ca: Option<PathBuf>,
+
+    /// How long a decision may wait for Redis, such as 15ms [default: 15ms]
+    #[arg(long, env = "CHECKDAM_STORE_DEADLINE", value_name = "TIME")]
+    pub(super) store_deadline: Option<Span>,
+
+    /// How many nodes share the limits: what each allows by itself when Redis does not answer [default: 1]
+    #[arg(long, env = "CHECKDAM_NODES", value_name = "COUNT")]
+    pub(super) nodes: Option<u64>,
+
+    /// A secret, the same on every node, without which keys in Redis cannot be traced to subjects [default: none]
+    #[arg(long, env = "CHECKDAM_KEY_SECRET", value_name = "TEXT", hide_env_values = true)]
+    pub(super) key_secret: Option<String>,
+
+    /// Keys in Redis that people can read [default: false]
+    #[arg(long, env = "CHECKDAM_READABLE_KEYS", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(super) readable_keys: Option<bool>,
+
+    /// The most buckets held in memory, a count [default: 1000000]
+    #[arg(long, env = "CHECKDAM_MAX_BUCKETS", value_name = "COUNT")]
+    pub(super) max_buckets: Option<u64>,
+
+    /// How long requests under way may take to finish on shutdown, such as 500ms, 10s or 1m [default: 10s]
+    #[arg(long, env = "CHECKDAM_DRAIN_TIMEOUT", value_name = "TIME")]
+    pub(super) drain_timeout: Option<Span>,
+
+    /// How many rules have metrics of their own; all others are counted together as "other" [default: 1000]
+    #[arg(long, env = "CHECKDAM_METRICS_RULES", value_name = "COUNT")]
+    pub(super) metrics_rules: Option<usize>,
+
+    /// Whether latencies carry the trace of a request as an exemplar, for scrapers that read OpenMetrics [default: false]
+    #[arg(long, env = "CHECKDAM_METRICS_EXEMPLARS", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(super) metrics_exemplars: Option<bool>,
+
+    /// Where spans are sent by OTLP over gRPC, such as http://127.0.0.1:4317; needs a build with --features otlp
+    /// [default: nowhere]
+    #[arg(long, env = "CHECKDAM_OTLP_ENDPOINT", value_name = "URL")]
+    pub(super) otlp_endpoint: Option<String>,
+
+    /// The share of requests that are traced where the caller has not decided it, 0 to 1 [default: 0.01]
+    #[arg(long, env = "CHECKDAM_TRACE_SHARE", value_name = "SHARE")]
+    pub(super) trace_share: Option<f64>,
+
+    /// The most denials that are logged a second and rule, with whom they concern; 0 logs none [default: 0]
+    #[arg(long, env = "CHECKDAM_LOG_DENIALS", value_name = "COUNT")]
+    pub(super) log_denials: Option<u32>,
+
+    /// How many of the last requests are kept in memory to preview an edit of a rule on; 0 keeps none
+    /// [default: 100000]
+    #[arg(long, env = "CHECKDAM_RECENT_REQUESTS", value_name = "COUNT")]
+    pub(super) recent_requests: Option<usize>,
+
+    /// How late work may begin before new requests are turned away with 503, such as 100ms; 0s turns none away
+    /// [default: 100ms]
+    #[arg(long, env = "CHECKDAM_SHED_AFTER", value_name = "TIME")]
+    pub(super) shed_after: Option<Span>,
+
+    /// The most requests that are decided at a time; more are turned away with 503 [default: 10000]
+    #[arg(long, env = "CHECKDAM_IN_FLIGHT_MAX", value_name = "COUNT")]
+    pub(super) in_flight_max: Option<usize>,
+
+    /// How much is logged; LOG_LEVEL is read too [default: info]
+    #[arg(long, env = "CHECKDAM_LOG_LEVEL", value_name = "LEVEL", value_enum, ignore_case = true)]
+    pub(super) log_level: Option<LogLevel>,
+
+    /// How log lines look; LOG_FORMAT is read too [default: text]
+    #[arg(long, env = "CHECKDAM_LOG_FORMAT", value_name = "FORMAT", value_enum, ignore_case = true)]
+    pub(super) log_format: Option<LogFormat>,
+
+    /// What `checkdam proxy` takes besides, in the file.
+    #[arg(skip)]
+    pub(super) proxy: Option<super::ProxySettings>,
+
+    /// Where `checkdam proxy` sends requests, in the file.
+    #[arg(skip)]
+    pub(super) route: Vec<super::proxy::RouteSettings>,
+}

@@ -1,0 +1,61 @@
+//! The settings of what is seen of decisions.
+
+use super::{ConfigError, Settings};
+
+/// So many rules make some megabytes of text at every scrape.
+const METRICS_RULES_MAX: usize = 100_000;
+/// So many requests take some hundred megabytes.
+const RECENT_MAX: usize = 1_000_000;
+/// More lines than that nobody reads.
+const LOG_DENIALS_MAX: u32 = 10;
+
+/// What is seen of decisions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WatchOptions {
+    /// How many rules are counted by themselves. Default 1,000.
+    pub(crate) rules_max: usize,
+    /// Whether latencies carry exemplars. Default no.
+    pub(crate) exemplars: bool,
+    /// The most denials that are logged a second and rule. Default 0.
+    pub(crate) log_denials: u32,
+    /// How many of the last requests are kept. Default 100,000.
+    pub(crate) recent_max: usize,
+}
+
+/// Where spans are sent, and of which requests.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct TraceOptions {
+    /// A gRPC endpoint.
+    pub(crate) endpoint: String,
+    /// The share of requests that are traced where the caller has not decided
+    /// it. Default 0.01.
+    pub(crate) share: f64,
+}
+
+impl WatchOptions {
+    pub(super) fn of(given: &Settings, file: &Settings) -> Result<Self, ConfigError> {
+        let rules_max = given.metrics_rules.or(file.metrics_rules).unwrap_or(1_000);
+        in_range("metrics_rules", rules_max, METRICS_RULES_MAX, "0 to 100000")?;
+        let recent_max = given.recent_requests.or(file.recent_requests).unwrap_or(100_000);
+        in_range("recent_requests", recent_max, RECENT_MAX, "0 to 1000000")?;
+        let log_denials = given.log_denials.or(file.log_denials).unwrap_or(0);
+        in_range("log_denials", log_denials as usize, LOG_DENIALS_MAX as usize, "0 to 10")?;
+        let exemplars = given.metrics_exemplars.or(file.metrics_exemplars).unwrap_or(false);
+        Ok(Self { rules_max, exemplars, log_denials, recent_max })
+    }
+}
+
+impl TraceOptions {
+    pub(super) fn of(given: &Settings, file: &Settings) -> Result<Option<Self>, ConfigError> {
+        let share = given.trace_share.or(file.trace_share).unwrap_or(0.01);
+        if !(0.0..=1.0).contains(&share) {
+            return Err(ConfigError::TraceShare { value: share });
+        }
+        let endpoint = given.otlp_endpoint.as_ref().or(file.otlp_endpoint.as_ref());
+        Ok(endpoint.map(|endpoint| Self { endpoint: endpoint.clone(), share }))
+    }
+}
+
+fn in_range(name: &'static str, value: usize, max: usize, range: &'static str) -> Result<(), ConfigError> {
+    if value > max { Err(ConfigError::OutOfRange { name, value: value as u64, range }) } else { Ok(()) }
+}

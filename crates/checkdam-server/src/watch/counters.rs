@@ -1,0 +1,203 @@
+//! How many requests were decided how, by rule: exact, and bounded by the rules
+//! that are counted by themselves.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use checkdam::{DecidedBy, Outcome, RuleSet, TierView, Verdict};
+
+use super::Seen;
+
+/// Under this name the rules are counted for which there is no room.
+const OTHER: &str = "other";
+
+/// What metrics call the decisions, in the order of [`decision_place`].
+pub(crate) const DECISIONS: [&str; 5] = ["allowed", "denied", "cost_exceeds_burst", "unavailable", "banned"];
+/// What metrics call those who decide, in the order of [`store_place`].
+pub(crate) const STORES: [&str; 4] = ["memory", "redis", "local", "policy"];
+
+/// How many requests were decided how, by rule.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    rules_max: usize,
+    /// Every rule that is counted by itself.
+    known: Mutex<HashMap<String, Arc<RuleCounts>>>,
+    /// The same by their number in the rules in force.
+    numbered: ArcSwap<Numbered>,
+    /// Requests that no rule speaks for.
+    none: Arc<RuleCounts>,
+    other: Arc<RuleCounts>,
+}
+
+#[derive(Debug, Default)]
+struct Numbered {
+    rules: Option<Arc<RuleSet>>,
+    counts: Vec<Arc<RuleCounts>>,
+}
+
+/// The counts of one rule.
+#[derive(Debug, Default)]
+pub(crate) struct RuleCounts {
+    name: String,
+    /// Requests that it spoke for, once each, by decision and by who decided.
+    spoken: [[AtomicU64; STORES.len()]; DECISIONS.len()],
+    /// Requests that it concerned and that passed.
+    allowed: AtomicU64,
+    /// Requests that it denied.
+    denied: AtomicU64,
+    /// Requests that it would have denied were it not in shadow.
+    shadow: AtomicU64,
+}
+
+impl RuleCounts {
+    fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+
+    /// The rule; empty for requests that none speaks for.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Requests that it spoke for: the one that denied them, or else the one
+    /// with the fewest remaining. Places are those of [`DECISIONS`] and [`STORES`].
+    pub(crate) fn spoken(&self, decision: usize, store: usize) -> u64 {
+        self.spoken[decision][store].load(Ordering::Relaxed)
+    }
+
+    /// Requests that it concerned and that passed.
+    pub(crate) fn allowed(&self) -> u64 {
+        self.allowed.load(Ordering::Relaxed)
+    }
+
+    /// Requests that it denied.
+    pub(crate) fn denied(&self) -> u64 {
+        self.denied.load(Ordering::Relaxed)
+    }
+
+    /// Requests that it would have denied were it not in shadow.
+    pub(crate) fn shadow(&self) -> u64 {
+        self.shadow.load(Ordering::Relaxed)
+    }
+}
+
+impl Counters {
+    /// Counts so many rules by themselves, and the others together.
+    pub(crate) fn new(rules_max: usize) -> Self {
+        Self {
+            rules_max,
+            known: Mutex::default(),
+            numbered: ArcSwap::default(),
+            none: Arc::default(),
+            other: Arc::new(RuleCounts::new(OTHER)),
+        }
+    }
+
+    /// Other rules are in force. Those that are gone are still shown while
+    /// there is room.
+    pub(super) fn follow(&self, rules: &Arc<RuleSet>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let added = rules.numbered().filter(|rule| !known.contains_key(&rule.name)).count();
+        if known.len() + added > self.rules_max {
+            let names: std::collections::HashSet<&str> = rules.numbered().map(|rule| rule.name.as_str()).collect();
+            known.retain(|name, _| names.contains(name.as_str()));
+        }
+        let counts = rules.numbered().map(|rule| {
+            if let Some(counts) = known.get(&rule.name) {
+                return Arc::clone(counts);
+            }
+            if known.len() >= self.rules_max {
+                return Arc::clone(&self.other);
+            }
+            let counts = Arc::new(RuleCounts::new(&rule.name));
+            known.insert(rule.name.clone(), Arc::clone(&counts));
+            counts
+        });
+        let counts = counts.collect();
+        self.numbered.store(Arc::new(Numbered { rules: Some(Arc::clone(rules)), counts }));
+    }
+
+    /// Counts requests that were decided.
+    pub(super) fn note(&self, seen: &Seen<'_, '_>) {
+        let Some(speaking) = seen.speaking() else { return };
+        let verdict = if seen.is_allowed { Verdict::Allowed } else { speaking.verdict() };
+        let (decision, store) = (decision_place(verdict), store_place(speaking.decided_by()));
+        let numbered = self.numbered.load();
+        match speaking.governing() {
+            Some(tier) => self.count(&numbered, speaking, &tier, |counts| &counts.spoken[decision][store]),
+            None => add_one(&self.none.spoken[decision][store]),
+        }
+        for outcome in seen.outcomes {
+            self.note_rules(&numbered, outcome, seen.is_allowed);
+        }
+    }
+
+    fn note_rules(&self, numbered: &Numbered, outcome: &Outcome, is_allowed: bool) {
+        let mut tiers = outcome.tiers().peekable();
+        while let Some(tier) = tiers.next() {
+            let mut is_denied = !tier.decision.is_allowed();
+            // The tiers of one rule stand together.
+            while let Some(same) = tiers.next_if(|other| other.number == tier.number) {
+                is_denied |= !same.decision.is_allowed();
+            }
+            if is_denied || is_allowed {
+                self.count(numbered, outcome, &tier, |counts| match (is_denied, tier.is_enforced()) {
+                    (true, true) => &counts.denied,
+                    (true, false) => &counts.shadow,
+                    (false, _) => &counts.allowed,
+                });
+            }
+        }
+    }
+
+    fn count(
+        &self,
+        numbered: &Numbered,
+        outcome: &Outcome,
+        tier: &TierView<'_>,
+        counter: impl Fn(&RuleCounts) -> &AtomicU64,
+    ) {
+        let is_in_force =
+            numbered.rules.as_ref().is_some_and(|rules| std::ptr::eq(Arc::as_ptr(rules), outcome.rules()));
+        if is_in_force && let Some(counts) = numbered.counts.get(tier.number) {
+            return add_one(counter(counts));
+        }
+        // Decided by rules that have just been replaced, or are just being put in force.
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        add_one(counter(known.get(&tier.rule.name).unwrap_or(&self.other)));
+    }
+
+    /// Every rule that is counted by itself, by name; before them what no rule
+    /// speaks for, and last all others together.
+    pub(crate) fn all(&self) -> Vec<Arc<RuleCounts>> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rules: Vec<_> = known.values().cloned().collect();
+        drop(known);
+        rules.sort_by(|one, other| one.name.cmp(&other.name));
+        rules.insert(0, Arc::clone(&self.none));
+        rules.push(Arc::clone(&self.other));
+        rules
+    }
+}
+
+fn add_one(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Where a verdict stands in [`DECISIONS`].
+pub(crate) const fn decision_place(verdict: Verdict) -> usize {
+    match verdict {
+        Verdict::Allowed => 0,
+        Verdict::Denied => 1,
+        Verdict::CostExceedsBurst => 2,
+        Verdict::Unavailable => 3,
+        Verdict::Banned => 4,
+    }
+}
+
+/// Where one who decides stands in [`STORES`].
+pub(crate) fn store_place(by: DecidedBy) -> usize {
+    STORES.iter().position(|name| *name == by.name()).unwrap_or(STORES.len() - 1)
+}

@@ -1,0 +1,121 @@
+//! What is seen of decisions once they are made: how many, how fast, whose.
+//!
+//! Nothing here decides anything, waits, or fails. A request is seen once, with
+//! its outcome; once a second a tick makes history of it.
+
+mod counters;
+mod denials;
+mod latencies;
+mod recent;
+mod top;
+mod traffic;
+
+pub(crate) use self::counters::{Counters, DECISIONS, RuleCounts, STORES};
+pub(crate) use self::latencies::Latencies;
+pub(crate) use self::recent::Recent;
+pub(crate) use self::top::Top;
+pub(crate) use self::traffic::Traffic;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use checkdam::{Outcome, Request, RuleSet};
+
+use self::denials::Denials;
+use crate::config::WatchOptions;
+
+/// What is seen of decisions.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    counters: Counters,
+    latencies: Latencies,
+    traffic: Traffic,
+    top: Top,
+    recent: Recent,
+    denials: Denials,
+}
+
+/// Requests that were decided together, mostly one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen<'a, 'r> {
+    pub(crate) requests: &'a [Request<'r>],
+    /// One a request.
+    pub(crate) outcomes: &'a [Outcome],
+    /// Whether they pass.
+    pub(crate) is_allowed: bool,
+    /// How long the decision took.
+    pub(crate) latency: Duration,
+}
+
+impl<'a, 'r> Seen<'a, 'r> {
+    /// The outcome that speaks for all: the first that denies, if they do not pass.
+    pub(crate) fn speaking(&self) -> Option<&'a Outcome> {
+        let denying = self.outcomes.iter().find(|outcome| !self.is_allowed && !outcome.is_allowed());
+        denying.or_else(|| self.outcomes.first())
+    }
+
+    /// Each request with its outcome.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&'a Request<'r>, &'a Outcome)> {
+        self.requests.iter().zip(self.outcomes)
+    }
+}
+
+impl Watch {
+    /// Nothing has been seen yet.
+    pub(crate) fn new(options: &WatchOptions) -> Self {
+        Self {
+            counters: Counters::new(options.rules_max),
+            latencies: Latencies::new(options.exemplars),
+            traffic: Traffic::new(),
+            top: Top::new(),
+            recent: Recent::new(options.recent_max),
+            denials: Denials::new(options.log_denials),
+        }
+    }
+
+    /// Other rules are in force.
+    pub(crate) fn follow(&self, rules: &Arc<RuleSet>) {
+        self.counters.follow(rules);
+    }
+
+    /// Requests were decided.
+    pub(crate) fn note(&self, seen: Seen<'_, '_>) {
+        self.counters.note(&seen);
+        self.latencies.note(&seen);
+        self.top.note(&seen);
+        self.recent.note(&seen);
+        self.denials.note(&seen);
+    }
+
+    /// To be called once a second.
+    pub(crate) fn tick(&self) {
+        self.traffic.tick(&self.counters);
+        self.top.tick();
+        self.recent.tick();
+    }
+
+    /// How many requests were decided how, by rule.
+    pub(crate) const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// How long decisions took.
+    pub(crate) const fn latencies(&self) -> &Latencies {
+        &self.latencies
+    }
+
+    /// What passed in the last minutes and hours, by rule.
+    pub(crate) const fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    /// Who asks and who is limited most.
+    pub(crate) const fn top(&self) -> &Top {
+        &self.top
+    }
+
+    /// What was asked last.
+    pub(crate) const fn recent(&self) -> &Recent {
+        &self.recent
+    }
+}
