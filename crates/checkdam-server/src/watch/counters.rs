@@ -201,3 +201,92 @@ pub(crate) const fn decision_place(verdict: Verdict) -> usize {
 pub(crate) fn store_place(by: DecidedBy) -> usize {
     STORES.iter().position(|name| *name == by.name()).unwrap_or(STORES.len() - 1)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use checkdam::store::{MemoryOptions, MemoryStore};
+    use checkdam::{Limiter, Mode, Request, Rule};
+
+    use super::*;
+
+    fn rule(name: &str, limit: &str) -> Rule {
+        Rule::new(name, "user:{user}".parse().unwrap(), vec![limit.parse().unwrap()])
+    }
+
+    fn limiter(rules: Vec<Rule>) -> Limiter<MemoryStore> {
+        Limiter::new(RuleSet::new(rules).unwrap(), MemoryStore::new(MemoryOptions::default()))
+    }
+
+    async fn ask(limiter: &Limiter<MemoryStore>, counters: &Counters, times: usize) {
+        let requests = [Request::new().with("user", "42").unwrap()];
+        for _ in 0..times {
+            let outcomes = [limiter.check(&requests[0]).await];
+            let is_allowed = outcomes[0].is_allowed();
+            let seen = Seen { requests: &requests, outcomes: &outcomes, is_allowed, latency: Duration::ZERO };
+            counters.note(&seen);
+        }
+    }
+
+    fn told(counters: &Counters) -> Vec<(String, [u64; 5])> {
+        let spoken =
+            |counts: &RuleCounts, decision| (0..STORES.len()).map(|store| counts.spoken(decision, store)).sum();
+        let told = |counts: Arc<RuleCounts>| {
+            let figures = [spoken(&counts, 0), spoken(&counts, 1), counts.allowed(), counts.denied(), counts.shadow()];
+            (counts.name().to_owned(), figures)
+        };
+        counters.all().into_iter().map(told).filter(|(_, figures)| figures.iter().any(|figure| *figure > 0)).collect()
+    }
+
+    #[tokio::test]
+    async fn every_request_is_spoken_for_once_and_every_rule_says_its_own() {
+        let mut shadow = rule("shadow", "1/h");
+        shadow.mode = Mode::Shadow;
+        let limiter = limiter(vec![rule("narrow", "2/h"), rule("wide", "5/h"), shadow]);
+        let counters = Counters::new(10);
+        counters.follow(&limiter.rules());
+        ask(&limiter, &counters, 4).await;
+        let expected = [("narrow", [2, 2, 2, 2, 0]), ("shadow", [0, 0, 1, 0, 3]), ("wide", [0, 0, 2, 0, 0])];
+        assert_eq!(told(&counters), expected.map(|(name, figures)| (name.to_owned(), figures)));
+    }
+
+    #[tokio::test]
+    async fn what_no_rule_concerns_is_counted_too() {
+        let limiter = limiter(vec![]);
+        let counters = Counters::new(10);
+        counters.follow(&limiter.rules());
+        ask(&limiter, &counters, 3).await;
+        assert_eq!(told(&counters), [(String::new(), [3, 0, 0, 0, 0])]);
+    }
+
+    #[tokio::test]
+    async fn rules_beyond_the_bound_are_counted_together() {
+        let limiter = limiter(vec![rule("first", "9/h"), rule("second", "8/h"), rule("third", "7/h")]);
+        let counters = Counters::new(1);
+        counters.follow(&limiter.rules());
+        ask(&limiter, &counters, 1).await;
+        let expected = [("first", [0, 0, 1, 0, 0]), ("other", [1, 0, 2, 0, 0])];
+        assert_eq!(told(&counters), expected.map(|(name, figures)| (name.to_owned(), figures)));
+    }
+
+    #[tokio::test]
+    async fn counts_outlive_a_change_of_rules_and_late_outcomes_find_their_rule() {
+        let limiter = limiter(vec![rule("kept", "9/h"), rule("gone", "8/h")]);
+        let counters = Counters::new(10);
+        counters.follow(&limiter.rules());
+        ask(&limiter, &counters, 1).await;
+        limiter.set_rules(RuleSet::new(vec![rule("new", "1/h"), rule("kept", "9/h")]).unwrap());
+        // Decided by rules that are not followed yet: "new" has no place of its own so far.
+        ask(&limiter, &counters, 1).await;
+        counters.follow(&limiter.rules());
+        ask(&limiter, &counters, 1).await;
+        let expected = [
+            ("gone", [1, 0, 1, 0, 0]),
+            ("kept", [0, 0, 2, 0, 0]),
+            ("new", [0, 1, 0, 1, 0]),
+            ("other", [1, 0, 1, 0, 0]),
+        ];
+        assert_eq!(told(&counters), expected.map(|(name, figures)| (name.to_owned(), figures)));
+    }
+}
