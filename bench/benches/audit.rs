@@ -5,11 +5,9 @@
 //! Compare within one run only: `cargo bench -p bench --bench audit`.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods)]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use bench::server::{Server, ask, connect};
 
 const RATE: u64 = 10_000;
 const CLIENTS: u64 = 16;
@@ -17,79 +15,6 @@ const ROUND: Duration = Duration::from_secs(5);
 const ROUNDS: usize = 4;
 const CHECK: &str = r#"{"attributes": {"user": "42", "ip": "203.0.113.9", "endpoint": "/search"}}"#;
 const DENYING: &str = r#"{"rules": [{"name": "one", "key": "user:{user}", "limits": ["1/d burst 1"]}]}"#;
-
-struct Server {
-    child: Child,
-    http: String,
-    admin: String,
-}
-
-impl Server {
-    fn start(data: &Path, arguments: &[&str]) -> Self {
-        let binary = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/checkdam");
-        let mut command = Command::new(binary);
-        command.args([
-            "serve",
-            "--http-listen",
-            "127.0.0.1:0",
-            "--grpc-listen",
-            "off",
-            "--admin-listen",
-            "127.0.0.1:0",
-            "--data-dir",
-        ]);
-        let mut child = command.arg(data).args(arguments).stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let (mut http, mut admin) = (String::new(), String::new());
-        for line in lines.by_ref().map_while(Result::ok) {
-            let behind = |words: &str| Some(line.split_once(words)?.1.split('/').next()?.to_owned());
-            http = behind("listening  http://").unwrap_or(http);
-            admin = behind("admin      http://").unwrap_or(admin);
-            if line.contains("/v1/check") {
-                break;
-            }
-        }
-        std::thread::spawn(move || lines.map_while(Result::ok).count());
-        Self { child, http, admin }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// One request and its answer: the status and the body.
-fn ask(stream: &mut BufReader<TcpStream>, method: &str, path: &str, body: &str) -> (u16, String) {
-    let length = body.len();
-    let request = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n{body}");
-    stream.get_mut().write_all(request.as_bytes()).unwrap();
-    let (mut status, mut length) = (0, 0);
-    loop {
-        let mut line = String::new();
-        stream.read_line(&mut line).unwrap();
-        if let Some(rest) = line.strip_prefix("HTTP/1.1 ") {
-            status = rest[..3].parse().unwrap();
-        }
-        if let Some(rest) = line.to_lowercase().strip_prefix("content-length: ") {
-            length = rest.trim().parse().unwrap();
-        }
-        if line.trim().is_empty() {
-            break;
-        }
-    }
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).unwrap();
-    (status, String::from_utf8(body).unwrap())
-}
-
-fn connect(address: &str) -> BufReader<TcpStream> {
-    let stream = TcpStream::connect(address).unwrap();
-    stream.set_nodelay(true).unwrap();
-    BufReader::new(stream)
-}
 
 /// Denials at a steady rate; each time counts from when the request was due.
 fn load(address: &str) -> Vec<Duration> {
@@ -194,13 +119,7 @@ fn start_with_many() {
 }
 
 fn main() {
-    let root: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--release", "-p", "checkdam-server"])
-        .current_dir(root)
-        .status()
-        .unwrap();
-    assert!(built.success());
+    bench::server::build();
     start_with_many();
     denials();
 }

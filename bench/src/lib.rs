@@ -1,4 +1,6 @@
-//! What the benchmarks share: keys, and takes as each limiter makes them.
+//! What the benchmarks share: keys, takes as each limiter makes them, a server.
+
+pub mod server;
 
 use checkdam::Quota;
 use checkdam::conformance::TestBucket;
