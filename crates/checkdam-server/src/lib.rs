@@ -14,6 +14,7 @@ mod config;
 mod grpc;
 mod http;
 mod logging;
+mod overload;
 mod proxy;
 mod rulebook;
 mod store;

@@ -21,6 +21,7 @@ use crate::app::App;
 use crate::audit::{Audit, Writer};
 use crate::config::Config;
 use crate::http::{Admin, RuleSource, Server};
+use crate::overload::{self, Overload};
 use crate::rulebook::{self, Book, FollowOptions, Follower, LoadError, OpenError, RuleFile, Rulebook};
 use crate::store::AnyStore;
 use crate::watch::Watch;
@@ -118,7 +119,8 @@ impl Node {
             }
             None => (None, None),
         };
-        let app = Arc::new(App::new(loaded, store, config.dialect, audit, Watch::new(&config.watch)));
+        let seen = (Watch::new(&config.watch), Overload::new(config.overload));
+        let app = Arc::new(App::new(loaded, store, config.dialect, audit, seen));
         let rules = Arc::new(follow(&app, file, rulebook.as_ref(), version, signals.reload));
         let admin = admin_listener.zip(config.admin.as_ref()).map(|(listener, door)| {
             let admin = Admin {
@@ -134,6 +136,7 @@ impl Node {
             Server::for_admin(listener, Arc::new(admin))
         });
         tokio::spawn(maintain(Arc::clone(&app)));
+        tokio::spawn(overload::watch(Arc::clone(&app)));
         Ok(Self { app, admin, rules, rulebook, writer, stop: signals.stop })
     }
 

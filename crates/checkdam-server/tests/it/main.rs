@@ -9,6 +9,7 @@
 //! - `auth`: proxies that ask about their clients' requests
 //! - `forward_auth`: real proxies with the shipped configurations
 //! - `connections`: slow and idle clients
+//! - `overload`: more than can be done
 //! - `rate_limits`: Envoy's rate limit service, clause by clause
 //! - `grpc`: its door: health, reflection, limits, leaving
 //! - `json`: the same service over HTTP
@@ -59,6 +60,7 @@ mod incumbent;
 mod json;
 mod nodes;
 mod operations;
+mod overload;
 mod page;
 mod polite;
 mod process;
