@@ -23,6 +23,7 @@
 //! - `reload`: rules that change under load
 //! - `shutdown`: leaving without cutting anybody off
 //! - `settings`: flags, variables and the file
+//! - `production`: the settings' reference, the manual, probes
 //! - `descriptors`: envoyproxy/ratelimit's own rule files
 //! - `rule_files`: which files are refused
 //! - `cli`: the commands
@@ -64,6 +65,7 @@ mod overload;
 mod page;
 mod polite;
 mod process;
+mod production;
 mod proxy;
 mod proxy_faults;
 mod proxy_smuggling;
