@@ -19,6 +19,7 @@ pub(crate) mod proxy;
 pub(crate) mod rules;
 pub(crate) mod serve;
 mod signals;
+mod supervisor;
 mod table;
 pub(crate) mod violations;
 

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::signals::Signals;
+use super::supervisor::{self, Reloading};
 use crate::app::App;
 use crate::audit::{Audit, Writer};
 use crate::config::Config;
@@ -158,6 +159,8 @@ impl Node {
     {
         let (end_admin, admin_stop) = mpsc::channel(1);
         let admin = self.admin.map(|admin| tokio::spawn(admin.run(admin_stop, ADMIN_DRAIN)));
+        let rules = self.app.limiter().rules().rules().len();
+        supervisor::ready(&format!("{rules} rules are in force"));
         doors(self.stop).await;
         // If it is gone, it has nothing to end.
         let _ = end_admin.send(()).await;
@@ -225,7 +228,7 @@ fn follow(
     file: Option<RuleFile>,
     rulebook: Option<&Rulebook>,
     version: u64,
-    mut reload: mpsc::Receiver<()>,
+    mut reload: mpsc::Receiver<Reloading>,
 ) -> RuleSource {
     let Some(rulebook) = rulebook.filter(|_| file.is_none()) else {
         let path = file.as_ref().map(|file| file.path().display().to_string()).unwrap_or_default();
@@ -250,7 +253,7 @@ fn follow(
     }
     let hint = follower.hints();
     tokio::spawn(async move {
-        while reload.recv().await.is_some() {
+        while let Some(_reloading) = reload.recv().await {
             tracing::info!("SIGHUP: the rulebook is looked at now");
             hint.notify_one();
         }

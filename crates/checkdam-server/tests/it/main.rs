@@ -24,6 +24,8 @@
 //! - `shutdown`: leaving without cutting anybody off
 //! - `settings`: flags, variables and the file
 //! - `production`: the settings' reference, the manual, probes
+//! - `supervisor`: what systemd is told
+//! - `deploy`: the files to run it with, judged by the programs they are for
 //! - `descriptors`: envoyproxy/ratelimit's own rule files
 //! - `rule_files`: which files are refused
 //! - `cli`: the commands
@@ -51,6 +53,7 @@ mod cli_rules;
 mod client;
 mod cluster;
 mod connections;
+mod deploy;
 mod descriptors;
 mod doctor;
 mod envoy;
@@ -78,4 +81,5 @@ mod rule_files;
 mod rust_client;
 mod settings;
 mod shutdown;
+mod supervisor;
 mod upstream;

@@ -94,7 +94,13 @@ impl Server {
 
     /// A proxy with these arguments, listening.
     pub(crate) fn proxy(arguments: &[&str]) -> Self {
+        Self::proxy_in(&[], arguments)
+    }
+
+    /// A proxy with these variables and arguments, listening.
+    pub(crate) fn proxy_in(variables: &[(&str, &str)], arguments: &[&str]) -> Self {
         let mut command = checkdam();
+        command.envs(variables.iter().copied());
         command.args(["proxy", "--listen", "127.0.0.1:0"]).args(arguments);
         Self::run(command, "store      ", "proxy      http://")
     }
