@@ -10,6 +10,7 @@ use checkdam::headers::Dialect;
 use checkdam::{Limiter, Outcome, Request, RuleSet, Together};
 
 use crate::audit::{Audit, Effects};
+use crate::overload::Overload;
 use crate::rulebook::Book;
 use crate::store::AnyStore;
 use crate::watch::{Seen, Watch};
@@ -24,6 +25,7 @@ pub(crate) struct App {
     audit: Option<Arc<Audit>>,
     effects: Effects,
     watch: Watch,
+    overload: Overload,
     /// Only for how long decisions take.
     stopwatch: quanta::Clock,
     dialect: Dialect,
@@ -37,7 +39,7 @@ impl App {
         store: AnyStore,
         dialect: Dialect,
         audit: Option<Arc<Audit>>,
-        watch: Watch,
+        (watch, overload): (Watch, Overload),
     ) -> Self {
         let effects = Effects::default();
         effects.follow(&rules);
@@ -49,6 +51,7 @@ impl App {
             audit,
             effects,
             watch,
+            overload,
             stopwatch: quanta::Clock::new(),
             dialect,
             is_leaving: AtomicBool::new(false),
@@ -65,6 +68,7 @@ impl App {
 
     /// Charges every tier that concerns the request, or none.
     pub(crate) async fn check(&self, request: &Request<'_>) -> Outcome {
+        let _deciding = self.overload.decide();
         let start = self.stopwatch.raw();
         let outcome = self.limiter.check(request).await;
         self.note(request, &outcome, start);
@@ -75,6 +79,7 @@ impl App {
     /// for so long at most.
     pub(crate) async fn check_within(&self, request: &Request<'_>, delay_max: Duration) -> Outcome {
         let delay_max_us = u64::try_from(delay_max.as_micros()).unwrap_or(u64::MAX);
+        let _deciding = self.overload.decide();
         let start = self.stopwatch.raw();
         let outcome = self.limiter.check_within(request, delay_max_us).await;
         self.note(request, &outcome, start);
@@ -83,6 +88,7 @@ impl App {
 
     /// Charges every tier that concerns any of the requests, or none.
     pub(crate) async fn check_together(&self, requests: &[Request<'_>]) -> Together {
+        let _deciding = self.overload.decide();
         let start = self.stopwatch.raw();
         let together = self.limiter.check_together(requests).await;
         self.see(requests, together.outcomes(), together.is_allowed(), start);
@@ -111,6 +117,7 @@ impl App {
 
     /// Answers as a check would, charging nothing.
     pub(crate) async fn peek(&self, request: &Request<'_>) -> Outcome {
+        let _deciding = self.overload.decide();
         let outcome = self.limiter.peek(request).await;
         observe("peek", request, &outcome);
         outcome
@@ -118,6 +125,7 @@ impl App {
 
     /// Gives back the request's cost.
     pub(crate) async fn refund(&self, request: &Request<'_>) -> Outcome {
+        let _deciding = self.overload.decide();
         let outcome = self.limiter.refund(request).await;
         observe("refund", request, &outcome);
         outcome
@@ -125,6 +133,7 @@ impl App {
 
     /// Forgets the buckets that concern the request.
     pub(crate) async fn reset(&self, request: &Request<'_>) -> Outcome {
+        let _deciding = self.overload.decide();
         let outcome = self.limiter.reset(request).await;
         observe("reset", request, &outcome);
         outcome
@@ -153,6 +162,11 @@ impl App {
     /// What is seen of decisions.
     pub(crate) const fn watch(&self) -> &Watch {
         &self.watch
+    }
+
+    /// How much there is to do.
+    pub(crate) const fn overload(&self) -> &Overload {
+        &self.overload
     }
 
     /// Which headers tell a client where it stands.

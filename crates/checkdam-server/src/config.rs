@@ -4,11 +4,14 @@
 mod choice;
 mod files;
 mod grpc;
+mod in_force;
 mod incumbent;
 mod keep;
 mod origin;
 mod overload;
 mod proxy;
+mod reference;
+mod secrets;
 mod settings;
 mod span;
 mod store;
@@ -29,11 +32,13 @@ use crate::rulebook::{DatabaseUrl, DatabaseUrlError};
 use self::choice::{Headers, or_variable};
 pub(crate) use self::choice::{LogFormat, LogLevel};
 pub(crate) use self::files::FileArguments;
+pub(crate) use self::in_force::InForce;
 use self::incumbent::Variables;
 pub(crate) use self::keep::{AdminDoor, AuditOptions, Token};
 pub(crate) use self::origin::OriginOptions;
 pub(crate) use self::overload::OverloadOptions;
 pub(crate) use self::proxy::{ProxyOptions, ProxySettings, RouteOptions};
+pub(crate) use self::reference::reference;
 pub(crate) use self::settings::Settings;
 pub(crate) use self::span::Span;
 pub(crate) use self::store::StoreSettings;
@@ -94,6 +99,8 @@ pub(crate) enum ConfigError {
     Unreadable { path: String, reason: std::io::Error },
     #[error("{path}: {reason}")]
     Invalid { path: String, reason: String },
+    #[error("the file {path:?} should hold a secret and is empty")]
+    EmptySecret { path: String },
     #[error("{name} is {value:?}: use one of {choices}")]
     NotAChoice { name: &'static str, value: String, choices: String },
     #[error("http_listen is \"off\", so there is nothing to serve: give it an address such as 127.0.0.1:8080")]
@@ -141,7 +148,7 @@ impl Config {
     /// the file and the defaults.
     pub(crate) fn load(given: Settings, file: Option<&Path>) -> Result<Self, ConfigError> {
         let from_file = from_file(file)?;
-        let (given, ignored) = Variables(variable).under(given)?;
+        let (given, ignored) = Variables(variable).under(given.with_secrets()?)?;
         let max_buckets = given.max_buckets.or(from_file.max_buckets).unwrap_or(1_000_000);
         if max_buckets == 0 || max_buckets > BUCKETS_MAX {
             return Err(ConfigError::BucketsOutOfRange { value: max_buckets, max: BUCKETS_MAX });
@@ -230,11 +237,15 @@ fn redis_options(given: &Settings, file: &Settings, max_buckets: usize) -> Resul
 
 /// What the settings file says, if there is one.
 fn from_file(file: Option<&Path>) -> Result<Settings, ConfigError> {
-    match file {
-        Some(path) => read(path),
-        None if Path::new(FILE_DEFAULT).exists() => read(Path::new(FILE_DEFAULT)),
+    match settings_file(file) {
+        Some(path) => read(path)?.with_secrets(),
         None => Ok(Settings::default()),
     }
+}
+
+/// Which settings file is read, if there is one.
+fn settings_file(given: Option<&Path>) -> Option<&Path> {
+    given.or_else(|| Some(Path::new(FILE_DEFAULT)).filter(|path| path.exists()))
 }
 
 fn read(path: &Path) -> Result<Settings, ConfigError> {

@@ -14,6 +14,7 @@ mod config;
 mod grpc;
 mod http;
 mod logging;
+mod overload;
 mod proxy;
 mod rulebook;
 mod store;
@@ -40,6 +41,9 @@ pub fn main() -> ExitCode {
         Command::Unban(arguments) => cli::bans::unban(&arguments),
         Command::Bans(arguments) => cli::bans::list(&arguments),
         Command::Doctor(arguments) => cli::doctor::run(arguments),
+        Command::Health(arguments) => cli::health::run(&arguments),
+        Command::Config(command) => cli::config::run(command),
+        Command::Man(arguments) => cli::man::run(&arguments),
         Command::Completions { shell } => cli::completions(shell),
     };
     done.unwrap_or_else(|error| {

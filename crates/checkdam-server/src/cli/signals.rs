@@ -3,24 +3,26 @@
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use super::supervisor::{self, Reloading};
+
 /// What a node is told from outside.
 pub(super) struct Signals {
     /// Go away; a second time: at once.
     pub(super) stop: mpsc::Receiver<()>,
     /// Read the rules anew.
-    pub(super) reload: mpsc::Receiver<()>,
+    pub(super) reload: mpsc::Receiver<Reloading>,
 }
 
 impl Signals {
     /// Listens to them from now on.
     pub(super) fn new() -> std::io::Result<Self> {
-        let stop = signals(&[SignalKind::terminate(), SignalKind::interrupt()])?;
-        Ok(Self { stop, reload: signals(&[SignalKind::hangup()])? })
+        let stop = signals(&[SignalKind::terminate(), SignalKind::interrupt()], supervisor::stopping)?;
+        Ok(Self { stop, reload: signals(&[SignalKind::hangup()], Reloading::begin)? })
     }
 }
 
-/// A message for each signal of these kinds.
-fn signals(kinds: &[SignalKind]) -> std::io::Result<mpsc::Receiver<()>> {
+/// A message for each signal of these kinds, made when it comes.
+fn signals<T: Send + 'static>(kinds: &[SignalKind], message: fn() -> T) -> std::io::Result<mpsc::Receiver<T>> {
     let (sender, receiver) = mpsc::channel(1);
     for kind in kinds {
         let mut arriving = signal(*kind)?;
@@ -28,7 +30,7 @@ fn signals(kinds: &[SignalKind]) -> std::io::Result<mpsc::Receiver<()>> {
         tokio::spawn(async move {
             while arriving.recv().await.is_some() {
                 // Full means that one is already waiting to be seen.
-                let _ = sender.try_send(());
+                let _ = sender.try_send(message());
             }
         });
     }

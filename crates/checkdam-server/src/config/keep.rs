@@ -67,15 +67,7 @@ impl AdminDoor {
 }
 
 fn token(settings: &Settings) -> Result<Option<Token>, ConfigError> {
-    let text = match (&settings.admin_token, &settings.admin_token_file) {
-        (Some(text), _) => text.clone(),
-        (None, Some(path)) => {
-            let shown = path.display().to_string();
-            let text = std::fs::read_to_string(path);
-            text.map_err(|reason| ConfigError::Unreadable { path: shown, reason })?.trim_end().to_owned()
-        }
-        (None, None) => return Ok(None),
-    };
+    let Some(text) = settings.admin_token.clone() else { return Ok(None) };
     if text.len() < TOKEN_MIN {
         return Err(ConfigError::WeakToken { reason: format!("has {} characters", text.len()) });
     }

@@ -66,6 +66,10 @@ pub(crate) struct Settings {
     #[arg(long, env = "CHECKDAM_DATABASE", value_name = "URL", hide_env_values = true)]
     pub(super) database: Option<String>,
 
+    /// A file that holds that URL, for one with a password
+    #[arg(long, env = "CHECKDAM_DATABASE_FILE", value_name = "FILE", conflicts_with = "database")]
+    pub(super) database_file: Option<PathBuf>,
+
     /// The folder for what this node keeps [default: ./checkdam-data]
     #[arg(long, env = "CHECKDAM_DATA_DIR", value_name = "FOLDER")]
     pub(super) data_dir: Option<PathBuf>,
@@ -108,6 +112,10 @@ pub(crate) struct Settings {
     #[arg(long, env = "CHECKDAM_STORE", value_name = "STORE", hide_env_values = true)]
     pub(super) store: Option<String>,
 
+    /// A file that holds that, for one with a password
+    #[arg(long, env = "CHECKDAM_STORE_FILE", value_name = "FILE", conflicts_with = "store")]
+    pub(super) store_file: Option<PathBuf>,
+
     /// A CA in PEM to verify a rediss:// server with [default: the system's]
     #[arg(long, env = "CHECKDAM_STORE_CA", value_name = "FILE")]
     pub(super) store_ca: Option<PathBuf>,
@@ -123,6 +131,10 @@ pub(crate) struct Settings {
     /// A secret, the same on every node, without which keys in Redis cannot be traced to subjects [default: none]
     #[arg(long, env = "CHECKDAM_KEY_SECRET", value_name = "TEXT", hide_env_values = true)]
     pub(super) key_secret: Option<String>,
+
+    /// A file that holds that secret
+    #[arg(long, env = "CHECKDAM_KEY_SECRET_FILE", value_name = "FILE", conflicts_with = "key_secret")]
+    pub(super) key_secret_file: Option<PathBuf>,
 
     /// Keys in Redis that people can read [default: false]
     #[arg(long, env = "CHECKDAM_READABLE_KEYS", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]

@@ -15,6 +15,10 @@ pub(crate) struct StoreSettings {
     #[arg(long, env = "CHECKDAM_STORE", value_name = "STORE", hide_env_values = true)]
     store: Option<String>,
 
+    /// A file that holds that, for one with a password
+    #[arg(long, env = "CHECKDAM_STORE_FILE", value_name = "FILE", conflicts_with = "store")]
+    store_file: Option<PathBuf>,
+
     /// A CA in PEM to verify a rediss:// server with [default: the system's]
     #[arg(long, env = "CHECKDAM_STORE_CA", value_name = "FILE")]
     store_ca: Option<PathBuf>,
@@ -27,9 +31,9 @@ pub(crate) struct StoreSettings {
 impl StoreSettings {
     /// Joins what was given with the file; none if the buckets live in memory.
     pub(crate) fn options(self, file: Option<&Path>) -> Result<Option<RedisOptions>, ConfigError> {
-        let Self { store, store_ca, store_deadline } = self;
-        let given = Settings { store, store_ca, store_deadline, ..Settings::default() };
-        let (given, _) = Variables(variable).under(given)?;
+        let Self { store, store_file, store_ca, store_deadline } = self;
+        let given = Settings { store, store_file, store_ca, store_deadline, ..Settings::default() };
+        let (given, _) = Variables(variable).under(given.with_secrets()?)?;
         // Nothing is kept in memory while a store is examined.
         redis_options(&given, &from_file(file)?, 1)
     }

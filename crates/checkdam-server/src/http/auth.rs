@@ -25,6 +25,7 @@ use super::origin::{Asked, Origin, OriginError, Target, host, single};
 use super::problem::{Problem, shown};
 use super::wire::{self, Refusal};
 use crate::app::App;
+use crate::overload::Entrance;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -112,7 +113,7 @@ impl Auth {
             body = Problem, content_type = "application/problem+json"),
         (status = 429, description = "It must wait; nothing was charged", body = Refusal,
             content_type = "application/problem+json"),
-        (status = 503, description = "A limit denies what its store cannot decide", body = Refusal,
+        (status = 503, description = "There is too much to do, or a limit denies what its store cannot decide", body = Refusal,
             content_type = "application/problem+json"),
     )
 )]
@@ -128,6 +129,7 @@ pub(super) async fn auth(
             auth.warn_of_options(&problem);
             Err(problem)
         }
+        None if auth.app.overload().turns_away(Entrance::Http) => Err(Problem::overloaded()),
         None => auth.decide(&parts, peer, &options).await,
     };
     let mut response = decided.into_response();

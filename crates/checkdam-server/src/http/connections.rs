@@ -17,6 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::deadline::{Deadline, Progress};
 use super::responder::{Arrival, Responder};
+use super::shedding::Shedding;
 use crate::app::App;
 
 /// The most connections at a time; more wait in the kernel's queue.
@@ -47,6 +48,8 @@ pub(super) struct Connections<R> {
     app: Arc<App>,
     responder: R,
     protocol: Protocol,
+    /// Whom it turns away when there is too much to do.
+    shedding: Option<Shedding>,
     slots: Arc<Semaphore>,
     open: Arc<watch::Sender<usize>>,
     closing: watch::Sender<bool>,
@@ -60,11 +63,12 @@ pub(super) struct Peer(pub(super) IpAddr);
 pub(super) struct Slot(#[expect(dead_code, reason = "held, and given back by its drop")] OwnedSemaphorePermit);
 
 impl<R: Responder> Connections<R> {
-    pub(super) fn new(app: Arc<App>, responder: R, protocol: Protocol) -> Self {
+    pub(super) fn new(app: Arc<App>, responder: R, (protocol, shedding): (Protocol, Option<Shedding>)) -> Self {
         Self {
             responder,
             app,
             protocol,
+            shedding,
             slots: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
             open: Arc::new(watch::Sender::new(0)),
             closing: watch::Sender::new(false),
@@ -89,7 +93,7 @@ impl<R: Responder> Connections<R> {
     pub(super) fn serve(&self, stream: TcpStream, peer: IpAddr, slot: Slot) {
         // Answers are small and wait for nothing. If this fails they are slower.
         let _ = stream.set_nodelay(true);
-        let protocol = self.protocol;
+        let (protocol, shedding) = (self.protocol, self.shedding);
         let progress = Arc::new(match protocol {
             Protocol::Http => Progress::default(),
             Protocol::Grpc => Progress::of_http2(),
@@ -104,7 +108,11 @@ impl<R: Responder> Connections<R> {
             let arrival = Arrival { peer, fault, under_way };
             let (responder, app, progress) = (responder.clone(), Arc::clone(&app), Arc::clone(&progress));
             async move {
-                let mut response = responder.answer(request, arrival).await;
+                let shed = shedding.and_then(|shedding| shedding.turn_away(app.overload(), request.uri().path()));
+                let mut response = match shed {
+                    Some(response) => response,
+                    None => responder.answer(request, arrival).await,
+                };
                 if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                     progress.tunnel();
                 } else if app.is_leaving() && !is_http2 {

@@ -17,6 +17,7 @@ mod page;
 mod problem;
 mod responder;
 mod server;
+mod shedding;
 mod wire;
 
 use std::sync::Arc;

@@ -80,6 +80,14 @@ pub(super) enum Refused {
         "field": "cost",
     }))]
     Invalid(Problem),
+    /// There is too much to do, or a limit denies what its store cannot decide; nothing was charged
+    #[response(status = 503, content_type = "application/problem+json", example = json!({
+        "type": "urn:checkdam:problem:overloaded",
+        "title": "The server has too much to do",
+        "status": 503,
+        "detail": "nothing was read or charged: try again after a second, or ask another node",
+    }))]
+    Overloaded(Problem),
 }
 
 /// The headers that tell a client where it stands, on every answer that has

@@ -178,6 +178,17 @@ impl Problem {
         }
     }
 
+    /// There is more to do than can be done in time.
+    pub(crate) fn overloaded() -> Self {
+        Self {
+            kind: "urn:checkdam:problem:overloaded",
+            title: "The server has too much to do",
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            detail: "nothing was read or charged: try again after a second, or ask another node".to_owned(),
+            field: None,
+        }
+    }
+
     /// Nothing can be decided.
     pub(super) fn undecided(detail: String) -> Self {
         let (kind, title) = ("urn:checkdam:problem:undecided", "Nothing could be decided");

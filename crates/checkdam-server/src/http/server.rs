@@ -18,6 +18,7 @@ use super::admin::Admin;
 use super::connections::{Connections, Protocol};
 use super::origin::Origin;
 use super::responder::Responder;
+use super::shedding::Shedding;
 use crate::app::App;
 use crate::grpc::RateLimits;
 
@@ -26,6 +27,9 @@ const NOTICE: Duration = Duration::from_secs(1);
 /// The pause after the system refuses a connection, for want of descriptors
 /// for example.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A door's name for the log, what is spoken there, and whom it turns away.
+type Kind = (&'static str, Protocol, Option<Shedding>);
 
 /// The HTTP door, open.
 pub(crate) struct Server<R = Router> {
@@ -40,29 +44,31 @@ impl Server {
     /// The door for requests.
     pub(crate) fn new(listener: TcpListener, app: Arc<App>, origin: Arc<Origin>, rate_limits: Arc<RateLimits>) -> Self {
         let router = super::router(Arc::clone(&app), origin, rate_limits);
-        Self::open(listener, app, router, ("http", Protocol::Http))
+        Self::open(listener, app, router, ("http", Protocol::Http, Some(Shedding::HTTP)))
     }
 
     /// The door for gRPC.
     pub(crate) fn for_grpc(listener: TcpListener, app: Arc<App>, router: Router) -> Self {
-        Self::open(listener, app, router, ("grpc", Protocol::Grpc))
+        Self::open(listener, app, router, ("grpc", Protocol::Grpc, Some(Shedding::GRPC)))
     }
 
     /// The door for operators.
     pub(crate) fn for_admin(listener: TcpListener, admin: Arc<Admin>) -> Self {
         let (app, router) = (Arc::clone(&admin.app), super::admin::router(admin));
-        Self::open(listener, app, router, ("admin", Protocol::Http))
+        Self::open(listener, app, router, ("admin", Protocol::Http, None))
     }
 }
 
 impl<R: Responder> Server<R> {
     /// A door behind which somebody else answers.
     pub(crate) fn with(listener: TcpListener, app: Arc<App>, responder: R) -> Self {
-        Self::open(listener, app, responder, ("proxy", Protocol::Http))
+        // Turning away is its own: it knows what to do with the bodies.
+        Self::open(listener, app, responder, ("proxy", Protocol::Http, None))
     }
 
-    fn open(listener: TcpListener, app: Arc<App>, responder: R, (door, protocol): (&'static str, Protocol)) -> Self {
-        Self { listener, connections: Connections::new(Arc::clone(&app), responder, protocol), app, door }
+    fn open(listener: TcpListener, app: Arc<App>, responder: R, (door, protocol, shedding): Kind) -> Self {
+        let connections = Connections::new(Arc::clone(&app), responder, (protocol, shedding));
+        Self { listener, connections, app, door }
     }
 
     /// Where the door is.

@@ -24,6 +24,7 @@ use super::{health, tunnel};
 use crate::app::App;
 use crate::config::{OriginOptions, ProxyOptions};
 use crate::http::{self, Arrival, Asked, Fault, Origin, Responder, UnderWay};
+use crate::overload::Entrance;
 
 /// What is read and thrown away of the body of a request that is not
 /// forwarded, so that its sender is still listening when the answer comes.
@@ -85,6 +86,10 @@ impl Proxy {
         }
         if request.method() == Method::CONNECT {
             return Err(Refusal::Connect);
+        }
+        if self.app.overload().turns_away(Entrance::Proxy) {
+            discard(request.into_body());
+            return Err(Refusal::Overloaded);
         }
         let host = head::host(&request)?;
         let asked = self.origin.request(Asked {

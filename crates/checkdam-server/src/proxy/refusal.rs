@@ -23,6 +23,8 @@ pub(super) enum Refusal {
     NoRoute,
     #[error("{0}")]
     Upload(UploadError),
+    #[error("nothing was charged or forwarded: try again after a second")]
+    Overloaded,
     #[error("no upstream can be reached: try again later")]
     Unreachable,
     #[error("the upstream broke off before it answered")]
@@ -47,6 +49,9 @@ impl Refusal {
             }
             Self::Upload(UploadError::Broken) => {
                 (StatusCode::BAD_REQUEST, "urn:checkdam:problem:malformed_body", "The body could not be read")
+            }
+            Self::Overloaded => {
+                (StatusCode::SERVICE_UNAVAILABLE, "urn:checkdam:problem:overloaded", "The server has too much to do")
             }
             Self::Unreachable => {
                 (StatusCode::BAD_GATEWAY, "urn:checkdam:problem:upstream_unreachable", "The upstream cannot be reached")

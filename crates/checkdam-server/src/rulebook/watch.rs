@@ -29,24 +29,24 @@ struct Watched {
 }
 
 /// Follows a file whose rules are in force, until the program ends; each
-/// message on `reload` has it judged at once.
-pub(crate) async fn watch(app: Arc<App>, file: RuleFile, mut reload: mpsc::Receiver<()>) {
+/// message on `reload` has it judged at once, and is dropped when that is done.
+pub(crate) async fn watch<T>(app: Arc<App>, file: RuleFile, mut reload: mpsc::Receiver<T>) {
     let RuleFile { path, texts, options, is_followed } = file;
     let mut watched = Watched { path, options, judged: Ok(texts), seen: None };
     loop {
-        let is_asked = tokio::select! {
+        let asked = tokio::select! {
             asked = reload.recv() => match asked {
-                Some(()) => true,
+                Some(asked) => Some(asked),
                 None => return,
             },
-            () = tokio::time::sleep(POLL), if is_followed => false,
+            () = tokio::time::sleep(POLL), if is_followed => None,
         };
         let path = watched.path.clone();
         // A pipe in the file's place would hold the reader for ever.
         let look =
             move || if path.is_dir() || path.is_file() || !path.exists() { Some(Texts::read(&path)) } else { None };
         let Ok(Some(now)) = tokio::task::spawn_blocking(look).await else { continue };
-        watched.look(&app, now, is_asked);
+        watched.look(&app, now, asked.is_some());
     }
 }
 

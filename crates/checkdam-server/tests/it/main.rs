@@ -9,6 +9,7 @@
 //! - `auth`: proxies that ask about their clients' requests
 //! - `forward_auth`: real proxies with the shipped configurations
 //! - `connections`: slow and idle clients
+//! - `overload`: more than can be done
 //! - `rate_limits`: Envoy's rate limit service, clause by clause
 //! - `grpc`: its door: health, reflection, limits, leaving
 //! - `json`: the same service over HTTP
@@ -22,6 +23,9 @@
 //! - `reload`: rules that change under load
 //! - `shutdown`: leaving without cutting anybody off
 //! - `settings`: flags, variables and the file
+//! - `production`: the settings' reference, the manual, probes
+//! - `supervisor`: what systemd is told
+//! - `deploy`: the files to run it with, judged by the programs they are for
 //! - `descriptors`: envoyproxy/ratelimit's own rule files
 //! - `rule_files`: which files are refused
 //! - `cli`: the commands
@@ -49,6 +53,7 @@ mod cli_rules;
 mod client;
 mod cluster;
 mod connections;
+mod deploy;
 mod descriptors;
 mod doctor;
 mod envoy;
@@ -59,9 +64,11 @@ mod incumbent;
 mod json;
 mod nodes;
 mod operations;
+mod overload;
 mod page;
 mod polite;
 mod process;
+mod production;
 mod proxy;
 mod proxy_faults;
 mod proxy_smuggling;
@@ -74,4 +81,5 @@ mod rule_files;
 mod rust_client;
 mod settings;
 mod shutdown;
+mod supervisor;
 mod upstream;

@@ -27,6 +27,8 @@ pub(crate) fn checkdam() -> Command {
     // Ports and data of its own, whatever else runs here.
     command.env("CHECKDAM_ADMIN_LISTEN", "127.0.0.1:0").env("CHECKDAM_GRPC_LISTEN", "127.0.0.1:0");
     command.env("CHECKDAM_DATA_DIR", folder());
+    // Tests run many at a time on few cores: that work begins late is no news.
+    command.env("CHECKDAM_SHED_AFTER", "0s");
     command.current_dir(env!("CARGO_TARGET_TMPDIR")).stdin(Stdio::null());
     command
 }
@@ -92,7 +94,13 @@ impl Server {
 
     /// A proxy with these arguments, listening.
     pub(crate) fn proxy(arguments: &[&str]) -> Self {
+        Self::proxy_in(&[], arguments)
+    }
+
+    /// A proxy with these variables and arguments, listening.
+    pub(crate) fn proxy_in(variables: &[(&str, &str)], arguments: &[&str]) -> Self {
         let mut command = checkdam();
+        command.envs(variables.iter().copied());
         command.args(["proxy", "--listen", "127.0.0.1:0"]).args(arguments);
         Self::run(command, "store      ", "proxy      http://")
     }

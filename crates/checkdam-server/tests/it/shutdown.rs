@@ -4,10 +4,12 @@ use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use testkit::Postgres;
 use tokio::time::Instant;
 
 use crate::client::Client;
-use crate::process::Server;
+use crate::process::{Server, folder, rule_file, run};
+use crate::rate_limit_client::{RateLimitRequest, RateLimits, Verdict, of};
 
 const USER: &str = r#"{"attributes": {"user": "42", "plan": "free"}}"#;
 
@@ -20,7 +22,11 @@ fn no_request_is_cut_under_load() {
         std::thread::scope(|scope| {
             for number in 0..16 {
                 let (address, answered) = (&address, &answered);
-                scope.spawn(move || load(address, number % 2 == 0, answered));
+                scope.spawn(move || {
+                    load(address, number % 2 == 0, |_| {
+                        answered.fetch_add(1, Ordering::Relaxed);
+                    });
+                });
             }
             std::thread::sleep(Duration::from_millis(300));
             server.signal(signal);
@@ -33,12 +39,12 @@ fn no_request_is_cut_under_load() {
 
 /// Sends until the server asks to go elsewhere. A request that was sent must
 /// be answered, on connections that are kept and on those used once.
-fn load(address: &str, is_kept: bool, answered: &AtomicU64) {
+fn load(address: &str, is_kept: bool, mut answered: impl FnMut(u16)) {
     let mut client = Client::connect(address);
     loop {
         let reply = client.post("/v1/check", USER);
         assert!([200, 429].contains(&reply.status), "{reply:?}");
-        answered.fetch_add(1, Ordering::Relaxed);
+        answered(reply.status);
         if reply.header("connection") == Some("close") {
             assert!(client.is_closed(), "what is said is done");
             return;
@@ -51,6 +57,86 @@ fn load(address: &str, is_kept: bool, answered: &AtomicU64) {
             }
         }
     }
+}
+
+/// Both doors under load, with rules that deny nearly everything: every request
+/// is answered, the program is gone within its drain time, and each denial that
+/// a client saw is in the database.
+fn leaves_complete(database: &str) {
+    const DRAIN: Duration = Duration::from_secs(10);
+    let rules = rule_file(
+        "rules:\n  - { name: json, key: \"user:{user}\", limits: [\"1/h burst 2\"] }\n  \
+         - { name: envoy, key: \"user:{user}\", limits: [\"1/h burst 2\"], domain: edge }\n",
+    );
+    let mut server = Server::with(
+        &[
+            ["--rules", rules.to_str().unwrap()],
+            ["--database", database],
+            ["--audit-rate", "1000000"],
+            ["--audit-queue", "1000000"],
+            ["--drain-timeout", "10s"],
+        ]
+        .concat(),
+    );
+    let address = server.address().to_owned();
+    let denied = AtomicU64::new(0);
+    let mut start = Instant::now();
+    let mut by_grpc: Vec<_> = (0..2).map(|_| RateLimits::of(&server)).collect();
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let (address, denied) = (&address, &denied);
+            scope.spawn(move || {
+                load(address, number % 2 == 0, |status| {
+                    denied.fetch_add(u64::from(status == 429), Ordering::Relaxed);
+                });
+            });
+        }
+        for client in &mut by_grpc {
+            let denied = &denied;
+            scope.spawn(move || denied.fetch_add(load_grpc(client), Ordering::Relaxed));
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        start = Instant::now();
+        server.signal("TERM");
+    });
+    assert_eq!(server.wait().code(), Some(0));
+    let (elapsed, denied) = (start.elapsed(), denied.into_inner());
+    assert!(elapsed < DRAIN, "{elapsed:?}");
+    assert!(denied > 500, "only {denied} denials were seen");
+    assert!(!server.log().contains("cut"), "{}", server.log());
+    let listed = run(&["violations", "--database", database, "--limit", "10000000", "--json"]);
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let kept = listed["violations"].as_array().unwrap().len() as u64;
+    println!("{denied} denials, {kept} kept, gone after {elapsed:?}");
+    assert_eq!(kept, denied, "each denial is kept");
+}
+
+/// Asks until the server is gone; how many were denied. Whoever gets through is
+/// answered: only a connection that is refused may end it.
+fn load_grpc(client: &mut RateLimits) -> u64 {
+    let request =
+        RateLimitRequest { domain: "edge".to_owned(), descriptors: vec![of(&[("user", "7")])], hits_addend: 0 };
+    let mut denied = 0;
+    loop {
+        match client.send(request.clone()) {
+            Ok(answer) => denied += u64::from(answer.overall_code == i32::from(Verdict::OverLimit)),
+            Err(status) => {
+                let text = format!("{status:?}");
+                assert!(text.contains("ConnectionRefused"), "a request was lost: {text}");
+                return denied;
+            }
+        }
+    }
+}
+
+#[test]
+fn the_record_is_complete_in_sqlite() {
+    leaves_complete(&format!("sqlite://{}", folder().join("kept.db").display()));
+}
+
+#[test]
+fn the_record_is_complete_in_postgres() {
+    leaves_complete(&Postgres::start().create_database());
 }
 
 #[test]

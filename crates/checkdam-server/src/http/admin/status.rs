@@ -28,6 +28,7 @@ pub(super) struct StatusAnswer {
     store: StoreStatus,
     /// Null if violations are not recorded.
     audit: Option<AuditStatus>,
+    load: LoadStatus,
 }
 
 /// The rules in force.
@@ -67,6 +68,17 @@ struct RuleDenials {
     denied: u64,
 }
 
+/// How much there is to do.
+#[derive(Serialize, ToSchema)]
+struct LoadStatus {
+    /// How many requests are being decided.
+    in_flight: usize,
+    /// How late work began when last looked; 0 if nobody looks.
+    late_ms: u64,
+    /// How many requests were turned away with 503 since the start.
+    shed: u64,
+}
+
 /// Says how this node goes.
 #[utoipa::path(get, path = "/admin/v1/status", tag = "status",
     responses((status = 200, description = "How it goes", body = StatusAnswer), AdminRefused))]
@@ -76,6 +88,7 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Answered {
         let denials_by_rule = denials.map(|(rule, denied)| RuleDenials { rule, denied }).collect();
         AuditStatus { counts: audit.counts(), denials_by_rule }
     });
+    let overload = admin.app.overload();
     Ok(answer(&StatusAnswer {
         version: env!("CARGO_PKG_VERSION"),
         node: admin.node.clone(),
@@ -83,6 +96,7 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Answered {
         rules: rules(&admin),
         store: admin.app.limiter().store().status(&admin.store),
         audit,
+        load: LoadStatus { in_flight: overload.in_flight(), late_ms: overload.late_ms(), shed: overload.shed_total() },
     }))
 }
 

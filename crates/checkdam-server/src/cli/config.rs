@@ -1,0 +1,91 @@
+//! `checkdam config`: the settings that there are, and those in force.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{ArgMatches, CommandFactory, Subcommand};
+use serde_json::json;
+
+use super::table::Table;
+use super::{Cli, Failure, print, print_value, say};
+use crate::config::{Config, InForce, ProxyOptions, ProxySettings, Settings, reference};
+
+/// What `checkdam config` does.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print a checkdam.toml with every setting, its meaning and its default, all commented out
+    #[command(after_help = "Example: checkdam config reference > checkdam.toml")]
+    Reference,
+    /// Say whether the settings are valid, and show what is in force and where it comes from
+    #[command(
+        after_help = "Examples:\n  checkdam config check checkdam.toml\n  CHECKDAM_STORE=redis://cache:6379 checkdam \
+                      config check --json\n\nTakes the flags and variables of serve and proxy. Secrets are not shown. \
+                      Exits with 0 if the settings are valid and with 1 if they are not. Rules are not read: see \
+                      checkdam rules check."
+    )]
+    Check(Box<CheckArguments>),
+}
+
+/// What `checkdam config check` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CheckArguments {
+    /// The settings file [default: checkdam.toml, if there is one]
+    #[arg(value_name = "FILE", env = "CHECKDAM_CONFIG")]
+    config: Option<PathBuf>,
+
+    /// Print them as JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Check the settings of checkdam proxy too
+    #[arg(long)]
+    proxy: bool,
+
+    #[command(flatten)]
+    proxy_settings: ProxySettings,
+
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// Prints the reference, or checks the settings.
+pub(crate) fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        ConfigCommand::Reference => print(reference().as_bytes())?,
+        ConfigCommand::Check(arguments) => check(*arguments)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check(arguments: CheckArguments) -> anyhow::Result<()> {
+    let file = arguments.config.as_deref();
+    let refused = |error: crate::config::ConfigError| Failure::refused(error.to_string());
+    let config = Config::load(arguments.settings, file).map_err(refused)?;
+    if arguments.proxy {
+        ProxyOptions::load(arguments.proxy_settings, file).map_err(refused)?;
+    }
+    // Where a value comes from is known to the parser alone, which is asked again.
+    let settings = InForce::all(&config, &given(), file, arguments.proxy).map_err(refused)?;
+    for name in crate::config::unknown_variables() {
+        say(&format!("the variable {name} sets nothing: see checkdam config reference"));
+    }
+    if arguments.json {
+        return print_value(&json!({"valid": true, "settings": settings}));
+    }
+    let mut table = Table::new(&["SETTING", "VALUE", "FROM"]);
+    for InForce { name, value, from } in settings {
+        table.row([name, value, from]);
+    }
+    print(table.text().as_bytes())?;
+    say("the settings are valid");
+    Ok(())
+}
+
+/// What was given to this command.
+fn given() -> ArgMatches {
+    let mut given = Cli::command().get_matches();
+    while let Some((_, inner)) = given.remove_subcommand() {
+        given = inner;
+    }
+    given
+}

@@ -1,0 +1,120 @@
+//! What every setting is, and where that comes from. Secrets are not shown.
+
+use std::path::Path;
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches};
+use toml::{Table, Value};
+
+use super::reference::{arguments, help};
+use super::{Config, ConfigError, ProxySettings, Settings, settings_file, variable};
+
+/// Their values are never shown.
+const SECRETS: [&str; 2] = ["admin_token", "key_secret"];
+/// Settings that are also read from variables that platforms set for every program.
+const GENERAL: [(&str, &str); 4] =
+    [("store", "REDIS_URL"), ("database", "DATABASE_URL"), ("log_level", "LOG_LEVEL"), ("log_format", "LOG_FORMAT")];
+
+/// One setting.
+#[derive(Debug, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct InForce {
+    /// As the file calls it.
+    pub(crate) name: String,
+    pub(crate) value: String,
+    /// `flag`, the variable's name, the file's path, or `default`.
+    pub(crate) from: String,
+}
+
+impl InForce {
+    /// Every setting of `serve`, and those of `proxy` if it is `with_proxy`.
+    pub(crate) fn all(
+        config: &Config,
+        given: &ArgMatches,
+        file: Option<&Path>,
+        with_proxy: bool,
+    ) -> Result<Vec<Self>, ConfigError> {
+        let file = settings_file(file);
+        let (path, kept) = match file {
+            Some(path) => (path.display().to_string(), table(path)?),
+            None => Default::default(),
+        };
+        let mut all = Vec::new();
+        for argument in arguments::<Settings>() {
+            let found = Found { argument: &argument, given, path: &path };
+            let mut setting = found.setting(argument.get_id().as_str().to_owned(), &kept);
+            match argument.get_id().as_str() {
+                "store" if setting.from != "default" => setting.value = config.store_text(),
+                "database" if setting.from != "default" => setting.value = config.database.to_string(),
+                _ => {}
+            }
+            all.push(setting);
+        }
+        if with_proxy {
+            let kept = kept.get("proxy").and_then(Value::as_table).cloned().unwrap_or_default();
+            for argument in arguments::<ProxySettings>() {
+                let found = Found { argument: &argument, given, path: &path };
+                all.push(found.setting(format!("proxy.{}", argument.get_id()), &kept));
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Where a setting may come from.
+struct Found<'a> {
+    argument: &'a Arg,
+    given: &'a ArgMatches,
+    /// The settings file.
+    path: &'a str,
+}
+
+impl Found<'_> {
+    fn setting(&self, name: String, kept: &Table) -> InForce {
+        let id = self.argument.get_id().as_str();
+        let (value, from) = self.value(id, kept);
+        let value = if SECRETS.contains(&id) && from != "default" { "…".to_owned() } else { value };
+        InForce { name, value, from }
+    }
+
+    fn value(&self, id: &str, kept: &Table) -> (String, String) {
+        let given = || {
+            let values = self.given.get_raw(id).into_iter().flatten();
+            values.map(|value| value.to_string_lossy().into_owned()).collect::<Vec<_>>().join(",")
+        };
+        match self.given.value_source(id) {
+            Some(ValueSource::CommandLine) => return (given(), "flag".to_owned()),
+            Some(ValueSource::EnvVariable) => {
+                let name = self.argument.get_env().unwrap_or_default().to_string_lossy().into_owned();
+                return (given(), name);
+            }
+            _ => {}
+        }
+        let general = GENERAL.iter().find(|(name, _)| *name == id).and_then(|(_, name)| Some((variable(name)?, *name)));
+        let kept = kept.get(id).map(|value| (text(value), self.path.to_owned()));
+        let general = general.map(|(value, name)| (value, name.to_owned()));
+        // Of these variables, those of the log count before the file.
+        let first = if id.starts_with("log_") { general.clone().or(kept) } else { kept.or(general) };
+        first.unwrap_or_else(|| (help(self.argument).1.unwrap_or_else(|| "none".to_owned()), "default".to_owned()))
+    }
+}
+
+fn table(path: &Path) -> Result<Table, ConfigError> {
+    let shown = path.display().to_string();
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|reason| ConfigError::Unreadable { path: shown.clone(), reason })?;
+    toml::from_str(&text).map_err(|error| ConfigError::Invalid { path: shown, reason: error.to_string() })
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Integer(number) => number.to_string(),
+        Value::Float(number) => number.to_string(),
+        Value::Boolean(is) => is.to_string(),
+        Value::Array(values) => values.iter().map(text).collect::<Vec<_>>().join(","),
+        Value::Table(table) => {
+            table.iter().map(|(key, value)| format!("{key}={}", text(value))).collect::<Vec<_>>().join(",")
+        }
+        Value::Datetime(_) => "a date".to_owned(),
+    }
+}

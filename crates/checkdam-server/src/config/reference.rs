@@ -1,0 +1,204 @@
+//! The reference of `checkdam.toml`: every setting with what it means, its
+//! default, its flag and its variable, made from the flags themselves. All of
+//! it is commented out, so it can be put in place as it is.
+
+use clap::{Arg, Args, Command};
+
+use super::{ProxySettings, Settings};
+
+const HEAD: &str = "\
+# checkdam.toml: every setting, with its default. Made by `checkdam config reference`.
+#
+# checkdam reads ./checkdam.toml, or the file that --config or CHECKDAM_CONFIG names.
+# A flag wins over a variable, a variable over this file, this file over the default.
+# Times have a unit: 500ms, 10s, 1m, 1h or 30d. Unknown keys are errors; see what is
+# in force with `checkdam config check`.
+";
+
+/// The first setting of each part, and what the part is called.
+const PARTS: [(&str, &str); 10] = [
+    ("http_listen", "Doors for requests"),
+    ("rules", "Rule files"),
+    ("admin_listen", "Operators"),
+    ("database", "What is kept"),
+    ("headers", "What clients are told, and what is believed of them"),
+    ("store", "Where the buckets live"),
+    ("drain_timeout", "Leaving"),
+    ("metrics_rules", "What is seen"),
+    ("shed_after", "Too much to do"),
+    ("log_level", "The log"),
+];
+
+/// Values for settings whose default is no value.
+const EXAMPLES: [(&str, &str); 18] = [
+    ("rules", "/etc/checkdam/rules.yaml"),
+    ("admin_token", "at-least-16-characters"),
+    ("admin_token_file", "/run/secrets/admin_token"),
+    ("database", "postgres://checkdam@localhost/checkdam"),
+    ("database_file", "/run/secrets/database_url"),
+    ("data_dir", "checkdam-data"),
+    ("trusted_proxies", "10.0.0.0/8,fd00::/8"),
+    ("header_attributes", "X-API-Key=api_key"),
+    ("cost_header", "X-Cost"),
+    ("store", "redis://127.0.0.1:6379"),
+    ("store_file", "/run/secrets/store_url"),
+    ("store_ca", "/etc/checkdam/redis-ca.pem"),
+    ("key_secret", "the same on every node"),
+    ("key_secret_file", "/run/secrets/key_secret"),
+    ("otlp_endpoint", "http://127.0.0.1:4317"),
+    ("upstream", "http://127.0.0.1:3000"),
+    ("upstream_ca", "/etc/checkdam/upstream-ca.pem"),
+    ("health_path", "/healthz"),
+];
+
+/// The keys of a `[[route]]`: only the file has them.
+const ROUTE: [(&str, &str, &str); 6] = [
+    ("path", "Which paths, as rules write them: /api/*, /users/{id} [default: all]", "\"/api/*\""),
+    ("host", "Which host [default: all]", "\"api.example.com\""),
+    (
+        "upstream",
+        "Where the requests go; several take turns [default: those of [proxy]]",
+        "[\"http://127.0.0.1:3001\"]",
+    ),
+    ("domain", "The domain whose rules concern them [default: none]", "\"shop\""),
+    ("cost", "What they cost, by their method or for all [default: that of [proxy]]", "\"POST=5,PUT=5\""),
+    ("response_bytes", "As in [proxy], which is the default", "1000000"),
+];
+
+/// The reference, as it is printed and committed.
+pub(crate) fn reference() -> String {
+    let mut text = HEAD.to_owned();
+    for argument in arguments::<Settings>() {
+        if let Some((_, part)) = PARTS.iter().find(|(first, _)| argument.get_id() == first) {
+            text.push_str(&format!("\n# ---- {part} ----\n"));
+        }
+        text.push_str(&entry(&argument));
+    }
+    text.push_str("\n# ---- For `checkdam proxy` alone ----\n\n#[proxy]\n");
+    for argument in arguments::<ProxySettings>() {
+        text.push_str(&entry(&argument));
+    }
+    text.push_str(
+        "\n# Where `checkdam proxy` sends requests: the first route that fits counts, and what fits none goes\n",
+    );
+    text.push_str("# to the upstream of [proxy]. There may be many.\n#[[route]]\n");
+    for (name, help, value) in ROUTE {
+        text.push_str(&format!("\n{}#{name} = {value}\n", commented(&split(help).0, split(help).1)));
+    }
+    text
+}
+
+/// The settings, as flags.
+pub(super) fn arguments<T: Args>() -> Vec<Arg> {
+    T::augment_args(Command::new("checkdam")).get_arguments().cloned().collect()
+}
+
+/// What a setting means, and its default.
+pub(super) fn help(argument: &Arg) -> (String, Option<String>) {
+    split(&argument.get_help().map(ToString::to_string).unwrap_or_default())
+}
+
+/// Help without its default, and the default.
+fn split(help: &str) -> (String, Option<String>) {
+    match help.rsplit_once(" [default: ") {
+        Some((meaning, default)) => (meaning.to_owned(), default.strip_suffix(']').map(str::to_owned)),
+        None => (help.to_owned(), None),
+    }
+}
+
+fn entry(argument: &Arg) -> String {
+    let (meaning, default) = help(argument);
+    let mut text = format!("\n{}", commented(&meaning, default.clone()));
+    let choices = argument.get_possible_values();
+    if choices.iter().any(|choice| choice.get_help().is_some()) {
+        let choices = choices.iter().map(|choice| match choice.get_help() {
+            Some(help) => format!("{} ({help})", choice.get_name()),
+            None => choice.get_name().to_owned(),
+        });
+        text.push_str(&wrapped(&format!("One of: {}", choices.collect::<Vec<_>>().join(", "))));
+    }
+    let flag = argument.get_long().map(|flag| format!("--{flag}"));
+    let variable = argument.get_env().map(|name| name.to_string_lossy().into_owned());
+    text.push_str(&wrapped(&[flag, variable].into_iter().flatten().collect::<Vec<_>>().join(", ")));
+    let id = argument.get_id().as_str();
+    let example = EXAMPLES.iter().find(|(name, _)| *name == id).map(|(_, example)| (*example).to_owned());
+    let value = example.or(default).unwrap_or_default();
+    text.push_str(&format!("#{id} = {}\n", written(argument, &value)));
+    text
+}
+
+/// A value as TOML writes it.
+fn written(argument: &Arg, value: &str) -> String {
+    // TOML reads JSON's quotes.
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    if argument.get_value_delimiter().is_some() {
+        return format!("[{}]", value.split(',').map(quoted).collect::<Vec<_>>().join(", "));
+    }
+    let kind = argument.get_value_names().and_then(|names| names.first()).map(|name| name.as_str());
+    match kind {
+        Some("BOOL" | "COUNT" | "SHARE") => value.to_owned(),
+        // What has no default is as large as a reader can imagine.
+        Some("BYTES") => "1000000".to_owned(),
+        _ => quoted(value),
+    }
+}
+
+fn commented(meaning: &str, default: Option<String>) -> String {
+    let default = default.map(|default| wrapped(&format!("Default: {default}"))).unwrap_or_default();
+    format!("{}{default}", wrapped(meaning))
+}
+
+/// Lines of a comment, none too long.
+fn wrapped(text: &str) -> String {
+    const WIDTH: usize = 100;
+    let mut lines = vec![String::from("#")];
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(format!("# {word}")),
+        }
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_stands_there_and_its_line_is_read() {
+        let text = reference();
+        assert!(toml::from_str::<Settings>(&text).is_ok(), "all of it is commented out");
+        let mut table = "";
+        for line in text.lines() {
+            let Some(bare) = line.strip_prefix('#').filter(|rest| !rest.is_empty() && !rest.starts_with(' ')) else {
+                continue;
+            };
+            if bare.starts_with('[') {
+                table = bare;
+                continue;
+            }
+            let read = toml::from_str::<Settings>(&format!("{table}\n{bare}\n"));
+            assert!(read.is_ok(), "{table} {bare}: {}", read.unwrap_err());
+        }
+        for argument in arguments::<Settings>().iter().chain(&arguments::<ProxySettings>()) {
+            assert!(text.contains(&format!("\n#{} = ", argument.get_id())), "{}", argument.get_id());
+        }
+    }
+
+    #[test]
+    fn every_part_begins_with_a_setting_and_every_key_of_a_route_is_told() {
+        let known = arguments::<Settings>();
+        for (first, _) in PARTS {
+            assert!(known.iter().any(|argument| argument.get_id() == first), "{first}");
+        }
+        // The reader names every key when it meets one that it does not know.
+        let refused = toml::from_str::<Settings>("[[route]]\nnonsense = 1\n").unwrap_err().to_string();
+        let expected = refused.split("expected one of ").nth(1).unwrap();
+        let keys: Vec<_> = expected.lines().next().unwrap().split(", ").map(|key| key.trim_matches('`')).collect();
+        assert_eq!(keys, ROUTE.map(|(name, _, _)| name));
+    }
+}

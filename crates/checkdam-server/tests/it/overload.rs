@@ -1,0 +1,258 @@
+//! More than can be done: who comes is turned away early, and told so.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use testkit::{Redis, Upstream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tonic::Code;
+
+use crate::client::{Client, Reply};
+use crate::process::{PATIENCE, Server, checkdam, rule_file};
+use crate::rate_limit_client::{RateLimitRequest, RateLimits, of};
+
+/// A rule that gives nothing back while a test runs.
+const RULES: &str = "rules: [{name: all, key: all, limits: [\"10000000 per calendar month\"], algorithm: fixed_window, on_store_failure: closed}]";
+const USER: &str = r#"{"attributes": {"user": "42"}}"#;
+const LIMIT: u64 = 10_000_000;
+
+fn is_turned_away(reply: &Reply) {
+    assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")), "{reply:?}");
+    assert_eq!(reply.header("content-type"), Some("application/problem+json"));
+    assert_eq!(reply.json()["type"], "urn:checkdam:problem:overloaded");
+}
+
+/// Waits until so many requests are being decided.
+fn wait_for_load(server: &Server, in_flight: u64) {
+    let (mut admin, start) = (server.admin(), Instant::now());
+    while admin.get("/admin/v1/status").json()["load"]["in_flight"] != in_flight {
+        assert!(start.elapsed() < PATIENCE);
+    }
+}
+
+fn remaining(client: &mut Client) -> u64 {
+    client.ok("/v1/peek", USER)["remaining"].as_u64().unwrap()
+}
+
+/// The store hangs: two requests wait for it, and whoever comes then hears at
+/// once that there is no room, through every door.
+#[test]
+fn while_as_many_as_may_be_are_decided_others_are_turned_away() {
+    let redis = Redis::start();
+    let (rules, url) = (rule_file(RULES), redis.url());
+    let common =
+        ["--rules", rules.to_str().unwrap(), "--store", &url, "--store-deadline", "8s", "--in-flight-max", "2"];
+    let mut server = Server::with(&common);
+    let mut client = server.client();
+    assert_eq!(client.post("/v1/check", USER).status, 200);
+    let mut grpc = RateLimits::of(&server);
+    redis.pause();
+    let waiting =
+        [server.client(), server.client()].map(|mut client| std::thread::spawn(move || client.post("/v1/check", USER)));
+    wait_for_load(&server, 2);
+    is_turned_away(&client.post("/v1/check", "not even read"));
+    for path in ["/v1/peek", "/v1/check/batch", "/v1/explain", "/json", "/v1/auth"] {
+        is_turned_away(&client.post(path, USER));
+    }
+    let for_nginx = client.post("/v1/auth/denied=403", "");
+    assert_eq!((for_nginx.status, for_nginx.header("x-checkdam-status")), (403, Some("503")), "{for_nginx:?}");
+    let asked = RateLimitRequest { domain: "edge".to_owned(), descriptors: vec![of(&[("k", "1")])], hits_addend: 0 };
+    assert_eq!(grpc.send(asked).unwrap_err().code(), Code::Unavailable);
+    for path in ["/livez", "/readyz", "/openapi.json"] {
+        assert_eq!(client.get(path).status, 200, "{path} is never turned away");
+    }
+    assert_eq!(server.admin().get("/admin/v1/status").status, 200);
+    server.wait_for_log("overloaded: requests are turned away");
+    redis.resume();
+    for waiting in waiting {
+        assert_eq!(waiting.join().unwrap().status, 200, "who was let in is answered");
+    }
+    assert_eq!(remaining(&mut client), LIMIT - 3, "only those three were charged");
+    server.wait_for_log("no longer overloaded");
+    assert_eq!(client.post("/v1/check", USER).status, 200);
+}
+
+/// The proxy answers for its upstream, which hears nothing of it.
+#[test]
+fn the_proxy_turns_away_what_it_does_not_forward() {
+    let (redis, upstream) = (Redis::start(), Upstream::start());
+    let (rules, store) = (rule_file("rules: [{name: all, key: all, limits: [1000000/d]}]"), redis.url());
+    let to = format!("http://{}", upstream.addr());
+    let server = Server::proxy(
+        &[
+            ["--rules", rules.to_str().unwrap()],
+            ["--store", &store],
+            ["--store-deadline", "8s"],
+            ["--in-flight-max", "1"],
+            ["--upstream", &to],
+        ]
+        .concat(),
+    );
+    let mut client = server.client();
+    assert_eq!(client.get("/").status, 200);
+    redis.pause();
+    let mut other = server.client();
+    let waiting = std::thread::spawn(move || other.get("/"));
+    wait_for_load(&server, 1);
+    // A body that is larger than what is read with the head: the connection lives on.
+    is_turned_away(&client.post("/upload", &"x".repeat(200_000)));
+    is_turned_away(&client.get("/"));
+    redis.resume();
+    assert_eq!(waiting.join().unwrap().status, 200);
+    assert_eq!(client.get("/").status, 200);
+}
+
+/// Far more clients than one thread can answer within a millisecond: some are
+/// turned away, nobody of them is charged, health is answered, and when they
+/// are gone all is as before.
+#[test]
+fn when_work_begins_late_some_are_turned_away_until_it_does_not() {
+    let rules = rule_file(RULES);
+    let mut command = checkdam();
+    command.args(["serve", "--http-listen", "127.0.0.1:0", "--shed-after", "1ms"]);
+    command.args(["--rules", rules.to_str().unwrap()]).env("TOKIO_WORKER_THREADS", "1");
+    let mut server = Server::of(command);
+    let (passed, shed, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..24 {
+            let (passed, shed, is_over) = (&passed, &shed, &is_over);
+            let mut client = server.client();
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    let (ok, away) = flood(&mut client);
+                    passed.fetch_add(ok, Ordering::Relaxed);
+                    shed.fetch_add(away, Ordering::Relaxed);
+                }
+            });
+        }
+        let (mut health, start) = (server.client(), Instant::now());
+        while shed.load(Ordering::Relaxed) < 1_000 && start.elapsed() < PATIENCE {
+            assert_eq!(health.get("/livez").status, 200, "health is never turned away");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let (passed, shed) = (passed.into_inner(), shed.into_inner());
+    println!("{passed} passed, {shed} were turned away");
+    assert!(passed > 0 && shed >= 1_000, "{passed} passed, {shed} were turned away: {}", server.log());
+    server.wait_for_log("no longer overloaded");
+    let mut client = server.client();
+    for _ in 0..50 {
+        assert_eq!(client.post("/v1/check", USER).status, 200);
+    }
+    assert_eq!(remaining(&mut client), LIMIT - passed - 50, "who is turned away is not charged");
+}
+
+/// Sends many at once on a connection: how many passed, and how many were turned away.
+fn flood(client: &mut Client) -> (u64, u64) {
+    const AT_ONCE: usize = 100;
+    let one = format!("POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{USER}", USER.len());
+    client.write(one.repeat(AT_ONCE)).unwrap();
+    let mut counts = (0, 0);
+    for _ in 0..AT_ONCE {
+        let reply = client.read().unwrap();
+        if reply.status == 200 {
+            counts.0 += 1;
+        } else {
+            is_turned_away(&reply);
+            counts.1 += 1;
+        }
+    }
+    counts
+}
+
+/// Four times what the server can do, from clients that do not wait as they
+/// are asked to: how long those who are let in wait, with and without turning
+/// others away. To be run alone and optimised:
+/// `cargo test --release -p checkdam-server --all-features --test it -- --ignored --nocapture four_times`
+#[test]
+#[ignore = "takes a minute and the whole machine"]
+fn four_times_the_capacity() {
+    let seconds = 15;
+    let server = serve("0s");
+    let capacity = press(server.address(), 64, Duration::ZERO, seconds).rate();
+    drop(server);
+    // So many clients, each with a pause between its requests, ask four times as much.
+    let pause = Duration::from_millis(40);
+    let clients = ((4.0 * capacity * pause.as_secs_f64()) as usize).min(9_000);
+    println!("capacity {capacity:.0}/s; then {clients} clients, each with pauses of {pause:?}");
+    for shed_after in ["0s", "100ms", "20ms"] {
+        let server = serve(shed_after);
+        let pressed = press(server.address(), clients, pause, seconds);
+        println!("--shed-after {shed_after}: {pressed}");
+    }
+}
+
+fn serve(shed_after: &str) -> Server {
+    let rules = rule_file(RULES);
+    Server::with(&["--rules", rules.to_str().unwrap(), "--shed-after", shed_after])
+}
+
+/// What clients saw.
+struct Pressed {
+    admitted_us: Vec<u64>,
+    shed: u64,
+    seconds: u64,
+}
+
+impl Pressed {
+    fn rate(&self) -> f64 {
+        self.admitted_us.len() as f64 / self.seconds as f64
+    }
+}
+
+impl std::fmt::Display for Pressed {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let at = |share: f64| {
+            let last = self.admitted_us.len().saturating_sub(1);
+            self.admitted_us.get((last as f64 * share) as usize).map_or(0.0, |us| *us as f64 / 1_000.0)
+        };
+        let (rate, shed) = (self.rate(), self.shed as f64 / self.seconds as f64);
+        write!(
+            out,
+            "{rate:.0}/s admitted in p50 {:.1} ms, p99 {:.1} ms, p99.9 {:.1} ms; {shed:.0}/s turned away",
+            at(0.5),
+            at(0.99),
+            at(0.999)
+        )
+    }
+}
+
+fn press(address: &str, clients: usize, pause: Duration, seconds: u64) -> Pressed {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let (mut admitted_us, mut shed) = (Vec::new(), 0);
+    runtime.block_on(async {
+        let clients: Vec<_> =
+            (0..clients).map(|number| tokio::spawn(ask(address.to_owned(), pause, number, end))).collect();
+        for client in clients {
+            let (waits, away) = client.await.unwrap();
+            admitted_us.extend(waits);
+            shed += away;
+        }
+    });
+    admitted_us.sort_unstable();
+    Pressed { admitted_us, shed, seconds }
+}
+
+/// One client: how long it waited when it was let in, and how often it was not.
+async fn ask(address: String, pause: Duration, number: usize, end: Instant) -> (Vec<u64>, u64) {
+    let one = format!("POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{USER}", USER.len());
+    // Not all at the same instant.
+    tokio::time::sleep(pause / 97 * (number % 97) as u32).await;
+    let mut stream = TcpStream::connect(&address).await.unwrap();
+    let (mut waits, mut shed, mut space) = (Vec::new(), 0, [0; 4096]);
+    while Instant::now() < end {
+        let sent = Instant::now();
+        stream.write_all(one.as_bytes()).await.unwrap();
+        let length = stream.read(&mut space).await.unwrap();
+        match &space[9..12.min(length)] {
+            b"200" => waits.push(u64::try_from(sent.elapsed().as_micros()).unwrap()),
+            b"503" => shed += 1,
+            _ => panic!("{}", String::from_utf8_lossy(&space[..length])),
+        }
+        tokio::time::sleep(pause).await;
+    }
+    (waits, shed)
+}
