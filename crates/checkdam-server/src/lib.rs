@@ -14,9 +14,11 @@ mod config;
 mod grpc;
 mod http;
 mod logging;
+mod metrics;
 mod proxy;
 mod rulebook;
 mod store;
+mod trace;
 mod watch;
 
 use std::io::Write;

@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use super::deadline::{Deadline, Progress};
 use super::responder::{Arrival, Responder};
 use crate::app::App;
+use crate::trace::{self, TraceParent};
 
 /// The most connections at a time; more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 10_000;
@@ -102,9 +103,10 @@ impl<R: Responder> Connections<R> {
             let fault = progress.begin(is_http2);
             let under_way = UnderWay { progress: Arc::clone(&progress), _open: Arc::clone(&held) };
             let arrival = Arrival { peer, fault, under_way };
+            let parent = if app.tracer().reads_parents() { TraceParent::of(request.headers()) } else { None };
             let (responder, app, progress) = (responder.clone(), Arc::clone(&app), Arc::clone(&progress));
             async move {
-                let mut response = responder.answer(request, arrival).await;
+                let mut response = trace::within(parent, responder.answer(request, arrival)).await;
                 if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                     progress.tunnel();
                 } else if app.is_leaving() && !is_http2 {
@@ -123,6 +125,11 @@ impl<R: Responder> Connections<R> {
             }
             drop(open);
         });
+    }
+
+    /// How many are open, for those who look again and again.
+    pub(super) fn counted(&self) -> watch::Receiver<usize> {
+        self.open.subscribe()
     }
 
     /// How many are open.

@@ -62,7 +62,9 @@ impl<R: Responder> Server<R> {
     }
 
     fn open(listener: TcpListener, app: Arc<App>, responder: R, (door, protocol): (&'static str, Protocol)) -> Self {
-        Self { listener, connections: Connections::new(Arc::clone(&app), responder, protocol), app, door }
+        let connections = Connections::new(Arc::clone(&app), responder, protocol);
+        app.opened(door, connections.counted());
+        Self { listener, connections, app, door }
     }
 
     /// Where the door is.
