@@ -1,8 +1,8 @@
 //! The program's heart: rules, a store, and whether it is ready. Every door
 //! and every command decides through it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -11,9 +11,13 @@ use checkdam::{Limiter, Outcome, Request, RuleSet, Together};
 
 use crate::audit::{Audit, Effects};
 use crate::overload::Overload;
-use crate::rulebook::Book;
+use crate::rulebook::{Book, Loading};
 use crate::store::AnyStore;
+use crate::trace::Tracer;
 use crate::watch::{Seen, Watch};
+
+/// A number that somebody else keeps.
+type Counted = tokio::sync::watch::Receiver<usize>;
 
 /// What the doors share.
 #[derive(Debug)]
@@ -21,14 +25,18 @@ pub(crate) struct App {
     limiter: Limiter<AnyStore>,
     /// What the rules in force were made of.
     book: ArcSwap<Book>,
+    loading: Loading,
     /// Who was denied; none if nothing is recorded.
     audit: Option<Arc<Audit>>,
     effects: Effects,
     watch: Watch,
     overload: Overload,
+    tracer: Tracer,
     /// Only for how long decisions take.
     stopwatch: quanta::Clock,
     dialect: Dialect,
+    /// How many connections each door has.
+    doors: Mutex<Vec<(&'static str, Counted)>>,
     is_leaving: AtomicBool,
 }
 
@@ -39,7 +47,7 @@ impl App {
         store: AnyStore,
         dialect: Dialect,
         audit: Option<Arc<Audit>>,
-        (watch, overload): (Watch, Overload),
+        (watch, tracer, overload): (Watch, Tracer, Overload),
     ) -> Self {
         let effects = Effects::default();
         effects.follow(&rules);
@@ -48,12 +56,15 @@ impl App {
         Self {
             limiter,
             book: ArcSwap::from_pointee(book),
+            loading: Loading::new(),
             audit,
             effects,
             watch,
             overload,
+            tracer,
             stopwatch: quanta::Clock::new(),
             dialect,
+            doors: Mutex::default(),
             is_leaving: AtomicBool::new(false),
         }
     }
@@ -64,6 +75,7 @@ impl App {
         self.limiter.set_rules(rules);
         self.watch.follow(&self.limiter.rules());
         self.book.store(Arc::new(book));
+        self.loading.succeeded();
     }
 
     /// Charges every tier that concerns the request, or none.
@@ -113,6 +125,9 @@ impl App {
             self.effects.note(request, outcome);
         }
         self.watch.note(seen);
+        if let Some(trace) = self.tracer.note(&seen) {
+            self.watch.mark(&seen, trace);
+        }
     }
 
     /// Answers as a check would, charging nothing.
@@ -149,6 +164,11 @@ impl App {
         self.book.load_full()
     }
 
+    /// Whether these are the newest.
+    pub(crate) const fn loading(&self) -> &Loading {
+        &self.loading
+    }
+
     /// Who was denied; none if nothing is recorded.
     pub(crate) fn audit(&self) -> Option<&Audit> {
         self.audit.as_deref()
@@ -169,9 +189,25 @@ impl App {
         &self.overload
     }
 
+    /// Which traces decisions belong to.
+    pub(crate) const fn tracer(&self) -> &Tracer {
+        &self.tracer
+    }
+
     /// Which headers tell a client where it stands.
     pub(crate) const fn dialect(&self) -> Dialect {
         self.dialect
+    }
+
+    /// A door is open: how many connections it has.
+    pub(crate) fn opened(&self, door: &'static str, connections: Counted) {
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner).push((door, connections));
+    }
+
+    /// How many connections each door has.
+    pub(crate) fn connections(&self) -> Vec<(&'static str, usize)> {
+        let doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        doors.iter().map(|(door, connections)| (*door, *connections.borrow())).collect()
     }
 
     /// From now on the program is going away: it still answers, and asks its

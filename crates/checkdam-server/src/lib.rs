@@ -14,10 +14,12 @@ mod config;
 mod grpc;
 mod http;
 mod logging;
+mod metrics;
 mod overload;
 mod proxy;
 mod rulebook;
 mod store;
+mod trace;
 mod watch;
 
 use std::io::Write;

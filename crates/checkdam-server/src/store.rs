@@ -85,12 +85,21 @@ impl Watched {
 impl AnyStore {
     /// How it goes; `text` says which it is.
     pub(crate) fn status(&self, text: &str) -> StoreStatus {
-        let (kind, stats, is_open) = match self {
-            Self::Memory(_) => ("memory", RedisStats::default(), false),
-            Self::Redis(watched) => ("redis", watched.store.stats(), watched.store.is_open()),
+        let kind = match self {
+            Self::Memory(_) => "memory",
+            Self::Redis(_) => "redis",
         };
+        let (stats, is_open) = self.asked();
         let RedisStats { answered, unknown, refused, not_asked } = stats;
         StoreStatus { kind, text: text.to_owned(), answered, unknown, refused, not_asked, is_open }
+    }
+
+    /// What became of requests to Redis, and whether a circuit breaker is open.
+    pub(crate) fn asked(&self) -> (RedisStats, bool) {
+        match self {
+            Self::Memory(_) => (RedisStats::default(), false),
+            Self::Redis(watched) => (watched.store.stats(), watched.store.is_open()),
+        }
     }
 
     /// Buckets in this process.

@@ -150,6 +150,13 @@ impl Outcome {
         self.leaf.map(|leaf| &self.rules.trees().leaf(leaf).descriptor)
     }
 
+    /// Whether the limit at which the request's path ends asks metrics to tell
+    /// values, so that [`Outcome::metric_name`] says more than the rule's name.
+    #[must_use]
+    pub fn tells_values(&self) -> bool {
+        self.leaf.is_some_and(|leaf| self.rules.trees().leaf(leaf).tells_values())
+    }
+
     /// What metrics call the request's path, if it ends at a limit of a tree:
     /// bounded by what is written there, unless that asks for values.
     #[must_use]

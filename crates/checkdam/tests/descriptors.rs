@@ -354,6 +354,8 @@ fn metrics_name_what_is_written_and_values_where_asked() {
     assert_eq!(name(&[("c", "1"), ("d", "2")]), "edge.c_1.d");
     assert_eq!(name(&[("e", "1"), ("f", "2")]), "edge.e_1.f_2");
     assert_eq!(name(&[("g", "s7")]), "edge.g_s*");
+    assert!(!dam.check(&[("a", "1"), ("b", "x2")]).tells_values());
+    assert!(dam.check(&[("c", "1"), ("d", "2")]).tells_values() && dam.check(&[("e", "1"), ("f", "2")]).tells_values());
 }
 
 #[test]

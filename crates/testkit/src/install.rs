@@ -20,6 +20,9 @@ const REDIS_MISSING: &str = "redis-server was not found on PATH and cannot be in
     Install it: `apt-get install redis-server redis-tools` (Debian, Ubuntu), `dnf install redis` (Fedora) \
     or `brew install redis` (macOS)";
 
+const PROMETHEUS_MISSING: &str = "prometheus and promtool were not found on PATH and cannot be installed from here. \
+    Install them: `apt-get install prometheus` (Debian, Ubuntu) or `brew install prometheus` (macOS)";
+
 const POSTGRES_MISSING: &str = "PostgreSQL was not found and cannot be installed from here. Install it: \
     `apt-get install postgresql` (Debian, Ubuntu), `dnf install postgresql-server` (Fedora) \
     or `brew install postgresql` (macOS)";
@@ -87,6 +90,18 @@ pub fn systemd_analyze() -> PathBuf {
     FOUND.get_or_init(|| installed("systemd", SYSTEMD_MISSING, || on_path("systemd-analyze"))).clone()
 }
 
+/// The `prometheus` executable. Installs Debian's package when the process is root and apt-get exists.
+pub(crate) fn prometheus() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| prometheus_program("prometheus")).clone()
+}
+
+/// The `promtool` executable, from the same package as [`prometheus`].
+pub(crate) fn promtool() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| prometheus_program("promtool")).clone()
+}
+
 /// The `envoy` executable, from PyPI: tests mind its version.
 pub(crate) fn envoy() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
@@ -131,6 +146,11 @@ pub(crate) fn must_run(command: &mut Command, remedy: &str) {
 
 fn redis_program(name: &str) -> PathBuf {
     installed("redis-server redis-tools", REDIS_MISSING, || on_path(name))
+}
+
+fn prometheus_program(name: &str) -> PathBuf {
+    // What it recommends is for a host that is monitored.
+    installed("--no-install-recommends prometheus", PROMETHEUS_MISSING, || on_path(name))
 }
 
 fn find_postgres() -> Option<PathBuf> {

@@ -12,6 +12,7 @@
 //! | [`Postgres`] | one PostgreSQL server that can be stopped, killed and started again |
 //! | [`Daemon`] | any program with a configuration file: nginx, Caddy, Traefik, HAProxy |
 //! | [`Envoy`] | one Envoy with a configuration of the test's |
+//! | [`Prometheus`] | one Prometheus that scrapes what the test tells it to |
 //! | [`Upstream`] | an HTTP server that says what reached it |
 //! | [`FaultProxy`] | a TCP proxy that delays, drops, cuts, throttles and refuses |
 //!
@@ -43,6 +44,7 @@ mod migration;
 mod port;
 mod postgres;
 mod process;
+mod prometheus;
 mod proxy;
 mod redis;
 mod redis_builder;
@@ -63,6 +65,7 @@ pub use install::{
 pub use migration::Migration;
 pub use port::free_port;
 pub use postgres::{Postgres, PostgresBuilder};
+pub use prometheus::{Prometheus, run_promtool};
 pub use proxy::{FaultProxy, Mode};
 pub use redis::Redis;
 pub use redis_builder::RedisBuilder;

@@ -13,7 +13,7 @@ use anyhow::Context;
 use checkdam::RuleSet;
 use checkdam::rule_file::{self, FileOptions};
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::signals::Signals;
@@ -23,8 +23,9 @@ use crate::audit::{Audit, Writer};
 use crate::config::Config;
 use crate::http::{Admin, RuleSource, Server};
 use crate::overload::{self, Overload};
-use crate::rulebook::{self, Book, FollowOptions, Follower, LoadError, OpenError, RuleFile, Rulebook};
+use crate::rulebook::{self, Book, FollowOptions, Follower, LoadError, OpenError, RuleFile, Rulebook, Status};
 use crate::store::AnyStore;
+use crate::trace::Tracer;
 use crate::watch::Watch;
 
 /// How long operators' requests under way may take when all else is done.
@@ -95,6 +96,7 @@ impl Node {
         signals: Signals,
         address: SocketAddr,
     ) -> anyhow::Result<Self> {
+        let tracer = Tracer::new(config.watch.exemplars, config.trace.as_ref())?;
         let store = match &config.redis {
             Some(options) => AnyStore::redis(options)?,
             None => AnyStore::memory(config.max_buckets),
@@ -120,8 +122,8 @@ impl Node {
             }
             None => (None, None),
         };
-        let seen = (Watch::new(&config.watch), Overload::new(config.overload));
-        let app = Arc::new(App::new(loaded, store, config.dialect, audit, seen));
+        let beside = (Watch::new(&config.watch), tracer, Overload::new(config.overload));
+        let app = Arc::new(App::new(loaded, store, config.dialect, audit, beside));
         let rules = Arc::new(follow(&app, file, rulebook.as_ref(), version, signals.reload));
         let admin = admin_listener.zip(config.admin.as_ref()).map(|(listener, door)| {
             let admin = Admin {
@@ -136,7 +138,11 @@ impl Node {
             };
             Server::for_admin(listener, Arc::new(admin))
         });
-        tokio::spawn(maintain(Arc::clone(&app)));
+        let statuses = match &*rules {
+            RuleSource::Database(follower) => Some(follower.statuses()),
+            RuleSource::File(_) => None,
+        };
+        tokio::spawn(maintain(Arc::clone(&app), statuses));
         tokio::spawn(overload::watch(Arc::clone(&app)));
         Ok(Self { app, admin, rules, rulebook, writer, stop: signals.stop })
     }
@@ -164,9 +170,12 @@ impl Node {
         doors(self.stop).await;
         // If it is gone, it has nothing to end.
         let _ = end_admin.send(()).await;
-        if let Some(writer) = self.writer {
-            writer.finish(Instant::now() + AUDIT_DRAIN).await;
-        }
+        let written = async {
+            if let Some(writer) = self.writer {
+                writer.finish(Instant::now() + AUDIT_DRAIN).await;
+            }
+        };
+        tokio::join!(written, self.app.tracer().finish());
         if let Some(admin) = admin {
             let _ = admin.await;
         }
@@ -268,11 +277,14 @@ fn node_name(address: SocketAddr) -> String {
     format!("{}:{}", if host.is_empty() { "node" } else { host }, address.port())
 }
 
-async fn maintain(app: Arc<App>) {
+async fn maintain(app: Arc<App>, statuses: Option<watch::Receiver<Status>>) {
     let mut ticks = tokio::time::interval(MAINTAIN_EVERY);
     loop {
         ticks.tick().await;
         app.limiter().store().maintain();
         app.watch().tick();
+        if let Some(statuses) = &statuses {
+            app.loading().tell(statuses.borrow().error.clone());
+        }
     }
 }

@@ -156,8 +156,8 @@ pub(crate) struct Settings {
     #[arg(long, env = "CHECKDAM_METRICS_EXEMPLARS", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(super) metrics_exemplars: Option<bool>,
 
-    /// Where spans are sent by OTLP over gRPC, such as http://127.0.0.1:4317; needs a build with --features otlp
-    /// [default: nowhere]
+    /// Where spans are sent by OTLP over gRPC, such as http://127.0.0.1:4317; needs a build with --features otlp;
+    /// OTEL_EXPORTER_OTLP_ENDPOINT is read too [default: nowhere]
     #[arg(long, env = "CHECKDAM_OTLP_ENDPOINT", value_name = "URL")]
     pub(super) otlp_endpoint: Option<String>,
 

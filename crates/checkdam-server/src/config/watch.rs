@@ -9,6 +9,9 @@ const RECENT_MAX: usize = 1_000_000;
 /// More lines than that nobody reads.
 const LOG_DENIALS_MAX: u32 = 10;
 
+/// The variables by which OpenTelemetry's own programs are told, the narrower first.
+const GENERAL: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+
 /// What is seen of decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WatchOptions {
@@ -27,6 +30,8 @@ pub(crate) struct WatchOptions {
 pub(crate) struct TraceOptions {
     /// A gRPC endpoint.
     pub(crate) endpoint: String,
+    /// Whether it was set for every program here, not for this one.
+    pub(crate) is_general: bool,
     /// The share of requests that are traced where the caller has not decided
     /// it. Default 0.01.
     pub(crate) share: f64,
@@ -51,8 +56,10 @@ impl TraceOptions {
         if !(0.0..=1.0).contains(&share) {
             return Err(ConfigError::TraceShare { value: share });
         }
-        let endpoint = given.otlp_endpoint.as_ref().or(file.otlp_endpoint.as_ref());
-        Ok(endpoint.map(|endpoint| Self { endpoint: endpoint.clone(), share }))
+        let own = given.otlp_endpoint.clone().or_else(|| file.otlp_endpoint.clone());
+        let general = || GENERAL.into_iter().find_map(|name| super::variable(name).filter(|value| !value.is_empty()));
+        let is_general = own.is_none();
+        Ok(own.or_else(general).map(|endpoint| Self { endpoint, is_general, share }))
     }
 }
 

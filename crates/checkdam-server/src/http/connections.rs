@@ -19,6 +19,7 @@ use super::deadline::{Deadline, Progress};
 use super::responder::{Arrival, Responder};
 use super::shedding::Shedding;
 use crate::app::App;
+use crate::trace::{self, TraceParent};
 
 /// The most connections at a time; more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 10_000;
@@ -106,12 +107,13 @@ impl<R: Responder> Connections<R> {
             let fault = progress.begin(is_http2);
             let under_way = UnderWay { progress: Arc::clone(&progress), _open: Arc::clone(&held) };
             let arrival = Arrival { peer, fault, under_way };
+            let parent = if app.tracer().reads_parents() { TraceParent::of(request.headers()) } else { None };
             let (responder, app, progress) = (responder.clone(), Arc::clone(&app), Arc::clone(&progress));
             async move {
                 let shed = shedding.and_then(|shedding| shedding.turn_away(app.overload(), request.uri().path()));
                 let mut response = match shed {
                     Some(response) => response,
-                    None => responder.answer(request, arrival).await,
+                    None => trace::within(parent, responder.answer(request, arrival)).await,
                 };
                 if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                     progress.tunnel();
@@ -131,6 +133,11 @@ impl<R: Responder> Connections<R> {
             }
             drop(open);
         });
+    }
+
+    /// How many are open, for those who look again and again.
+    pub(super) fn counted(&self) -> watch::Receiver<usize> {
+        self.open.subscribe()
     }
 
     /// How many are open.

@@ -11,6 +11,7 @@ mod decide;
 mod framing;
 mod health;
 mod json;
+mod metrics;
 mod openapi;
 mod origin;
 mod page;
@@ -57,6 +58,7 @@ fn router(app: Arc<App>, origin: Arc<Origin>, rate_limits: Arc<RateLimits>) -> R
         .route("/readyz", get(health::readyz))
         .route("/healthz", get(health::readyz))
         .route("/healthcheck", get(health::readyz))
+        .route("/metrics", get(metrics::metrics))
         .route("/openapi.json", get(openapi::document))
         .route("/", get(page::html))
         .route("/docs", get(page::html))

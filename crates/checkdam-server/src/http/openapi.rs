@@ -11,7 +11,7 @@ use utoipa::{IntoResponses, Modify, OpenApi};
 
 use super::admin::AdminPaths;
 use super::problem::Problem;
-use super::{auth, decide, health, json};
+use super::{auth, decide, health, json, metrics};
 
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
     let mut document = Document::openapi();
@@ -37,7 +37,8 @@ pub(super) async fn document() -> impl IntoResponse {
         auth::auth,
         json::decide,
         health::livez,
-        health::readyz
+        health::readyz,
+        metrics::metrics
     ),
     components(schemas(Problem)),
     modifiers(&StandingHeaders),

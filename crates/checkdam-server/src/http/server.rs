@@ -68,6 +68,7 @@ impl<R: Responder> Server<R> {
 
     fn open(listener: TcpListener, app: Arc<App>, responder: R, (door, protocol, shedding): Kind) -> Self {
         let connections = Connections::new(Arc::clone(&app), responder, (protocol, shedding));
+        app.opened(door, connections.counted());
         Self { listener, connections, app, door }
     }
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use checkdam::RuleSet;
-use checkdam::time::{Clock, EPOCH_UNIX_US, SystemClock};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::book::{Book, RulebookError};
 use super::listen::listen;
+use super::loading::now_unix_ms;
 use super::store::{Rulebook, blocking};
 
 /// How changes are noticed.
@@ -92,6 +92,11 @@ impl Follower {
     /// How far this node is.
     pub(crate) fn status(&self) -> Status {
         self.status.borrow().clone()
+    }
+
+    /// The same for a task that looks again and again.
+    pub(crate) fn statuses(&self) -> watch::Receiver<Status> {
+        self.status.clone()
     }
 
     /// Waits until the version is in force here.
@@ -209,8 +214,4 @@ impl<A: Fn(RuleSet, Book) + Send + Sync> Following<A> {
         tracing::error!(version, in_force, "the rulebook went back; the rules in force stay until a restart");
         self.status.send_modify(|status| status.error = Some(reason));
     }
-}
-
-fn now_unix_ms() -> u64 {
-    (SystemClock::new().now_us() + EPOCH_UNIX_US) / 1_000
 }

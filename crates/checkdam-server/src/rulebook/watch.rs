@@ -74,10 +74,13 @@ impl Watched {
             Ok(texts) => texts,
             Err(reason) => {
                 tracing::error!(reason, "the rule file cannot be read; the rules in force stay");
+                app.loading().tell(Some(reason.clone()));
                 return;
             }
         };
-        match texts.load(&self.options) {
+        let loaded = texts.load(&self.options);
+        app.loading().tell(loaded.as_ref().err().map(ToString::to_string));
+        match loaded {
             Ok((rules, definitions)) => {
                 let count = rules.rules().len();
                 let book = Book::of_file(definitions).showing(&rules);

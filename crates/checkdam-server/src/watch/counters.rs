@@ -22,7 +22,8 @@ pub(crate) const STORES: [&str; 4] = ["memory", "redis", "local", "policy"];
 #[derive(Debug)]
 pub(crate) struct Counters {
     rules_max: usize,
-    /// Every rule that is counted by itself.
+    /// Every rule that is counted by itself, and the values that limits of
+    /// trees ask to be told.
     known: Mutex<HashMap<String, Arc<RuleCounts>>>,
     /// The same by their number in the rules in force.
     numbered: ArcSwap<Numbered>,
@@ -105,15 +106,8 @@ impl Counters {
             known.retain(|name, _| names.contains(name.as_str()));
         }
         let counts = rules.numbered().map(|rule| {
-            if let Some(counts) = known.get(&rule.name) {
-                return Arc::clone(counts);
-            }
-            if known.len() >= self.rules_max {
-                return Arc::clone(&self.other);
-            }
-            let counts = Arc::new(RuleCounts::new(&rule.name));
-            known.insert(rule.name.clone(), Arc::clone(&counts));
-            counts
+            let counts = known_or_new(&mut known, &rule.name, self.rules_max);
+            counts.unwrap_or_else(|| Arc::clone(&self.other))
         });
         let counts = counts.collect();
         self.numbered.store(Arc::new(Numbered { rules: Some(Arc::clone(rules)), counts }));
@@ -126,12 +120,26 @@ impl Counters {
         let (decision, store) = (decision_place(verdict), store_place(speaking.decided_by()));
         let numbered = self.numbered.load();
         match speaking.governing() {
+            Some(_) if speaking.tells_values() => {
+                add_one(&self.of_values(seen, speaking).spoken[decision][store]);
+            }
             Some(tier) => self.count(&numbered, speaking, &tier, |counts| &counts.spoken[decision][store]),
             None => add_one(&self.none.spoken[decision][store]),
         }
         for outcome in seen.outcomes {
             self.note_rules(&numbered, outcome, seen.is_allowed);
         }
+    }
+
+    /// The counts of a request that a limit of a tree asks to be counted with
+    /// its values.
+    #[cold]
+    fn of_values(&self, seen: &Seen<'_, '_>, speaking: &Outcome) -> Arc<RuleCounts> {
+        let asked = seen.each().find(|(_, outcome)| std::ptr::eq(*outcome, speaking));
+        let name = asked.and_then(|(request, outcome)| outcome.metric_name(request)).unwrap_or_default();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = known_or_new(&mut known, &checkdam::shortened(&name), self.rules_max);
+        counts.unwrap_or_else(|| Arc::clone(&self.other))
     }
 
     fn note_rules(&self, numbered: &Numbered, outcome: &Outcome, is_allowed: bool) {
@@ -169,8 +177,9 @@ impl Counters {
         add_one(counter(known.get(&tier.rule.name).unwrap_or(&self.other)));
     }
 
-    /// Every rule that is counted by itself, by name; before them what no rule
-    /// speaks for, and last all others together.
+    /// Every rule that is counted by itself, by name, and what limits of trees
+    /// ask to be told (of these only what they spoke for); before them what no
+    /// rule speaks for, and last all others together.
     pub(crate) fn all(&self) -> Vec<Arc<RuleCounts>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut rules: Vec<_> = known.values().cloned().collect();
@@ -180,6 +189,20 @@ impl Counters {
         rules.push(Arc::clone(&self.other));
         rules
     }
+}
+
+/// The counts under this name, if there are any or there is room for them.
+fn known_or_new(known: &mut HashMap<String, Arc<RuleCounts>>, name: &str, rules_max: usize) -> Option<Arc<RuleCounts>> {
+    if let Some(counts) = known.get(name) {
+        return Some(Arc::clone(counts));
+    }
+    // A rule of that name is counted with the others: no name is told twice.
+    if known.len() >= rules_max || name == OTHER {
+        return None;
+    }
+    let counts = Arc::new(RuleCounts::new(name));
+    known.insert(name.to_owned(), Arc::clone(&counts));
+    Some(counts)
 }
 
 fn add_one(counter: &AtomicU64) {

@@ -11,7 +11,7 @@ mod top;
 mod traffic;
 
 pub(crate) use self::counters::{Counters, DECISIONS, RuleCounts, STORES};
-pub(crate) use self::latencies::Latencies;
+pub(crate) use self::latencies::{BOUNDS, Latencies, LatencyCounts};
 pub(crate) use self::recent::Recent;
 pub(crate) use self::top::Top;
 pub(crate) use self::traffic::Traffic;
@@ -23,6 +23,7 @@ use checkdam::{Outcome, Request, RuleSet};
 
 use self::denials::Denials;
 use crate::config::WatchOptions;
+use crate::trace::TraceId;
 
 /// What is seen of decisions.
 #[derive(Debug)]
@@ -87,11 +88,17 @@ impl Watch {
         self.denials.note(&seen);
     }
 
+    /// Requests that were noted belong to this trace.
+    pub(crate) fn mark(&self, seen: &Seen<'_, '_>, trace: TraceId) {
+        self.latencies.mark(seen, trace);
+    }
+
     /// To be called once a second.
     pub(crate) fn tick(&self) {
         self.traffic.tick(&self.counters);
         self.top.tick();
         self.recent.tick();
+        self.denials.tick();
     }
 
     /// How many requests were decided how, by rule.
@@ -118,4 +125,10 @@ impl Watch {
     pub(crate) const fn recent(&self) -> &Recent {
         &self.recent
     }
+}
+
+/// What metrics and spans call a verdict.
+#[cfg(feature = "otlp")]
+pub(crate) const fn decision_name(verdict: checkdam::Verdict) -> &'static str {
+    DECISIONS[counters::decision_place(verdict)]
 }

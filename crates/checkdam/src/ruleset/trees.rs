@@ -104,6 +104,11 @@ impl Values {
 }
 
 impl Leaf {
+    /// Whether metrics shall tell the values of paths that end here.
+    pub(crate) fn tells_values(&self) -> bool {
+        self.descriptor.detailed_metric || self.steps.iter().any(|step| step.value_to_metric)
+    }
+
     /// What the request's path is called in metrics: bounded by what is written,
     /// unless the file asks for the values themselves.
     pub(crate) fn metric_name(&self, request: &Request<'_>) -> String {

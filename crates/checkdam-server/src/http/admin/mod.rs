@@ -24,7 +24,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use tokio::time::Instant;
 
-use super::{health, openapi, problem};
+use super::{health, metrics, openapi, problem};
 use crate::app::App;
 use crate::config::Token;
 use crate::rulebook::{Follower, Rulebook};
@@ -89,6 +89,7 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
     Router::new()
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz))
+        .route("/metrics", get(metrics::metrics))
         .route("/openapi.json", get(openapi::document))
         .with_state(app)
         .merge(guarded)

@@ -111,9 +111,9 @@ fn rules(admin: &Admin) -> RulesStatus {
             count,
             overrides,
             bans,
-            loaded_at: None,
+            loaded_at: Some(rfc3339(admin.app.loading().loaded_unix_ms() / 1_000)),
             connected: None,
-            error: None,
+            error: admin.app.loading().error(),
         },
         RuleSource::Database(follower) => {
             let status = follower.status();

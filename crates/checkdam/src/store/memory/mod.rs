@@ -48,6 +48,8 @@ impl Default for MemoryOptions {
 pub struct MemoryStats {
     /// Buckets that owe something.
     pub buckets: usize,
+    /// The most buckets in words, and the most in windows.
+    pub buckets_max: usize,
     /// Buckets evicted at the bound since the start.
     pub evicted: u64,
 }
@@ -59,6 +61,7 @@ pub struct MemoryStore<C = SystemClock> {
     tags: TagMaker,
     table: Table,
     windows: Windows,
+    buckets_max: usize,
 }
 
 impl MemoryStore {
@@ -78,6 +81,7 @@ impl<C: Clock> MemoryStore<C> {
             tags: TagMaker::default(),
             table: Table::new(options.max_buckets),
             windows: Windows::new(options.max_buckets),
+            buckets_max: options.max_buckets,
         }
     }
 
@@ -98,7 +102,11 @@ impl<C: Clock> MemoryStore<C> {
     pub fn stats(&self) -> MemoryStats {
         let (held, evicted) = self.windows.counts();
         let now_us = self.clock.now_us();
-        MemoryStats { buckets: self.table.live(now_us) + held, evicted: self.table.evicted() + evicted }
+        MemoryStats {
+            buckets: self.table.live(now_us) + held,
+            buckets_max: self.buckets_max,
+            evicted: self.table.evicted() + evicted,
+        }
     }
 
     /// Applies `operation` to all `tiers` at one instant, without waiting.

@@ -1,0 +1,65 @@
+//! What Prometheus scrapes.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, VARY};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
+use axum::response::IntoResponse;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use tokio::sync::Mutex;
+
+use crate::app::App;
+use crate::metrics::{self, Form};
+
+/// Smaller texts are sent as they are.
+const COMPRESSED_MIN: usize = 16 << 10;
+
+/// One text is written at a time: whoever asks often waits for himself.
+static WRITING: Mutex<()> = Mutex::const_new(());
+
+/// Answers with every metric: as Prometheus' text, or as OpenMetrics to those who ask for it.
+#[utoipa::path(get, path = "/metrics", tag = "health", responses(
+    (status = 200, description = "Every metric as it stands now; OpenMetrics 1.0 if Accept prefers it",
+        body = String, content_type = "text/plain"),
+))]
+pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response<Body> {
+    let (form, is_zipped) = (Form::of(&headers), takes_gzip(&headers));
+    let _turn = WRITING.lock().await;
+    let written = tokio::task::spawn_blocking(move || {
+        let text = metrics::write(&app, form);
+        let zipped = is_zipped.then(|| zip(&text)).flatten();
+        zipped.map_or_else(|| (text.into_bytes(), false), |zipped| (zipped, true))
+    });
+    let Ok((body, is_zipped)) = written.await else {
+        // Only if the program is ending: its threads take no more work.
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    };
+    let about = [(CONTENT_TYPE, form.content_type()), (CACHE_CONTROL, "no-store"), (VARY, "accept, accept-encoding")];
+    let mut response = (about, body).into_response();
+    if is_zipped {
+        response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    response
+}
+
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let named = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    named.flat_map(|value| value.split(',')).any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        let is_refused = weight.trim().strip_prefix("q=").and_then(|q| q.parse::<f32>().ok()) == Some(0.0);
+        name.trim().eq_ignore_ascii_case("gzip") && !is_refused
+    })
+}
+
+fn zip(text: &str) -> Option<Vec<u8>> {
+    if text.len() < COMPRESSED_MIN {
+        return None;
+    }
+    let mut encoder = GzEncoder::new(Vec::with_capacity(text.len() / 8), Compression::fast());
+    encoder.write_all(text.as_bytes()).ok()?;
+    encoder.finish().ok()
+}

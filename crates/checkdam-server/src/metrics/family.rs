@@ -1,0 +1,113 @@
+//! The names of all metrics, and what they mean.
+
+/// How a family behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+}
+
+/// A name, and what it means.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Family {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) help: &'static str,
+}
+
+impl Family {
+    pub(super) const fn counter(name: &'static str, help: &'static str) -> Self {
+        Self { name, kind: Kind::Counter, help }
+    }
+
+    pub(super) const fn gauge(name: &'static str, help: &'static str) -> Self {
+        Self { name, kind: Kind::Gauge, help }
+    }
+
+    pub(super) const fn info(name: &'static str, help: &'static str) -> Self {
+        Self { name, kind: Kind::Info, help }
+    }
+
+    const fn histogram(name: &'static str, help: &'static str) -> Self {
+        Self { name, kind: Kind::Histogram, help }
+    }
+}
+
+pub(super) const REQUESTS: Family = Family::counter(
+    "rate_limiter_requests_total",
+    "Requests decided, each once: by the rule that spoke for it (empty if none did), the decision and who decided.",
+);
+pub(super) const ALLOWED: Family =
+    Family::counter("rate_limiter_allowed_total", "Requests that passed, each once, by the rule that spoke for it.");
+pub(super) const REJECTED: Family = Family::counter(
+    "rate_limiter_rejected_total",
+    "Requests that did not pass, each once, by the rule that spoke for it.",
+);
+pub(super) const RULE_DECISIONS: Family = Family::counter(
+    "rate_limiter_rule_decisions_total",
+    "What each rule said of the requests that it concerned; shadow_denied would have been denied.",
+);
+pub(super) const LATENCY: Family =
+    Family::histogram("rate_limiter_latency_seconds", "How long decisions took, the store included.");
+
+pub(super) const READY: Family =
+    Family::gauge("rate_limiter_ready", "1 while the server wants requests, 0 once it is going away.");
+pub(super) const CONNECTIONS: Family =
+    Family::gauge("rate_limiter_connections", "Open connections of clients, by door.");
+pub(super) const STORE_REQUESTS: Family = Family::counter(
+    "rate_limiter_store_requests_total",
+    "What became of requests to Redis; all but answered were decided by the rules' failure policy.",
+);
+pub(super) const BREAKER_OPEN: Family = Family::gauge(
+    "rate_limiter_breaker_open",
+    "1 while a server of Redis is not asked because it failed, 0 if all are.",
+);
+pub(super) const MEMORY_BUCKETS: Family =
+    Family::gauge("rate_limiter_memory_buckets", "Buckets in memory that owe something.");
+pub(super) const MEMORY_BUCKETS_MAX: Family = Family::gauge(
+    "rate_limiter_memory_buckets_max",
+    "The most buckets in memory, once for token and leaky buckets and once for windows.",
+);
+pub(super) const MEMORY_EVICTIONS: Family = Family::counter(
+    "rate_limiter_memory_evictions_total",
+    "Buckets that made room for others; what they owed is still held against their subjects.",
+);
+
+pub(super) const AUDIT_DENIED: Family =
+    Family::counter("rate_limiter_audit_denied_total", "Violations: denials by a limit or a ban.");
+pub(super) const AUDIT_WRITTEN: Family =
+    Family::counter("rate_limiter_audit_written_total", "Violations written to the database.");
+pub(super) const AUDIT_SAMPLED_OUT: Family = Family::counter(
+    "rate_limiter_audit_sampled_out_total",
+    "Violations left out because their rule had written enough that second.",
+);
+pub(super) const AUDIT_DROPPED: Family = Family::counter(
+    "rate_limiter_audit_dropped_total",
+    "Violations lost because the queue was full or the database away too long.",
+);
+pub(super) const AUDIT_WAITING: Family =
+    Family::gauge("rate_limiter_audit_waiting", "Violations that wait to be written.");
+pub(super) const SPANS_DROPPED: Family =
+    Family::counter("rate_limiter_spans_dropped_total", "Spans not sent because the collector was away or slow.");
+
+pub(super) const RULES: Family = Family::gauge("rate_limiter_rules", "Rules in force.");
+pub(super) const OVERRIDES: Family = Family::gauge("rate_limiter_overrides", "Overrides in force.");
+pub(super) const BANS: Family = Family::gauge("rate_limiter_bans", "Bans in force.");
+pub(super) const RULES_VERSION: Family =
+    Family::gauge("rate_limiter_rules_version", "The version of the rulebook in force; 0 for a rule file.");
+pub(super) const RULES_LOADED: Family =
+    Family::gauge("rate_limiter_rules_loaded_timestamp_seconds", "Since when the rules are in force, in Unix time.");
+pub(super) const RULES_LOAD_FAILED: Family = Family::gauge(
+    "rate_limiter_rules_load_failed",
+    "1 if newer rules were refused or cannot be read and the old ones stay, 0 if not.",
+);
+pub(super) const BUILD: Family = Family::info("rate_limiter_build_info", "The program's version.");
+
+pub(super) const CPU: Family =
+    Family::counter("process_cpu_seconds_total", "Processor time of the process, user and system.");
+pub(super) const MEMORY: Family = Family::gauge("process_resident_memory_bytes", "Memory that the process holds.");
+pub(super) const OPEN_FDS: Family = Family::gauge("process_open_fds", "Open file descriptors.");
+pub(super) const MAX_FDS: Family = Family::gauge("process_max_fds", "The most file descriptors.");
+pub(super) const START: Family = Family::gauge("process_start_time_seconds", "When the process started, in Unix time.");

@@ -1,0 +1,34 @@
+//! What Prometheus scrapes: decisions by rule, latencies, and how the store, the
+//! record of violations, the rules and the process go.
+//!
+//! The text is written by a small writer of our own, in both forms that
+//! scrapers ask for: the classic one, which every tool reads, and OpenMetrics,
+//! which alone has exemplars. (The usual library writes OpenMetrics only, and
+//! keeps its own copy of every counter.) Everything is read from where it is
+//! counted anyway; between scrapes nothing here exists.
+//!
+//! Labels are bounded: by the rules that are counted by themselves, and by words
+//! of ours. No client's key is ever one. To add a metric: a constant in
+//! `family.rs`, and a line in the part that knows the number.
+
+mod decisions;
+mod family;
+mod form;
+mod parts;
+mod process;
+mod text;
+
+pub(crate) use self::form::Form;
+
+use self::text::Text;
+use crate::app::App;
+
+/// Everything, as it stands now. It reads the whole table of buckets: not for a
+/// thread that answers requests.
+pub(crate) fn write(app: &App, form: Form) -> String {
+    let mut text = Text::new(form);
+    decisions::write(&mut text, app.watch());
+    parts::write(&mut text, app);
+    process::write(&mut text);
+    text.finish()
+}

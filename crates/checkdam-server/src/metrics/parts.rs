@@ -1,0 +1,85 @@
+//! How the program's parts go: doors, store, record, rules.
+
+use super::family::{
+    AUDIT_DENIED, AUDIT_DROPPED, AUDIT_SAMPLED_OUT, AUDIT_WAITING, AUDIT_WRITTEN, BANS, BREAKER_OPEN, BUILD,
+    CONNECTIONS, Family, MEMORY_BUCKETS, MEMORY_BUCKETS_MAX, MEMORY_EVICTIONS, OVERRIDES, READY, RULES,
+    RULES_LOAD_FAILED, RULES_LOADED, RULES_VERSION, SPANS_DROPPED, STORE_REQUESTS,
+};
+use super::text::Text;
+use crate::app::App;
+use crate::audit::Audit;
+use crate::store::AnyStore;
+
+pub(super) fn write(text: &mut Text, app: &App) {
+    text.family(&BUILD).sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    doors(text, app);
+    store(text, app.limiter().store());
+    audit(text, app);
+    rules(text, app);
+}
+
+fn doors(text: &mut Text, app: &App) {
+    text.family(&READY).sample(&[], u8::from(!app.is_leaving()));
+    text.family(&CONNECTIONS);
+    for (door, count) in app.connections() {
+        text.sample(&[("door", door)], count);
+    }
+}
+
+fn store(text: &mut Text, store: &AnyStore) {
+    let (stats, is_open) = store.asked();
+    text.family(&STORE_REQUESTS);
+    let results = [
+        ("answered", stats.answered),
+        ("unknown", stats.unknown),
+        ("refused", stats.refused),
+        ("not_asked", stats.not_asked),
+    ];
+    for (result, count) in results {
+        text.sample(&[("result", result)], count);
+    }
+    text.family(&BREAKER_OPEN).sample(&[], u8::from(is_open));
+    let memory = match store {
+        AnyStore::Memory(memory) => Some(memory.stats()),
+        AnyStore::Redis(_) => None,
+    };
+    for (family, value) in [
+        (MEMORY_BUCKETS, memory.map(|memory| memory.buckets as u64)),
+        (MEMORY_BUCKETS_MAX, memory.map(|memory| memory.buckets_max as u64)),
+        (MEMORY_EVICTIONS, memory.map(|memory| memory.evicted)),
+    ] {
+        optional(text, &family, value);
+    }
+}
+
+fn audit(text: &mut Text, app: &App) {
+    let counts = app.audit().map(Audit::counts);
+    for (family, value) in [
+        (AUDIT_DENIED, counts.map(|counts| counts.denied)),
+        (AUDIT_WRITTEN, counts.map(|counts| counts.written)),
+        (AUDIT_SAMPLED_OUT, counts.map(|counts| counts.sampled_out)),
+        (AUDIT_DROPPED, counts.map(|counts| counts.dropped)),
+        (AUDIT_WAITING, counts.map(|counts| counts.waiting)),
+        (SPANS_DROPPED, app.tracer().dropped()),
+    ] {
+        optional(text, &family, value);
+    }
+}
+
+fn rules(text: &mut Text, app: &App) {
+    let (book, loading) = (app.book(), app.loading());
+    text.family(&RULES).sample(&[], book.shown_rules().count());
+    text.family(&OVERRIDES).sample(&[], book.overrides.len());
+    text.family(&BANS).sample(&[], book.bans.len());
+    text.family(&RULES_VERSION).sample(&[], book.version);
+    text.family(&RULES_LOADED).sample(&[], loading.loaded_unix_ms() as f64 / 1e3);
+    text.family(&RULES_LOAD_FAILED).sample(&[], u8::from(loading.error().is_some()));
+}
+
+/// A number that there is only where the part is.
+fn optional(text: &mut Text, family: &Family, value: Option<u64>) {
+    text.family(family);
+    if let Some(value) = value {
+        text.sample(&[], value);
+    }
+}

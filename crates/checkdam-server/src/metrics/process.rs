@@ -1,0 +1,65 @@
+//! How the process goes, as Linux tells it. Elsewhere the families stand empty.
+
+use std::fs::read_to_string;
+
+use super::family::{CPU, Family, MAX_FDS, MEMORY, OPEN_FDS, START};
+use super::text::Text;
+
+/// What the kernel counts processor time in, for programs: on every
+/// architecture, whatever it counts in itself.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+pub(super) fn write(text: &mut Text) {
+    let stat = read_to_string("/proc/self/stat").unwrap_or_default();
+    sample(text, &CPU, cpu_seconds(&stat));
+    let status = read_to_string("/proc/self/status").unwrap_or_default();
+    sample(text, &MEMORY, number_after(&status, "VmRSS:").map(|kib| kib * 1024.0));
+    sample(text, &OPEN_FDS, std::fs::read_dir("/proc/self/fd").ok().map(|open| open.count() as f64));
+    let limits = read_to_string("/proc/self/limits").unwrap_or_default();
+    sample(text, &MAX_FDS, number_after(&limits, "Max open files"));
+    let machine = read_to_string("/proc/stat").unwrap_or_default();
+    let start = number_after(&machine, "btime").zip(field(&stat, 22));
+    sample(text, &START, start.map(|(boot, ticks)| boot + ticks / TICKS_PER_SECOND));
+}
+
+fn sample(text: &mut Text, family: &Family, value: Option<f64>) {
+    text.family(family);
+    if let Some(value) = value {
+        text.sample(&[], value);
+    }
+}
+
+fn cpu_seconds(stat: &str) -> Option<f64> {
+    Some((field(stat, 14)? + field(stat, 15)?) / TICKS_PER_SECOND)
+}
+
+/// A field of the stat file by its number. The second is the program's name in
+/// parentheses, which may hold anything.
+fn field(stat: &str, number: usize) -> Option<f64> {
+    let (_, behind) = stat.rsplit_once(") ")?;
+    behind.split_whitespace().nth(number - 3)?.parse().ok()
+}
+
+/// The first number of the line that begins so.
+fn number_after(text: &str, words: &str) -> Option<f64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(words))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_strange_name_does_not_shift_the_fields() {
+        let stat = "7 (a ) b) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 9 0 12345 1 2";
+        assert_eq!((cpu_seconds(stat), field(stat, 22)), (Some(2.0), Some(12_345.0)));
+    }
+
+    #[test]
+    fn unlimited_is_no_number() {
+        let limits = "Limit  Soft\nMax open files            1024                 524288               files\n";
+        assert_eq!(number_after(limits, "Max open files"), Some(1024.0));
+        assert_eq!(number_after("Max open files   unlimited  unlimited\n", "Max open files"), None);
+    }
+}

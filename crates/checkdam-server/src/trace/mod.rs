@@ -1,0 +1,18 @@
+//! Whose request a check is part of, and the span that tells it.
+//!
+//! Callers say in a `traceparent` header (W3C Trace Context) which trace a
+//! request belongs to. It is read only if somebody wants to know: latencies with
+//! exemplars, or a collector that spans are sent to. Nothing here is waited for,
+//! and without either nothing here is done.
+
+mod current;
+mod parent;
+#[cfg(feature = "otlp")]
+mod sender;
+#[cfg(feature = "otlp")]
+mod span;
+mod tracer;
+
+pub(crate) use self::current::{parent, within};
+pub(crate) use self::parent::{TraceId, TraceParent};
+pub(crate) use self::tracer::Tracer;

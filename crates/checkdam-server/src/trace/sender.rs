@@ -1,0 +1,151 @@
+//! Sends spans to a collector by OTLP over gRPC.
+//!
+//! A request puts its span into a bounded queue, or counts it as dropped; a task
+//! sends what is queued in batches. A collector that is away costs a warning now
+//! and then. The SDK's own processor would do the same on a thread of its own,
+//! and log nothing without a feature that logs everything.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use opentelemetry::KeyValue;
+use opentelemetry_otlp::{SpanExporter, WithExportConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
+use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::parent::{TraceId, TraceParent};
+use super::span::{SpanMaker, trace_of};
+use super::tracer::TracerError;
+use crate::config::TraceOptions;
+use crate::watch::Seen;
+
+/// The most spans that wait: some megabytes.
+const QUEUE_MAX: usize = 8_192;
+/// The most spans in one message.
+const BATCH_MAX: usize = 512;
+/// How long a span waits for others.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long a message may take.
+const SEND_LIMIT: Duration = Duration::from_secs(5);
+/// How long what is left may take at the end.
+const FINISH_LIMIT: Duration = Duration::from_secs(2);
+/// How often it is said that the collector does not answer.
+const WARN_EVERY: Duration = Duration::from_secs(60);
+
+/// Sends spans.
+#[derive(Debug)]
+pub(super) struct Sender {
+    spans: SpanMaker,
+    queue: mpsc::Sender<SpanData>,
+    dropped: Arc<AtomicU64>,
+    finish: Mutex<Option<oneshot::Sender<oneshot::Sender<()>>>>,
+}
+
+impl Sender {
+    /// Begins to send.
+    pub(super) fn start(options: &TraceOptions) -> Result<Self, TracerError> {
+        let refused = |reason: String| TracerError::Endpoint { endpoint: options.endpoint.clone(), reason };
+        if !options.endpoint.starts_with("http://") {
+            return Err(refused("spans are sent over plain gRPC, to a collector near by".to_owned()));
+        }
+        let builder = SpanExporter::builder().with_tonic().with_endpoint(&options.endpoint).with_timeout(SEND_LIMIT);
+        let mut exporter = builder.build().map_err(|error| refused(error.to_string()))?;
+        exporter.set_resource(&resource());
+        let (queue, spans) = mpsc::channel(QUEUE_MAX);
+        let (finish, finishing) = oneshot::channel();
+        let dropped = Arc::new(AtomicU64::new(0));
+        let task = Sending { exporter, spans, dropped: Arc::clone(&dropped), warned: None };
+        tokio::spawn(task.run(finishing));
+        Ok(Self { spans: SpanMaker::new(options.share), queue, dropped, finish: Mutex::new(Some(finish)) })
+    }
+
+    /// Requests were decided: their trace, if they are recorded.
+    pub(super) fn note(&self, seen: &Seen<'_, '_>, parent: Option<TraceParent>) -> Option<TraceId> {
+        let speaking = seen.speaking()?;
+        if !self.spans.is_recorded(parent) {
+            return None;
+        }
+        let span = self.spans.span(seen, speaking, parent);
+        let trace = trace_of(&span);
+        if self.queue.try_send(span).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(trace)
+    }
+
+    /// Sends what waits, and ends.
+    pub(super) async fn finish(&self) {
+        let Some(finish) = self.finish.lock().await.take() else { return };
+        let (done, is_done) = oneshot::channel();
+        if finish.send(done).is_ok() && tokio::time::timeout(FINISH_LIMIT, is_done).await.is_err() {
+            tracing::warn!("the collector did not take the last spans in time");
+        }
+    }
+
+    /// Spans that were not sent.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+struct Sending {
+    exporter: SpanExporter,
+    spans: mpsc::Receiver<SpanData>,
+    dropped: Arc<AtomicU64>,
+    /// When it was last said that the collector does not answer.
+    warned: Option<Instant>,
+}
+
+impl Sending {
+    async fn run(mut self, mut finishing: oneshot::Receiver<oneshot::Sender<()>>) {
+        loop {
+            let finished = tokio::select! {
+                finished = &mut finishing => finished.ok(),
+                () = tokio::time::sleep(PAUSE) => None,
+            };
+            // Whatever comes meanwhile is for the next time, except at the end.
+            while self.send().await && (finished.is_some() || self.spans.len() >= BATCH_MAX) {}
+            if let Some(done) = finished {
+                // Whoever waited may have given up.
+                let _ = done.send(());
+                return;
+            }
+        }
+    }
+
+    /// Sends what waits, at most one message of it; whether there was something.
+    async fn send(&mut self) -> bool {
+        let mut batch = Vec::with_capacity(self.spans.len().min(BATCH_MAX));
+        while batch.len() < BATCH_MAX
+            && let Ok(span) = self.spans.try_recv()
+        {
+            batch.push(span);
+        }
+        let count = batch.len();
+        if count == 0 {
+            return false;
+        }
+        let reason = match tokio::time::timeout(SEND_LIMIT, self.exporter.export(batch)).await {
+            Ok(Ok(())) => return true,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "no answer in time".to_owned(),
+        };
+        let dropped = self.dropped.fetch_add(count as u64, Ordering::Relaxed) + count as u64;
+        if self.warned.is_none_or(|warned| warned.elapsed() >= WARN_EVERY) {
+            self.warned = Some(Instant::now());
+            tracing::warn!(reason, dropped, "spans are not sent: the collector at --otlp-endpoint does not take them");
+        }
+        true
+    }
+}
+
+/// Who sends, as OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say.
+fn resource() -> Resource {
+    let named = Resource::builder().build();
+    let is_named = named.get(&"service.name".into()).is_some_and(|name| !name.as_str().starts_with("unknown_service"));
+    let builder = Resource::builder().with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
+    if is_named { builder.build() } else { builder.with_service_name("checkdam").build() }
+}

@@ -1,0 +1,90 @@
+//! Which decisions belong to a trace, and of which a span is sent.
+
+use super::parent::TraceId;
+use crate::config::TraceOptions;
+use crate::watch::Seen;
+
+/// Finds out which trace decisions belong to, if somebody wants to know.
+#[derive(Debug, Default)]
+pub(crate) struct Tracer {
+    wants_exemplars: bool,
+    #[cfg(feature = "otlp")]
+    sender: Option<super::sender::Sender>,
+}
+
+/// Why spans cannot be sent.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[cfg_attr(feature = "otlp", expect(dead_code, reason = "each build has its own reasons"))]
+pub(crate) enum TracerError {
+    #[error(
+        "otlp_endpoint is {endpoint:?}, and this build sends no spans: build it with \
+         `cargo build --release --features otlp`, or leave --otlp-endpoint out"
+    )]
+    NotBuilt { endpoint: String },
+    #[error("otlp_endpoint is {endpoint:?}: {reason}; use for example http://127.0.0.1:4317")]
+    Endpoint { endpoint: String, reason: String },
+}
+
+impl Tracer {
+    /// A tracer as the settings say. It connects when it first has something to
+    /// send; whether a collector is there decides nothing.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn new(wants_exemplars: bool, options: Option<&TraceOptions>) -> Result<Self, TracerError> {
+        Ok(Self { wants_exemplars, sender: options.map(super::sender::Sender::start).transpose()? })
+    }
+
+    /// The same in a build that sends none.
+    #[cfg(not(feature = "otlp"))]
+    pub(crate) fn new(wants_exemplars: bool, options: Option<&TraceOptions>) -> Result<Self, TracerError> {
+        match options {
+            None => Ok(Self { wants_exemplars }),
+            Some(options) if options.is_general => {
+                let endpoint = &options.endpoint;
+                tracing::warn!(endpoint, "OTEL_EXPORTER_OTLP_ENDPOINT is set, and this build sends no spans");
+                Ok(Self { wants_exemplars })
+            }
+            Some(options) => Err(TracerError::NotBuilt { endpoint: options.endpoint.clone() }),
+        }
+    }
+
+    /// Whether what callers say of their traces is to be read.
+    pub(crate) fn reads_parents(&self) -> bool {
+        #[cfg(feature = "otlp")]
+        let sends = self.sender.is_some();
+        #[cfg(not(feature = "otlp"))]
+        let sends = false;
+        self.wants_exemplars || sends
+    }
+
+    /// Requests were decided: the trace that they belong to, if it is recorded.
+    pub(crate) fn note(&self, seen: &Seen<'_, '_>) -> Option<TraceId> {
+        if !self.reads_parents() {
+            return None;
+        }
+        let parent = super::parent();
+        #[cfg(feature = "otlp")]
+        if let Some(sender) = &self.sender {
+            return sender.note(seen, parent);
+        }
+        let _ = seen;
+        parent.filter(|parent| parent.is_sampled).map(|parent| parent.trace)
+    }
+
+    /// Sends what is still to be sent, and no longer than a moment.
+    pub(crate) async fn finish(&self) {
+        #[cfg(feature = "otlp")]
+        if let Some(sender) = &self.sender {
+            sender.finish().await;
+        }
+    }
+
+    /// Spans that were not sent, because the collector was away or slow; none if
+    /// none are sent at all.
+    pub(crate) fn dropped(&self) -> Option<u64> {
+        #[cfg(feature = "otlp")]
+        return self.sender.as_ref().map(super::sender::Sender::dropped);
+        #[cfg(not(feature = "otlp"))]
+        None
+    }
+}
