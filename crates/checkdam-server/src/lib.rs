@@ -14,8 +14,10 @@ mod config;
 mod grpc;
 mod http;
 mod logging;
+mod nodes;
 mod proxy;
 mod rulebook;
+mod sketch;
 mod store;
 mod watch;
 
