@@ -85,13 +85,17 @@ impl Watched {
 impl AnyStore {
     /// How it goes; `text` says which it is.
     pub(crate) fn status(&self, text: &str) -> StoreStatus {
-        let kind = match self {
-            Self::Memory(_) => "memory",
-            Self::Redis(_) => "redis",
-        };
         let (stats, is_open) = self.asked();
         let RedisStats { answered, unknown, refused, not_asked } = stats;
-        StoreStatus { kind, text: text.to_owned(), answered, unknown, refused, not_asked, is_open }
+        StoreStatus { kind: self.kind(), text: text.to_owned(), answered, unknown, refused, not_asked, is_open }
+    }
+
+    /// `memory` or `redis`.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Memory(_) => "memory",
+            Self::Redis(_) => "redis",
+        }
     }
 
     /// What became of requests to Redis, and whether a circuit breaker is open.

@@ -20,6 +20,8 @@
 //! - `admin`: rules, overrides and bans that are edited while requests flow
 //! - `audit`: the record of who was denied
 //! - `nodes`: several nodes that share their rules
+//! - `top`: who asks most and who is limited most
+//! - `traffic`: what passes, over time and live
 //! - `reload`: rules that change under load
 //! - `shutdown`: leaving without cutting anybody off
 //! - `settings`: flags, variables and the file
@@ -82,4 +84,6 @@ mod rust_client;
 mod settings;
 mod shutdown;
 mod supervisor;
+mod top;
+mod traffic;
 mod upstream;
