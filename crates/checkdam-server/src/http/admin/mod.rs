@@ -1,4 +1,5 @@
-//! The admin API, on a door of its own: rules, who was denied, how it goes.
+//! The admin API, on a door of its own: rules, who was denied, how it goes. The
+//! dashboard is served here as well, and asks this API as anybody would.
 //!
 //! Handlers read what is in force from the app and edit through the rulebook;
 //! an edit is answered once it is in force on this node, or after five seconds.
@@ -24,7 +25,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use tokio::time::Instant;
 
-use super::{health, openapi, problem};
+use super::{dashboard, health, openapi, problem};
 use crate::app::App;
 use crate::config::Token;
 use crate::rulebook::{Follower, Rulebook};
@@ -92,6 +93,7 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
         .route("/openapi.json", get(openapi::document))
         .with_state(app)
         .merge(guarded)
+        .merge(dashboard::router())
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::wrong_method)
 }
