@@ -1,7 +1,7 @@
 // The frame: which view is shown, whether the server can be reached, light or
 // dark, and who is let in.
 
-import { wire } from "./api.js";
+import { get, wire } from "./api.js";
 import { h } from "./dom.js";
 import * as health from "./health.js";
 import * as inspector from "./inspector.js";
@@ -112,6 +112,10 @@ function prepareToken() {
   paint();
 }
 
+function nameNode() {
+  get("status").then(({ node, version }) => { at("node").textContent = `${node}, ${version}`; }).catch(() => {});
+}
+
 at("skip").addEventListener("click", (event) => {
   event.preventDefault();
   at("main").focus();
@@ -122,4 +126,5 @@ prepareToken();
 addEventListener("hashchange", () => show(false));
 listen(mark);
 start();
+nameNode();
 show(true);

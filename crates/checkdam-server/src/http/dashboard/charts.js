@@ -66,6 +66,7 @@ export function trafficChart() {
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     svg.replaceChildren(...lines.flat(), ...marks,
       s("path", { class: "allowed", d: path(x, passed, floor) }),
+      s("path", { class: "passed", d: path(x, passed) }),
       s("path", { class: "limited", d: path(x, sums.map(y), passed), visibility: limited.some(Boolean) ? "visible" : "hidden" }),
       s("path", { class: "shadow", d: path(x, shadow.map((value) => y(per_s(value)))), visibility: shadow.some(Boolean) ? "visible" : "hidden" }));
     if (chosen !== null) svg.append(s("line", { class: "at", x1: x(chosen), x2: x(chosen), y1: EDGE.top, y2: height - EDGE.bottom }));
@@ -127,5 +128,6 @@ export function sparkline({ allowed, limited }) {
   const passed = allowed.map((value) => y(value));
   return s("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" },
     s("path", { class: "allowed", d: path(x, passed, allowed.map(() => y(0))) }),
+    s("path", { class: "passed", d: path(x, passed) }),
     limited.some(Boolean) && s("path", { class: "limited", d: path(x, allowed.map((value, index) => y(value + limited[index])), passed) }));
 }

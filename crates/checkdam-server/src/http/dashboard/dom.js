@@ -9,7 +9,7 @@ function fill(node, attributes, children) {
     else if (value === true) node.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, value);
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return node;
 }
 
@@ -23,7 +23,7 @@ export const s = (name, attributes, ...children) => fill(document.createElementN
 // with the same key is still there.
 export function swap(node, ...children) {
   const key = node.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
-  node.replaceChildren(...children.flat().filter(Boolean));
+  node.replaceChildren(...children.flat(Infinity).filter(Boolean));
   if (key !== undefined) node.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
 }
 

@@ -55,7 +55,7 @@ async function why(box, name, subject) {
   } else {
     try {
       const { data: rule } = await readRule(name);
-      parts.push(h("p", null, "Rule ", h("strong", null, name), ` counts each ${rule.key} by itself and concerns ${whenInWords(rule.when)}. It allows:`),
+      parts.push(h("p", null, "Rule ", h("strong", null, name), ` concerns ${rule.when ? "requests where " : ""}${whenInWords(rule.when)}, and counts each `, h("code", null, rule.key), " by itself. It allows:"),
         h("ul", { class: "plain" }, rule.limits.map((limit) => h("li", null, limitInWords(limit)))));
       if (rule.mode === "shadow") parts.push(h("p", { class: "told" }, "The rule is in shadow: it counts, and denies nobody."));
       actions.append(link(`#/rules/${encodeURIComponent(name)}`, "Open the rule", true),

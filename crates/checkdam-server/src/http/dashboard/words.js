@@ -46,7 +46,7 @@ export function limitInWords(limit) {
   const found = /^(\d+)\/(\w+)(?: burst (\d+))?$/.exec(limit);
   if (!found || !PERIODS[found[2]]) return limit;
   const burst = found[3] ? `, up to ${count(Number(found[3]))} at once` : "";
-  return `${count(Number(found[1]))} a ${PERIODS[found[2]]}${burst}`;
+  return `${count(Number(found[1]))} ${found[2] === "h" ? "an" : "a"} ${PERIODS[found[2]]}${burst}`;
 }
 
 export const limitsInWords = (limits) => limits.map(limitInWords).join("; ");
