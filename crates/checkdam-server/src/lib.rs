@@ -15,6 +15,7 @@ mod grpc;
 mod http;
 mod logging;
 mod proxy;
+mod replay;
 mod rulebook;
 mod store;
 mod watch;

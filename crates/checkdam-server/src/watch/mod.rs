@@ -12,7 +12,7 @@ mod traffic;
 
 pub(crate) use self::counters::{Counters, DECISIONS, RuleCounts, STORES};
 pub(crate) use self::latencies::Latencies;
-pub(crate) use self::recent::Recent;
+pub(crate) use self::recent::{Recent, Sample};
 pub(crate) use self::top::Top;
 pub(crate) use self::traffic::Traffic;
 

@@ -17,6 +17,7 @@
 //! - `redis`: several nodes that share their limits
 //! - `cluster`: and whose buckets are on several servers
 //! - `admin`: rules, overrides and bans that are edited while requests flow
+//! - `preview`: what an edit would have done to the last requests
 //! - `audit`: the record of who was denied
 //! - `nodes`: several nodes that share their rules
 //! - `reload`: rules that change under load
@@ -61,6 +62,7 @@ mod nodes;
 mod operations;
 mod page;
 mod polite;
+mod preview;
 mod process;
 mod proxy;
 mod proxy_faults;

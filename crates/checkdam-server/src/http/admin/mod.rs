@@ -7,7 +7,9 @@
 mod bans;
 mod edit;
 mod guard;
+mod inspect;
 mod overrides;
+mod preview;
 mod query;
 mod refusals;
 mod rules;
@@ -23,6 +25,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::{dashboard, health, openapi, problem};
@@ -48,6 +51,8 @@ pub(crate) struct Admin {
     /// Where the buckets are kept, for people.
     pub(crate) store: String,
     pub(crate) started: Instant,
+    /// How many previews may still begin.
+    pub(crate) previews: Arc<Semaphore>,
 }
 
 /// Where the rules come from.
@@ -78,12 +83,16 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
         .route("/admin/v1/rules", get(rules::list).post(rules::add))
         .route("/admin/v1/rules/validate", post(transfer::validate))
         .route("/admin/v1/rules/import", post(transfer::import))
+        .route("/admin/v1/rules/preview", post(preview::preview))
         .route("/admin/v1/rules/export", get(transfer::export))
         .route("/admin/v1/rules/{name}", get(rules::show).put(rules::put).delete(rules::remove))
         .route("/admin/v1/rules/{name}/effect", get(rules::effect))
         .route("/admin/v1/overrides", get(overrides::list).put(overrides::put).delete(overrides::remove))
         .route("/admin/v1/bans", get(bans::list).put(bans::put).delete(bans::remove))
         .route("/admin/v1/violations", get(violations::list))
+        .route("/admin/v1/inspect", post(inspect::inspect))
+        .route("/admin/v1/reset", post(inspect::reset_bucket))
+        .route("/admin/v1/refund", post(inspect::refund_bucket))
         .route("/admin/v1/status", get(status::status))
         .layer(from_fn_with_state(Arc::clone(&admin), guard::guard))
         .with_state(admin);
@@ -102,7 +111,7 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
 mod documented {
     use utoipa::OpenApi;
 
-    use super::{bans, overrides, rules, status, transfer, violations};
+    use super::{bans, inspect, overrides, preview, rules, status, transfer, violations};
 
     #[derive(OpenApi)]
     #[openapi(paths(
@@ -114,6 +123,7 @@ mod documented {
         rules::effect,
         transfer::validate,
         transfer::import,
+        preview::preview,
         transfer::export,
         overrides::list,
         overrides::put,
@@ -122,6 +132,9 @@ mod documented {
         bans::put,
         bans::remove,
         violations::list,
+        inspect::inspect,
+        inspect::reset_bucket,
+        inspect::refund_bucket,
         status::status
     ))]
     pub(in crate::http) struct AdminPaths;
