@@ -22,6 +22,10 @@ const POSTGRES_MISSING: &str = "PostgreSQL was not found and cannot be installed
     `apt-get install postgresql` (Debian, Ubuntu), `dnf install postgresql-server` (Fedora) \
     or `brew install postgresql` (macOS)";
 
+const CHROMIUM_MISSING: &str = "Chromium or chromedriver was not found on PATH and cannot be installed from here. \
+    Install both: `apt-get install chromium chromium-driver` (Debian), `dnf install chromium chromedriver` (Fedora) \
+    or `brew install chromium chromedriver` (macOS)";
+
 /// The `redis-server` executable. Installs Debian's packages when the process is root and apt-get exists.
 pub fn redis_server() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
@@ -50,6 +54,18 @@ pub fn nginx() -> PathBuf {
 pub fn haproxy() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| from_debian("haproxy")).clone()
+}
+
+/// The `chromium` executable. Installs Debian's package when the process is root and apt-get exists.
+pub(crate) fn chromium() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| chromium_program(&["chromium", "chromium-browser", "google-chrome"])).clone()
+}
+
+/// The `chromedriver` executable, of the same release as [`chromium`].
+pub(crate) fn chromedriver() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| chromium_program(&["chromedriver"])).clone()
 }
 
 /// The `caddy` executable: from PATH, or else from PyPI.
@@ -108,6 +124,10 @@ pub(crate) fn must_run(command: &mut Command, remedy: &str) {
 
 fn redis_program(name: &str) -> PathBuf {
     installed("redis-server redis-tools", REDIS_MISSING, || on_path(name))
+}
+
+fn chromium_program(names: &[&str]) -> PathBuf {
+    installed("chromium chromium-driver", CHROMIUM_MISSING, || names.iter().find_map(|name| on_path(name)))
 }
 
 fn find_postgres() -> Option<PathBuf> {

@@ -12,6 +12,7 @@
 //! | [`Postgres`] | one PostgreSQL server that can be stopped, killed and started again |
 //! | [`Daemon`] | any program with a configuration file: nginx, Caddy, Traefik, HAProxy |
 //! | [`Envoy`] | one Envoy with a configuration of the test's |
+//! | [`Browser`] | a Chromium that opens pages, clicks, types and takes pictures |
 //! | [`Upstream`] | an HTTP server that says what reached it |
 //! | [`FaultProxy`] | a TCP proxy that delays, drops, cuts, throttles and refuses |
 //!
@@ -32,6 +33,7 @@
     reason = "test machinery must fail loudly, where it fails"
 )]
 
+mod browser;
 mod clock;
 mod cluster;
 mod connection;
@@ -52,6 +54,7 @@ mod tls;
 mod upstream;
 mod wait;
 
+pub use browser::{Browser, Element};
 pub use cluster::{Cluster, ClusterBuilder};
 pub use connection::{Connection, Reply};
 pub use daemon::Daemon;
