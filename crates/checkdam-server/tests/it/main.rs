@@ -34,6 +34,7 @@
 //! - `proxy_smuggling`: requests that could be read in two ways
 //! - `rust_client`: the Rust client, with a server and without
 //! - `polite`: a polite caller beside a naive one
+//! - `dashboard`: the page for operators, in a real browser
 //! - `page`: the API's description and the page to try it
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail loudly")]
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "tests tell what they measured")]
@@ -50,6 +51,7 @@ mod cli_rules;
 mod client;
 mod cluster;
 mod connections;
+mod dashboard;
 mod descriptors;
 mod doctor;
 mod envoy;

@@ -12,8 +12,10 @@ use crate::install::{chromedriver, chromium};
 /// Longer than any command takes, even where Chromium starts on a machine that does much else.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
-/// Nothing is loaded, looked up or kept that the test does not ask for.
-const FLAGS: [&str; 11] = [
+/// Nothing is loaded, looked up or kept that the test does not ask for. Driven through a pipe, Chromium ends when its
+/// driver does, however that happens.
+const FLAGS: [&str; 12] = [
+    "--remote-debugging-pipe",
     "--headless=new",
     "--no-sandbox",
     "--disable-gpu",

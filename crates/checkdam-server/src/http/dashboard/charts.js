@@ -59,9 +59,10 @@ export function trafficChart() {
       s("line", { class: "grid", x1: EDGE.left, x2: width - EDGE.right, y1: y(top * part), y2: y(top * part) }),
       s("text", { x: EDGE.left - 6, y: y(top * part) + 4, "text-anchor": "end" }, brief(top * part)),
     ]);
-    const marks = [0, 1, 2, 3, 4].map((part) => {
-      const index = Math.round(((allowed.length - 1) * part) / 4);
-      return s("text", { x: x(index), y: height - 6, "text-anchor": ["start", "middle", "middle", "middle", "end"][part] }, format()(time(index)));
+    const marks = (width < 480 ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1]).map((part) => {
+      const index = Math.round((allowed.length - 1) * part);
+      const anchor = part === 0 ? "start" : part === 1 ? "end" : "middle";
+      return s("text", { x: x(index), y: height - 6, "text-anchor": anchor }, format()(time(index)));
     });
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     svg.replaceChildren(...lines.flat(), ...marks,

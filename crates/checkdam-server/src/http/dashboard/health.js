@@ -61,7 +61,7 @@ function nodesPanel({ nodes, hint }) {
 }
 
 export function show({ body }) {
-  const cards = h("div", { class: "columns", id: "cards" });
+  const cards = h("div", { class: "masonry", id: "cards" });
   const nodes = h("div", { id: "nodes" });
   body.append(cards, nodes);
   let status = null;

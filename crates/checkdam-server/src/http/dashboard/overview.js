@@ -25,7 +25,7 @@ function tiles() {
   };
   const node = h("div", { class: "tiles" },
     tile("requests", "Requests a second", `mean of ${AVERAGED_S} s`), tile("limited", "Limited a second", `mean of ${AVERAGED_S} s`),
-    tile("share", "Share limited", "last minute"), tile("shadow", "Shadow denials a second", "would be limited"));
+    tile("share", "Share limited", "last minute"), tile("shadow", "In shadow a second", "would be limited"));
   return {
     node,
     draw({ total }) {
