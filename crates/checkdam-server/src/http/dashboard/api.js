@@ -100,12 +100,30 @@ export async function* events(path, signal) {
   }
 }
 
+// Resolves when there is somebody to look and a server to ask: until then asking
+// would only fill the console. Whoever follows the stream finds out about the latter.
+function worthwhile() {
+  if (!is_lost && !document.hidden) return Promise.resolve();
+  return new Promise((resolve) => {
+    const look = () => {
+      if (is_lost || document.hidden) return;
+      wire.removeEventListener("back", look);
+      document.removeEventListener("visibilitychange", look);
+      resolve();
+    };
+    wire.addEventListener("back", look);
+    document.addEventListener("visibilitychange", look);
+  });
+}
+
 // Calls `work` now and every so often, never twice at a time; errors go to
 // `failed`. Gives what ends it.
 export function every(ms, work, failed) {
   const stop = new AbortController();
   let timer;
   const round = async () => {
+    await worthwhile();
+    if (stop.signal.aborted) return;
     try {
       await work(stop.signal);
     } catch (error) {

@@ -1,7 +1,7 @@
 // One request's buckets: which rules concern it, and how full each tier is,
 // refilling as one looks.
 
-import { Refusal, every, post } from "./api.js";
+import { Refusal, Unreachable, every, post } from "./api.js";
 import { blame, confirm, field, h, level, say, setLevel, swap } from "./dom.js";
 import { count, limitInWords, span } from "./words.js";
 
@@ -136,7 +136,7 @@ export function show({ body, query }) {
       say(verb === "reset" ? "The buckets are full again." : "It is given back.");
       begin();
     } catch (error) {
-      if (!(error instanceof Refusal)) throw error;
+      if (!(error instanceof Refusal || error instanceof Unreachable)) throw error;
       fault.textContent = error.message;
     }
     return undefined;

@@ -94,8 +94,10 @@ export function start() {
   begin();
 }
 
+// Forgets everything and begins anew: somebody else may look now.
 export function restart() {
   stop?.abort();
   stop = null;
+  Object.assign(state, { end: 0, total: blank(), rules: new Map(), status: null, fault: "" });
   begin();
 }

@@ -24,7 +24,7 @@ export function previewPanel(preview) {
   const close = (children) => h("section", { class: "panel stack", id: "preview", "aria-label": "Effect preview" },
     h("h2", { tabindex: "-1" }, "Effect on recent traffic"), ...children.filter(Boolean));
   if (!requests) return close([h("p", { class: "told" }, "No recent traffic is kept, so there is nothing to try it on."), told]);
-  const sampled = preview.sampled_one_in > 1 ? `, one in ${count(preview.sampled_one_in)} of all` : "";
+  const sampled = preview.sampled_one_in > 1 ? `, counted from one client in ${count(preview.sampled_one_in)}` : "";
   return close([
     h("p", { class: "note" }, `Replayed ${count(requests)} requests of the last ${span(seconds)}${sampled}, under the rules in force and under this edit.`),
     change(preview),

@@ -1,12 +1,12 @@
 // One rule: what it says in words, and an editor that shows the effect of an
 // edit before it is made.
 
-import { Refusal, get, post, readRule, removeRule, writeRule } from "./api.js";
+import { Unreachable, get, post, readRule, removeRule, writeRule } from "./api.js";
 import { confirm, h, say, swap } from "./dom.js";
 import { previewPanel } from "./preview.js";
 import { ruleForm } from "./rule_form.js";
 import { bare, blamed, written } from "./rule_text.js";
-import { count, limitInWords, moment, whenInWords } from "./words.js";
+import { count, limitInWords, moment, span, whenInWords } from "./words.js";
 
 const TYPING_MS = 400;
 const NEW = { name: "", key: "user:{user}", limits: ["10/s burst 50"] };
@@ -22,6 +22,9 @@ function summary(rule) {
       rule.updated_at ? [h("dt", null, "Changed"), h("dd", null, `${moment(rule.updated_at)}, version ${count(rule.version)}`)] : null));
 }
 
+const withoutIt = ({ requests, seconds, newly_allowed }) => (requests
+  ? `Of the last ${count(requests)} requests (${span(seconds)}), ${count(newly_allowed)} that were limited would have passed.` : "");
+
 export function show({ body, actions, heading, item }) {
   const is_new = !item;
   const told = h("div", { role: "status" });
@@ -34,7 +37,11 @@ export function show({ body, actions, heading, item }) {
 
   // Shows an error at its field, or above the form.
   function complain(error, fields) {
-    if (!(error instanceof Refusal)) throw error;
+    if (error instanceof Unreachable) {
+      tell("bad", error.message);
+      return;
+    }
+    if (error.status === undefined) throw error;
     const { name, text } = blamed(error.message, fields);
     if (!state.form.blame(name ?? error.field, text)) tell("bad", text);
   }
@@ -116,7 +123,9 @@ export function show({ body, actions, heading, item }) {
   }
 
   async function remove() {
-    const is_meant = await confirm(`Remove the rule ${item}?`, h("p", null, "Requests are no longer limited by it, at once and on every node."), "Remove");
+    const told_effect = await post("rules/preview", { name: item, rule: null }).then(withoutIt, () => "");
+    const is_meant = await confirm(`Remove the rule ${item}?`, h("div", { class: "stack" },
+      h("p", null, "Requests are no longer limited by it, at once and on every node."), h("p", null, told_effect)), "Remove");
     if (!is_meant) return;
     try {
       await removeRule(item, state.etag);
