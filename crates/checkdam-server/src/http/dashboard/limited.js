@@ -44,9 +44,9 @@ function record(violations) {
 
 // Why `subject` is limited by `name`: the rule, its limits, and what is on record.
 async function why(box, name, subject) {
-  const link = (href, text, is_main) => h("a", { class: is_main ? "button main" : "button", href }, text);
+  const link = (href, text, is_main) => h("a", { class: is_main ? "button main" : "button", href, "data-key": text }, text);
   const parts = [h("div", { class: "row spread" }, h("h2", { tabindex: "-1" }, "Why ", h("span", { class: "mono" }, subject), " is limited"),
-    h("a", { href: "#/limited" }, "Close"))];
+    h("a", { href: "#/limited", "data-key": "close" }, "Close"))];
   const actions = h("div", { class: "row" });
   if (name === "ban") {
     const bans = (await get("bans", { search: subject })).bans ?? [];
@@ -80,6 +80,7 @@ export function show({ body, actions, query }) {
   let kind = "limited";
   let within = "minute";
   let stop = () => {};
+  let stopWhy = () => {};
   const list = h("div", { id: "ranking" }, h("p", { class: "empty" }, "Asking…"));
   const told = (error) => h("p", { class: "told bad" }, error.message);
 
@@ -93,9 +94,12 @@ export function show({ body, actions, query }) {
   if (query.get("subject")) {
     const box = h("section", { class: "panel stack", id: "why" }, h("p", { class: "empty" }, "Asking…"));
     body.append(box);
-    why(box, query.get("rule") ?? "", query.get("subject")).catch((error) => swap(box, told(error)));
+    stopWhy = every(5_000, () => why(box, query.get("rule") ?? "", query.get("subject")), (error) => swap(box, told(error)));
   }
   body.append(h("section", { class: "panel" }, list));
   follow();
-  return () => stop();
+  return () => {
+    stop();
+    stopWhy();
+  };
 }
