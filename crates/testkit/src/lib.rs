@@ -13,6 +13,7 @@
 //! | [`Daemon`] | any program with a configuration file: nginx, Caddy, Traefik, HAProxy |
 //! | [`Envoy`] | one Envoy with a configuration of the test's |
 //! | [`Prometheus`] | one Prometheus that scrapes what the test tells it to |
+//! | [`Browser`] | a Chromium that opens pages, clicks, types and takes pictures |
 //! | [`Upstream`] | an HTTP server that says what reached it |
 //! | [`FaultProxy`] | a TCP proxy that delays, drops, cuts, throttles and refuses |
 //!
@@ -33,6 +34,7 @@
     reason = "test machinery must fail loudly, where it fails"
 )]
 
+mod browser;
 mod clock;
 mod cluster;
 mod connection;
@@ -54,6 +56,7 @@ mod tls;
 mod upstream;
 mod wait;
 
+pub use browser::{Browser, Element};
 pub use cluster::{Cluster, ClusterBuilder};
 pub use connection::{Connection, Reply};
 pub use daemon::Daemon;

@@ -13,7 +13,7 @@ use anyhow::Context;
 use checkdam::RuleSet;
 use checkdam::rule_file::{self, FileOptions};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
 use super::signals::Signals;
@@ -39,6 +39,8 @@ const DATABASE_PATIENCE: Duration = Duration::from_secs(15);
 const DATABASE_PAUSE: Duration = Duration::from_secs(1);
 /// How often the store forgets what has passed.
 const MAINTAIN_EVERY: Duration = Duration::from_secs(1);
+/// Each keeps a core busy for a moment.
+const PREVIEWS_MAX: usize = 2;
 
 /// A node, ready for its doors.
 pub(super) struct Node {
@@ -137,6 +139,7 @@ impl Node {
                 live: Arc::clone(&live),
                 database: config.database.to_string(),
                 store: config.store_text(),
+                previews: Arc::new(Semaphore::new(PREVIEWS_MAX)),
             };
             (Server::for_admin(listener, Arc::new(admin)), live)
         });

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use super::node::{self, Node, Rules, listen};
+use super::serve::dashboard;
 use super::signals::Signals;
 use crate::config::{Config, LogFormat, ProxyOptions, ProxySettings, Settings};
 use crate::http::Server;
@@ -66,8 +67,7 @@ fn announce(config: &Config, options: &ProxyOptions, server: &Server<Arc<Proxy>>
         let upstreams = route.upstreams.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         banner.push_str(&format!("  route      {}{} to {upstreams}\n", from.0, from.1));
     }
-    let admin = admin.map_or_else(|| "off".to_owned(), |address| format!("http://{address}/admin/v1/status"));
-    let store = config.store_text();
+    let (admin, store) = (dashboard(admin), config.store_text());
     banner.push_str(&format!("  admin      {admin}\n  rules      {rules} from {source}\n  store      {store}\n\n"));
     // A closed standard error is no reason not to serve.
     let _ = std::io::stderr().write_all(banner.as_bytes());

@@ -72,13 +72,13 @@ fn announce(config: &Config, doors: &Doors, node: &Node) -> anyhow::Result<()> {
         Some(_) => format!("{rules} from {source}, watched for changes"),
         None => format!("{rules} from {source}"),
     };
-    let admin = admin.map_or_else(|| "off".to_owned(), |address| format!("http://{address}/admin/v1/status"));
+    let dashboard = dashboard(admin);
     let grpc = grpc.map_or_else(|| "off".to_owned(), |address| format!("http://{address} (Envoy)"));
     let banner = format!(
         "checkdam {version}\n\
          \x20 listening  http://{address}\n\
          \x20 grpc       {grpc}\n\
-         \x20 admin      {admin}\n\
+         \x20 admin      {dashboard}\n\
          \x20 rules      {source}\n\
          \x20 store      {store}\n\
          \x20 try it     {url}/docs, or paste:\n\n\
@@ -89,6 +89,11 @@ fn announce(config: &Config, doors: &Doors, node: &Node) -> anyhow::Result<()> {
     // A closed standard error is no reason not to serve.
     let _ = std::io::stderr().write_all(banner.as_bytes());
     Ok(())
+}
+
+/// Where people see how it goes.
+pub(super) fn dashboard(admin: Option<SocketAddr>) -> String {
+    admin.map_or_else(|| "off".to_owned(), |address| format!("http://{} (dashboard)", reachable(address)))
 }
 
 /// An address that a client on this machine can use.

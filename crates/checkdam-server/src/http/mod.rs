@@ -6,6 +6,7 @@ mod admin;
 mod auth;
 mod body;
 mod connections;
+mod dashboard;
 mod deadline;
 mod decide;
 mod framing;

@@ -110,6 +110,37 @@ impl Book {
         }
     }
 
+    /// What it would say after an edit of one rule: the rule of that name is
+    /// replaced or, without another one, removed; without a name one is added.
+    ///
+    /// # Errors
+    /// Says that there is no such rule, or that the new name is taken.
+    pub(crate) fn edited(&self, name: Option<&str>, rule: Option<Rule>) -> Result<Definitions, RulebookError> {
+        let mut definitions = self.definitions();
+        let rules = &mut definitions.rules;
+        let what = |name: &str| format!("rule {name:?}");
+        let place = match name {
+            Some(name) => {
+                let found = rules.iter().position(|rule| rule.name == name);
+                Some(found.ok_or_else(|| RulebookError::NotFound { what: what(name) })?)
+            }
+            None => None,
+        };
+        if let Some(rule) = &rule
+            && let Some(other) = rules.iter().position(|other| other.name == rule.name)
+            && place != Some(other)
+        {
+            return Err(RulebookError::Exists { what: what(&rule.name) });
+        }
+        match (place, rule) {
+            (Some(place), Some(rule)) => rules[place] = rule,
+            (Some(place), None) => drop(rules.remove(place)),
+            (None, Some(rule)) => rules.push(rule),
+            (None, None) => {}
+        }
+        Ok(definitions)
+    }
+
     /// What decisions are made by. It may take a second for a hundred thousand
     /// overrides: not for a thread that answers requests.
     ///
@@ -124,7 +155,7 @@ impl Book {
 }
 
 /// Compiles what a rulebook is to say.
-pub(super) fn compile(definitions: Definitions) -> Result<RuleSet, RulebookError> {
+pub(crate) fn compile(definitions: Definitions) -> Result<RuleSet, RulebookError> {
     same::check(&definitions.rules).map_err(|reason| RulebookError::Invalid { reason })?;
     RuleSet::compile(definitions).map_err(|error| RulebookError::Invalid { reason: error.to_string() })
 }

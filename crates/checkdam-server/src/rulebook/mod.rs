@@ -23,7 +23,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::book::{Book, Fault, Imported, RulebookError, Stored};
+pub(crate) use self::book::{Book, Fault, Imported, RulebookError, Stored, compile};
 pub(crate) use self::database::OpenError;
 pub(crate) use self::file::{LoadError, RuleFile, Texts, remark};
 pub(crate) use self::follow::{FollowOptions, Follower, Status};

@@ -18,6 +18,7 @@
 //! - `redis`: several nodes that share their limits
 //! - `cluster`: and whose buckets are on several servers
 //! - `admin`: rules, overrides and bans that are edited while requests flow
+//! - `preview`: what an edit would have done to the last requests
 //! - `audit`: the record of who was denied
 //! - `nodes`: several nodes that share their rules
 //! - `top`: who asks most and who is limited most
@@ -39,6 +40,7 @@
 //! - `proxy_smuggling`: requests that could be read in two ways
 //! - `rust_client`: the Rust client, with a server and without
 //! - `polite`: a polite caller beside a naive one
+//! - `dashboard`: the page for operators, in a real browser
 //! - `page`: the API's description and the page to try it
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail loudly")]
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "tests tell what they measured")]
@@ -55,6 +57,7 @@ mod cli_rules;
 mod client;
 mod cluster;
 mod connections;
+mod dashboard;
 mod deploy;
 mod descriptors;
 mod doctor;
@@ -69,6 +72,7 @@ mod operations;
 mod overload;
 mod page;
 mod polite;
+mod preview;
 mod process;
 mod production;
 mod proxy;

@@ -116,12 +116,17 @@ pub(super) async fn item<T>(body: Body, parse: impl Fn(&str) -> Result<T, RuleFi
     let text = text(body, body::BODY_MAX).await?;
     if let Ok(serde_json::Value::Object(mut fields)) = serde_json::from_str(&text) {
         let known = fields.len();
-        fields.retain(|name, _| !["id", "version", "created_at", "updated_at"].contains(&name.as_str()));
+        leave_out_row(&mut fields);
         if fields.len() < known {
             return parse(&serde_json::Value::Object(fields).to_string()).map_err(|error| misread(&error));
         }
     }
     parse(&text).map_err(|error| misread(&error))
+}
+
+/// Leaves out what only a row knows.
+pub(super) fn leave_out_row(fields: &mut serde_json::Map<String, serde_json::Value>) {
+    fields.retain(|name, _| !["id", "version", "created_at", "updated_at"].contains(&name.as_str()));
 }
 
 #[cfg(test)]

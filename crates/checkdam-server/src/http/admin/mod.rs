@@ -1,4 +1,5 @@
-//! The admin API, on a door of its own: rules, who was denied, how it goes.
+//! The admin API, on a door of its own: rules, who was denied, how it goes. The
+//! dashboard is served here as well, and asks this API as anybody would.
 //!
 //! Handlers read what is in force from the app and edit through the rulebook;
 //! an edit is answered once it is in force on this node, or after five seconds.
@@ -6,9 +7,11 @@
 mod bans;
 mod edit;
 mod guard;
+mod inspect;
 mod live;
 mod nodes;
 mod overrides;
+mod preview;
 mod query;
 mod refusals;
 mod rules;
@@ -27,8 +30,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
+use tokio::sync::Semaphore;
 
-use super::{health, metrics, openapi, problem};
+use super::{dashboard, health, metrics, openapi, problem};
 use crate::app::App;
 use crate::audit::BAN;
 use crate::config::Token;
@@ -55,6 +59,8 @@ pub(crate) struct Admin {
     pub(crate) database: String,
     /// Where the buckets are kept, for people.
     pub(crate) store: String,
+    /// How many previews may still begin.
+    pub(crate) previews: Arc<Semaphore>,
 }
 
 /// Where the rules come from.
@@ -90,12 +96,16 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
         .route("/admin/v1/rules", get(rules::list).post(rules::add))
         .route("/admin/v1/rules/validate", post(transfer::validate))
         .route("/admin/v1/rules/import", post(transfer::import))
+        .route("/admin/v1/rules/preview", post(preview::preview))
         .route("/admin/v1/rules/export", get(transfer::export))
         .route("/admin/v1/rules/{name}", get(rules::show).put(rules::put).delete(rules::remove))
         .route("/admin/v1/rules/{name}/effect", get(rules::effect))
         .route("/admin/v1/overrides", get(overrides::list).put(overrides::put).delete(overrides::remove))
         .route("/admin/v1/bans", get(bans::list).put(bans::put).delete(bans::remove))
         .route("/admin/v1/violations", get(violations::list))
+        .route("/admin/v1/inspect", post(inspect::inspect))
+        .route("/admin/v1/reset", post(inspect::reset_bucket))
+        .route("/admin/v1/refund", post(inspect::refund_bucket))
         .route("/admin/v1/status", get(status::status))
         .route("/admin/v1/nodes", get(nodes::list))
         .route("/admin/v1/top", get(top::list))
@@ -110,6 +120,7 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
         .route("/openapi.json", get(openapi::document))
         .with_state(app)
         .merge(guarded)
+        .merge(dashboard::router())
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::wrong_method)
 }
@@ -118,7 +129,7 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
 mod documented {
     use utoipa::OpenApi;
 
-    use super::{bans, live, nodes, overrides, rules, status, top, traffic, transfer, violations};
+    use super::{bans, inspect, live, nodes, overrides, preview, rules, status, top, traffic, transfer, violations};
 
     #[derive(OpenApi)]
     #[openapi(paths(
@@ -130,6 +141,7 @@ mod documented {
         rules::effect,
         transfer::validate,
         transfer::import,
+        preview::preview,
         transfer::export,
         overrides::list,
         overrides::put,
@@ -138,6 +150,9 @@ mod documented {
         bans::put,
         bans::remove,
         violations::list,
+        inspect::inspect,
+        inspect::reset_bucket,
+        inspect::refund_bucket,
         status::status,
         nodes::list,
         top::list,

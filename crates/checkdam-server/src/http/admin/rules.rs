@@ -24,7 +24,7 @@ use crate::rulebook::{RulebookError, Stored};
 pub(super) type Answered = Result<Response<Body>, Problem>;
 
 /// Paths that are no rules.
-const RESERVED: [&str; 3] = ["validate", "import", "export"];
+const RESERVED: [&str; 4] = ["validate", "import", "export", "preview"];
 
 /// A rule as it is written: the same names as in a rule file.
 #[derive(ToSchema)]

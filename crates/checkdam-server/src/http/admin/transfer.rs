@@ -135,7 +135,9 @@ fn check_names(definitions: &Definitions) -> Result<(), Problem> {
 }
 
 /// Does long work where it holds up no request.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Problem> + Send + 'static) -> Result<T, Problem> {
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| Err(refused(RulebookError::Unavailable { reason: error.to_string() })))
 }

@@ -1,0 +1,218 @@
+//! What an edit of a rule would have done to the last minutes' requests. Nothing
+//! is changed, so it also answers while the rules come from a file.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::StatusCode;
+use checkdam::{Mode, Rule, rule_file};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::Admin;
+use super::edit::{leave_out_row, refused, text};
+use super::rules::{AdminRefused, Answered, RuleBody, answer, check_name};
+use super::transfer::blocking;
+use crate::http::body;
+use crate::http::problem::{Problem, shown};
+use crate::replay::{self, Preview, Side};
+use crate::rulebook::{self, RulebookError};
+use crate::watch::Sample;
+
+/// An edit that is to be tried.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "only its description is used")]
+pub(super) struct PreviewBody {
+    /// The rule that is edited; null: a new one.
+    name: Option<String>,
+    /// What it becomes; null: it is removed.
+    rule: Option<RuleBody>,
+}
+
+/// What an edit would have done.
+#[derive(Serialize, ToSchema)]
+pub(super) struct PreviewAnswer {
+    /// How far the requests that were kept reach back, in seconds.
+    seconds: f64,
+    /// How many there were.
+    requests: u64,
+    /// One client in so many was kept; all counts are multiplied by it.
+    sampled_one_in: u64,
+    /// Through the rules in force.
+    before: PassedAnswer,
+    /// Through the rules with the edit.
+    after: PassedAnswer,
+    /// Requests that passed before and do not after.
+    newly_limited: u64,
+    /// Requests that did not pass before and do after.
+    newly_allowed: u64,
+    /// The rule itself.
+    rule: RuleChange,
+    /// Whose requests the rule would treat otherwise, the largest change first; at most 20.
+    subjects: Vec<SubjectAnswer>,
+    /// What must be known to read the numbers.
+    note: Option<String>,
+}
+
+/// How many requests passed.
+#[derive(Serialize, ToSchema)]
+struct PassedAnswer {
+    /// Those that passed.
+    allowed: u64,
+    /// Those that did not.
+    limited: u64,
+}
+
+/// What the rule did before and after.
+#[derive(Serialize, ToSchema)]
+struct RuleChange {
+    /// As it is in force.
+    before: CountsAnswer,
+    /// With the edit.
+    after: CountsAnswer,
+}
+
+/// How many requests a rule concerned.
+#[derive(Serialize, ToSchema)]
+struct CountsAnswer {
+    /// Those that it concerned.
+    concerned: u64,
+    /// Those of them that it would not let pass.
+    limited: u64,
+}
+
+/// What changes for one subject.
+#[derive(Serialize, ToSchema)]
+struct SubjectAnswer {
+    /// Whose bucket it is.
+    subject: String,
+    /// Its requests.
+    concerned: u64,
+    /// Those that the rule as it is does not let pass.
+    limited_before: u64,
+    /// Those that the edited rule would not let pass.
+    limited_after: u64,
+}
+
+/// Says what an edit of a rule would have done to the last minutes' requests; changes nothing.
+///
+/// The requests that this node was asked about last are sent through the rules in
+/// force and through the edited ones, both beginning with full buckets.
+#[utoipa::path(post, path = "/admin/v1/rules/preview", tag = "rules", request_body = PreviewBody,
+    responses((status = 200, description = "What it would have done", body = PreviewAnswer),
+        (status = 400, description = "The body does not have the expected form", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 404, description = "There is no such rule", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The new name is taken", body = Problem, content_type = "application/problem+json"),
+        AdminRefused))]
+pub(super) async fn preview(State(admin): State<Arc<Admin>>, body: Body) -> Answered {
+    let (name, rule) = read(&text(body, body::BODY_MAX).await?)?;
+    let Ok(permit) = Arc::clone(&admin.previews).try_acquire_owned() else { return Err(busy()) };
+    let (book, app) = (admin.app.book(), Arc::clone(&admin.app));
+    let is_shadow = rule.as_ref().is_some_and(|rule| rule.mode == Mode::Shadow);
+    let done = blocking(move || {
+        let _permit = permit;
+        let after_name = rule.as_ref().map(|rule| rule.name.clone());
+        let candidate = book.edited(name.as_deref(), rule).map_err(refused)?;
+        // Judged as an edit is, before anything is made smaller for a sample.
+        rulebook::compile(candidate.clone()).map_err(refused)?;
+        let sample = app.watch().recent().sample();
+        let (before, after) = (Side::new(book.definitions(), name), Side::new(candidate, after_name));
+        let preview = replay::preview(&sample, before, after);
+        let preview = preview.map_err(|error| refused(RulebookError::Invalid { reason: error.to_string() }))?;
+        Ok(PreviewAnswer::new(preview, &sample, is_shadow))
+    });
+    Ok(answer(&done.await?))
+}
+
+/// Reads the edit: the name of the rule there is, and what it becomes.
+fn read(text: &str) -> Result<(Option<String>, Option<Rule>), Problem> {
+    let fields: Map<String, Value> =
+        serde_json::from_str(text).map_err(|error| Problem::malformed("body".to_owned(), error.to_string()))?;
+    if let Some(unknown) = fields.keys().find(|name| !["name", "rule"].contains(&name.as_str())) {
+        let detail = format!("{:?} is not known here: send name and rule", shown(unknown));
+        return Err(Problem::malformed(shown(unknown), detail));
+    }
+    let name = match fields.get("name") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(name)) => Some(name.clone()),
+        Some(_) => {
+            return Err(Problem::malformed(
+                "name".to_owned(),
+                "name must be a rule's name, or null for a new one".to_owned(),
+            ));
+        }
+    };
+    let rule = match fields.get("rule") {
+        Some(Value::Null) if name.is_some() => None,
+        Some(Value::Object(rule)) => {
+            let mut rule = rule.clone();
+            leave_out_row(&mut rule);
+            let rule = rule_file::parse_rule(&Value::Object(rule).to_string());
+            Some(rule.map_err(|error| Problem::invalid("rule".to_owned(), error.reason))?)
+        }
+        Some(Value::Null) => {
+            let detail = "name and rule are both null: name the rule to remove, or give a rule to add".to_owned();
+            return Err(Problem::invalid("rule".to_owned(), detail));
+        }
+        None | Some(_) => {
+            let detail = "rule must be an object as PUT takes it, or null to remove the rule".to_owned();
+            return Err(Problem::malformed("rule".to_owned(), detail));
+        }
+    };
+    if let Some(rule) = &rule {
+        check_name(&rule.name)?;
+    }
+    Ok((name, rule))
+}
+
+fn busy() -> Problem {
+    let detail = "two previews are being made already: try again in a moment".to_owned();
+    Problem::new("urn:checkdam:problem:busy", "Too many previews at once", StatusCode::SERVICE_UNAVAILABLE, detail)
+}
+
+impl PreviewAnswer {
+    fn new(preview: Preview, sample: &Sample, is_shadow: bool) -> Self {
+        let note = note(&preview, sample, is_shadow);
+        let passed = |replay::Passed { allowed, limited }| PassedAnswer { allowed, limited };
+        let counts = |replay::Counts { concerned, limited }| CountsAnswer { concerned, limited };
+        let subject = |(subject, change): (String, replay::SubjectChange)| {
+            let replay::SubjectChange { concerned, limited_before, limited_after } = change;
+            SubjectAnswer { subject, concerned, limited_before, limited_after }
+        };
+        Self {
+            seconds: sample.seconds as f64,
+            requests: preview.requests,
+            sampled_one_in: sample.one_in(),
+            before: passed(preview.before),
+            after: passed(preview.after),
+            newly_limited: preview.newly_limited,
+            newly_allowed: preview.newly_allowed,
+            rule: RuleChange { before: counts(preview.rule_before), after: counts(preview.rule_after) },
+            subjects: preview.subjects.into_iter().map(subject).collect(),
+            note,
+        }
+    }
+}
+
+/// What must be known to read the numbers.
+fn note(preview: &Preview, sample: &Sample, is_shadow: bool) -> Option<String> {
+    if preview.requests == 0 {
+        let text = "This node has kept no requests of the last minutes: there were none, or --recent-requests is 0.";
+        return Some(text.to_owned());
+    }
+    let mut parts = vec!["Requests of this node only; every bucket begins full.".to_owned()];
+    if preview.is_estimate {
+        parts.push(format!(
+            "One client in {} was kept, so counts are estimates; what all clients share was tried at that part of \
+             its limit.",
+            sample.one_in()
+        ));
+    }
+    if is_shadow {
+        parts.push("The rule is in shadow: what it would limit is counted, and passes.".to_owned());
+    }
+    Some(parts.join(" "))
+}

@@ -1,0 +1,130 @@
+// The frame: which view is shown, whether the server can be reached, light or
+// dark, and who is let in.
+
+import { get, wire } from "./api.js";
+import { h } from "./dom.js";
+import * as health from "./health.js";
+import * as inspector from "./inspector.js";
+import * as limited from "./limited.js";
+import { listen, restart, start } from "./live.js";
+import * as overview from "./overview.js";
+import * as rule from "./rule.js";
+import * as rules from "./rules.js";
+import { forget, token } from "./session.js";
+import * as violations from "./violations.js";
+
+const at = (id) => document.getElementById(id);
+const VIEWS = { "": overview, limited, rules, violations, inspect: inspector, health };
+const THEME = "checkdam-theme";
+let leave = () => {};
+
+// `#/rules/NAME?x=y` is a view, what it shows, and how.
+function route() {
+  const hash = location.hash.startsWith("#/") ? location.hash.slice(2) : "";
+  const [path, query] = hash.split("?", 2);
+  const [name, ...rest] = path.split("/");
+  const item = rest.length ? decodeURIComponent(rest.join("/")) : null;
+  return { name: name in VIEWS ? name : "", item, query: new URLSearchParams(query ?? "") };
+}
+
+function show(is_first) {
+  leave();
+  const { name, item, query } = route();
+  const view = name === "rules" && item !== null ? rule : VIEWS[name];
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.dataset.view === name) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  const heading = h("h1", { tabindex: "-1" }, view.title(item));
+  const actions = h("div", { class: "row" });
+  const body = h("div", { class: "stack" });
+  document.title = `${view.title(item)} · checkdam`;
+  at("view").replaceChildren(h("div", { class: "row spread" }, heading, actions), body);
+  leave = view.show({ body, actions, heading, item, query }) ?? (() => {});
+  if (!is_first) {
+    scrollTo(0, 0);
+    heading.focus({ preventScroll: true });
+  }
+}
+
+function banner(text) {
+  at("banner").hidden = !text;
+  if (at("banner").textContent !== text) at("banner").textContent = text;
+}
+
+// What the header says of the server's health.
+function mark({ status, fault }) {
+  if (fault) banner(fault);
+  else if (!at("banner").dataset.lost) banner("");
+  if (!status) return;
+  const store = status.store ?? {};
+  const [kind, text] = !status.ready ? ["bad", "not ready"]
+    : store.is_open ? ["warn", "store not reached"]
+      : status.audit?.dropped > 0 ? ["warn", "record incomplete"] : ["good", "all well"];
+  if (at("health-text").textContent !== text) {
+    at("health").className = `pill ${kind}`;
+    at("health-text").textContent = text;
+  }
+}
+
+function watchConnection() {
+  wire.addEventListener("lost", () => {
+    at("banner").dataset.lost = "yes";
+    at("health").className = "pill bad";
+    at("health-text").textContent = "connection lost";
+    banner("The connection to the server is lost. This page tries again by itself; what it shows may be old.");
+  });
+  wire.addEventListener("back", () => {
+    delete at("banner").dataset.lost;
+    banner("");
+    at("health-text").textContent = "connected";
+  });
+}
+
+function prepareTheme() {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const button = at("theme");
+  const paint = () => {
+    const chosen = localStorage.getItem(THEME);
+    if (chosen) document.documentElement.dataset.theme = chosen;
+    const is_dark = chosen ? chosen === "dark" : dark.matches;
+    button.textContent = is_dark ? "Light" : "Dark";
+    button.setAttribute("aria-label", `Use ${is_dark ? "light" : "dark"} colours`);
+  };
+  button.addEventListener("click", () => {
+    const is_dark = button.textContent === "Light";
+    localStorage.setItem(THEME, is_dark ? "light" : "dark");
+    paint();
+  });
+  dark.addEventListener("change", paint);
+  paint();
+}
+
+function prepareToken() {
+  const paint = () => { at("leave").hidden = !token(); };
+  document.addEventListener("token", paint);
+  at("leave").addEventListener("click", () => {
+    forget();
+    paint();
+    restart();
+    show(false);
+  });
+  paint();
+}
+
+function nameNode() {
+  get("status").then(({ node, version }) => { at("node").textContent = `${node}, ${version}`; }).catch(() => {});
+}
+
+at("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  at("main").focus();
+});
+watchConnection();
+prepareTheme();
+prepareToken();
+addEventListener("hashchange", () => show(false));
+listen(mark);
+start();
+nameNode();
+show(true);

@@ -1,0 +1,101 @@
+// Builds nodes. Data only ever becomes text or an attribute: no string is read
+// as markup anywhere on this page.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (typeof value === "function") node.addEventListener(name, value);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, value);
+  }
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+}
+
+// An element: functions among the attributes are listeners.
+export const h = (name, attributes, ...children) => fill(document.createElement(name), attributes, children);
+
+// The same for drawings.
+export const s = (name, attributes, ...children) => fill(document.createElementNS(SVG, name), attributes, children);
+
+// Puts other children into `node`; what had the focus keeps it, if something
+// with the same key is still there.
+export function swap(node, ...children) {
+  const key = node.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+  node.replaceChildren(...children.flat(Infinity).filter(Boolean));
+  if (key !== undefined) node.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
+}
+
+// A table. A column is {label, cell(row), number?, unseen?}; on a phone every row is a
+// card in which the labels stand beside the cells.
+export function table(caption, columns, rows, attributes = {}) {
+  const head = columns.map((column) => h("th", { scope: "col", class: column.number && "number" },
+    column.unseen ? h("span", { class: "unseen" }, column.label) : column.label));
+  const body = rows.map((row) => h("tr", attributes.row?.(row), columns.map((column) =>
+    h("td", { class: column.number && "number", "data-label": column.label }, column.cell(row)))));
+  return h("table", { class: "cards" }, h("caption", { class: attributes.unseen && "unseen" }, caption),
+    h("thead", null, h("tr", null, head)), h("tbody", null, body));
+}
+
+// Buttons of which one is pressed.
+export function choice(label, options, chosen, choose) {
+  const buttons = options.map(([value, text]) => h("button", {
+    type: "button", "data-key": `${label} ${value}`, "aria-pressed": String(value === chosen),
+    click: () => {
+      buttons.forEach((button, index) => button.setAttribute("aria-pressed", String(options[index][0] === value)));
+      choose(value);
+    },
+  }, text));
+  return h("div", { class: "choice", role: "group", "aria-label": label }, buttons);
+}
+
+// A bar of `part` between 0 and 1. It is beside a number that says the same.
+export function level(part, kind = "") {
+  const bar = h("div", { class: `level ${kind}`, "aria-hidden": "true" }, h("div"));
+  setLevel(bar, part);
+  return bar;
+}
+
+export function setLevel(bar, part) {
+  bar.style.setProperty("--level", `${(Math.min(Math.max(part, 0), 1) * 100).toFixed(1)}%`);
+}
+
+let fields = 0;
+
+// A labelled control with room for a hint and for what is wrong with it.
+export function field(label, control, hint) {
+  fields += 1;
+  const id = `field-${fields}`;
+  const fault = h("p", { class: "fault", id: `${id}-fault`, role: "alert" });
+  const told = hint ? h("p", { class: "note", id: `${id}-hint` }, hint) : null;
+  control.id = id;
+  control.setAttribute("aria-describedby", told ? `${id}-fault ${id}-hint` : `${id}-fault`);
+  return { node: h("div", { class: "field" }, h("label", { for: id }, label), control, fault, told), control, fault };
+}
+
+// Says at a field what is wrong with it; nothing if `text` is empty.
+export function blame(one, text) {
+  if (one.fault.textContent !== text) one.fault.textContent = text;
+  if (text) one.control.setAttribute("aria-invalid", "true");
+  else one.control.removeAttribute("aria-invalid");
+}
+
+// Tells screen readers something that others see.
+export function say(text) {
+  document.getElementById("said").textContent = text;
+}
+
+// Asks whether something shall be done; the promise holds the answer.
+export function confirm(title, told, verb) {
+  return new Promise((resolve) => {
+    const close = (answer) => { dialog.close(); dialog.remove(); resolve(answer); };
+    const dialog = h("dialog", { "aria-labelledby": "confirm-title", cancel: (event) => { event.preventDefault(); close(false); } },
+      h("form", { submit: (event) => { event.preventDefault(); close(true); } },
+        h("h2", { id: "confirm-title" }, title), told,
+        h("div", { class: "row" }, h("button", { type: "submit", class: "main" }, verb),
+          h("button", { type: "button", click: () => close(false) }, "Cancel"))));
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}

@@ -1,0 +1,86 @@
+// Whether the limiter itself is well: rules, store, record, nodes.
+
+import { every, get } from "./api.js";
+import { h, swap, table } from "./dom.js";
+import { live } from "./live.js";
+import { brief, count, moment, span } from "./words.js";
+
+export const title = () => "Health";
+
+// A panel with a verdict: `kind` is good, warn or bad.
+function card(name, kind, verdict, facts, hint) {
+  const shown = facts.filter(([, value]) => value !== null && value !== undefined);
+  return h("section", { class: "panel stack" },
+    h("div", { class: "row spread" }, h("h2", null, name), h("span", { class: `pill ${kind}` }, h("span", { class: "dot" }), verdict)),
+    h("dl", null, shown.map(([label, value]) => [h("dt", null, label), h("dd", null, value)])), hint ? h("p", { class: "note" }, hint) : null);
+}
+
+function rulesCard(rules) {
+  const [kind, verdict] = rules.error ? ["bad", "not the newest"] : rules.connected === false ? ["warn", "database away"] : ["good", "in force"];
+  return card("Rules", kind, verdict, [
+    ["Source", rules.source], ["From", h("span", { class: "mono" }, rules.from)], ["Version", rules.source === "file" ? null : count(rules.version)],
+    ["Rules", count(rules.count)], ["Overrides", count(rules.overrides)], ["Bans", count(rules.bans)],
+    ["Loaded", rules.loaded_at && moment(rules.loaded_at)], ["Error", rules.error && h("span", { class: "bad" }, rules.error)],
+  ], rules.connected === false ? "The rules in force stay; edits are refused until the database answers." : null);
+}
+
+function storeCard(store) {
+  const failed = store.unknown + store.refused + store.not_asked;
+  const [kind, verdict] = store.is_open ? ["bad", "breaker open"] : failed ? ["warn", "has failed"] : ["good", "answers"];
+  const is_redis = store.kind === "redis";
+  return card("Store", kind, verdict, [
+    ["Kind", store.kind], ["Which", h("span", { class: "mono" }, store.text)],
+    ["Circuit breaker", is_redis ? (store.is_open ? "open: Redis is not asked, rules follow on_store_failure" : "closed") : "none: the store is in this process"],
+    ["Answered", is_redis ? count(store.answered) : null], ["Fate unknown", is_redis ? count(store.unknown) : null],
+    ["Refused", is_redis ? count(store.refused) : null], ["Not asked", is_redis ? count(store.not_asked) : null],
+  ], is_redis && failed ? "Counts are since the start: what failed was decided by each rule's on_store_failure." : null);
+}
+
+function auditCard(audit) {
+  if (!audit) return card("Record of violations", "warn", "off", [], "Violations are not recorded: there is no database, or the record is switched off.");
+  const [kind, verdict] = audit.dropped ? ["warn", "incomplete"] : ["good", "complete"];
+  return card("Record of violations", kind, verdict, [
+    ["Denied", count(audit.denied)], ["Written", count(audit.written)], ["Waiting in the queue", count(audit.waiting)],
+    ["Left out (sampled)", count(audit.sampled_out)], ["Lost", h("span", { class: audit.dropped ? "bad" : "" }, count(audit.dropped))],
+  ], audit.dropped ? "Some violations could not be written: the queue was full, or the database away for too long." : null);
+}
+
+function nodesPanel({ nodes, hint }) {
+  return h("section", { class: "panel stack" }, h("h2", null, "Nodes"),
+    table(nodes.length === 1 ? "One node is known." : `${count(nodes.length)} nodes are known.`, [
+      { label: "Node", cell: (row) => [h("span", { class: "mono" }, row.node), row.is_self ? h("span", { class: "tag" }, "this one") : null].filter(Boolean).flatMap((part) => [part, " "]) },
+      { label: "State", cell: (row) => h("span", { class: row.ready ? "good" : "bad" }, row.ready ? "ready" : "not ready") },
+      { label: "Version", cell: (row) => row.version },
+      { label: "Up for", cell: (row) => span(row.uptime_s) },
+      { label: "Store", cell: (row) => row.store },
+      { label: "Rules", number: true, cell: (row) => count(row.rules_version) },
+      { label: "Requests/s", number: true, cell: (row) => brief(row.requests_per_s) },
+      { label: "Limited/s", number: true, cell: (row) => brief(row.limited_per_s) },
+      { label: "Seen", number: true, cell: (row) => (row.is_self ? "now" : `${span(row.seen_s_ago)} ago`) },
+    ], nodes), hint ? h("p", { class: "note" }, hint) : null);
+}
+
+export function show({ body }) {
+  const cards = h("div", { class: "masonry", id: "cards" });
+  const nodes = h("div", { id: "nodes" });
+  body.append(cards, nodes);
+  let status = null;
+
+  function draw() {
+    if (!status) return;
+    const now = live().status;
+    const is_ready = now ? now.ready : true;
+    swap(cards,
+      card("This node", is_ready ? "good" : "bad", is_ready ? "ready" : "not ready",
+        [["Node", h("span", { class: "mono" }, status.node)], ["Version", status.version], ["Up for", span(status.uptime_s)]]),
+      rulesCard(status.rules), storeCard(status.store), auditCard(status.audit),
+      card("Leases", "good", "none", [], "No tokens are leased: every decision asks the store."));
+  }
+
+  const fail = (box) => (error) => swap(box, h("p", { class: "told bad" }, error.message));
+  const stops = [
+    every(2_000, async (signal) => { status = await get("status", null, signal); draw(); }, fail(cards)),
+    every(2_000, async (signal) => swap(nodes, nodesPanel(await get("nodes", null, signal))), fail(nodes)),
+  ];
+  return () => stops.forEach((stop) => stop());
+}

@@ -1,0 +1,105 @@
+// Who is limited, or allowed, most; and why.
+
+import { Refusal, every, get, readRule } from "./api.js";
+import { choice, h, level, swap, table } from "./dom.js";
+import { attributesOf, count, limitInWords, moment, span, whenInWords } from "./words.js";
+
+const KINDS = [["limited", "Limited"], ["allowed", "Allowed"]];
+const WINDOWS = [["minute", "Last minute"], ["hour", "Last hour"]];
+const SHOWN = 50;
+
+export const title = () => "Who is limited";
+
+function place(rule, subject) {
+  return `#/limited?${new URLSearchParams({ rule, subject })}`;
+}
+
+function ranking(answer) {
+  const { subjects } = answer;
+  if (!subjects.length) return h("p", { class: "empty" }, `Nobody was ${answer.kind} in this time.`);
+  const most = subjects[0].count;
+  const columns = [
+    { label: "Subject", cell: (row) => h("a", { class: "mono", "data-key": `${row.rule} ${row.subject}`, href: place(row.rule, row.subject) }, row.subject) },
+    { label: "Rule", cell: (row) => (row.rule === "ban" ? h("span", { class: "tag" }, "ban") : h("a", { href: `#/rules/${encodeURIComponent(row.rule)}`, "data-key": `rule ${row.rule} ${row.subject}` }, row.rule)) },
+    { label: "Share", unseen: true, cell: (row) => level(row.count / most, answer.kind === "limited" ? "thin harm" : "thin") },
+    { label: "Times", number: true, cell: (row) => [count(row.count), row.too_high_by ? h("span", { class: "soft" }, ` − ${count(row.too_high_by)}`) : null].filter(Boolean) },
+  ];
+  const error = answer.missing_at_most
+    ? `Counts may be too high by what stands behind the minus; whoever is not listed has at most ${count(answer.missing_at_most)}.`
+    : "Counts are exact.";
+  const where = answer.scope === "cluster" ? `of all ${count(answer.nodes)} nodes` : "of this node";
+  return table(`${count(answer.total)} requests ${where}. ${error}`, columns, subjects);
+}
+
+function record(violations) {
+  if (!violations.length) return h("p", { class: "note" }, "The record has no violation of this subject yet.");
+  return table("The last violations on record", [
+    { label: "When", cell: (row) => moment(row.requested_at_ms) },
+    { label: "Limit", cell: (row) => row.limit ?? "–" },
+    { label: "Request", cell: (row) => [row.method, row.endpoint].filter(Boolean).join(" ") || "–" },
+    { label: "Address", cell: (row) => row.ip_address ?? "–" },
+    { label: "To wait", number: true, cell: (row) => (row.retry_after_ms === null ? "–" : span(row.retry_after_ms / 1000)) },
+  ], violations);
+}
+
+// Why `subject` is limited by `name`: the rule, its limits, and what is on record.
+async function why(box, name, subject) {
+  const link = (href, text, is_main) => h("a", { class: is_main ? "button main" : "button", href, "data-key": text }, text);
+  const parts = [h("div", { class: "row spread" }, h("h2", { tabindex: "-1" }, "Why ", h("span", { class: "mono" }, subject), " is limited"),
+    h("a", { href: "#/limited", "data-key": "close" }, "Close"))];
+  const actions = h("div", { class: "row" });
+  if (name === "ban") {
+    const bans = (await get("bans", { search: subject })).bans ?? [];
+    const ban = bans.find((one) => one.subject === subject);
+    parts.push(h("p", null, "It is banned", ban?.until ? ` until ${moment(ban.until)}` : "", ban?.reason ? `: ${ban.reason}.` : "."));
+  } else {
+    try {
+      const { data: rule } = await readRule(name);
+      parts.push(h("p", null, "Rule ", h("strong", null, name), ` concerns ${rule.when ? "requests where " : ""}${whenInWords(rule.when)}, and counts each `, h("code", null, rule.key), " by itself. It allows:"),
+        h("ul", { class: "plain" }, rule.limits.map((limit) => h("li", null, limitInWords(limit)))));
+      if (rule.mode === "shadow") parts.push(h("p", { class: "told" }, "The rule is in shadow: it counts, and denies nobody."));
+      actions.append(link(`#/rules/${encodeURIComponent(name)}`, "Open the rule", true),
+        link(`#/inspect?${new URLSearchParams(attributesOf(rule, subject))}`, "Inspect its buckets"));
+    } catch (error) {
+      if (!(error instanceof Refusal && error.status === 404)) throw error;
+      parts.push(h("p", null, `Rule ${name} is no longer in force.`));
+    }
+  }
+  actions.append(link(`#/violations?${new URLSearchParams({ subject })}`, "All its violations"));
+  parts.push(actions);
+  try {
+    parts.push(record((await get("violations", { subject, rule: name, limit: 10 })).violations));
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    parts.push(h("p", { class: "note" }, error.message));
+  }
+  swap(box, parts);
+}
+
+export function show({ body, actions, query }) {
+  let kind = "limited";
+  let within = "minute";
+  let stop = () => {};
+  let stopWhy = () => {};
+  const list = h("div", { id: "ranking" }, h("p", { class: "empty" }, "Asking…"));
+  const told = (error) => h("p", { class: "told bad" }, error.message);
+
+  function follow() {
+    stop();
+    stop = every(2_000, async (signal) => swap(list, ranking(await get("top", { kind, window: within, limit: SHOWN }, signal))),
+      (error) => swap(list, told(error)));
+  }
+
+  actions.append(choice("What", KINDS, kind, (value) => { kind = value; follow(); }), choice("Time", WINDOWS, within, (value) => { within = value; follow(); }));
+  if (query.get("subject")) {
+    const box = h("section", { class: "panel stack", id: "why" }, h("p", { class: "empty" }, "Asking…"));
+    body.append(box);
+    stopWhy = every(5_000, () => why(box, query.get("rule") ?? "", query.get("subject")), (error) => swap(box, told(error)));
+  }
+  body.append(h("section", { class: "panel" }, list));
+  follow();
+  return () => {
+    stop();
+    stopWhy();
+  };
+}

@@ -1,0 +1,103 @@
+// The last minute, second by second: one stream for the whole page, whatever
+// is shown, closed while nobody looks.
+
+import { Refusal, Unreachable, events, get } from "./api.js";
+
+const SECONDS = 60;
+const LATEST_RETRY_MS = 15_000;
+export const KINDS = ["allowed", "limited", "shadow"];
+
+const listeners = new Set();
+const state = { end: 0, total: blank(), rules: new Map(), status: null, fault: "" };
+let stop = null;
+
+function blank() {
+  return Object.fromEntries(KINDS.map((kind) => [kind, new Array(SECONDS).fill(0)]));
+}
+
+// What is known now: `end` is the Unix second at which the last point ends.
+export const live = () => state;
+
+// Calls `heard` after every second; gives what ends that.
+export function listen(heard) {
+  listeners.add(heard);
+  return () => listeners.delete(heard);
+}
+
+function tell() {
+  for (const heard of listeners) heard(state);
+}
+
+async function seed(signal) {
+  const { end, total, rules } = await get("traffic", { window: "minute" }, signal);
+  state.end = end;
+  state.total = total;
+  state.rules = new Map(rules.map((rule) => [rule.rule, rule]));
+}
+
+function push(series, tick) {
+  for (const kind of KINDS) {
+    series[kind].push(tick?.[kind] ?? 0);
+    if (series[kind].length > SECONDS) series[kind].shift();
+  }
+}
+
+function take(tick) {
+  push(state.total, tick.total);
+  const seen = new Map(tick.rules.map((rule) => [rule.rule, rule]));
+  for (const name of seen.keys()) if (!state.rules.has(name)) state.rules.set(name, { rule: name, ...blank() });
+  for (const [name, series] of state.rules) {
+    push(series, seen.get(name));
+    // A rule without traffic for a minute is forgotten.
+    if (!seen.has(name) && KINDS.every((kind) => series[kind].every((value) => value === 0))) state.rules.delete(name);
+  }
+  state.end = tick.at;
+  state.status = tick.status;
+}
+
+async function follow(signal) {
+  let wait_ms = 1000;
+  while (!signal.aborted) {
+    try {
+      await seed(signal);
+      tell();
+      for await (const tick of events("/admin/v1/live", signal)) {
+        wait_ms = 1000;
+        state.fault = "";
+        take(tick);
+        tell();
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      state.fault = error instanceof Refusal ? error.message : "";
+      if (!(error instanceof Refusal || error instanceof Unreachable)) throw error;
+      tell();
+    }
+    await new Promise((resolve) => { setTimeout(resolve, wait_ms); });
+    wait_ms = Math.min(wait_ms * 2, LATEST_RETRY_MS);
+  }
+}
+
+function begin() {
+  if (stop || document.hidden) return;
+  stop = new AbortController();
+  follow(stop.signal);
+}
+
+export function start() {
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) {
+      stop?.abort();
+      stop = null;
+    } else begin();
+  });
+  begin();
+}
+
+// Forgets everything and begins anew: somebody else may look now.
+export function restart() {
+  stop?.abort();
+  stop = null;
+  Object.assign(state, { end: 0, total: blank(), rules: new Map(), status: null, fault: "" });
+  begin();
+}

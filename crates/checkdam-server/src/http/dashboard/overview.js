@@ -1,0 +1,148 @@
+// What goes on: numbers, the chart of traffic, the busiest rules, who is limited.
+
+import { every, get } from "./api.js";
+import { sparkline, trafficChart, trafficRows } from "./charts.js";
+import { choice, h, say, swap, table } from "./dom.js";
+import { listen, live } from "./live.js";
+import { brief, count, percent } from "./words.js";
+
+const WINDOWS = [["minute", "1 min"], ["quarter", "15 min"], ["day", "24 h"]];
+const RULES_SHOWN = 12;
+// Numbers of one second jump; so many are averaged.
+const AVERAGED_S = 5;
+const SAID_EVERY_MS = 30_000;
+
+export const title = () => "Overview";
+
+const sum = (values) => values.reduce((all, value) => all + value, 0);
+const recent = (values) => sum(values.slice(-AVERAGED_S)) / Math.max(Math.min(values.length, AVERAGED_S), 1);
+
+function tiles() {
+  const figures = {};
+  const tile = (kind, label, hint) => {
+    figures[kind] = h("div", { class: "figure", "data-figure": kind }, "–");
+    return h("div", { class: `panel tile ${kind}` }, h("div", { class: "label" }, label), figures[kind], h("div", { class: "note" }, hint));
+  };
+  const node = h("div", { class: "tiles" },
+    tile("requests", "Requests a second", `mean of ${AVERAGED_S} s`), tile("limited", "Limited a second", `mean of ${AVERAGED_S} s`),
+    tile("share", "Share limited", "last minute"), tile("shadow", "In shadow a second", "would be limited"));
+  return {
+    node,
+    draw({ total }) {
+      const [allowed, limited] = [recent(total.allowed), recent(total.limited)];
+      figures.requests.textContent = brief(allowed + limited);
+      figures.limited.textContent = brief(limited);
+      figures.share.textContent = percent(sum(total.limited), sum(total.limited) + sum(total.allowed));
+      figures.shadow.textContent = brief(recent(total.shadow));
+    },
+  };
+}
+
+// The rules of `rules`, busiest first, as a table; a click on one filters the chart.
+function busiest(rules, step_s, chosen, choose) {
+  const of = (rule) => ({ ...rule, passed: sum(rule.allowed), denied: sum(rule.limited), watched: sum(rule.shadow) });
+  const rows = rules.map(of).sort((one, other) => other.passed + other.denied - one.passed - one.denied).slice(0, RULES_SHOWN);
+  if (!rows.length) return h("p", { class: "empty" }, "No rule has seen a request in this time.");
+  const seconds = rows[0].allowed.length * step_s;
+  const columns = [
+    { label: "Rule", cell: (row) => h("button", { type: "button", class: "link", "data-key": row.rule, "aria-pressed": String(row.rule === chosen), click: () => choose(row.rule === chosen ? null : row.rule) }, row.rule) },
+    { label: "Traffic", unseen: true, cell: (row) => sparkline(row) },
+    { label: "Allowed/s", number: true, cell: (row) => brief(row.passed / seconds) },
+    { label: "Limited/s", number: true, cell: (row) => h("span", { class: row.denied ? "bad" : "soft" }, brief(row.denied / seconds)) },
+    { label: "Limited", number: true, cell: (row) => percent(row.denied, row.passed + row.denied) },
+  ];
+  return table("Choose a rule to see only its traffic in the chart.", columns, rows, { row: (row) => ({ class: row.rule === chosen && "chosen" }) });
+}
+
+function mostLimited(subjects) {
+  if (!subjects.length) return h("p", { class: "empty" }, "Nobody was limited in the last minute.");
+  return table("In the last minute", [
+    { label: "Subject", cell: (row) => h("a", { class: "mono", "data-key": `${row.rule} ${row.subject}`, href: `#/limited?${new URLSearchParams({ rule: row.rule, subject: row.subject })}` }, row.subject) },
+    { label: "Rule", cell: (row) => row.rule },
+    { label: "Times", number: true, cell: (row) => count(row.count) },
+  ], subjects);
+}
+
+export function show({ body, actions }) {
+  let span = "minute";
+  let chosen = null;
+  let fetched = null;
+  const numbers = tiles();
+  const chart = trafficChart();
+  const heading = h("h2", null, "Traffic, all rules");
+  const clear = h("button", { type: "button", hidden: true, click: () => choose(null) }, "Show all rules");
+  const list = h("div", { id: "busiest" });
+  const top = h("div", { id: "most-limited" });
+  const figures = h("details", null, h("summary", null, "The chart as a table"), h("div", { class: "scroll", tabindex: "0" }));
+  let stopFetching = () => {};
+
+  const data = () => (span === "minute" ? { step_s: 1, end: live().end, total: live().total, rules: [...live().rules.values()] } : fetched);
+
+  function draw() {
+    const now = data();
+    if (!now?.end) return;
+    const one = chosen === null ? null : now.rules.find((rule) => rule.rule === chosen);
+    const none = now.total.allowed.map(() => 0);
+    const series = chosen === null ? now.total : one ?? { allowed: none, limited: none, shadow: none };
+    chart.draw(series, now.end, now.step_s, heading.textContent);
+    swap(list, busiest(now.rules, now.step_s, chosen, choose));
+    if (figures.open) {
+      swap(figures.lastChild, table(heading.textContent, [
+        { label: "From", cell: (row) => row.time }, { label: "Allowed", number: true, cell: (row) => count(row.allowed) },
+        { label: "Limited", number: true, cell: (row) => count(row.limited) }, { label: "Shadow", number: true, cell: (row) => count(row.shadow) },
+      ], trafficRows(series, now.end, now.step_s)));
+    }
+  }
+
+  function choose(rule) {
+    chosen = rule;
+    heading.textContent = rule === null ? "Traffic, all rules" : `Traffic of ${rule}`;
+    clear.hidden = rule === null;
+    if (span !== "minute") choseSpan(span);
+    else draw();
+  }
+
+  function choseSpan(value) {
+    stopFetching();
+    span = value;
+    fetched = null;
+    if (span === "minute") return draw();
+    stopFetching = every(span === "day" ? 60_000 : 5_000, async (signal) => {
+      const found = await get("traffic", { window: span }, signal);
+      if (chosen !== null && !found.rules.some((rule) => rule.rule === chosen)) {
+        found.rules.push(...(await get("traffic", { window: span, rule: chosen }, signal)).rules);
+      }
+      fetched = found;
+      draw();
+    }, (error) => swap(list, h("p", { class: "told bad" }, error.message)));
+  }
+
+  actions.append(choice("Time", WINDOWS, span, choseSpan));
+  figures.addEventListener("toggle", draw);
+  body.append(numbers.node,
+    h("section", { class: "panel stack" }, h("div", { class: "row spread" }, heading, clear), chart.node, figures),
+    h("div", { class: "columns" },
+      h("section", { class: "panel stack" }, h("h2", null, "Busiest rules"), list),
+      h("section", { class: "panel stack" }, h("div", { class: "row spread" }, h("h2", null, "Most limited"), h("a", { href: "#/limited" }, "Everybody limited")), top)));
+
+  const heard = (state) => {
+    numbers.draw(state);
+    if (span === "minute") draw();
+  };
+  if (live().end) heard(live());
+  const stops = [
+    listen(heard),
+    every(3_000, async (signal) => swap(top, mostLimited((await get("top", { kind: "limited", window: "minute", limit: 8 }, signal)).subjects)),
+      (error) => swap(top, h("p", { class: "told bad" }, error.message))),
+  ];
+  const speaker = setInterval(() => {
+    const { total } = live();
+    say(`${brief(recent(total.allowed) + recent(total.limited))} requests a second, ${brief(recent(total.limited))} of them limited`);
+  }, SAID_EVERY_MS);
+  return () => {
+    stops.forEach((stop) => stop());
+    stopFetching();
+    clearInterval(speaker);
+    chart.end();
+  };
+}

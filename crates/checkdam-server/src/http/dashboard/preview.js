@@ -1,0 +1,42 @@
+// What an edit would have done to the last minutes' traffic.
+
+import { h, level, table } from "./dom.js";
+import { count, percent, span } from "./words.js";
+
+function bar(label, limited, all) {
+  return h("div", { class: "stack" }, h("div", { class: "row spread" }, h("span", null, label),
+    h("span", null, h("strong", null, count(limited)), ` of ${count(all)} limited (${percent(limited, all)})`)), level(all ? limited / all : 0, "harm"));
+}
+
+function change(preview) {
+  const { newly_limited: more, newly_allowed: fewer } = preview;
+  if (!more && !fewer) return h("p", { class: "told" }, "Nothing would have changed for anybody.");
+  const parts = [];
+  if (more) parts.push(h("strong", { class: "bad" }, `${count(more)} more requests limited`));
+  if (more && fewer) parts.push(", ");
+  if (fewer) parts.push(h("strong", { class: "good" }, `${count(fewer)} more requests allowed`));
+  return h("p", { class: more ? "told bad" : "told" }, ...parts, ".");
+}
+
+export function previewPanel(preview) {
+  const { seconds, requests, before, after, rule, subjects, note } = preview;
+  const told = note ? h("p", { class: "note" }, note) : null;
+  const close = (children) => h("section", { class: "panel stack", id: "preview", "aria-label": "Effect preview" },
+    h("h2", { tabindex: "-1" }, "Effect on recent traffic"), ...children.filter(Boolean));
+  if (!requests) return close([h("p", { class: "told" }, "No recent traffic is kept, so there is nothing to try it on."), told]);
+  const sampled = preview.sampled_one_in > 1 ? `, counted from one client in ${count(preview.sampled_one_in)}` : "";
+  return close([
+    h("p", { class: "note" }, `Replayed ${count(requests)} requests of the last ${span(seconds)}${sampled}, under the rules in force and under this edit.`),
+    change(preview),
+    h("div", { class: "columns" },
+      h("div", { class: "stack" }, h("h3", null, "All requests"), bar("Now", before.limited, before.allowed + before.limited), bar("After", after.limited, after.allowed + after.limited)),
+      h("div", { class: "stack" }, h("h3", null, "This rule"), bar("Now", rule.before.limited, rule.before.concerned), bar("After", rule.after.limited, rule.after.concerned))),
+    subjects.length ? table("Whose fate changes most", [
+      { label: "Subject", cell: (row) => h("code", null, row.subject) },
+      { label: "Requests", number: true, cell: (row) => count(row.concerned) },
+      { label: "Limited now", number: true, cell: (row) => count(row.limited_before) },
+      { label: "Limited after", number: true, cell: (row) => h("strong", { class: row.limited_after > row.limited_before ? "bad" : "good" }, count(row.limited_after)) },
+    ], subjects) : null,
+    told,
+  ]);
+}

@@ -1,0 +1,36 @@
+// A rule as text for the server, and where in it an error of the server's stands.
+
+// What only the row of a rule knows.
+const OF_THE_ROW = ["id", "version", "created_at", "updated_at"];
+
+export const bare = (rule) => Object.fromEntries(Object.entries(rule).filter(([name]) => !OF_THE_ROW.includes(name)));
+
+// The rule as JSON with one field, and one limit, to a line: the server names the
+// line of an error, and `fields` tells which field stands there.
+export function written(rule) {
+  const lines = ["{"];
+  const fields = [null];
+  const put = (text, name) => { lines.push(text); fields.push(name); };
+  const entries = Object.entries(rule);
+  entries.forEach(([name, value], index) => {
+    const comma = index < entries.length - 1 ? "," : "";
+    if (name === "limits" && Array.isArray(value) && value.length) {
+      put(`"limits": [`, "limits");
+      value.forEach((limit, place) => put(`${JSON.stringify(limit)}${place < value.length - 1 ? "," : ""}`, `limits.${place}`));
+      put(`]${comma}`, "limits");
+    } else put(`${JSON.stringify(name)}: ${JSON.stringify(value)}${comma}`, name);
+  });
+  lines.push("}");
+  return { text: lines.join("\n"), fields };
+}
+
+// Errors without a line, and what they speak of.
+const SPOKEN = [[/the name|is called|cannot be called|name is taken|exists/, "name"], [/the key/, "key"], [/limits? |quota|burst/, "limits.0"]];
+
+// The field that an error is about, and the error without the place that only we know.
+export function blamed(message, fields) {
+  const place = /^line (\d+), column \d+: /.exec(message);
+  const text = message.replace(/^line \d+, column \d+: /, "").replace(/^rule "(?:[^"\\]|\\.)*": /, "");
+  const named = place ? fields[Number(place[1]) - 1] : SPOKEN.find(([pattern]) => pattern.test(text))?.[1];
+  return { name: named ?? null, text: text.charAt(0).toUpperCase() + text.slice(1) };
+}

@@ -1,0 +1,44 @@
+// The admin token: asked for when the server wants one, kept for this tab only.
+
+import { h } from "./dom.js";
+
+const KEY = "checkdam-token";
+let asked = null;
+
+export const token = () => sessionStorage.getItem(KEY) ?? "";
+
+export function forget() {
+  sessionStorage.removeItem(KEY);
+}
+
+// Asks for the token, once for all who wait. `used` is the one that was refused:
+// if there is another by now, nobody need be asked.
+export function askForToken(is_wrong, used) {
+  if (token() !== used) return Promise.resolve();
+  asked ??= new Promise((resolve) => {
+    const input = h("input", { id: "token", type: "password", autocomplete: "current-password", required: true, "aria-describedby": "token-fault" });
+    const told = is_wrong && used ? "That token was refused." : "";
+    if (told) input.setAttribute("aria-invalid", "true");
+    const dialog = h("dialog", { "aria-labelledby": "token-title", cancel: (event) => event.preventDefault() },
+      h("form", {
+        submit: (event) => {
+          event.preventDefault();
+          sessionStorage.setItem(KEY, input.value.trim());
+          asked = null;
+          dialog.close();
+          dialog.remove();
+          document.dispatchEvent(new Event("token"));
+          resolve();
+        },
+      },
+      h("h2", { id: "token-title" }, "This server asks for its admin token"),
+      h("div", { class: "field" }, h("label", { for: "token" }, "Admin token"), input,
+        h("p", { class: "fault", id: "token-fault", role: "alert" }, told)),
+      h("p", { class: "note" }, "It is the server's --admin-token. This tab keeps it until it is closed."),
+      h("div", { class: "row" }, h("button", { type: "submit", class: "main" }, "Continue"))));
+    document.body.append(dialog);
+    dialog.showModal();
+    input.focus();
+  });
+  return asked;
+}

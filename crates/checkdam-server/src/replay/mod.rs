@@ -1,0 +1,72 @@
+//! Requests through a rule set in virtual time: what would have been decided.
+//!
+//! A replay has buckets of its own, in memory, and begins with all of them full.
+//! It touches nothing that is in force.
+
+mod preview;
+
+pub(crate) use self::preview::{Counts, Passed, Preview, Side, SubjectChange, preview};
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use checkdam::store::{MemoryOptions, MemoryStore};
+use checkdam::time::{ManualClock, SECOND_US};
+use checkdam::{Limiter, Outcome, Request, RuleSet, Together};
+
+/// Windows that have passed are forgotten so often, in virtual time.
+const SWEEP_EVERY_US: u64 = 60 * SECOND_US;
+
+/// A rule set, buckets and a clock that shows what it is told.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    limiter: Limiter<MemoryStore<ManualClock>>,
+    swept_us: u64,
+}
+
+impl Replay {
+    /// Buckets that are full, at most so many that owe something: 18 bytes each,
+    /// and more for windows.
+    pub(crate) fn new(rules: RuleSet, buckets_max: usize) -> Self {
+        let options = MemoryOptions { max_buckets: buckets_max };
+        let store = MemoryStore::with_clock(options, ManualClock::at(0));
+        Self { limiter: Limiter::new(rules, store), swept_us: 0 }
+    }
+
+    /// Decides a request at that time.
+    pub(crate) fn check(&mut self, at_us: u64, request: &Request<'_>) -> Outcome {
+        self.set(at_us);
+        at_once(self.limiter.check(request))
+    }
+
+    /// Decides requests that pass together or not at all.
+    pub(crate) fn check_together(&mut self, at_us: u64, requests: &[Request<'_>]) -> Together {
+        self.set(at_us);
+        at_once(self.limiter.check_together(requests))
+    }
+
+    /// Buckets for which there was no room: whoever had one may be denied early.
+    pub(crate) fn evicted(&self) -> u64 {
+        self.limiter.store().stats().evicted
+    }
+
+    fn set(&mut self, at_us: u64) {
+        self.limiter.store().clock().set(at_us);
+        if at_us > self.swept_us + SWEEP_EVERY_US {
+            self.swept_us = at_us;
+            self.limiter.store().maintain();
+        }
+    }
+}
+
+/// The value of a future that waits for nothing, as those of a memory store.
+fn at_once<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
+        std::thread::yield_now();
+    }
+}
