@@ -20,6 +20,7 @@ mod overload;
 mod proxy;
 mod replay;
 mod rulebook;
+mod simulate;
 mod sketch;
 mod store;
 mod trace;
@@ -45,6 +46,7 @@ pub fn main() -> ExitCode {
         Command::Ban(arguments) => cli::bans::ban(&arguments),
         Command::Unban(arguments) => cli::bans::unban(&arguments),
         Command::Bans(arguments) => cli::bans::list(&arguments),
+        Command::Simulate(arguments) => cli::simulate::run(&arguments),
         Command::Doctor(arguments) => cli::doctor::run(arguments),
         Command::Health(arguments) => cli::health::run(&arguments),
         Command::Config(command) => cli::config::run(command),

@@ -33,6 +33,7 @@
 //! - `rule_files`: which files are refused
 //! - `cli`: the commands
 //! - `cli_rules`: those that see and change rules, on a server and on databases
+//! - `simulate`: logs replayed through rule files
 //! - `doctor`: what is found out about a store
 //! - `proxy`: what is forwarded, and what it costs
 //! - `proxy_faults`: upstreams that are down, slow or ill
@@ -87,6 +88,7 @@ mod rule_files;
 mod rust_client;
 mod settings;
 mod shutdown;
+mod simulate;
 mod supervisor;
 mod top;
 mod traffic;
