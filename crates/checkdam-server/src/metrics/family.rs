@@ -56,6 +56,8 @@ pub(super) const READY: Family =
     Family::gauge("rate_limiter_ready", "1 while the server wants requests, 0 once it is going away.");
 pub(super) const CONNECTIONS: Family =
     Family::gauge("rate_limiter_connections", "Open connections of clients, by door.");
+pub(super) const SHED: Family =
+    Family::counter("rate_limiter_shed_total", "Requests turned away with 503 because there were too many, by door.");
 pub(super) const STORE_REQUESTS: Family = Family::counter(
     "rate_limiter_store_requests_total",
     "What became of requests to Redis; all but answered were decided by the rules' failure policy.",

@@ -3,7 +3,7 @@
 use super::family::{
     AUDIT_DENIED, AUDIT_DROPPED, AUDIT_SAMPLED_OUT, AUDIT_WAITING, AUDIT_WRITTEN, BANS, BREAKER_OPEN, BUILD,
     CONNECTIONS, Family, MEMORY_BUCKETS, MEMORY_BUCKETS_MAX, MEMORY_EVICTIONS, OVERRIDES, READY, RULES,
-    RULES_LOAD_FAILED, RULES_LOADED, RULES_VERSION, SPANS_DROPPED, STORE_REQUESTS,
+    RULES_LOAD_FAILED, RULES_LOADED, RULES_VERSION, SHED, SPANS_DROPPED, STORE_REQUESTS,
 };
 use super::text::Text;
 use crate::app::App;
@@ -24,6 +24,7 @@ fn doors(text: &mut Text, app: &App) {
     for (door, count) in app.connections() {
         text.sample(&[("door", door)], count);
     }
+    text.family(&SHED);
 }
 
 fn store(text: &mut Text, store: &AnyStore) {

@@ -33,11 +33,16 @@
 //! - `proxy_smuggling`: requests that could be read in two ways
 //! - `rust_client`: the Rust client, with a server and without
 //! - `polite`: a polite caller beside a naive one
+//! - `metrics`: what Prometheus sees, and a real one that counts as clients do
+//! - `alerts`: the alert rules and the dashboard that we ship
+//! - `traces`: spans that reach a collector
+//! - `denials`: denials in the log
 //! - `page`: the API's description and the page to try it
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail loudly")]
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "tests tell what they measured")]
 
 mod admin;
+mod alerts;
 mod answers;
 mod application;
 mod audit;
@@ -48,7 +53,9 @@ mod cli;
 mod cli_rules;
 mod client;
 mod cluster;
+mod collector;
 mod connections;
+mod denials;
 mod descriptors;
 mod doctor;
 mod envoy;
@@ -57,6 +64,7 @@ mod forward_auth;
 mod grpc;
 mod incumbent;
 mod json;
+mod metrics;
 mod nodes;
 mod operations;
 mod page;
@@ -74,4 +82,5 @@ mod rule_files;
 mod rust_client;
 mod settings;
 mod shutdown;
+mod traces;
 mod upstream;
