@@ -45,7 +45,9 @@ fn spans_are_children_of_their_callers() {
     for span in &spans {
         assert_eq!((span.name.as_str(), hexadecimal(&span.trace_id).as_str()), ("ratelimit.check", TRACE));
         assert_eq!(hexadecimal(&span.parent_span_id), "00f067aa0ba902b7");
-        assert!(span.start_time_unix_nano <= span.end_time_unix_nano && span.end_time_unix_nano > 1_700_000_000 << 30);
+        assert!(
+            span.start_time_unix_nano <= span.end_time_unix_nano && span.end_time_unix_nano > 1_700_000_000_000_000_000
+        );
         assert_eq!(of_span(span, "checkdam.store"), "memory");
         of_span(span, "checkdam.latency_us").parse::<u64>().unwrap();
     }
