@@ -15,13 +15,14 @@ pub(crate) struct Tracer {
 /// Why spans cannot be sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-#[cfg_attr(feature = "otlp", expect(dead_code, reason = "each build has its own reasons"))]
 pub(crate) enum TracerError {
+    #[cfg(not(feature = "otlp"))]
     #[error(
         "otlp_endpoint is {endpoint:?}, and this build sends no spans: build it with \
          `cargo build --release --features otlp`, or leave --otlp-endpoint out"
     )]
     NotBuilt { endpoint: String },
+    #[cfg(feature = "otlp")]
     #[error("otlp_endpoint is {endpoint:?}: {reason}; use for example http://127.0.0.1:4317")]
     Endpoint { endpoint: String, reason: String },
 }

@@ -42,11 +42,16 @@
 //! - `rust_client`: the Rust client, with a server and without
 //! - `polite`: a polite caller beside a naive one
 //! - `dashboard`: the page for operators, in a real browser
+//! - `metrics`: what Prometheus sees, and a real one that counts as clients do
+//! - `alerts`: the alert rules and the dashboard that we ship
+//! - `traces`: spans that reach a collector
+//! - `denials`: denials in the log
 //! - `page`: the API's description and the page to try it
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail loudly")]
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "tests tell what they measured")]
 
 mod admin;
+mod alerts;
 mod answers;
 mod application;
 mod audit;
@@ -57,8 +62,10 @@ mod cli;
 mod cli_rules;
 mod client;
 mod cluster;
+mod collector;
 mod connections;
 mod dashboard;
+mod denials;
 mod deploy;
 mod descriptors;
 mod doctor;
@@ -68,6 +75,7 @@ mod forward_auth;
 mod grpc;
 mod incumbent;
 mod json;
+mod metrics;
 mod nodes;
 mod operations;
 mod overload;
@@ -91,5 +99,6 @@ mod shutdown;
 mod simulate;
 mod supervisor;
 mod top;
+mod traces;
 mod traffic;
 mod upstream;

@@ -20,7 +20,7 @@ pub(crate) fn checkdam() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_checkdam"));
     for (name, _) in std::env::vars() {
         let is_general = ["DATABASE_URL", "REDIS_URL", "RUNTIME_ROOT"].contains(&name.as_str());
-        if name.starts_with("CHECKDAM_") || name.starts_with("LOG_") || is_general {
+        if ["CHECKDAM_", "LOG_", "OTEL_"].iter().any(|prefix| name.starts_with(prefix)) || is_general {
             command.env_remove(name);
         }
     }

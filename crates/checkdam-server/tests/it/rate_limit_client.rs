@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
+use tonic::{IntoRequest, Status};
 
 use crate::process::Server;
 
@@ -33,7 +33,7 @@ impl RateLimits {
         Self { runtime, client: RateLimitServiceClient::new(channel) }
     }
 
-    pub(crate) fn send(&mut self, request: RateLimitRequest) -> Result<RateLimitResponse, Status> {
+    pub(crate) fn send(&mut self, request: impl IntoRequest<RateLimitRequest>) -> Result<RateLimitResponse, Status> {
         self.runtime.block_on(self.client.should_rate_limit(request)).map(tonic::Response::into_inner)
     }
 
