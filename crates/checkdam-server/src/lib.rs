@@ -14,9 +14,11 @@ mod config;
 mod grpc;
 mod http;
 mod logging;
+mod nodes;
 mod proxy;
 mod replay;
 mod rulebook;
+mod sketch;
 mod store;
 mod watch;
 

@@ -85,12 +85,20 @@ impl Watched {
 impl AnyStore {
     /// How it goes; `text` says which it is.
     pub(crate) fn status(&self, text: &str) -> StoreStatus {
-        let (kind, stats, is_open) = match self {
-            Self::Memory(_) => ("memory", RedisStats::default(), false),
-            Self::Redis(watched) => ("redis", watched.store.stats(), watched.store.is_open()),
+        let (stats, is_open) = match self {
+            Self::Memory(_) => (RedisStats::default(), false),
+            Self::Redis(watched) => (watched.store.stats(), watched.store.is_open()),
         };
         let RedisStats { answered, unknown, refused, not_asked } = stats;
-        StoreStatus { kind, text: text.to_owned(), answered, unknown, refused, not_asked, is_open }
+        StoreStatus { kind: self.kind(), text: text.to_owned(), answered, unknown, refused, not_asked, is_open }
+    }
+
+    /// `memory` or `redis`.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Memory(_) => "memory",
+            Self::Redis(_) => "redis",
+        }
     }
 
     /// Buckets in this process.

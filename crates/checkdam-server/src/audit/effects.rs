@@ -1,10 +1,11 @@
 //! What rules in shadow would have denied: a change tried on real traffic.
 //!
 //! Counts are exact; of the subjects those are kept that would have been denied
-//! most often, by the space-saving sketch, each with the most by which its count
+//! most often, by a [sketch](crate::sketch), each with the most by which its count
 //! may be too high.
 
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,9 +13,12 @@ use arc_swap::ArcSwap;
 use checkdam::{Outcome, Request, Rule, RuleSet};
 
 use super::unix_us;
+use crate::sketch::{Ranking, Sketch};
 
 /// The subjects kept of each rule.
 const SUBJECTS_MAX: usize = 100;
+/// The subjects shown of each rule.
+const SUBJECTS_SHOWN: usize = 20;
 
 /// What the rules in shadow would have done, since they are as they are.
 #[derive(Debug, Default)]
@@ -29,13 +33,8 @@ struct Tried {
     since_us: u64,
     seen: AtomicU64,
     denied: AtomicU64,
-    subjects: Mutex<HashMap<String, Count>>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Count {
-    denied: u64,
-    too_high_by: u64,
+    subjects: Mutex<Sketch>,
+    hashing: foldhash::fast::RandomState,
 }
 
 /// What one rule would have done.
@@ -112,7 +111,8 @@ impl Tried {
             since_us: unix_us(),
             seen: AtomicU64::new(0),
             denied: AtomicU64::new(0),
-            subjects: Mutex::default(),
+            subjects: Mutex::new(Sketch::new(SUBJECTS_MAX)),
+            hashing: foldhash::fast::RandomState::default(),
         }
     }
 
@@ -120,28 +120,15 @@ impl Tried {
         self.seen.fetch_add(1, Ordering::Relaxed);
         let Some(subject) = denied else { return };
         self.denied.fetch_add(1, Ordering::Relaxed);
-        let mut subjects = self.subjects.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = subjects.get_mut(&subject) {
-            count.denied += 1;
-            return;
-        }
-        let mut too_high_by = 0;
-        if subjects.len() >= SUBJECTS_MAX {
-            let least = subjects.iter().min_by_key(|(_, count)| count.denied);
-            if let Some((name, count)) = least.map(|(name, count)| (name.clone(), *count)) {
-                subjects.remove(&name);
-                too_high_by = count.denied;
-            }
-        }
-        subjects.insert(subject, Count { denied: too_high_by + 1, too_high_by });
+        let hash = self.hashing.hash_one(&subject);
+        // The rule is the same for all: naming it would only take space.
+        self.subjects.lock().unwrap_or_else(PoisonError::into_inner).note(hash, "", &subject);
     }
 
     fn effect(&self) -> Effect {
-        let subjects = self.subjects.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut top: Vec<(String, Count)> = subjects.iter().map(|(subject, count)| (subject.clone(), *count)).collect();
-        drop(subjects);
-        top.sort_by(|(name, count), (other, more)| more.denied.cmp(&count.denied).then_with(|| name.cmp(other)));
-        top.truncate(20);
+        let mut ranking = Ranking::default();
+        ranking.add(&self.subjects.lock().unwrap_or_else(PoisonError::into_inner));
+        let top = ranking.ranked().names.into_iter().take(SUBJECTS_SHOWN);
         let denied = self.denied.load(Ordering::Relaxed);
         let seen = self.seen.load(Ordering::Relaxed).max(denied);
         Effect {
@@ -151,8 +138,11 @@ impl Tried {
             would_allow: seen - denied,
             would_deny: denied,
             top_subjects: top
-                .into_iter()
-                .map(|(subject, Count { denied, too_high_by })| TopSubject { subject, would_deny: denied, too_high_by })
+                .map(|(name, count)| TopSubject {
+                    subject: name.subject,
+                    would_deny: count.count,
+                    too_high_by: count.too_high_by,
+                })
                 .collect(),
         }
     }

@@ -20,7 +20,8 @@ use super::signals::Signals;
 use crate::app::App;
 use crate::audit::{Audit, Writer};
 use crate::config::Config;
-use crate::http::{Admin, RuleSource, Server};
+use crate::http::{Admin, Live, RuleSource, Server};
+use crate::nodes::Nodes;
 use crate::rulebook::{self, Book, FollowOptions, Follower, LoadError, OpenError, RuleFile, Rulebook};
 use crate::store::AnyStore;
 use crate::watch::Watch;
@@ -41,7 +42,7 @@ const PREVIEWS_MAX: usize = 2;
 /// A node, ready for its doors.
 pub(super) struct Node {
     app: Arc<App>,
-    admin: Option<Server>,
+    admin: Option<(Server, Arc<Live>)>,
     /// Held until the end, whether or not there is a door for operators.
     rules: Arc<RuleSource>,
     rulebook: Option<Rulebook>,
@@ -123,18 +124,19 @@ impl Node {
         let app = Arc::new(App::new(loaded, store, config.dialect, audit, Watch::new(&config.watch)));
         let rules = Arc::new(follow(&app, file, rulebook.as_ref(), version, signals.reload));
         let admin = admin_listener.zip(config.admin.as_ref()).map(|(listener, door)| {
+            let live = Live::start(Arc::clone(&app), config.store_text());
             let admin = Admin {
                 app: Arc::clone(&app),
                 token: door.token.clone(),
                 rulebook: rulebook.clone(),
                 rules: Arc::clone(&rules),
-                node,
+                nodes: Arc::new(Nodes::new(Arc::clone(&app), node)),
+                live: Arc::clone(&live),
                 database: config.database.to_string(),
                 store: config.store_text(),
-                started: Instant::now(),
                 previews: Arc::new(Semaphore::new(PREVIEWS_MAX)),
             };
-            Server::for_admin(listener, Arc::new(admin))
+            (Server::for_admin(listener, Arc::new(admin)), live)
         });
         tokio::spawn(maintain(Arc::clone(&app)));
         Ok(Self { app, admin, rules, rulebook, writer, stop: signals.stop })
@@ -147,7 +149,7 @@ impl Node {
 
     /// Where operators are let in.
     pub(super) fn admin_address(&self) -> std::io::Result<Option<SocketAddr>> {
-        self.admin.as_ref().map(Server::address).transpose()
+        self.admin.as_ref().map(|(admin, _)| admin.address()).transpose()
     }
 
     /// Runs the doors until they are told to stop and have ended; the door for
@@ -157,8 +159,13 @@ impl Node {
         F: Future<Output = ()>,
     {
         let (end_admin, admin_stop) = mpsc::channel(1);
-        let admin = self.admin.map(|admin| tokio::spawn(admin.run(admin_stop, ADMIN_DRAIN)));
+        let (admin, live) = self.admin.unzip();
+        let admin = admin.map(|admin| tokio::spawn(admin.run(admin_stop, ADMIN_DRAIN)));
         doors(self.stop).await;
+        // Nobody who watches shall hold the exit up.
+        if let Some(live) = live {
+            live.end();
+        }
         // If it is gone, it has nothing to end.
         let _ = end_admin.send(()).await;
         if let Some(writer) = self.writer {

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{any, get, post};
 
-pub(crate) use self::admin::{Admin, RuleSource};
+pub(crate) use self::admin::{Admin, Live, RuleSource};
 pub(crate) use self::connections::UnderWay;
 pub(crate) use self::framing::Fault;
 pub(crate) use self::origin::{ATTRIBUTES as ORIGIN_ATTRIBUTES, Asked, Origin, OriginError};

@@ -178,6 +178,12 @@ impl Problem {
         }
     }
 
+    /// There is no room for one more.
+    pub(super) fn busy(detail: String) -> Self {
+        let (kind, title) = ("urn:checkdam:problem:busy", "There is no room for one more");
+        Self { kind, title, status: StatusCode::SERVICE_UNAVAILABLE, detail, field: None }
+    }
+
     /// Nothing can be decided.
     pub(super) fn undecided(detail: String) -> Self {
         let (kind, title) = ("urn:checkdam:problem:undecided", "Nothing could be decided");

@@ -1,11 +1,13 @@
 //! Who answers the requests that come through a door.
 
 use std::net::IpAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::{Request, Response};
-use hyper::body::Incoming;
+use hyper::body::{Frame, Incoming, SizeHint};
 use tower_service::Service;
 
 use super::connections::{Peer, UnderWay};
@@ -37,11 +39,45 @@ impl Responder for Router {
     async fn answer(&self, mut request: Request<Incoming>, arrival: Arrival) -> Response<Body> {
         request.extensions_mut().insert(Peer(arrival.peer));
         let answered = self.clone().call(request).await;
-        // Our answers are whole: what is left is only to be written.
-        drop(arrival.under_way);
-        match answered {
+        let response = match answered {
             Ok(response) => response,
             Err(never) => match never {},
+        };
+        if response.extensions().get::<Lasting>().is_some() {
+            return response.map(|body| Body::new(LastingBody { body, _under_way: arrival.under_way }));
         }
+        // Our other answers are whole: what is left is only to be written.
+        drop(arrival.under_way);
+        response
+    }
+}
+
+/// Marks an answer whose body goes on: its connection does not rest meanwhile.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lasting;
+
+/// A body that counts as under way until it ends.
+struct LastingBody {
+    body: Body,
+    _under_way: UnderWay,
+}
+
+impl hyper::body::Body for LastingBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

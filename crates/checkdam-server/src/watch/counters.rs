@@ -29,6 +29,8 @@ pub(crate) struct Counters {
     /// Requests that no rule speaks for.
     none: Arc<RuleCounts>,
     other: Arc<RuleCounts>,
+    /// Requests that any rule in shadow would have denied.
+    shadowed: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -92,6 +94,7 @@ impl Counters {
             numbered: ArcSwap::default(),
             none: Arc::default(),
             other: Arc::new(RuleCounts::new(OTHER)),
+            shadowed: AtomicU64::new(0),
         }
     }
 
@@ -129,12 +132,18 @@ impl Counters {
             Some(tier) => self.count(&numbered, speaking, &tier, |counts| &counts.spoken[decision][store]),
             None => add_one(&self.none.spoken[decision][store]),
         }
+        let mut is_shadowed = false;
         for outcome in seen.outcomes {
-            self.note_rules(&numbered, outcome, seen.is_allowed);
+            is_shadowed |= self.note_rules(&numbered, outcome, seen.is_allowed);
+        }
+        if is_shadowed {
+            add_one(&self.shadowed);
         }
     }
 
-    fn note_rules(&self, numbered: &Numbered, outcome: &Outcome, is_allowed: bool) {
+    /// Whether any rule in shadow would have denied it.
+    fn note_rules(&self, numbered: &Numbered, outcome: &Outcome, is_allowed: bool) -> bool {
+        let mut is_shadowed = false;
         let mut tiers = outcome.tiers().peekable();
         while let Some(tier) = tiers.next() {
             let mut is_denied = !tier.decision.is_allowed();
@@ -142,6 +151,7 @@ impl Counters {
             while let Some(same) = tiers.next_if(|other| other.number == tier.number) {
                 is_denied |= !same.decision.is_allowed();
             }
+            is_shadowed |= is_denied && !tier.is_enforced();
             if is_denied || is_allowed {
                 self.count(numbered, outcome, &tier, |counts| match (is_denied, tier.is_enforced()) {
                     (true, true) => &counts.denied,
@@ -150,6 +160,7 @@ impl Counters {
                 });
             }
         }
+        is_shadowed
     }
 
     fn count(
@@ -167,6 +178,11 @@ impl Counters {
         // Decided by rules that have just been replaced, or are just being put in force.
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         add_one(counter(known.get(&tier.rule.name).unwrap_or(&self.other)));
+    }
+
+    /// Requests that any rule in shadow would have denied, once each.
+    pub(crate) fn shadowed(&self) -> u64 {
+        self.shadowed.load(Ordering::Relaxed)
     }
 
     /// Every rule that is counted by itself, by name; before them what no rule

@@ -13,8 +13,8 @@ mod traffic;
 pub(crate) use self::counters::{Counters, DECISIONS, RuleCounts, STORES};
 pub(crate) use self::latencies::Latencies;
 pub(crate) use self::recent::{Recent, Sample};
-pub(crate) use self::top::Top;
-pub(crate) use self::traffic::Traffic;
+pub(crate) use self::top::{Kind, Span, Top};
+pub(crate) use self::traffic::{Point, Series, Traffic, Window};
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,19 +1,205 @@
-//! Who asks and who is limited most.
+//! Who asks and who is limited most, over the last minute and the last hour.
+//!
+//! Requests count, not their cost. A request that passes counts for each rule
+//! that concerns it; one that does not, for each rule that denies it, or as
+//! `ban`. Rules in shadow do not count, nor does a store that did not answer:
+//! that is nobody's fault.
+//!
+//! The space is fixed: eight shards of 128 names a slice and kind. A slice is
+//! ten seconds, or ten minutes made of such; the one that runs and the five
+//! before it are the minute (so 50 to 60 s) and the hour (50 to 60 min). Within
+//! a shard a count is too high by at most one 128th of what that shard saw, over
+//! all slices together: see [`Sketch`].
 
+mod shard;
+
+use std::cell::RefCell;
+use std::hash::BuildHasher;
+use std::sync::{Mutex, PoisonError};
+
+use checkdam::time::{Clock, EPOCH_UNIX_US, SystemClock};
+use checkdam::{Outcome, Request, Verdict};
+
+use self::shard::Shard;
 use super::Seen;
+use crate::audit::BAN;
+use crate::sketch::{Ranked, Ranking};
+
+/// More shards, less waiting for each other.
+const SHARDS: usize = 8;
+
+thread_local! {
+    /// Where subjects are written to be looked up.
+    static SUBJECT: RefCell<String> = const { RefCell::new(String::new()) };
+}
 
 /// Who asks and who is limited most.
 #[derive(Debug)]
-pub(crate) struct Top {}
+pub(crate) struct Top {
+    hashing: foldhash::fast::RandomState,
+    allowed: [Mutex<Shard>; SHARDS],
+    limited: [Mutex<Shard>; SHARDS],
+}
+
+/// Whom a list is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Allowed,
+    Limited,
+}
+
+/// How far a list reaches back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Span {
+    Minute,
+    Hour,
+}
 
 impl Top {
     pub(super) fn new() -> Self {
-        Self {}
+        let now_s = now_s();
+        let shards = || std::array::from_fn(|_| Mutex::new(Shard::new(now_s)));
+        Self { hashing: foldhash::fast::RandomState::default(), allowed: shards(), limited: shards() }
     }
 
     /// Requests were decided.
-    pub(super) fn note(&self, _seen: &Seen<'_, '_>) {}
+    pub(super) fn note(&self, seen: &Seen<'_, '_>) {
+        for (request, outcome) in seen.each() {
+            if seen.is_allowed {
+                self.note_tiers(Kind::Allowed, request, outcome, |verdict| verdict == Verdict::Allowed);
+            } else if let Some(ban) = outcome.ban() {
+                self.add(Kind::Limited, BAN, &ban.subject());
+            } else {
+                let is_limit = |verdict| matches!(verdict, Verdict::Denied | Verdict::CostExceedsBurst);
+                self.note_tiers(Kind::Limited, request, outcome, is_limit);
+            }
+        }
+    }
+
+    /// Counts the request for each rule that acts and has such a tier.
+    fn note_tiers(&self, kind: Kind, request: &Request<'_>, outcome: &Outcome, is_such: impl Fn(Verdict) -> bool) {
+        let mut last = None;
+        for tier in outcome.tiers().filter(|tier| tier.is_enforced() && is_such(tier.decision.verdict)) {
+            // The tiers of one rule stand together.
+            if last == Some(tier.number) {
+                continue;
+            }
+            last = Some(tier.number);
+            SUBJECT.with_borrow_mut(|subject| {
+                subject.clear();
+                tier.rule.key.render_into(request, subject);
+                self.add(kind, &tier.rule.name, &checkdam::shortened(subject));
+            });
+        }
+    }
+
+    fn add(&self, kind: Kind, rule: &str, subject: &str) {
+        let hash = self.hashing.hash_one((rule, subject));
+        let shard = &self.shards(kind)[(hash >> 32) as usize % SHARDS];
+        shard.lock().unwrap_or_else(PoisonError::into_inner).note(hash, rule, subject);
+    }
 
     /// To be called once a second.
-    pub(super) fn tick(&self) {}
+    pub(super) fn tick(&self) {
+        self.tick_at(now_s());
+    }
+
+    fn tick_at(&self, now_s: u64) {
+        for shard in self.allowed.iter().chain(&self.limited) {
+            shard.lock().unwrap_or_else(PoisonError::into_inner).advance(now_s);
+        }
+    }
+
+    /// Who came most often, most often first; of one rule if that is asked for.
+    pub(crate) fn ranked(&self, kind: Kind, span: Span, rule: Option<&str>) -> Ranked {
+        let mut all = Ranked::default();
+        for shard in self.shards(kind) {
+            let slices = shard.lock().unwrap_or_else(PoisonError::into_inner).slices(span);
+            let mut ranking = Ranking::default();
+            slices.iter().for_each(|slice| ranking.add(slice));
+            all.extend(ranking.ranked());
+        }
+        if let Some(rule) = rule {
+            all.names.retain(|(name, _)| name.rule == rule);
+        }
+        all
+    }
+
+    const fn shards(&self, kind: Kind) -> &[Mutex<Shard>; SHARDS] {
+        match kind {
+            Kind::Allowed => &self.allowed,
+            Kind::Limited => &self.limited,
+        }
+    }
+}
+
+/// Only for how old slices are.
+fn now_s() -> u64 {
+    (SystemClock::new().now_us() + EPOCH_UNIX_US) / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a list says, as text.
+    fn told(top: &Top, kind: Kind, span: Span) -> String {
+        let ranked = top.ranked(kind, span, None);
+        let names = ranked.names.iter().map(|(name, count)| format!("{}/{} {}", name.rule, name.subject, count.count));
+        names.collect::<Vec<_>>().join(", ")
+    }
+
+    #[test]
+    fn the_minute_forgets_what_the_hour_keeps() {
+        let top = Top::new();
+        let start_s = now_s() / 600 * 600;
+        top.tick_at(start_s);
+        for _ in 0..3 {
+            top.add(Kind::Limited, "free", "user:1");
+        }
+        top.add(Kind::Limited, "free", "user:2");
+        assert_eq!(told(&top, Kind::Limited, Span::Minute), "free/user:1 3, free/user:2 1");
+        assert_eq!(told(&top, Kind::Limited, Span::Hour), "free/user:1 3, free/user:2 1", "also what runs");
+        assert_eq!(told(&top, Kind::Allowed, Span::Hour), "");
+        for now_s in start_s..start_s + 60 {
+            top.tick_at(now_s);
+        }
+        assert_eq!(told(&top, Kind::Limited, Span::Minute), "free/user:1 3, free/user:2 1");
+        top.add(Kind::Limited, "free", "user:2");
+        top.tick_at(start_s + 60);
+        assert_eq!(told(&top, Kind::Limited, Span::Minute), "free/user:2 1");
+        assert_eq!(told(&top, Kind::Limited, Span::Hour), "free/user:1 3, free/user:2 2");
+        top.tick_at(start_s + 3_599);
+        assert_eq!(told(&top, Kind::Limited, Span::Hour), "free/user:1 3, free/user:2 2");
+        top.tick_at(start_s + 3_600);
+        assert_eq!(told(&top, Kind::Limited, Span::Hour), "");
+    }
+
+    #[test]
+    fn a_clock_that_jumps_forgets_and_goes_on() {
+        let top = Top::new();
+        for now_s in [10_000_000, 20_000_000, 5, 6, 0] {
+            top.tick_at(now_s);
+            top.add(Kind::Allowed, "free", "user:1");
+            let told = told(&top, Kind::Allowed, Span::Minute);
+            assert!(told == "free/user:1 1" || now_s == 6 && told == "free/user:1 2", "{now_s}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_flood_of_names_hides_nobody_who_comes_often_and_takes_no_space() {
+        let top = Top::new();
+        for number in 0..40_000_u32 {
+            top.add(Kind::Allowed, "free", &format!("user:{number}"));
+            if number % 20 == 0 {
+                top.add(Kind::Allowed, "free", "loud");
+            }
+        }
+        let ranked = top.ranked(Kind::Allowed, Span::Minute, None);
+        assert_eq!(ranked.total, 42_000);
+        assert!(ranked.names.len() <= SHARDS * 128 && ranked.missing_at_most <= 42_000 / 128, "{ranked:?}");
+        let (name, count) = &ranked.names[0];
+        assert_eq!(name.subject, "loud");
+        assert!(count.count >= 2_000 && count.count - count.too_high_by <= 2_000, "{count:?}");
+    }
 }

@@ -1,16 +1,214 @@
-//! What passed in the last minutes and hours, by rule.
+//! What passed in the last minute, quarter of an hour and day, by rule.
+//!
+//! Once a second the counters are read, and what is new belongs to the second
+//! that has just ended. A second in which nobody looked is 0, and what happened
+//! meanwhile is told by the next; time itself is never bent.
 
-use super::Counters;
+mod line;
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use checkdam::time::{Clock, EPOCH_UNIX_US, SystemClock};
+use tokio::sync::watch;
+
+use self::line::Line;
+pub(crate) use self::line::{Point, Series, Window};
+use super::counters::{DECISIONS, STORES, decision_place};
+use super::{Counters, RuleCounts};
+
+const SECOND_US: u64 = 1_000_000;
+/// The clock may be put back by so much and history goes on.
+const BACK_MAX_S: u64 = 60;
+/// Rates are means over so many seconds.
+const RATE_S: u64 = 10;
 
 /// What passed in the last minutes and hours, by rule.
 #[derive(Debug)]
-pub(crate) struct Traffic {}
+pub(crate) struct Traffic {
+    kept: Mutex<Kept>,
+    /// The last second that is known whole.
+    seconds: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    /// In which part of a second looks are taken: seconds are counted from
+    /// there, so that a look that is a little late falls into the right one.
+    phase_us: u64,
+    /// When the last known second ended.
+    end_s: u64,
+    start_s: u64,
+    total: Line,
+    /// Of those rules that had any traffic.
+    rules: HashMap<String, Line>,
+}
+
+/// What passed in a window.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct History {
+    /// When the last point ends, in Unix seconds; it may still be running.
+    pub(crate) end_s: u64,
+    pub(crate) total: Series,
+    /// Busiest first.
+    pub(crate) rules: Vec<(String, Series)>,
+    /// Whether the rule that was asked for had traffic, maybe before.
+    pub(crate) is_known: bool,
+}
+
+/// What passed in one second.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Second {
+    /// When it ended, in Unix seconds.
+    pub(crate) end_s: u64,
+    pub(crate) total: Point,
+    /// Those with traffic, busiest first.
+    pub(crate) rules: Vec<(String, Point)>,
+}
+
+/// How much passes.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Rates {
+    pub(crate) requests_per_s: f64,
+    pub(crate) limited_per_s: f64,
+}
 
 impl Traffic {
     pub(super) fn new() -> Self {
-        Self {}
+        Self::from_us(now_us())
+    }
+
+    fn from_us(now_us: u64) -> Self {
+        let (phase_us, end_s) = (now_us % SECOND_US, now_us / SECOND_US);
+        let kept = Kept { phase_us, end_s, start_s: end_s, total: Line::default(), rules: HashMap::new() };
+        Self { kept: Mutex::new(kept), seconds: watch::Sender::new(end_s) }
     }
 
     /// To be called once a second.
-    pub(super) fn tick(&self, _counters: &Counters) {}
+    pub(super) fn tick(&self, counters: &Counters) {
+        self.tick_at(now_us(), counters);
+    }
+
+    fn tick_at(&self, now_us: u64, counters: &Counters) {
+        let all = counters.all();
+        let mut kept = self.lock();
+        kept.advance(now_us);
+        let (end_s, mut total) = (kept.end_s, [0, 0, counters.shadowed()]);
+        for rule in &all {
+            let [allowed, limited] = spoken(rule);
+            total[0] += allowed;
+            total[1] += limited;
+            kept.note(rule, end_s);
+        }
+        kept.total.note(end_s, total);
+        if kept.rules.len() >= all.len() {
+            let names: std::collections::HashSet<&str> = all.iter().map(|rule| rule.name()).collect();
+            kept.rules.retain(|name, _| names.contains(name.as_str()));
+        }
+        drop(kept);
+        self.seconds.send_replace(end_s);
+    }
+
+    /// Tells of every second.
+    pub(crate) fn seconds(&self) -> watch::Receiver<u64> {
+        self.seconds.subscribe()
+    }
+
+    /// What passed in a window: all of it, and by the busiest rules, at most so many.
+    pub(crate) fn history(&self, window: Window, rules_max: usize) -> History {
+        let kept = self.lock();
+        let busiest = kept.busiest(rules_max, |line| line.sum(window));
+        let rules = busiest.into_iter().map(|(name, line)| (name.clone(), line.series(window, kept.end_s))).collect();
+        History { end_s: window.end_s(kept.end_s), total: kept.total.series(window, kept.end_s), rules, is_known: true }
+    }
+
+    /// The same for one rule, whether or not it had any traffic.
+    pub(crate) fn history_of(&self, window: Window, rule: &str) -> History {
+        let kept = self.lock();
+        let line = kept.rules.get(rule);
+        let series = line.unwrap_or(&Line::default()).series(window, kept.end_s);
+        let (end_s, total) = (window.end_s(kept.end_s), kept.total.series(window, kept.end_s));
+        History { end_s, total, rules: vec![(rule.to_owned(), series)], is_known: line.is_some() }
+    }
+
+    /// What passed in the last second, by the busiest rules, at most so many.
+    pub(crate) fn last_second(&self, rules_max: usize) -> Second {
+        let kept = self.lock();
+        let busiest = kept.busiest(rules_max, |line| line.last(kept.end_s).sum());
+        let rules = busiest.into_iter().map(|(name, line)| (name.clone(), line.last(kept.end_s))).collect();
+        Second { end_s: kept.end_s, total: kept.total.last(kept.end_s), rules }
+    }
+
+    /// How much passes, over the last ten seconds.
+    pub(crate) fn rates(&self) -> Rates {
+        let kept = self.lock();
+        let seconds = (kept.end_s - kept.start_s).clamp(1, RATE_S);
+        let points = (0..seconds).map(|ago_s| kept.total.last(kept.end_s - ago_s));
+        let (requests, limited) = points.fold((0, 0), |(requests, limited), point| {
+            let passed = u64::from(point.allowed) + u64::from(point.limited);
+            (requests + passed, limited + u64::from(point.limited))
+        });
+        let mean = |count: u64| count as f64 / seconds as f64;
+        Rates { requests_per_s: mean(requests), limited_per_s: mean(limited) }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
+
+impl Kept {
+    /// Goes on to the second that ends now, to the nearest.
+    fn advance(&mut self, now_us: u64) {
+        let now_s = now_us.saturating_sub(self.phase_us).saturating_add(SECOND_US / 2) / SECOND_US;
+        if now_s + BACK_MAX_S < self.end_s {
+            // Nothing that is kept has happened yet.
+            self.total.forget();
+            self.rules.values_mut().for_each(Line::forget);
+            (self.start_s, self.end_s) = (now_s, now_s);
+        }
+        for line in self.rules.values_mut().chain([&mut self.total]) {
+            line.clear(self.end_s, now_s);
+        }
+        self.end_s = self.end_s.max(now_s);
+    }
+
+    fn note(&mut self, rule: &RuleCounts, end_s: u64) {
+        let counts = [rule.allowed(), rule.denied(), rule.shadow()];
+        if let Some(line) = self.rules.get_mut(rule.name()) {
+            line.note(end_s, counts);
+        } else if !rule.name().is_empty() && counts != [0; 3] {
+            let mut line = Line::default();
+            line.note(end_s, counts);
+            self.rules.insert(rule.name().to_owned(), line);
+        }
+    }
+
+    /// Those with the most, if they have anything.
+    fn busiest(&self, max: usize, much: impl Fn(&Line) -> u64) -> Vec<(&String, &Line)> {
+        let mut all: Vec<_> = self.rules.iter().map(|(name, line)| (much(line), name, line)).collect();
+        all.retain(|(much, ..)| *much > 0);
+        all.sort_unstable_by(|(one, name, _), (other, second, _)| other.cmp(one).then(name.cmp(second)));
+        all.truncate(max);
+        all.into_iter().map(|(_, name, line)| (name, line)).collect()
+    }
+}
+
+/// The requests that a rule spoke for: those that passed, and those that did not.
+fn spoken(rule: &RuleCounts) -> [u64; 2] {
+    let passed = decision_place(checkdam::Verdict::Allowed);
+    let mut sums = [0; 2];
+    for decision in 0..DECISIONS.len() {
+        for store in 0..STORES.len() {
+            sums[usize::from(decision != passed)] += rule.spoken(decision, store);
+        }
+    }
+    sums
+}
+
+fn now_us() -> u64 {
+    SystemClock::new().now_us() + EPOCH_UNIX_US
+}
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use testkit::Browser;
 use tokio::time::Instant;
 
-use crate::client::Client;
 use crate::process::{Server, rule_file};
 
 /// What a page must keep to be usable by everybody; returns what is wrong with it.
@@ -75,9 +74,10 @@ fn pictures() -> PathBuf {
     folder
 }
 
-fn edit(admin: &mut Client, method: &str, path: &str, body: &str) -> Value {
+/// Asks the admin API on a connection of its own: the server closes those that are idle while the browser works.
+fn edit(server: &Server, method: &str, path: &str, body: &str) -> Value {
     let secret = format!("Bearer {TOKEN}");
-    let reply = admin.send_with(method, path, &[("authorization", &secret)], body).expect("an answer");
+    let reply = server.admin().send_with(method, path, &[("authorization", &secret)], body).expect("an answer");
     assert_eq!(reply.status, 200, "{method} {path}: {reply:?}");
     reply.json()
 }
@@ -98,8 +98,7 @@ fn number(browser: &Browser, selector: &str) -> f64 {
 #[test]
 fn an_operator_finds_who_is_limited_changes_the_rule_and_mends_a_bucket() {
     let server = Server::with(&["--admin-token", TOKEN]);
-    let (mut admin, mut client) = (server.admin(), server.client());
-    edit(&mut admin, "POST", "/admin/v1/rules/import?replace=true", RULES);
+    edit(&server, "POST", "/admin/v1/rules/import?replace=true", RULES);
     let _traffic = Traffic::flow(&server);
     let browser = Browser::start();
     browser.resize(1280, 900);
@@ -120,11 +119,12 @@ fn an_operator_finds_who_is_limited_changes_the_rule_and_mends_a_bucket() {
     browser.find_with("#why tbody tr", "/api/search");
     browser.find_with("#why a", "Open the rule").click();
 
-    change_the_rule(&browser, &mut admin);
+    change_the_rule(&browser, &server);
+    let mut client = server.client();
     let mut fresh = || client.post("/v1/check", r#"{"attributes": {"user": "fresh", "plan": "free"}}"#).status;
     assert_eq!([fresh(), fresh(), fresh(), fresh()], [200, 200, 200, 429], "what was saved is enforced");
-    meet_another_editor(&browser, &mut admin);
-    mend_a_bucket(&browser, &mut client);
+    meet_another_editor(&browser, &server);
+    mend_a_bucket(&browser, &server);
     assert_eq!(unexpected(&browser, &["401", "412", "422"]), Vec::<String>::new());
 
     drop(server);
@@ -144,21 +144,21 @@ fn come_in(browser: &Browser) {
 }
 
 /// A bad limit is refused at its field; a good one is previewed, and saved.
-fn change_the_rule(browser: &Browser, admin: &mut Client) {
+fn change_the_rule(browser: &Browser, server: &Server) {
     browser.find_with("#summary dd", "plan is free");
     browser.find("input.limit").replace("10/parsec");
     browser.find_with(".fault", "\"parsec\" is not a unit");
     assert_eq!(browser.find("input.limit").attribute("aria-invalid"), "true");
     browser.find("#save").click();
     browser.find_with(".fault", "\"parsec\" is not a unit");
-    let kept = edit(admin, "GET", "/admin/v1/rules/user-free", "");
+    let kept = edit(server, "GET", "/admin/v1/rules/user-free", "");
     assert_eq!(kept["limits"], json!(["10/s burst 20"]), "a refused edit changes nothing");
 
     browser.find("input.limit").replace("3/h");
     browser.find("#preview-edit").click();
     browser.find_with("#preview strong", "more requests limited");
     browser.find_with("#preview td", "user:42");
-    let kept = edit(admin, "GET", "/admin/v1/rules/user-free", "");
+    let kept = edit(server, "GET", "/admin/v1/rules/user-free", "");
     assert_eq!(kept["limits"], json!(["10/s burst 20"]), "a preview changes nothing");
     browser.screenshot(&pictures().join("preview.png"));
     browser.find("#save").click();
@@ -167,22 +167,22 @@ fn change_the_rule(browser: &Browser, admin: &mut Client) {
 }
 
 /// Of two who edit the same rule, the second is told.
-fn meet_another_editor(browser: &Browser, admin: &mut Client) {
-    let mut theirs = edit(admin, "GET", "/admin/v1/rules/user-free", "");
+fn meet_another_editor(browser: &Browser, server: &Server) {
+    let mut theirs = edit(server, "GET", "/admin/v1/rules/user-free", "");
     theirs["limits"] = json!(["7/s"]);
-    edit(admin, "PUT", "/admin/v1/rules/user-free", &theirs.to_string());
+    edit(server, "PUT", "/admin/v1/rules/user-free", &theirs.to_string());
     browser.find("input.limit").replace("8/s");
     browser.find("#save").click();
     browser.find_with("#editor .told", "Somebody else has changed this rule meanwhile.");
     browser.find_with("#editor .told pre", "7/s");
     browser.find_with("#editor .told button", "Take theirs").click();
     browser.find_with("input.limit", "7/s");
-    assert_eq!(edit(admin, "GET", "/admin/v1/rules/user-free", "")["limits"], json!(["7/s"]));
+    assert_eq!(edit(server, "GET", "/admin/v1/rules/user-free", "")["limits"], json!(["7/s"]));
 }
 
 /// A drained bucket is seen to refill, and is full once it is reset.
-fn mend_a_bucket(browser: &Browser, client: &mut Client) {
-    client.ok("/v1/check", r#"{"attributes": {"partner": "7"}, "cost": 100}"#);
+fn mend_a_bucket(browser: &Browser, server: &Server) {
+    server.client().ok("/v1/check", r#"{"attributes": {"partner": "7"}, "cost": 100}"#);
     browser.find_with("nav a", "Inspector").click();
     browser.find("input.name").replace("partner");
     browser.find("input.value").replace("7");
@@ -200,7 +200,7 @@ fn mend_a_bucket(browser: &Browser, client: &mut Client) {
         "a bucket that is full",
         &format!("return Number(document.querySelector(\"{level}\")?.textContent) === 100"),
     );
-    let left = client.ok("/v1/peek", r#"{"attributes": {"partner": "7"}}"#)["remaining"].as_u64();
+    let left = server.client().ok("/v1/peek", r#"{"attributes": {"partner": "7"}}"#)["remaining"].as_u64();
     assert_eq!(left, Some(100), "and not only on the page");
 }
 

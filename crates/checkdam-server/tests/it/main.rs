@@ -20,6 +20,8 @@
 //! - `preview`: what an edit would have done to the last requests
 //! - `audit`: the record of who was denied
 //! - `nodes`: several nodes that share their rules
+//! - `top`: who asks most and who is limited most
+//! - `traffic`: what passes, over time and live
 //! - `reload`: rules that change under load
 //! - `shutdown`: leaving without cutting anybody off
 //! - `settings`: flags, variables and the file
@@ -78,4 +80,6 @@ mod rule_files;
 mod rust_client;
 mod settings;
 mod shutdown;
+mod top;
+mod traffic;
 mod upstream;

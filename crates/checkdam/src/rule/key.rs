@@ -132,13 +132,18 @@ impl KeyPattern {
     #[must_use]
     pub fn render(&self, request: &Request<'_>) -> String {
         let mut text = String::with_capacity(self.text.len() + 32);
+        self.render_into(request, &mut text);
+        text
+    }
+
+    /// The same, written behind what `out` holds.
+    pub fn render_into(&self, request: &Request<'_>, out: &mut String) {
         for part in &self.parts {
             match part {
-                Part::Text(literal) => text.push_str(literal),
-                Part::Attribute(name) => text.push_str(&shortened(request.get(name).unwrap_or_default())),
+                Part::Text(literal) => out.push_str(literal),
+                Part::Attribute(name) => out.push_str(&shortened(request.get(name).unwrap_or_default())),
             }
         }
-        text
     }
 
     /// The same with the values given in order: as [`render`](Self::render), in bytes.

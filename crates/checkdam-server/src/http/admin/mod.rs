@@ -8,16 +8,21 @@ mod bans;
 mod edit;
 mod guard;
 mod inspect;
+mod live;
+mod nodes;
 mod overrides;
 mod preview;
 mod query;
 mod refusals;
 mod rules;
 mod status;
+mod top;
+mod traffic;
 mod transfer;
 mod violations;
 
 pub(super) use self::documented::AdminPaths;
+pub(crate) use self::live::Live;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,11 +31,12 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
 
 use super::{dashboard, health, openapi, problem};
 use crate::app::App;
+use crate::audit::BAN;
 use crate::config::Token;
+use crate::nodes::Nodes;
 use crate::rulebook::{Follower, Rulebook};
 use crate::store::AnyStore;
 
@@ -45,12 +51,14 @@ pub(crate) struct Admin {
     /// Where violations are kept, and rules unless they come from a file.
     pub(crate) rulebook: Option<Rulebook>,
     pub(crate) rules: Arc<RuleSource>,
-    pub(crate) node: String,
+    /// This node, and those that it sees.
+    pub(crate) nodes: Arc<Nodes>,
+    /// Those who watch what passes.
+    pub(crate) live: Arc<Live>,
     /// Where rules and violations are kept, for people.
     pub(crate) database: String,
     /// Where the buckets are kept, for people.
     pub(crate) store: String,
-    pub(crate) started: Instant,
     /// How many previews may still begin.
     pub(crate) previews: Arc<Semaphore>,
 }
@@ -64,6 +72,11 @@ pub(crate) enum RuleSource {
 }
 
 impl Admin {
+    /// Whether there is such a rule now.
+    fn knows_rule(&self, name: &str) -> bool {
+        name == BAN || self.app.limiter().rules().numbered().any(|rule| rule.name == name)
+    }
+
     /// Waits until an edit is in force here, and tells the other nodes.
     async fn edited(&self, version: u64) {
         let RuleSource::Database(follower) = &*self.rules else { return };
@@ -94,6 +107,10 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
         .route("/admin/v1/reset", post(inspect::reset_bucket))
         .route("/admin/v1/refund", post(inspect::refund_bucket))
         .route("/admin/v1/status", get(status::status))
+        .route("/admin/v1/nodes", get(nodes::list))
+        .route("/admin/v1/top", get(top::list))
+        .route("/admin/v1/traffic", get(traffic::show))
+        .route("/admin/v1/live", get(live::listen))
         .layer(from_fn_with_state(Arc::clone(&admin), guard::guard))
         .with_state(admin);
     Router::new()
@@ -111,7 +128,7 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
 mod documented {
     use utoipa::OpenApi;
 
-    use super::{bans, inspect, overrides, preview, rules, status, transfer, violations};
+    use super::{bans, inspect, live, nodes, overrides, preview, rules, status, top, traffic, transfer, violations};
 
     #[derive(OpenApi)]
     #[openapi(paths(
@@ -135,7 +152,11 @@ mod documented {
         inspect::inspect,
         inspect::reset_bucket,
         inspect::refund_bucket,
-        status::status
+        status::status,
+        nodes::list,
+        top::list,
+        traffic::show,
+        live::listen
     ))]
     pub(in crate::http) struct AdminPaths;
 }

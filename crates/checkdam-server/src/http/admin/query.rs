@@ -82,13 +82,33 @@ impl Query {
         }
     }
 
+    /// One of several values, with its name; the first if it is left out.
+    pub(super) fn choice<T: Copy>(
+        &self,
+        name: &str,
+        choices: &[(&'static str, T)],
+    ) -> Result<(T, &'static str), Problem> {
+        let given = self.given.get(name).map(String::as_str);
+        let chosen = choices.iter().find(|(choice, _)| given.is_none_or(|given| given == *choice));
+        chosen.map(|(choice, value)| (*value, *choice)).ok_or_else(|| {
+            let known: Vec<&str> = choices.iter().map(|(choice, _)| *choice).collect();
+            let detail = format!("{name} is {:?}: use {}", shown(given.unwrap_or_default()), known.join(" or "));
+            Problem::invalid(name.to_owned(), detail)
+        })
+    }
+
     /// How many entries a page shall have.
     pub(super) fn limit(&self) -> Result<usize, Problem> {
-        let Some(text) = self.text("limit") else { return Ok(PAGE_DEFAULT) };
+        self.limit_within(PAGE_DEFAULT, PAGE_MAX)
+    }
+
+    /// How many entries are wanted, at most `max`.
+    pub(super) fn limit_within(&self, default: usize, max: usize) -> Result<usize, Problem> {
+        let Some(text) = self.text("limit") else { return Ok(default) };
         match text.parse::<usize>() {
-            Ok(limit) if (1..=PAGE_MAX).contains(&limit) => Ok(limit),
+            Ok(limit) if (1..=max).contains(&limit) => Ok(limit),
             _ => {
-                let detail = format!("limit is {:?}: use 1 to {PAGE_MAX}", shown(text));
+                let detail = format!("limit is {:?}: use 1 to {max}", shown(text));
                 Err(Problem::invalid("limit".to_owned(), detail))
             }
         }

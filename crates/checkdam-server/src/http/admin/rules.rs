@@ -299,7 +299,7 @@ fn created(stored: &Stored<Rule>) -> Response<Body> {
     response
 }
 
-fn no_rule(name: &str) -> Problem {
+pub(super) fn no_rule(name: &str) -> Problem {
     Problem::missing(format!("there is no rule {:?}", crate::http::problem::shown(name)))
 }
 

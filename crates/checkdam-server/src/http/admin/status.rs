@@ -78,8 +78,8 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Answered {
     });
     Ok(answer(&StatusAnswer {
         version: env!("CARGO_PKG_VERSION"),
-        node: admin.node.clone(),
-        uptime_s: admin.started.elapsed().as_secs(),
+        node: admin.nodes.name().to_owned(),
+        uptime_s: admin.nodes.uptime_s(),
         rules: rules(&admin),
         store: admin.app.limiter().store().status(&admin.store),
         audit,

@@ -1,0 +1,85 @@
+//! Who asks most, and who is limited most.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::Uri;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::Admin;
+use super::query::Query;
+use super::rules::{AdminRefused, Answered, answer, no_rule};
+use crate::watch::{Kind, Span};
+
+/// The subjects of a list if nobody says how many.
+const SUBJECTS_DEFAULT: usize = 20;
+/// The most subjects of a list.
+const SUBJECTS_MAX: usize = 100;
+
+/// Who comes most often, most often first.
+#[derive(Serialize, ToSchema)]
+pub(super) struct TopAnswer {
+    /// `limited` or `allowed`.
+    kind: &'static str,
+    /// `minute` or `hour`.
+    window: &'static str,
+    /// `cluster` if the nodes that share a Redis are added up, else `node`.
+    scope: &'static str,
+    /// How many nodes are added up.
+    nodes: usize,
+    /// How many were counted, also of those that are not listed, once for each
+    /// rule that let them pass or denied them.
+    total: u64,
+    /// A subject that is not listed, of whatever rule, has at most this count.
+    missing_at_most: u64,
+    subjects: Vec<SubjectAnswer>,
+}
+
+/// One of them.
+#[derive(Serialize, ToSchema)]
+struct SubjectAnswer {
+    /// The rule that let it pass or denied it; `ban` for banned subjects.
+    rule: String,
+    /// Who it is, such as `user:42`.
+    subject: String,
+    /// How many requests, at most.
+    count: u64,
+    /// By how much that may be too high.
+    too_high_by: u64,
+}
+
+/// Lists who asks or who is limited most.
+#[utoipa::path(get, path = "/admin/v1/top", tag = "traffic",
+    params(("kind" = Option<String>, Query, description = "`limited` (if left out) or `allowed`"),
+        ("window" = Option<String>, Query, description = "The last `minute` (if left out) or `hour`"),
+        ("limit" = Option<usize>, Query, description = "How many, at most 100; 20 if left out"),
+        ("rule" = Option<String>, Query, description = "Of this rule only; `ban` for banned subjects")),
+    responses((status = 200, description = "Who comes most often", body = TopAnswer), AdminRefused))]
+pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered {
+    let query = Query::read(&uri, &["kind", "window", "limit", "rule"])?;
+    let (kind, kind_name) = query.choice("kind", &[("limited", Kind::Limited), ("allowed", Kind::Allowed)])?;
+    let (span, window) = query.choice("window", &[("minute", Span::Minute), ("hour", Span::Hour)])?;
+    let limit = query.limit_within(SUBJECTS_DEFAULT, SUBJECTS_MAX)?;
+    let rule = query.filter("rule")?;
+    let (mut ranked, nodes) = admin.nodes.ranked(kind, span, rule.as_deref());
+    if let Some(rule) = rule.filter(|rule| ranked.names.is_empty() && !admin.knows_rule(rule)) {
+        return Err(no_rule(&rule));
+    }
+    ranked.truncate(limit);
+    let subjects = ranked.names.into_iter().map(|(name, count)| SubjectAnswer {
+        rule: name.rule,
+        subject: name.subject,
+        count: count.count,
+        too_high_by: count.too_high_by,
+    });
+    Ok(answer(&TopAnswer {
+        kind: kind_name,
+        window,
+        scope: if admin.nodes.is_shared() { "cluster" } else { "node" },
+        nodes,
+        total: ranked.total,
+        missing_at_most: ranked.missing_at_most,
+        subjects: subjects.collect(),
+    }))
+}

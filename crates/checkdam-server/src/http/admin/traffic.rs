@@ -1,0 +1,88 @@
+//! What passed in the last minute, quarter of an hour and day.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::Uri;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::Admin;
+use super::query::Query;
+use super::rules::{AdminRefused, Answered, answer, no_rule};
+use crate::watch::{Series, Window};
+
+/// The rules that are shown by themselves.
+const RULES_SHOWN: usize = 20;
+
+/// What passed on this node, point by point, oldest first.
+#[derive(Serialize, ToSchema)]
+pub(super) struct TrafficAnswer {
+    /// `minute`, `quarter` or `day`.
+    window: &'static str,
+    /// How long a point lasts.
+    step_s: u64,
+    /// When the last point ends, in Unix seconds; it may still be running.
+    end: u64,
+    /// Every request once.
+    total: SeriesAnswer,
+    /// The busiest rules, busiest first, or the one that was asked for.
+    rules: Vec<RuleTraffic>,
+}
+
+/// Counts, point by point.
+#[derive(Serialize, ToSchema)]
+struct SeriesAnswer {
+    /// Requests that passed.
+    allowed: Vec<u32>,
+    /// Requests that did not.
+    limited: Vec<u32>,
+    /// Requests that a rule in shadow would have denied.
+    shadow: Vec<u32>,
+}
+
+/// The counts of a rule.
+#[derive(Serialize, ToSchema)]
+struct RuleTraffic {
+    /// The rule; `other` for those that are not counted by themselves.
+    rule: String,
+    #[serde(flatten)]
+    series: SeriesAnswer,
+}
+
+impl From<Series> for SeriesAnswer {
+    fn from(Series { allowed, limited, shadow }: Series) -> Self {
+        Self { allowed, limited, shadow }
+    }
+}
+
+/// Shows what passed on this node.
+#[utoipa::path(get, path = "/admin/v1/traffic", tag = "traffic",
+    params(("window" = Option<String>, Query,
+            description = "`minute` (if left out; 60 points of 1 s), `quarter` (90 of 10 s) or `day` (288 of 5 min)"),
+        ("rule" = Option<String>, Query, description = "This rule instead of the busiest")),
+    responses((status = 200, description = "What passed", body = TrafficAnswer), AdminRefused))]
+pub(super) async fn show(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered {
+    let query = Query::read(&uri, &["window", "rule"])?;
+    let windows = [("minute", Window::Minute), ("quarter", Window::Quarter), ("day", Window::Day)];
+    let (window, name) = query.choice("window", &windows)?;
+    let traffic = admin.app.watch().traffic();
+    let history = match query.filter("rule")? {
+        Some(rule) => {
+            let history = traffic.history_of(window, &rule);
+            if !history.is_known && !admin.knows_rule(&rule) {
+                return Err(no_rule(&rule));
+            }
+            history
+        }
+        None => traffic.history(window, RULES_SHOWN),
+    };
+    let rules = history.rules.into_iter().map(|(rule, series)| RuleTraffic { rule, series: series.into() });
+    Ok(answer(&TrafficAnswer {
+        window: name,
+        step_s: window.step_s(),
+        end: history.end_s,
+        total: history.total.into(),
+        rules: rules.collect(),
+    }))
+}

@@ -1,0 +1,93 @@
+//! Several lists of who came how often, added up.
+
+use std::collections::HashMap;
+
+use super::{Count, Name, Sketch};
+
+/// Lists of different times, or of different nodes, added up: who is missing
+/// from one of them counts with what that one says of the missing.
+#[derive(Debug, Default)]
+pub(crate) struct Ranking {
+    sums: HashMap<Name, Sum>,
+    floor: u64,
+    total: u64,
+}
+
+/// What is known of a name beyond what is said of the missing.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    count: u64,
+    too_high_by: u64,
+    /// What is said of the missing by the lists that have it.
+    floor: u64,
+}
+
+/// Who came how often, most often first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Ranked {
+    pub(crate) names: Vec<(Name, Count)>,
+    /// Whoever is not listed came at most so often.
+    pub(crate) missing_at_most: u64,
+    /// How much was seen in all.
+    pub(crate) total: u64,
+}
+
+impl Ranking {
+    /// Adds a sketch.
+    pub(crate) fn add(&mut self, sketch: &Sketch) {
+        let listed = sketch.each().map(|(name, count)| (name.clone(), count));
+        self.add_list(listed, sketch.missing_at_most(), sketch.total());
+    }
+
+    /// Adds a list that names nobody twice.
+    pub(crate) fn add_list(&mut self, listed: impl IntoIterator<Item = (Name, Count)>, floor: u64, total: u64) {
+        for (name, Count { count, too_high_by }) in listed {
+            let sum = self.sums.entry(name).or_default();
+            sum.count = sum.count.saturating_add(count);
+            sum.too_high_by = sum.too_high_by.saturating_add(too_high_by);
+            sum.floor = sum.floor.saturating_add(floor);
+        }
+        self.floor = self.floor.saturating_add(floor);
+        self.total = self.total.saturating_add(total);
+    }
+
+    /// Everybody, most often first.
+    pub(crate) fn ranked(self) -> Ranked {
+        let Self { sums, floor, total } = self;
+        let mut names: Vec<(Name, Count)> = sums
+            .into_iter()
+            .map(|(name, sum)| {
+                let missing = floor - sum.floor;
+                let count = sum.count.saturating_add(missing);
+                (name, Count { count, too_high_by: sum.too_high_by.saturating_add(missing) })
+            })
+            .collect();
+        sort(&mut names);
+        Ranked { names, missing_at_most: floor, total }
+    }
+}
+
+impl Ranked {
+    /// Adds those of another that names nobody who is named here.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.names.extend(other.names);
+        sort(&mut self.names);
+        self.missing_at_most = self.missing_at_most.max(other.missing_at_most);
+        self.total = self.total.saturating_add(other.total);
+    }
+
+    /// Keeps the first; the others are missing then.
+    pub(crate) fn truncate(&mut self, max: usize) {
+        if let Some((_, first)) = self.names.get(max) {
+            self.missing_at_most = self.missing_at_most.max(first.count);
+        }
+        self.names.truncate(max);
+    }
+}
+
+fn sort(names: &mut [(Name, Count)]) {
+    names.sort_by(|(name, one), (other, two)| {
+        let counts = two.count.cmp(&one.count).then(one.too_high_by.cmp(&two.too_high_by));
+        counts.then_with(|| (&name.rule, &name.subject).cmp(&(&other.rule, &other.subject)))
+    });
+}
