@@ -229,7 +229,7 @@ fn the_page_can_be_used_by_everybody_also_with_ten_thousand_rules() {
         browser.prefer(colours);
         for view in VIEWS.iter().rev() {
             show(&browser, view);
-            let faults = browser.run(AUDIT, json!([]));
+            let faults = browser.run(AUDIT, &json!([]));
             assert_eq!(faults, json!([]), "#/{view} in {name}");
         }
         browser.find_with("#most-limited a", "user:42");
@@ -240,7 +240,7 @@ fn the_page_can_be_used_by_everybody_also_with_ten_thousand_rules() {
 
 /// Shows a view and waits until it shows something.
 fn show(browser: &Browser, view: &str) {
-    browser.run("location.hash = arguments[0]", json!([format!("#/{view}")]));
+    browser.run("location.hash = arguments[0]", &json!([format!("#/{view}")]));
     browser.wait_for(
         "a view with content",
         "return document.querySelector('#view table, #view meter, #view .level, #view dl') !== null",
@@ -260,21 +260,21 @@ fn many_rules(browser: &Browser) {
     show(browser, "rules");
     browser.find_with("button", "Next").click();
     browser.find_with("caption", "Rules 51 to 100 of 10,004");
-    let nodes = browser.run("return document.querySelectorAll('*').length", json!([])).as_u64().unwrap();
+    let nodes = browser.run("return document.querySelectorAll('*').length", &json!([])).as_u64().unwrap();
     assert!(nodes < 2_000, "{nodes} elements for a page of rules");
 }
 
 /// Without a mouse: past the navigation, and through it.
 fn walk_by_keyboard(browser: &Browser) {
-    let focused = || browser.run("return document.activeElement.textContent.trim()", json!([]));
+    let focused = || browser.run("return document.activeElement.textContent.trim()", &json!([]));
     browser.goto(&format!("{}#/", browser.address().split('#').next().unwrap_or_default()));
-    browser.run("location.reload()", json!([]));
+    browser.run("location.reload()", &json!([]));
     browser.find_with("h1", "Overview");
     browser.press(TAB);
     assert_eq!(focused(), "Skip to content");
     browser.press(ENTER);
-    assert_eq!(browser.run("return document.activeElement.id", json!([])), "main");
-    browser.run("document.querySelector('#skip').focus()", json!([]));
+    assert_eq!(browser.run("return document.activeElement.id", &json!([])), "main");
+    browser.run("document.querySelector('#skip').focus()", &json!([]));
     for _ in 0..20 {
         browser.press(TAB);
         if focused() == "Rules" {
@@ -282,7 +282,7 @@ fn walk_by_keyboard(browser: &Browser) {
         }
     }
     let outline = "return getComputedStyle(document.activeElement).outlineStyle";
-    assert_eq!(browser.run(outline, json!([])), "solid", "the focus is seen");
+    assert_eq!(browser.run(outline, &json!([])), "solid", "the focus is seen");
     browser.press(ENTER);
     browser.find_with("h1", "Rules");
     assert_eq!(focused(), "Rules", "the focus goes to the new view");
