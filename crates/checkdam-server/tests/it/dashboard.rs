@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use testkit::Browser;
 use tokio::time::Instant;
 
-use crate::client::Client;
 use crate::process::{Server, rule_file};
 
 /// What a page must keep to be usable by everybody; returns what is wrong with it.
@@ -75,9 +74,10 @@ fn pictures() -> PathBuf {
     folder
 }
 
-fn edit(admin: &mut Client, method: &str, path: &str, body: &str) -> Value {
+/// Asks the admin API on a connection of its own: the server closes those that are idle while the browser works.
+fn edit(server: &Server, method: &str, path: &str, body: &str) -> Value {
     let secret = format!("Bearer {TOKEN}");
-    let reply = admin.send_with(method, path, &[("authorization", &secret)], body).expect("an answer");
+    let reply = server.admin().send_with(method, path, &[("authorization", &secret)], body).expect("an answer");
     assert_eq!(reply.status, 200, "{method} {path}: {reply:?}");
     reply.json()
 }
@@ -98,8 +98,7 @@ fn number(browser: &Browser, selector: &str) -> f64 {
 #[test]
 fn an_operator_finds_who_is_limited_changes_the_rule_and_mends_a_bucket() {
     let server = Server::with(&["--admin-token", TOKEN]);
-    let (mut admin, mut client) = (server.admin(), server.client());
-    edit(&mut admin, "POST", "/admin/v1/rules/import?replace=true", RULES);
+    edit(&server, "POST", "/admin/v1/rules/import?replace=true", RULES);
     let _traffic = Traffic::flow(&server);
     let browser = Browser::start();
     browser.resize(1280, 900);
@@ -120,11 +119,12 @@ fn an_operator_finds_who_is_limited_changes_the_rule_and_mends_a_bucket() {
     browser.find_with("#why tbody tr", "/api/search");
     browser.find_with("#why a", "Open the rule").click();
 
-    change_the_rule(&browser, &mut admin);
+    change_the_rule(&browser, &server);
+    let mut client = server.client();
     let mut fresh = || client.post("/v1/check", r#"{"attributes": {"user": "fresh", "plan": "free"}}"#).status;
     assert_eq!([fresh(), fresh(), fresh(), fresh()], [200, 200, 200, 429], "what was saved is enforced");
-    meet_another_editor(&browser, &mut admin);
-    mend_a_bucket(&browser, &mut client);
+    meet_another_editor(&browser, &server);
+    mend_a_bucket(&browser, &server);
     assert_eq!(unexpected(&browser, &["401", "412", "422"]), Vec::<String>::new());
 
     drop(server);
@@ -144,21 +144,21 @@ fn come_in(browser: &Browser) {
 }
 
 /// A bad limit is refused at its field; a good one is previewed, and saved.
-fn change_the_rule(browser: &Browser, admin: &mut Client) {
+fn change_the_rule(browser: &Browser, server: &Server) {
     browser.find_with("#summary dd", "plan is free");
     browser.find("input.limit").replace("10/parsec");
     browser.find_with(".fault", "\"parsec\" is not a unit");
     assert_eq!(browser.find("input.limit").attribute("aria-invalid"), "true");
     browser.find("#save").click();
     browser.find_with(".fault", "\"parsec\" is not a unit");
-    let kept = edit(admin, "GET", "/admin/v1/rules/user-free", "");
+    let kept = edit(server, "GET", "/admin/v1/rules/user-free", "");
     assert_eq!(kept["limits"], json!(["10/s burst 20"]), "a refused edit changes nothing");
 
     browser.find("input.limit").replace("3/h");
     browser.find("#preview-edit").click();
     browser.find_with("#preview strong", "more requests limited");
     browser.find_with("#preview td", "user:42");
-    let kept = edit(admin, "GET", "/admin/v1/rules/user-free", "");
+    let kept = edit(server, "GET", "/admin/v1/rules/user-free", "");
     assert_eq!(kept["limits"], json!(["10/s burst 20"]), "a preview changes nothing");
     browser.screenshot(&pictures().join("preview.png"));
     browser.find("#save").click();
@@ -167,22 +167,22 @@ fn change_the_rule(browser: &Browser, admin: &mut Client) {
 }
 
 /// Of two who edit the same rule, the second is told.
-fn meet_another_editor(browser: &Browser, admin: &mut Client) {
-    let mut theirs = edit(admin, "GET", "/admin/v1/rules/user-free", "");
+fn meet_another_editor(browser: &Browser, server: &Server) {
+    let mut theirs = edit(server, "GET", "/admin/v1/rules/user-free", "");
     theirs["limits"] = json!(["7/s"]);
-    edit(admin, "PUT", "/admin/v1/rules/user-free", &theirs.to_string());
+    edit(server, "PUT", "/admin/v1/rules/user-free", &theirs.to_string());
     browser.find("input.limit").replace("8/s");
     browser.find("#save").click();
     browser.find_with("#editor .told", "Somebody else has changed this rule meanwhile.");
     browser.find_with("#editor .told pre", "7/s");
     browser.find_with("#editor .told button", "Take theirs").click();
     browser.find_with("input.limit", "7/s");
-    assert_eq!(edit(admin, "GET", "/admin/v1/rules/user-free", "")["limits"], json!(["7/s"]));
+    assert_eq!(edit(server, "GET", "/admin/v1/rules/user-free", "")["limits"], json!(["7/s"]));
 }
 
 /// A drained bucket is seen to refill, and is full once it is reset.
-fn mend_a_bucket(browser: &Browser, client: &mut Client) {
-    client.ok("/v1/check", r#"{"attributes": {"partner": "7"}, "cost": 100}"#);
+fn mend_a_bucket(browser: &Browser, server: &Server) {
+    server.client().ok("/v1/check", r#"{"attributes": {"partner": "7"}, "cost": 100}"#);
     browser.find_with("nav a", "Inspector").click();
     browser.find("input.name").replace("partner");
     browser.find("input.value").replace("7");
@@ -200,7 +200,7 @@ fn mend_a_bucket(browser: &Browser, client: &mut Client) {
         "a bucket that is full",
         &format!("return Number(document.querySelector(\"{level}\")?.textContent) === 100"),
     );
-    let left = client.ok("/v1/peek", r#"{"attributes": {"partner": "7"}}"#)["remaining"].as_u64();
+    let left = server.client().ok("/v1/peek", r#"{"attributes": {"partner": "7"}}"#)["remaining"].as_u64();
     assert_eq!(left, Some(100), "and not only on the page");
 }
 
@@ -229,7 +229,7 @@ fn the_page_can_be_used_by_everybody_also_with_ten_thousand_rules() {
         browser.prefer(colours);
         for view in VIEWS.iter().rev() {
             show(&browser, view);
-            let faults = browser.run(AUDIT, json!([]));
+            let faults = browser.run(AUDIT, &json!([]));
             assert_eq!(faults, json!([]), "#/{view} in {name}");
         }
         browser.find_with("#most-limited a", "user:42");
@@ -240,7 +240,7 @@ fn the_page_can_be_used_by_everybody_also_with_ten_thousand_rules() {
 
 /// Shows a view and waits until it shows something.
 fn show(browser: &Browser, view: &str) {
-    browser.run("location.hash = arguments[0]", json!([format!("#/{view}")]));
+    browser.run("location.hash = arguments[0]", &json!([format!("#/{view}")]));
     browser.wait_for(
         "a view with content",
         "return document.querySelector('#view table, #view meter, #view .level, #view dl') !== null",
@@ -260,21 +260,21 @@ fn many_rules(browser: &Browser) {
     show(browser, "rules");
     browser.find_with("button", "Next").click();
     browser.find_with("caption", "Rules 51 to 100 of 10,004");
-    let nodes = browser.run("return document.querySelectorAll('*').length", json!([])).as_u64().unwrap();
+    let nodes = browser.run("return document.querySelectorAll('*').length", &json!([])).as_u64().unwrap();
     assert!(nodes < 2_000, "{nodes} elements for a page of rules");
 }
 
 /// Without a mouse: past the navigation, and through it.
 fn walk_by_keyboard(browser: &Browser) {
-    let focused = || browser.run("return document.activeElement.textContent.trim()", json!([]));
+    let focused = || browser.run("return document.activeElement.textContent.trim()", &json!([]));
     browser.goto(&format!("{}#/", browser.address().split('#').next().unwrap_or_default()));
-    browser.run("location.reload()", json!([]));
+    browser.run("location.reload()", &json!([]));
     browser.find_with("h1", "Overview");
     browser.press(TAB);
     assert_eq!(focused(), "Skip to content");
     browser.press(ENTER);
-    assert_eq!(browser.run("return document.activeElement.id", json!([])), "main");
-    browser.run("document.querySelector('#skip').focus()", json!([]));
+    assert_eq!(browser.run("return document.activeElement.id", &json!([])), "main");
+    browser.run("document.querySelector('#skip').focus()", &json!([]));
     for _ in 0..20 {
         browser.press(TAB);
         if focused() == "Rules" {
@@ -282,7 +282,7 @@ fn walk_by_keyboard(browser: &Browser) {
         }
     }
     let outline = "return getComputedStyle(document.activeElement).outlineStyle";
-    assert_eq!(browser.run(outline, json!([])), "solid", "the focus is seen");
+    assert_eq!(browser.run(outline, &json!([])), "solid", "the focus is seen");
     browser.press(ENTER);
     browser.find_with("h1", "Rules");
     assert_eq!(focused(), "Rules", "the focus goes to the new view");

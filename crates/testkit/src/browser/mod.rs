@@ -56,7 +56,7 @@ impl Browser {
     pub fn find_with(&self, selector: &str, text: &str) -> Element<'_> {
         let mut found = None;
         let is_found = holds_within(PATIENCE, || {
-            found = self.run(FIND, json!([selector, text]))[ELEMENT].as_str().map(str::to_owned);
+            found = self.run(FIND, &json!([selector, text]))[ELEMENT].as_str().map(str::to_owned);
             found.is_some()
         });
         assert!(is_found, "no {selector:?} with {text:?} is shown at {}:\n{}", self.address(), self.page_text());
@@ -65,17 +65,17 @@ impl Browser {
 
     /// Whether an element is shown now.
     pub fn shows(&self, selector: &str) -> bool {
-        !self.run(FIND, json!([selector, ""])).is_null()
+        !self.run(FIND, &json!([selector, ""])).is_null()
     }
 
     /// Waits until a script returns something true.
     pub fn wait_for(&self, what: &str, script: &str) {
-        let is_true = holds_within(PATIENCE, || self.run(script, json!([])).as_bool() == Some(true));
+        let is_true = holds_within(PATIENCE, || self.run(script, &json!([])).as_bool() == Some(true));
         assert!(is_true, "{what} does not come about at {}:\n{}", self.address(), self.page_text());
     }
 
     /// What a script returns; its `arguments` are those given.
-    pub fn run(&self, script: &str, arguments: Value) -> Value {
+    pub fn run(&self, script: &str, arguments: &Value) -> Value {
         self.driver.post("/execute/sync", &json!({ "script": script, "args": arguments }))
     }
 
@@ -88,12 +88,12 @@ impl Browser {
 
     /// Where it is.
     pub fn address(&self) -> String {
-        self.run("return location.href", json!([])).as_str().unwrap_or_default().to_owned()
+        self.run("return location.href", &json!([])).as_str().unwrap_or_default().to_owned()
     }
 
     /// All that can be read on the page.
     pub fn page_text(&self) -> String {
-        self.run("return document.body.innerText", json!([])).as_str().unwrap_or_default().to_owned()
+        self.run("return document.body.innerText", &json!([])).as_str().unwrap_or_default().to_owned()
     }
 
     /// Makes the page so wide and high, in CSS pixels.

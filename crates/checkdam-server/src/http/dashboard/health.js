@@ -3,7 +3,7 @@
 import { every, get } from "./api.js";
 import { h, swap, table } from "./dom.js";
 import { live } from "./live.js";
-import { brief, count, moment, span } from "./words.js";
+import { brief, count, moment, sentence, span } from "./words.js";
 
 export const title = () => "Health";
 
@@ -57,7 +57,7 @@ function nodesPanel({ nodes, hint }) {
       { label: "Requests/s", number: true, cell: (row) => brief(row.requests_per_s) },
       { label: "Limited/s", number: true, cell: (row) => brief(row.limited_per_s) },
       { label: "Seen", number: true, cell: (row) => (row.is_self ? "now" : `${span(row.seen_s_ago)} ago`) },
-    ], nodes), hint ? h("p", { class: "note" }, hint) : null);
+    ], nodes), hint ? h("p", { class: "note" }, sentence(hint)) : null);
 }
 
 export function show({ body }) {

@@ -25,7 +25,7 @@ function tiles() {
   };
   const node = h("div", { class: "tiles" },
     tile("requests", "Requests a second", `mean of ${AVERAGED_S} s`), tile("limited", "Limited a second", `mean of ${AVERAGED_S} s`),
-    tile("share", "Share limited", "last minute"), tile("shadow", "In shadow a second", "would be limited"));
+    tile("share", "Share limited", "last minute"), tile("shadow", "Shadow a second", "would be limited"));
   return {
     node,
     draw({ total }) {
@@ -49,7 +49,7 @@ function busiest(rules, step_s, chosen, choose) {
     { label: "Traffic", unseen: true, cell: (row) => sparkline(row) },
     { label: "Allowed/s", number: true, cell: (row) => brief(row.passed / seconds) },
     { label: "Limited/s", number: true, cell: (row) => h("span", { class: row.denied ? "bad" : "soft" }, brief(row.denied / seconds)) },
-    { label: "Limited", number: true, cell: (row) => percent(row.denied, row.passed + row.denied) },
+    { label: "Shadow/s", number: true, cell: (row) => h("span", { class: row.watched ? "shade" : "soft" }, brief(row.watched / seconds)) },
   ];
   return table("Choose a rule to see only its traffic in the chart.", columns, rows, { row: (row) => ({ class: row.rule === chosen && "chosen" }) });
 }

@@ -1,7 +1,7 @@
 // What an edit would have done to the last minutes' traffic.
 
 import { h, level, table } from "./dom.js";
-import { count, percent, span } from "./words.js";
+import { count, percent, sentence, span } from "./words.js";
 
 function bar(label, limited, all) {
   return h("div", { class: "stack" }, h("div", { class: "row spread" }, h("span", null, label),
@@ -20,7 +20,7 @@ function change(preview) {
 
 export function previewPanel(preview) {
   const { seconds, requests, before, after, rule, subjects, note } = preview;
-  const told = note ? h("p", { class: "note" }, note) : null;
+  const told = note ? h("p", { class: "note" }, sentence(note)) : null;
   const close = (children) => h("section", { class: "panel stack", id: "preview", "aria-label": "Effect preview" },
     h("h2", { tabindex: "-1" }, "Effect on recent traffic"), ...children.filter(Boolean));
   if (!requests) return close([h("p", { class: "told" }, "No recent traffic is kept, so there is nothing to try it on."), told]);

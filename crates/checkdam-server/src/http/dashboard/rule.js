@@ -71,9 +71,16 @@ export function show({ body, actions, heading, item }) {
     timer = setTimeout(() => judged().catch(() => {}), TYPING_MS);
   };
 
-  async function preview() {
+  // The same when it is asked for: what is wrong gets the focus.
+  async function ready() {
     clearTimeout(timer);
     const edit = await judged();
+    if (!edit) body.querySelector("[aria-invalid]")?.focus();
+    return edit;
+  }
+
+  async function preview() {
+    const edit = await ready();
     if (!edit) return;
     try {
       const effect = await post("rules/preview", { name: is_new ? null : item, rule: edit.rule });
@@ -85,8 +92,7 @@ export function show({ body, actions, heading, item }) {
   }
 
   async function save() {
-    clearTimeout(timer);
-    const edit = await judged();
+    const edit = await ready();
     if (!edit) return;
     try {
       const { data, etag } = await writeRule(is_new ? edit.rule.name : item, edit.text, state.etag);

@@ -77,7 +77,6 @@ export function ruleForm(rule, changed) {
       return JSON.parse(source);
     } catch (error) {
       blame(one, `Not JSON: ${error.message}`);
-      one.control.focus();
       return null;
     }
   }

@@ -1,5 +1,7 @@
 // A rule as text for the server, and where in it an error of the server's stands.
 
+import { sentence } from "./words.js";
+
 // What only the row of a rule knows.
 const OF_THE_ROW = ["id", "version", "created_at", "updated_at"];
 
@@ -32,5 +34,5 @@ export function blamed(message, fields) {
   const place = /^line (\d+), column \d+: /.exec(message);
   const text = message.replace(/^line \d+, column \d+: /, "").replace(/^rule "(?:[^"\\]|\\.)*": /, "");
   const named = place ? fields[Number(place[1]) - 1] : SPOKEN.find(([pattern]) => pattern.test(text))?.[1];
-  return { name: named ?? null, text: text.charAt(0).toUpperCase() + text.slice(1) };
+  return { name: named ?? null, text: sentence(text) };
 }

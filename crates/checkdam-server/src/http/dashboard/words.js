@@ -39,6 +39,9 @@ export function span(seconds) {
   return parts.join(" ");
 }
 
+// What the server says in passing, as a sentence.
+export const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+
 const PERIODS = { ms: "millisecond", s: "second", m: "minute", h: "hour", d: "day", w: "week", month: "month", y: "year" };
 
 // "10/s burst 50" as a sentence; what is written otherwise stays as it is.
