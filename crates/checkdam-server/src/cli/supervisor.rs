@@ -1,6 +1,9 @@
 //! What a supervisor that started the program is told, in the way of systemd's
 //! `Type=notify`. Without one nothing is said.
 
+use std::ffi::OsStr;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sd_notify::NotifyState;
@@ -51,7 +54,23 @@ async fn prove_life(every: Duration) {
 }
 
 fn tell(state: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(state) {
+    static HAS_WARNED: AtomicBool = AtomicBool::new(false);
+    let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let message: String = state.iter().map(|state| format!("{state}\n")).collect();
+    let sent = address(&name).and_then(|address| UnixDatagram::unbound()?.send_to_addr(message.as_bytes(), &address));
+    if let Err(error) = sent
+        && !HAS_WARNED.swap(true, Ordering::Relaxed)
+    {
         tracing::warn!(%error, "the supervisor at NOTIFY_SOCKET cannot be told how it goes");
     }
+}
+
+/// Where the supervisor listens. A name that begins with `@` is none of a file,
+/// which the crate does not know.
+fn address(name: &OsStr) -> std::io::Result<SocketAddr> {
+    #[cfg(target_os = "linux")]
+    if let Some(name) = name.as_encoded_bytes().strip_prefix(b"@") {
+        return <SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(name);
+    }
+    SocketAddr::from_pathname(name)
 }

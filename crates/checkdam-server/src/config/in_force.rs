@@ -9,8 +9,8 @@ use toml::{Table, Value};
 use super::reference::{arguments, help};
 use super::{Config, ConfigError, ProxySettings, Settings, settings_file, variable};
 
-/// Their values are never shown.
-const SECRETS: [&str; 2] = ["admin_token", "key_secret"];
+/// Where a value comes from that nobody gave.
+const DEFAULT: &str = "default";
 /// Settings that are also read from variables that platforms set for every program.
 const GENERAL: [(&str, &str); 4] =
     [("store", "REDIS_URL"), ("database", "DATABASE_URL"), ("log_level", "LOG_LEVEL"), ("log_format", "LOG_FORMAT")];
@@ -41,13 +41,21 @@ impl InForce {
         let mut all = Vec::new();
         for argument in arguments::<Settings>() {
             let found = Found { argument: &argument, given, path: &path };
-            let mut setting = found.setting(argument.get_id().as_str().to_owned(), &kept);
-            match argument.get_id().as_str() {
-                "store" if setting.from != "default" => setting.value = config.store_text(),
-                "database" if setting.from != "default" => setting.value = config.database.to_string(),
-                _ => {}
+            all.push(found.setting(argument.get_id().as_str().to_owned(), &kept));
+        }
+        for name in ["admin_token", "database", "key_secret", "store"] {
+            let held = all.iter().find(|setting| setting.name == format!("{name}_file")).map(|held| held.from.clone());
+            let Some(setting) = all.iter_mut().find(|setting| setting.name == name) else { continue };
+            if let Some(from) = held.filter(|from| setting.from == DEFAULT && from != DEFAULT) {
+                setting.from = from;
             }
-            all.push(setting);
+            if setting.from != DEFAULT {
+                setting.value = match name {
+                    "store" => config.store_text(),
+                    "database" => config.database.to_string(),
+                    _ => "…".to_owned(),
+                };
+            }
         }
         if with_proxy {
             let kept = kept.get("proxy").and_then(Value::as_table).cloned().unwrap_or_default();
@@ -72,7 +80,6 @@ impl Found<'_> {
     fn setting(&self, name: String, kept: &Table) -> InForce {
         let id = self.argument.get_id().as_str();
         let (value, from) = self.value(id, kept);
-        let value = if SECRETS.contains(&id) && from != "default" { "…".to_owned() } else { value };
         InForce { name, value, from }
     }
 
@@ -94,7 +101,7 @@ impl Found<'_> {
         let general = general.map(|(value, name)| (value, name.to_owned()));
         // Of these variables, those of the log count before the file.
         let first = if id.starts_with("log_") { general.clone().or(kept) } else { kept.or(general) };
-        first.unwrap_or_else(|| (help(self.argument).1.unwrap_or_else(|| "none".to_owned()), "default".to_owned()))
+        first.unwrap_or_else(|| (help(self.argument).1.unwrap_or_else(|| "none".to_owned()), DEFAULT.to_owned()))
     }
 }
 

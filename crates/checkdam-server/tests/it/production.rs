@@ -53,6 +53,7 @@ fn a_check_of_the_settings_tells_what_is_in_force_and_keeps_secrets() {
         ("trusted_proxies", "10.0.0.0/8", file_name),
         ("admin_token", "…", "CHECKDAM_ADMIN_TOKEN"),
         ("database", "postgres://db:5432/x", "DATABASE_URL"),
+        ("store", "redis://…@cache:6379/2", file_name),
         ("http_listen", "127.0.0.1:8080", "default"),
         ("store_file", secret.to_str().unwrap(), file_name),
     ] {
