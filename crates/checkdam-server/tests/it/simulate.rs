@@ -194,7 +194,8 @@ fn a_log_is_decided_exactly_as_the_library_does_and_two_rule_files_are_compared(
         let said = simulated(result);
         assert_eq!(said.rules, direct.rules);
         assert_eq!(said.subjects, direct.subjects);
-        let sum = |name: &str| result["timeline"][name].as_array().unwrap().iter().filter_map(Value::as_u64).sum::<u64>();
+        let sum =
+            |name: &str| result["timeline"][name].as_array().unwrap().iter().filter_map(Value::as_u64).sum::<u64>();
         assert_eq!(sum("limited"), limited as u64, "the chart has all of them");
     }
     let differ = |was: bool, is: bool| {
@@ -224,7 +225,8 @@ fn every_format_says_the_same_packed_split_or_from_standard_input() {
     let packing = Command::new("gzip").arg("-c").arg(folder.join("access.log")).stdout(packed).status();
     assert!(packing.expect("gzip runs").success());
 
-    let results = |arguments: &[&str]| json_of(&folder, &[arguments, &["--rules", "rules.yaml"]].concat())["results"].clone();
+    let results =
+        |arguments: &[&str]| json_of(&folder, &[arguments, &["--rules", "rules.yaml"]].concat())["results"].clone();
     let plain = results(&["access.log"]);
     assert!(plain[0]["limited"].as_u64().unwrap() > 0);
     let table: [&[&str]; 5] = [
@@ -259,7 +261,8 @@ fn people_read_a_table_and_a_page() {
     let output = simulate(&folder, &arguments);
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
     insta::assert_snapshot!(text(&output.stdout), @"");
-    let compared = simulate(&folder, &["access.log", "--rules", "rules.yaml", "--against", "stricter.yaml", "--top", "1"]);
+    let compared =
+        simulate(&folder, &["access.log", "--rules", "rules.yaml", "--against", "stricter.yaml", "--top", "1"]);
     insta::assert_snapshot!(text(&compared.stdout).split("\nrules.yaml: ").next().unwrap(), @"");
     let suggested = simulate(&folder, &["access.log", "--suggest", "ip:{ip}"]);
     insta::assert_snapshot!(text(&suggested.stdout), @"");
@@ -293,7 +296,11 @@ fn wrong_usage_says_what_to_do() {
     let folder = place();
     std::fs::write(folder.join("access.log"), requests(1, 1).next().unwrap().combined()).unwrap();
     std::fs::write(folder.join("odd.log"), "what is this\n").unwrap();
-    std::fs::write(folder.join("edge.yaml"), "domain: edge\ndescriptors:\n  - key: remote_address\n    rate_limit: { unit: minute, requests_per_unit: 1 }\n").unwrap();
+    std::fs::write(
+        folder.join("edge.yaml"),
+        "domain: edge\ndescriptors:\n  - key: remote_address\n    rate_limit: { unit: minute, requests_per_unit: 1 }\n",
+    )
+    .unwrap();
     std::fs::write(folder.join("bad.yaml"), "rules:\n  - { name: x, key: k, limits: [\"1/parsec\"] }\n").unwrap();
     let table: [(&[&str], i32, &str); 8] = [
         (&["access.log"], 2, "--rules"),
