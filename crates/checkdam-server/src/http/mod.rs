@@ -11,6 +11,7 @@ mod decide;
 mod framing;
 mod health;
 mod json;
+mod last_places;
 mod openapi;
 mod origin;
 mod page;
