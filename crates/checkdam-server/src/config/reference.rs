@@ -61,7 +61,7 @@ const ROUTE: [(&str, &str, &str); 6] = [
         "[\"http://127.0.0.1:3001\"]",
     ),
     ("domain", "The domain whose rules concern them [default: none]", "\"shop\""),
-    ("cost", "What they cost, by their method or for all [default: that of [proxy]]", "\"POST=5,PUT=5\""),
+    ("cost", "What they cost, by their method or for all [default: that of [proxy]]", "{ POST = 5, PUT = 5 }"),
     ("response_bytes", "As in [proxy], which is the default", "1000000"),
 ];
 
@@ -136,7 +136,7 @@ fn written(argument: &Arg, value: &str) -> String {
     }
     let kind = argument.get_value_names().and_then(|names| names.first()).map(|name| name.as_str());
     match kind {
-        Some("BOOL" | "COUNT" | "SHARE") => value.to_owned(),
+        Some("BOOL" | "COST" | "COUNT" | "SHARE") => value.to_owned(),
         // What has no default is as large as a reader can imagine.
         Some("BYTES") => "1000000".to_owned(),
         _ => quoted(value),

@@ -12,6 +12,7 @@ mod decide;
 mod framing;
 mod health;
 mod json;
+mod last_places;
 mod metrics;
 mod openapi;
 mod origin;

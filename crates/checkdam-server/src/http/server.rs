@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::admin::Admin;
 use super::connections::{Connections, Protocol};
+use super::last_places::LastPlaces;
 use super::origin::Origin;
 use super::responder::Responder;
 use super::shedding::Shedding;
@@ -27,6 +28,10 @@ const NOTICE: Duration = Duration::from_secs(1);
 /// The pause after the system refuses a connection, for want of descriptors
 /// for example.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How often the last places of the queue are tried for. Each try that fails has
+/// let somebody in.
+const TAKE_TRIES: usize = 8;
 
 /// A door's name for the log, what is spoken there, and whom it turns away.
 type Kind = (&'static str, Protocol, Option<Shedding>);
@@ -94,7 +99,7 @@ impl<R: Responder> Server<R> {
             () = tokio::time::sleep(NOTICE.min(drain / 2)) => {}
             _ = stop.recv() => return,
         }
-        let connections = self.close();
+        let connections = self.close().await;
         tokio::select! {
             () = connections.none() => return,
             () = tokio::time::sleep_until(deadline) => {}
@@ -119,18 +124,33 @@ impl<R: Responder> Server<R> {
 
     /// Takes in whoever has connected already, so that nobody is cut off,
     /// accepts no more, and closes what rests.
-    fn close(self) -> Connections<R> {
+    async fn close(self) -> Connections<R> {
         let Self { listener, connections, .. } = self;
         // The system is asked directly: the runtime may not know yet who waits.
         if let Ok(listener) = listener.into_std() {
-            while let (Some(slot), Ok((stream, peer))) = (connections.slot_now(), listener.accept()) {
-                if let Ok(stream) = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)) {
-                    connections.serve(stream, peer.ip(), slot);
+            let places = LastPlaces::of(&listener);
+            take_in(&listener, &connections);
+            let mut taken = None;
+            for _ in 0..TAKE_TRIES {
+                let Some(places) = &places else { break };
+                taken = places.take().await;
+                if taken.is_some() {
+                    break;
                 }
+                take_in(&listener, &connections);
             }
+            drop((listener, taken));
         }
         connections.close();
         connections
+    }
+}
+
+fn take_in<R: Responder>(listener: &std::net::TcpListener, connections: &Connections<R>) {
+    while let (Some(slot), Ok((stream, peer))) = (connections.slot_now(), listener.accept()) {
+        if let Ok(stream) = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)) {
+            connections.serve(stream, peer.ip(), slot);
+        }
     }
 }
 

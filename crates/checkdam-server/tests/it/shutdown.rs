@@ -216,3 +216,41 @@ fn a_second_signal_ends_the_drain() {
     assert_eq!(server.wait().code(), Some(0));
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
 }
+
+/// Whoever connects in the very moment in which the door is closed is either
+/// answered or refused: many leave-takings, many who come.
+#[test]
+fn nobody_who_connects_while_the_door_closes_is_cut() {
+    const ROUNDS: usize = 3;
+    let (answered, lost) = (AtomicU64::new(0), AtomicU64::new(0));
+    let rounds = std::env::var("ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().unwrap());
+    for _ in 0..rounds {
+        let mut server = Server::with(&["--drain-timeout", "200ms"]);
+        let address = server.address().to_owned();
+        std::thread::scope(|scope| {
+            for _ in 0..12 {
+                scope.spawn(|| {
+                    while let Some(is_answered) = knock(&address) {
+                        let count = if is_answered { &answered } else { &lost };
+                        count.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            server.signal("TERM");
+        });
+        assert_eq!(server.wait().code(), Some(0));
+    }
+    let (answered, lost) = (answered.into_inner(), lost.into_inner());
+    println!("{answered} were answered in {rounds} rounds, {lost} cut");
+    assert_eq!(lost, 0, "of {answered}");
+}
+
+/// Connects and asks; whether it was answered, none if nobody is there.
+fn knock(address: &str) -> Option<bool> {
+    match Client::try_connect(address) {
+        Ok(mut client) => Some(client.send("GET", "/livez", "").is_ok_and(|reply| reply.status == 200)),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => None,
+        Err(_) => Some(false),
+    }
+}
