@@ -53,6 +53,7 @@ mod cli;
 mod cli_rules;
 mod client;
 mod cluster;
+#[cfg(feature = "otlp")]
 mod collector;
 mod connections;
 mod denials;
@@ -82,5 +83,6 @@ mod rule_files;
 mod rust_client;
 mod settings;
 mod shutdown;
+#[cfg(feature = "otlp")]
 mod traces;
 mod upstream;
