@@ -63,3 +63,24 @@ fn zip(text: &str) -> Option<Vec<u8>> {
     encoder.write_all(text.as_bytes()).ok()?;
     encoder.finish().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn long_texts_are_zipped_for_those_who_take_it() {
+        let takes = |coding: &'static str| {
+            takes_gzip(&HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(coding))]))
+        };
+        assert!(takes("gzip") && takes("deflate, GZIP;q=0.5"));
+        assert!(!takes("identity") && !takes("gzip;q=0") && !takes_gzip(&HeaderMap::new()));
+        let text = "rate_limiter_rules 1\n".repeat(1_000);
+        let mut read = String::new();
+        flate2::read::GzDecoder::new(&*zip(&text).unwrap()).read_to_string(&mut read).unwrap();
+        assert_eq!(read, text);
+        assert_eq!(zip("short"), None);
+    }
+}

@@ -62,6 +62,7 @@ mod cli;
 mod cli_rules;
 mod client;
 mod cluster;
+#[cfg(feature = "otlp")]
 mod collector;
 mod connections;
 mod dashboard;
@@ -99,6 +100,7 @@ mod shutdown;
 mod simulate;
 mod supervisor;
 mod top;
+#[cfg(feature = "otlp")]
 mod traces;
 mod traffic;
 mod upstream;

@@ -166,6 +166,26 @@ fn the_store_is_told_from_memory() {
     assert_eq!(seen["rate_limiter_breaker_open"], 0.0);
 }
 
+/// A Prometheus as we tell people to set it up, only quicker.
+fn prometheus(server: &Server) -> Prometheus {
+    let configuration = CONFIGURATION.replace("127.0.0.1:8080", server.address()).replace("15s", "1s");
+    Prometheus::start(&configuration, &[("checkdam.rules.yml", ALERTS)])
+}
+
+#[test]
+fn exemplars_lead_from_a_latency_to_its_trace() {
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let server = Server::with(&["--metrics-exemplars"]);
+    let parent = format!("00-{TRACE}-00f067aa0ba902b7-01");
+    let body = r#"{"attributes": {"user": "1"}}"#;
+    server.client().send_with("POST", "/v1/check", &[("traceparent", &parent)], body).unwrap();
+    let prometheus = prometheus(&server);
+    wait_until("an exemplar to reach Prometheus", Duration::from_secs(15), || {
+        prometheus.exemplars("rate_limiter_latency_seconds_bucket").contains(TRACE)
+    });
+    assert!(!server.client().get("/metrics").body.contains(TRACE), "the classic form has none");
+}
+
 const REQUESTS: u64 = 1_000_000;
 const CLIENTS: u64 = 4;
 const BATCH: u64 = 250;
@@ -204,9 +224,8 @@ fn a_real_prometheus_counts_a_million_checks_as_their_clients_do() {
         "rules:\n- { name: free, when: { plan: free }, key: all, limits: [100000/d] }\n\
          - { name: pro, when: { plan: pro }, key: all, limits: [10000000/d] }\n",
     );
-    let server = Server::with(&["--rules", path.to_str().unwrap(), "--audit-rate", "0", "--metrics-exemplars"]);
-    let configuration = CONFIGURATION.replace("127.0.0.1:8080", server.address()).replace("15s", "1s");
-    let prometheus = Prometheus::start(&configuration, &[("checkdam.rules.yml", ALERTS)]);
+    let server = Server::with(&["--rules", path.to_str().unwrap(), "--audit-rate", "0"]);
+    let prometheus = prometheus(&server);
     let told = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| ask(server.address()))).collect();
         clients.into_iter().fold([Told::default(); 3], |sum, client| {

@@ -127,3 +127,11 @@ fn logs_are_json_when_asked_and_decisions_name_no_client() {
     child.kill().unwrap();
     child.wait().unwrap();
 }
+
+#[cfg(not(feature = "otlp"))]
+#[test]
+fn a_build_that_sends_no_spans_says_how_to_make_one_that_does() {
+    let output = run(&["serve", "--otlp-endpoint", "http://127.0.0.1:4317"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--features otlp"), "{}", text(&output.stderr));
+}

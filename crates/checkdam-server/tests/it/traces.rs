@@ -1,9 +1,6 @@
 //! Spans that reach a collector.
 
-use std::time::Duration;
-
-use testkit::{Prometheus, free_port};
-use tokio::time::Instant;
+use testkit::free_port;
 use tonic::metadata::MetadataValue;
 
 use crate::collector::{Collector, Span, attribute};
@@ -95,20 +92,4 @@ fn an_endpoint_that_cannot_be_one_is_refused() {
         let said = text(&output.stderr);
         assert!(said.contains(endpoint) && said.contains("http://127.0.0.1:4317"), "{said}");
     }
-}
-
-#[test]
-fn exemplars_lead_from_a_latency_to_its_trace() {
-    let server = Server::with(&["--metrics-exemplars"]);
-    server.client().send_with("POST", "/v1/check", &[("traceparent", SAMPLED)], BODY).unwrap();
-    let configuration = include_str!("../../../../deploy/prometheus/prometheus.yml");
-    let configuration = configuration.replace("127.0.0.1:8080", server.address()).replace("15s", "1s");
-    let alerts = include_str!("../../../../deploy/prometheus/checkdam.rules.yml");
-    let prometheus = Prometheus::start(&configuration, &[("checkdam.rules.yml", alerts)]);
-    let start = Instant::now();
-    while !prometheus.exemplars("rate_limiter_latency_seconds_bucket").contains(TRACE) {
-        assert!(start.elapsed() < Duration::from_secs(15), "no exemplar reaches Prometheus");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    assert!(!server.client().get("/metrics").body.contains(TRACE), "the classic form has none");
 }
