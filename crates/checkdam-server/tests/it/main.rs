@@ -34,6 +34,7 @@
 //! - `cli`: the commands
 //! - `cli_rules`: those that see and change rules, on a server and on databases
 //! - `simulate`: logs replayed through rule files
+//! - `cli_top`: who is limited most, in a terminal
 //! - `doctor`: what is found out about a store
 //! - `proxy`: what is forwarded, and what it costs
 //! - `proxy_faults`: upstreams that are down, slow or ill
@@ -60,6 +61,7 @@ mod bad_input;
 mod bans;
 mod cli;
 mod cli_rules;
+mod cli_top;
 mod client;
 mod cluster;
 #[cfg(feature = "otlp")]

@@ -110,14 +110,13 @@ fn last(series: &[u64]) -> u64 {
 
 fn draw_list(frame: &mut Frame<'_>, area: Rect, view: &View, shown: &Shown) {
     let found = view.found(&shown.picture);
-    let mut title = format!(" {} ", shown.picture.summary());
+    let mut block = Block::bordered().title(format!(" {} ", shown.picture.summary()));
     if let Some(rule) = &view.wanted.rule {
-        title.push_str(&format!("· rule {} ", printable(rule)));
+        block = block.title_bottom(format!(" rule {} ", printable(rule)));
     }
     if !view.search.is_empty() {
-        title.push_str(&format!("· search {:?} ", view.search));
+        block = block.title_bottom(format!(" search {:?} ", view.search));
     }
-    let block = Block::bordered().title(title);
     if found.is_empty() {
         let text = if view.search.is_empty() { "nobody" } else { "nobody who is searched for" };
         frame.render_widget(Paragraph::new(text).block(block), area);

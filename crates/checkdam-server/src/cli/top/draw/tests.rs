@@ -49,7 +49,36 @@ fn shown() -> Shown {
 
 #[test]
 fn the_whole_screen() {
-    insta::assert_snapshot!(drawn(&view(), &shown(), 100, 28));
+    insta::assert_snapshot!(drawn(&view(), &shown(), 100, 28), @r#"
+    "checkdam top  one:8080 0.1.0                                                                        "
+    "┌ requests a second, the last minute, this node ───────────────────────────────────────────────────┐"
+    "│     118 allowed                                        ▁▁▁▂▂▂▂▃▃▃▃▄▄▄▅▅▅▅▆▆▆▆▇▇▇█                │"
+    "│                          ▁▁▁▁▂▂▂▂▃▃▃▄▄▄▄▅▅▅▅▆▆▆▇▇▇▇██████████████████████████████                │"
+    "│       5 limited                                          ▁▁▁▁▁▁▁▁▁▁▁▁▄▄▄▄▄▄▄▄▄▄▄█                │"
+    "│       2 in shadow                ▃▃▃▃▃▃▃▃▃▃▃▃▆▆▆▆▆▆▆▆▆▆▆▆████████████████████████                │"
+    "└──────────────────────────────────────────────────────────────────────────────────────────────────┘"
+    "┌ limited most in the last minute, 2 nodes: 162 in all; whoever is not listed came at most 3 times ┐"
+    "│  #      COUNT ±        RULE                             SUBJECT                                  │"
+    "│  1        120 ±3       user-free                        user:42                                  │"
+    "│  2         30          ban                              ip:198.51.100.7                          │"
+    "│  3         12          user-free                        user:�[2J7                               │"
+    "│                                                                                                  │"
+    "│                                                                                                  │"
+    "│                                                                                                  │"
+    "│                                                                                                  │"
+    "│                                                                                                  │"
+    "│                                                                                                  │"
+    "│                                                                                                  │"
+    "│                                                                                                  │"
+    "└──────────────────────────────────────────────────────────────────────────────────────────────────┘"
+    " ok  store redis, 0 failed  ·  rules 12  ·  audit 150 written, 12 waiting, 0 dropped                "
+    "┌ 2 nodes ─────────────────────────────────────────────────────────────────────────────────────────┐"
+    "│ NODE                                     STATE    REQUESTS/S LIMITED/S  RULES  UP        VERSION │"
+    "│*one:8080                                 ready    123.4      5.0        3      2h 1m     0.1.0   │"
+    "│ two:8080                                 leaving  123.4      5.0        3      2h 1m     0.1.0   │"
+    "└──────────────────────────────────────────────────────────────────────────────────────────────────┘"
+    "q quit · tab limited/allowed · m minute · h hour · r rule · / search · p pause · ? help             "
+    "#);
 }
 
 #[test]
