@@ -157,3 +157,47 @@ impl Merge {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+
+    /// A log whose blocks have requests at these seconds.
+    fn source(name: &str, blocks: &[&[u64]]) -> (PathBuf, Receiver<Heard>) {
+        let (sender, receiver) = sync_channel(blocks.len() + 1);
+        for times in blocks {
+            let mut block = Block::default();
+            times.iter().for_each(|at_s| block.add("", at_s * 1_000_000, 1, &Vec::new()));
+            block.lines = times.len() as u64;
+            sender.send(Ok(block)).unwrap();
+        }
+        (PathBuf::from(name), receiver)
+    }
+
+    fn merged(sources: Vec<(PathBuf, Receiver<Heard>)>) -> (Vec<u64>, Counts) {
+        let mut merge = Merge::new(sources, 5_000_000);
+        let mut times = Vec::new();
+        let whole = merge.run(&AtomicBool::new(false), |at_us, _, _| times.push(at_us / 1_000_000), |_| Ok(()));
+        assert_eq!(whole, Ok(true));
+        assert!(merge.blocks.is_empty() && merge.held.is_empty());
+        (times, merge.counts)
+    }
+
+    #[test]
+    fn several_logs_become_one_in_the_order_of_time() {
+        let one = source("one", &[&[1, 4, 2], &[9, 30, 28], &[31]]);
+        let other = source("other", &[&[3, 5], &[], &[29, 40]]);
+        let (times, counts) = merged(vec![other, one]);
+        assert_eq!((times, counts.late, counts.lines), (vec![1, 2, 3, 4, 5, 9, 28, 29, 30, 31, 40], 0, 11));
+    }
+
+    #[test]
+    fn what_comes_too_late_is_taken_as_of_then() {
+        let (times, counts) = merged(vec![source("log", &[&[10, 30], &[24, 26, 31], &[50]])]);
+        assert_eq!((times, counts.late), (vec![10, 24, 26, 30, 31, 50], 0));
+        let (times, counts) = merged(vec![source("log", &[&[10, 20, 30], &[12, 31], &[50]])]);
+        assert_eq!((times, counts.late), (vec![10, 20, 20, 30, 31, 50], 1));
+    }
+}

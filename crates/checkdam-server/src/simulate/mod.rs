@@ -96,7 +96,7 @@ pub(crate) fn run(
             read: Arc::clone(&progress.read),
             is_stopped: Arc::clone(&progress.is_stopped),
         };
-        let started = source::start(path.clone(), shared);
+        let started = source::start(path, shared);
         sources
             .push((path.clone(), started.map_err(|error| format!("{}: it cannot be read: {error}", path.display()))?));
     }

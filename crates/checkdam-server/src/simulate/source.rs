@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -59,9 +59,9 @@ pub(super) fn is_stdin(path: &Path) -> bool {
 }
 
 /// Reads a log until it ends or nobody listens.
-pub(super) fn start(path: PathBuf, shared: Shared) -> std::io::Result<Receiver<Heard>> {
+pub(super) fn start(path: &Path, shared: Shared) -> std::io::Result<Receiver<Heard>> {
     let raw: Box<dyn Read + Send> =
-        if is_stdin(&path) { Box::new(std::io::stdin()) } else { Box::new(File::open(&path)?) };
+        if is_stdin(path) { Box::new(std::io::stdin()) } else { Box::new(File::open(path)?) };
     let (sender, receiver) = sync_channel(WAITING);
     std::thread::Builder::new().name("log".to_owned()).spawn(move || {
         let counted = Counted { raw, read: Arc::clone(&shared.read) };

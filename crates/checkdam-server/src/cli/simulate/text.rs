@@ -59,8 +59,9 @@ fn side_text(side: &SideSummary) -> String {
     if !side.subjects.is_empty() {
         let mut subjects = Table::new(&["MOST LIMITED", "RULE", "LIMITED", "FIRST", "LAST"]);
         for row in &side.subjects {
-            let (subject, rule) = (row.subject.clone(), row.rule.clone());
-            subjects.row([subject, rule, row.limited.to_string(), rfc3339(row.first), rfc3339(row.last)]);
+            let is_shadow = side.rules.iter().any(|rule| rule.rule == row.rule && rule.mode == "shadow");
+            let rule = format!("{}{}", row.rule, if is_shadow { " (shadow)" } else { "" });
+            subjects.row([row.subject.clone(), rule, row.limited.to_string(), rfc3339(row.first), rfc3339(row.last)]);
         }
         text.push_str(&format!("\n{}", subjects.text()));
     }

@@ -86,7 +86,7 @@ fn write_request(out: &mut Vec<u8>, request: &Request<'_>) {
     let path = request.path().len();
     let is_path = path < request.attributes().count();
     let given = request.given_limit();
-    out.push(u8::from(is_path) * IS_PATH | u8::from(given.is_some()) * HAS_LIMIT);
+    out.push((u8::from(is_path) * IS_PATH) | (u8::from(given.is_some()) * HAS_LIMIT));
     write_number(out, request.cost());
     if let Some(GivenLimit { amount, unit }) = given {
         write_number(out, amount.into());
