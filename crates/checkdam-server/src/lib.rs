@@ -39,6 +39,7 @@ pub fn main() -> ExitCode {
         Command::Explain(arguments) => cli::explain::run(&arguments),
         Command::Rules(command) => cli::rules::run(&command),
         Command::Violations(arguments) => cli::violations::run(&arguments),
+        Command::Top(arguments) => cli::top::run(&arguments),
         Command::Ban(arguments) => cli::bans::ban(&arguments),
         Command::Unban(arguments) => cli::bans::unban(&arguments),
         Command::Bans(arguments) => cli::bans::list(&arguments),

@@ -83,6 +83,14 @@ impl Watched {
 }
 
 impl AnyStore {
+    /// Redis, if it is that.
+    pub(crate) fn redis_store(&self) -> Option<&RedisStore> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(watched) => Some(&watched.store),
+        }
+    }
+
     /// How it goes; `text` says which it is.
     pub(crate) fn status(&self, text: &str) -> StoreStatus {
         let (stats, is_open) = match self {

@@ -17,6 +17,7 @@ pub(crate) mod rules;
 pub(crate) mod serve;
 mod signals;
 mod table;
+pub(crate) mod top;
 pub(crate) mod violations;
 
 use std::io::Write;
@@ -81,6 +82,13 @@ pub(crate) enum Command {
                             checkdam violations --ip 203.0.113.9 --since 2026-11-01T00:00:00Z --limit 1000 --json\n  \
                             checkdam violations --rule user-free --database postgres://localhost/checkdam")]
     Violations(violations::Arguments),
+    /// Watch who is limited most, live in the terminal
+    #[command(after_help = "Examples:\n  checkdam top\n  checkdam top --kind allowed --window hour --once\n  \
+                            checkdam top --rule user-free --json\n\n\
+                            Of nodes that share a Redis the subjects are added up. A count is never too low, and by how \
+                            much it may be too high stands beside it. Press ? for the keys. Exits with 2 if there is \
+                            no server.")]
+    Top(top::Arguments),
     /// Deny everything to somebody, for a time or for ever
     #[command(after_help = "Examples:\n  checkdam ban user:42 --for 1h --reason 'floods the search'\n  \
                             checkdam ban ip:198.51.100.0/24 --until 2026-12-01T00:00:00Z\n  checkdam ban 'user:bot-*'")]

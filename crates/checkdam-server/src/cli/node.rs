@@ -123,6 +123,7 @@ impl Node {
         };
         let app = Arc::new(App::new(loaded, store, config.dialect, audit, Watch::new(&config.watch)));
         let rules = Arc::new(follow(&app, file, rulebook.as_ref(), version, signals.reload));
+        let nodes = Nodes::start(Arc::clone(&app), node);
         let admin = admin_listener.zip(config.admin.as_ref()).map(|(listener, door)| {
             let live = Live::start(Arc::clone(&app), config.store_text());
             let admin = Admin {
@@ -130,7 +131,7 @@ impl Node {
                 token: door.token.clone(),
                 rulebook: rulebook.clone(),
                 rules: Arc::clone(&rules),
-                nodes: Arc::new(Nodes::new(Arc::clone(&app), node)),
+                nodes: Arc::clone(&nodes),
                 live: Arc::clone(&live),
                 database: config.database.to_string(),
                 store: config.store_text(),

@@ -1,26 +1,45 @@
 //! This node among those that share its store.
+//!
+//! Nodes with one Redis tell each other every two seconds how they go and who
+//! comes to them most, over its publish and subscribe: nothing is written. What
+//! is heard is for people to look at, and decides nothing.
 
+mod message;
+mod peers;
 mod summary;
 
 pub(crate) use self::summary::Summary;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use checkdam::store::redis::{Heard, RedisStore, Unheard};
 use tokio::time::Instant;
 
+use self::message::Message;
+use self::peers::Peers;
 use crate::app::App;
-use crate::sketch::Ranked;
+use crate::sketch::{Ranked, Ranking};
 use crate::watch::{Kind, Span};
+
+/// How often a node tells how it goes.
+const TELL_EVERY: Duration = Duration::from_secs(2);
+/// A node that was not heard of for so long is gone.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// Why a node with its buckets in memory sees no other.
 const IN_MEMORY: &str =
     "the buckets are in this node's memory: nodes that share a Redis (--store redis://…) see each other";
+/// Why a node may not see others.
+const FORBIDDEN: &str = "Redis does not let this login use the channel cd:nodes: \
+    ACL SETUSER USER &cd:nodes +publish +subscribe, as in deploy/redis/users.acl";
 
 /// The nodes that can be seen.
 pub(crate) struct Nodes {
     app: Arc<App>,
     name: String,
     started: Instant,
+    peers: Peers,
 }
 
 /// A node, as it is seen from here.
@@ -34,9 +53,17 @@ pub(crate) struct NodeView {
 }
 
 impl Nodes {
-    /// This node alone.
-    pub(crate) fn new(app: Arc<App>, name: String) -> Self {
-        Self { app, name, started: Instant::now() }
+    /// This node, which tells others of itself and hears of them as long as the
+    /// program runs, if its store is shared.
+    pub(crate) fn start(app: Arc<App>, name: String) -> Arc<Self> {
+        let deployment = app.limiter().store().redis_store().map(RedisStore::deployment).unwrap_or_default();
+        let peers = Peers::new(deployment);
+        let nodes = Arc::new(Self { app, name, started: Instant::now(), peers });
+        if nodes.app.limiter().store().redis_store().is_some() {
+            tokio::spawn(tell(Arc::clone(&nodes)));
+            tokio::spawn(hear(Arc::clone(&nodes)));
+        }
+        nodes
     }
 
     /// For how long this one has run.
@@ -49,24 +76,60 @@ impl Nodes {
         &self.name
     }
 
-    /// Whether others can be seen.
-    pub(crate) const fn is_shared(&self) -> bool {
-        false
+    /// Whether others can be seen: whoever hears itself can be heard.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.peers.is_heard(Instant::now())
     }
 
     /// Why not, and what to do about it.
     pub(crate) fn hint(&self) -> Option<String> {
-        Some(IN_MEMORY.to_owned())
+        if self.app.limiter().store().redis_store().is_none() {
+            return Some(IN_MEMORY.to_owned());
+        }
+        if self.is_shared() {
+            return None;
+        }
+        Some(match self.peers.trouble() {
+            Some(Unheard { is_forbidden: true, .. }) => FORBIDDEN.to_owned(),
+            Some(Unheard { reason, .. }) => {
+                format!(
+                    "other nodes are not heard of, it is tried again: {reason}; checkdam doctor looks the store over"
+                )
+            }
+            None => "other nodes are heard of in a moment: this one has just started".to_owned(),
+        })
     }
 
     /// Every node that can be seen: this one first, then by name.
     pub(crate) fn all(&self) -> Vec<NodeView> {
-        vec![NodeView { summary: self.summary(), is_self: true, seen_s_ago: 0 }]
+        let mut others = self.peers.each(Instant::now(), |message, seen| NodeView {
+            summary: message.summary.clone(),
+            is_self: false,
+            seen_s_ago: seen.as_secs(),
+        });
+        others.sort_by(|one, other| one.summary.node.cmp(&other.summary.node));
+        others.insert(0, NodeView { summary: self.summary(), is_self: true, seen_s_ago: 0 });
+        others
     }
 
     /// Who came most often, and to how many nodes together.
     pub(crate) fn ranked(&self, kind: Kind, span: Span, rule: Option<&str>) -> (Ranked, usize) {
-        (self.app.watch().top().ranked(kind, span, rule), 1)
+        let lists = self.peers.each(Instant::now(), |message, _| message.top.list(kind, span).ranked());
+        let nodes = lists.len() + 1;
+        let own = self.app.watch().top().ranked(kind, span);
+        let mut all = if lists.is_empty() {
+            own
+        } else {
+            let mut ranking = Ranking::default();
+            for list in lists.into_iter().chain([own]) {
+                ranking.add_list(list.names, list.missing_at_most, list.total);
+            }
+            ranking.ranked()
+        };
+        if let Some(rule) = rule {
+            all.names.retain(|(name, _)| name.rule == rule);
+        }
+        (all, nodes)
     }
 
     fn summary(&self) -> Summary {
@@ -80,6 +143,34 @@ impl Nodes {
             requests_per_s: rates.requests_per_s,
             limited_per_s: rates.limited_per_s,
             ready: !self.app.is_leaving(),
+        }
+    }
+}
+
+/// Tells the others how this node goes.
+async fn tell(nodes: Arc<Nodes>) {
+    let Some(store) = nodes.app.limiter().store().redis_store() else { return };
+    let mut speaker = store.speaker();
+    let mut ticks = tokio::time::interval(TELL_EVERY);
+    loop {
+        ticks.tick().await;
+        let top = nodes.app.watch().top();
+        let message = Message::new(nodes.peers.own_id(), nodes.peers.deployment(), nodes.summary(), top);
+        nodes.peers.told(speaker.say(&message.encode()).await.err());
+    }
+}
+
+/// Hears how the others go.
+async fn hear(nodes: Arc<Nodes>) {
+    let Some(store) = nodes.app.limiter().store().redis_store() else { return };
+    let mut heard = store.listen();
+    loop {
+        match tokio::time::timeout(SILENCE, heard.recv()).await {
+            Ok(Some(Heard::Said(word))) => nodes.peers.heard(&word, Instant::now()),
+            Ok(Some(Heard::Nothing(trouble))) => nodes.peers.unheard(trouble),
+            Ok(Some(_)) => {}
+            // One hears at least oneself: a connection that is silent is dead.
+            Ok(None) | Err(_) => heard = store.listen(),
         }
     }
 }

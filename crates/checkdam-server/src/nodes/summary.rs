@@ -1,7 +1,9 @@
 //! What a node says of itself.
 
+use serde::{Deserialize, Serialize};
+
 /// What a node says of itself.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Summary {
     /// Its machine and port.
     pub(crate) node: String,
@@ -19,4 +21,21 @@ pub(crate) struct Summary {
     pub(crate) limited_per_s: f64,
     /// Whether it wants requests.
     pub(crate) ready: bool,
+}
+
+#[cfg(test)]
+impl Summary {
+    /// Some node.
+    pub(super) fn example(node: &str) -> Self {
+        Self {
+            node: node.to_owned(),
+            version: "0.1.0".to_owned(),
+            uptime_s: 12,
+            store: "redis".to_owned(),
+            rules_version: 3,
+            requests_per_s: 1.5,
+            limited_per_s: 0.5,
+            ready: true,
+        }
+    }
 }

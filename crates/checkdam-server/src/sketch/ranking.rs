@@ -57,7 +57,7 @@ impl Ranking {
         let mut names: Vec<(Name, Count)> = sums
             .into_iter()
             .map(|(name, sum)| {
-                let missing = floor - sum.floor;
+                let missing = floor.saturating_sub(sum.floor);
                 let count = sum.count.saturating_add(missing);
                 (name, Count { count, too_high_by: sum.too_high_by.saturating_add(missing) })
             })

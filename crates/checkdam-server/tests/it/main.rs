@@ -29,6 +29,7 @@
 //! - `rule_files`: which files are refused
 //! - `cli`: the commands
 //! - `cli_rules`: those that see and change rules, on a server and on databases
+//! - `cli_top`: who is limited most, in a terminal
 //! - `doctor`: what is found out about a store
 //! - `proxy`: what is forwarded, and what it costs
 //! - `proxy_faults`: upstreams that are down, slow or ill
@@ -50,6 +51,7 @@ mod bad_input;
 mod bans;
 mod cli;
 mod cli_rules;
+mod cli_top;
 mod client;
 mod cluster;
 mod connections;

@@ -1,9 +1,13 @@
 //! Who asks most and who is limited most.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use testkit::{Redis, RedisBuilder};
+use tokio::time::Instant;
 
 use crate::client::Client;
-use crate::process::Server;
+use crate::process::{PATIENCE, Server, rule_file, run, text};
 
 const RULES: &str = r#"{"rules": [
     {"name": "free", "key": "user:{user}", "limits": ["1/h burst 3", "1/d burst 100"]},
@@ -90,4 +94,80 @@ fn a_node_alone_sees_itself_and_says_why() {
         json!([node["is_self"], node["store"], node["ready"], node["rules_version"]]),
         json!([true, "memory", true, 0])
     );
+}
+
+/// Asks until the answer is right; what it was last if it never is.
+fn until(what: &str, mut ask: impl FnMut() -> Result<(), String>) {
+    let start = Instant::now();
+    loop {
+        match ask() {
+            Ok(()) => return,
+            Err(last) => assert!(start.elapsed() < 2 * PATIENCE, "{what}: {last}"),
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// How many nodes a node sees, and whether it can see others.
+fn seen(server: &Server) -> (usize, bool, Value) {
+    let answer = server.admin().get("/admin/v1/nodes").json();
+    (answer["nodes"].as_array().unwrap().len(), answer["shared"] == true, answer)
+}
+
+fn wait_for_nodes(server: &Server, count: usize) {
+    until(&format!("{count} nodes"), || match seen(server) {
+        (nodes, true, _) if nodes == count => Ok(()),
+        (.., answer) => Err(answer.to_string()),
+    });
+}
+
+#[test]
+fn nodes_that_share_a_redis_see_each_other_and_add_up() {
+    let redis = Redis::start();
+    let (store, rules) = (redis.url(), rule_file(RULES));
+    let start = |secret: &str| {
+        let rules = rules.to_str().unwrap();
+        Server::with(&["--rules", rules, "--store", &store, "--store-deadline", "2s", "--key-secret", secret])
+    };
+    let (one, two, stranger) = (start("ours"), start("ours"), start("theirs"));
+    ask(&mut one.client(), "loud", 10);
+    ask(&mut two.client(), "loud", 5);
+    ask(&mut two.client(), "calm", 4);
+    ask(&mut stranger.client(), "loud", 9);
+    for node in [&one, &two] {
+        wait_for_nodes(node, 2);
+        // The limit is shared: of fifteen three pass, whoever is asked.
+        until("the sum of both", || {
+            let answer = top(node, "");
+            let expected = [("free", "user:loud", 12), ("free", "user:calm", 1)];
+            let is_right = told(&answer) == expected && answer["nodes"] == 2 && answer["scope"] == "cluster";
+            if is_right { Ok(()) } else { Err(answer.to_string()) }
+        });
+        assert_eq!(told(&top(node, "?kind=allowed&window=hour&rule=all")), [("all", "all", 6)]);
+    }
+    let (count, _, answer) = seen(&stranger);
+    assert_eq!(count, 1, "another secret is another deployment: {answer}");
+    // Whatever others say on the channel, nobody minds.
+    for word in ["", "{}", "[1]", &"x".repeat(100_000)] {
+        redis.command(&["PUBLISH", "cd:nodes", word]);
+    }
+    drop(two);
+    wait_for_nodes(&one, 1);
+    assert_eq!(top(&one, "")["nodes"], 1);
+}
+
+#[test]
+fn a_login_without_the_channel_is_told_what_to_do() {
+    let users = "user checkdam on >secret resetchannels &cd:rules ~cd:* +@all";
+    let redis = RedisBuilder::default().acl([users]).start();
+    let store = redis.url_for("checkdam", "secret");
+    let server = Server::with(&["--rules", rule_file(RULES).to_str().unwrap(), "--store", &store]);
+    until("the reason", || {
+        let (count, is_shared, answer) = seen(&server);
+        let is_told = answer["hint"].as_str().is_some_and(|hint| hint.contains("&cd:nodes"));
+        if is_told && count == 1 && !is_shared { Ok(()) } else { Err(answer.to_string()) }
+    });
+    assert_eq!(top(&server, "")["scope"], "node");
+    let report = text(&run(&["doctor", "--store", &store]).stdout);
+    assert!(report.contains("cd:nodes") && report.contains("ACL SETUSER checkdam &cd:nodes"), "{report}");
 }

@@ -13,7 +13,7 @@ use checkdam::{Ban, Definitions, Override, Rule};
 use serde_json::Value;
 
 use self::database::DatabaseKeeper;
-use self::server::ServerKeeper;
+pub(super) use self::server::ServerKeeper;
 use super::failure::Failure;
 use crate::rulebook::DatabaseUrl;
 

@@ -51,6 +51,11 @@ impl ServerKeeper {
         self.json(Call::new(Method::GET, format!("{}/effect", rule_path(name))))
     }
 
+    /// What the server says at a path of its admin API.
+    pub(crate) fn get(&self, path: &str) -> Result<Value, Failure> {
+        self.json(Call::new(Method::GET, path))
+    }
+
     /// Asks, and takes anything but success for a failure.
     fn ask(&self, mut call: Call) -> Result<Answer, Failure> {
         if let Some(token) = &self.token {

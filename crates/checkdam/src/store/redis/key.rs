@@ -29,6 +29,14 @@ impl KeyMaker {
         Self { secret: blake3::derive_key("checkdam 2026 bucket keys", secret.as_bytes()), readable }
     }
 
+    /// The same for all who name buckets alike; tells nothing of the secret.
+    pub(super) fn fingerprint(&self) -> String {
+        let mut text = Vec::with_capacity(SUBJECT_LENGTH);
+        let what: &[u8] = if self.readable { b"readable deployment" } else { b"deployment" };
+        self.hash(what, SUBJECT_LENGTH, &mut text);
+        text.into_iter().map(char::from).collect()
+    }
+
     pub(super) fn key(&self, tier: &Tier<'_>) -> Vec<u8> {
         let mut key = Vec::with_capacity(6 + SUBJECT_LENGTH + BUCKET_LENGTH);
         key.extend_from_slice(b"cd:{");

@@ -8,11 +8,11 @@
 mod ask;
 mod breaker;
 mod call_error;
+mod channel;
 mod cluster;
 mod deniers;
 mod examine;
 mod fallback;
-mod hints;
 mod key;
 mod renewals;
 mod script;
@@ -23,6 +23,7 @@ mod topology;
 
 pub use breaker::BreakerOptions;
 pub use call_error::CallError;
+pub use channel::{Heard, Speaker, Unheard};
 pub use examine::{Examination, Examined, Finding, Level, Role, examine};
 pub use target::StoreUrlError;
 

@@ -3,6 +3,7 @@
 use super::Kind;
 use super::finding::Finding;
 use super::probe::{Probe, is_denied};
+use crate::store::redis::channel::NODES;
 use crate::store::redis::script;
 use crate::store::redis::target::Endpoint;
 
@@ -69,6 +70,16 @@ pub(super) async fn login(probe: &mut Probe, endpoint: &Endpoint, key: &str) -> 
         return Finding::ok(LOOK, format!("{user} may do little more than checkdam needs"));
     }
     Finding::warning(LOOK, powers.join("; "), format!("give checkdam a login of its own: {USERS}"))
+}
+
+/// Whether nodes may hear of each other; nothing is said of it if they may.
+pub(super) async fn channels(probe: &mut Probe, endpoint: &Endpoint) -> Option<Finding> {
+    // Nodes take no notice of an empty word.
+    let error = probe.ask(&["PUBLISH", NODES, ""]).await.err().filter(is_denied)?;
+    let grants = if error.to_string().contains("channel") { format!("&{NODES}") } else { format!("&{NODES} +publish") };
+    let seen = format!("the login may not use the channel {NODES}: limits hold, but nodes do not see each other");
+    let remedy = format!("ACL SETUSER {} {grants} +subscribe; {USERS}", endpoint.user());
+    Some(Finding::warning("channels", seen, remedy))
 }
 
 async fn try_needed(probe: &mut Probe, kind: Kind, key: &str) -> Denied {
@@ -148,5 +159,6 @@ mod tests {
         for (name, _) in ON_KEYS {
             assert!(users.contains(&format!(" +{}", name.to_lowercase())), "{name} is missing in users.acl");
         }
+        assert!(users.contains(&format!(" &{NODES} ")), "{NODES} is missing in users.acl");
     }
 }

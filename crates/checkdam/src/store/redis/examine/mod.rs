@@ -169,6 +169,7 @@ async fn server(
     let permissions = login::permissions(&mut probe, endpoint, kind, &key).await;
     let suffices = permissions.level == Level::Ok;
     findings.extend([permissions, login::login(&mut probe, endpoint, &key).await]);
+    findings.extend(login::channels(&mut probe, endpoint).await);
     findings.push(trial::script(&mut probe).await);
     // A script that is stopped halfway could leave a key behind.
     if suffices {

@@ -1,0 +1,116 @@
+//! `checkdam top`: who is limited most and how it goes, in a terminal.
+
+mod draw;
+mod picture;
+mod screen;
+mod view;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use self::picture::{Picture, Wanted};
+use self::view::View;
+use super::keeper::{ServerKeeper, ServerPlace};
+use super::table::Table;
+use super::{print, print_value, say};
+
+/// What `checkdam top` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Whom to show first: those limited or those allowed most often
+    #[arg(long, value_enum, default_value_t = Kind::Limited)]
+    kind: Kind,
+
+    /// Over which time
+    #[arg(long, value_enum, default_value_t = Window::Minute)]
+    window: Window,
+
+    /// Only those of this rule; those of bans stand under "ban"
+    #[arg(long, value_name = "NAME")]
+    rule: Option<String>,
+
+    /// Print a table once and end; so it is also where there is no terminal
+    #[arg(long)]
+    once: bool,
+
+    /// Print everything once as JSON and end
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    place: ServerPlace,
+}
+
+/// Whom a list is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Kind {
+    Limited,
+    Allowed,
+}
+
+/// How far a list reaches back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Window {
+    Minute,
+    Hour,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Limited => "limited",
+            Self::Allowed => "allowed",
+        }
+    }
+}
+
+impl Window {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Minute => "minute",
+            Self::Hour => "hour",
+        }
+    }
+}
+
+/// Shows a server's lists until told to quit, or once.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let keeper = arguments.place.keeper()?;
+    let wanted = Wanted { kind: arguments.kind, window: arguments.window, rule: arguments.rule.clone() };
+    if arguments.json {
+        return print_all(&keeper, &wanted);
+    }
+    // A server that cannot be asked is told before the screen is taken.
+    let picture = Picture::ask(&keeper, &wanted)?;
+    let is_screen = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    if arguments.once || !is_screen {
+        print(text(&picture).as_bytes())?;
+        if let Some(hint) = picture.nodes.hint.as_ref().filter(|_| picture.status.store.kind == "redis") {
+            say(hint);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    screen::run(keeper, View::new(wanted), picture)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_all(keeper: &ServerKeeper, wanted: &Wanted) -> anyhow::Result<ExitCode> {
+    let mut all = json!({});
+    for (name, path) in wanted.paths() {
+        all[name] = keeper.get(&path)?;
+    }
+    print_value(&all)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The list as a table, and a line of what else is to be known.
+fn text(picture: &Picture) -> String {
+    let mut table = Table::new(&["COUNT", "TOO HIGH BY", "RULE", "SUBJECT"]);
+    for subject in &picture.top.subjects {
+        let (count, too_high_by) = (subject.count.to_string(), subject.too_high_by.to_string());
+        table.row([count, too_high_by, subject.rule.clone(), subject.subject.clone()]);
+    }
+    format!("{}\n\n{}", picture.summary(), table.text())
+}

@@ -1,0 +1,190 @@
+//! What a node tells the others, as JSON.
+
+use serde::{Deserialize, Serialize};
+
+use super::Summary;
+use crate::sketch::{Count, Name, Ranked};
+use crate::watch::{Kind, Span, Top};
+
+/// The longest message in bytes.
+pub(super) const MESSAGE_MAX: usize = 32 << 10;
+/// The subjects of a list, if that fits.
+const SUBJECTS_MAX: usize = 100;
+/// The longest text that is believed, in bytes.
+const TEXT_MAX: usize = 1_024;
+/// No counter of ours gets there.
+const COUNT_MAX: u64 = 1 << 53;
+
+/// How a node goes, and who comes to it most.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Message {
+    /// Which process it is: names may be the same.
+    pub(super) id: u64,
+    /// The same for nodes that name buckets alike.
+    pub(super) deployment: String,
+    #[serde(flatten)]
+    pub(super) summary: Summary,
+    pub(super) top: Lists,
+}
+
+/// Who comes most.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Lists {
+    limited_minute: List,
+    limited_hour: List,
+    allowed_minute: List,
+    allowed_hour: List,
+}
+
+/// One list, most often first.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct List {
+    total: u64,
+    missing_at_most: u64,
+    /// Rule, subject, count and by how much that may be too high.
+    subjects: Vec<(String, String, u64, u64)>,
+}
+
+impl Message {
+    pub(super) fn new(id: u64, deployment: &str, summary: Summary, top: &Top) -> Self {
+        let list = |kind, span| List::of(top.ranked(kind, span));
+        let top = Lists {
+            limited_minute: list(Kind::Limited, Span::Minute),
+            limited_hour: list(Kind::Limited, Span::Hour),
+            allowed_minute: list(Kind::Allowed, Span::Minute),
+            allowed_hour: list(Kind::Allowed, Span::Hour),
+        };
+        Self { id, deployment: deployment.to_owned(), summary, top }
+    }
+
+    /// The message in at most [`MESSAGE_MAX`] bytes: lists are cut until it fits.
+    pub(super) fn encode(mut self) -> Vec<u8> {
+        let mut subjects_max = SUBJECTS_MAX;
+        loop {
+            self.top.each().into_iter().for_each(|list| list.truncate(subjects_max));
+            let encoded = serde_json::to_vec(&self).unwrap_or_default();
+            if encoded.len() <= MESSAGE_MAX || subjects_max == 0 {
+                return encoded;
+            }
+            subjects_max /= 2;
+        }
+    }
+
+    /// What somebody said, if it can be believed.
+    pub(super) fn decode(word: &[u8]) -> Option<Self> {
+        if word.len() > MESSAGE_MAX {
+            return None;
+        }
+        let mut message: Self = serde_json::from_slice(word).ok()?;
+        let Summary { node, version, store, requests_per_s, limited_per_s, .. } = &message.summary;
+        let texts = [node, version, store, &message.deployment];
+        let rates = [requests_per_s, limited_per_s];
+        let is_sound = texts.iter().all(|text| text.len() <= TEXT_MAX)
+            && rates.iter().all(|rate| rate.is_finite() && **rate >= 0.0)
+            && message.top.each().into_iter().all(|list| list.is_sound());
+        is_sound.then_some(message)
+    }
+}
+
+impl Lists {
+    pub(super) const fn list(&self, kind: Kind, span: Span) -> &List {
+        match (kind, span) {
+            (Kind::Limited, Span::Minute) => &self.limited_minute,
+            (Kind::Limited, Span::Hour) => &self.limited_hour,
+            (Kind::Allowed, Span::Minute) => &self.allowed_minute,
+            (Kind::Allowed, Span::Hour) => &self.allowed_hour,
+        }
+    }
+
+    fn each(&mut self) -> [&mut List; 4] {
+        [&mut self.limited_minute, &mut self.limited_hour, &mut self.allowed_minute, &mut self.allowed_hour]
+    }
+}
+
+impl List {
+    fn of(ranked: Ranked) -> Self {
+        let Ranked { names, missing_at_most, total } = ranked;
+        let subjects = names.into_iter().map(|(name, count)| (name.rule, name.subject, count.count, count.too_high_by));
+        Self { total, missing_at_most, subjects: subjects.collect() }
+    }
+
+    pub(super) fn ranked(&self) -> Ranked {
+        let names = self
+            .subjects
+            .iter()
+            .cloned()
+            .map(|(rule, subject, count, too_high_by)| (Name { rule, subject }, Count { count, too_high_by }));
+        Ranked { names: names.collect(), missing_at_most: self.missing_at_most, total: self.total }
+    }
+
+    fn truncate(&mut self, max: usize) {
+        if let Some((_, _, count, _)) = self.subjects.get(max) {
+            self.missing_at_most = self.missing_at_most.max(*count);
+        }
+        self.subjects.truncate(max);
+    }
+
+    fn is_sound(&self) -> bool {
+        let mut names: Vec<_> = self.subjects.iter().map(|(rule, subject, ..)| (rule, subject)).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.len() == self.subjects.len()
+            && self.subjects.len() <= SUBJECTS_MAX
+            && [self.total, self.missing_at_most].iter().all(|count| *count <= COUNT_MAX)
+            && self.subjects.iter().all(|(rule, subject, count, too_high_by)| {
+                rule.len() <= TEXT_MAX && subject.len() <= TEXT_MAX && too_high_by <= count && *count <= COUNT_MAX
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(subjects: usize, length: usize) -> Message {
+        let list = || List {
+            total: 1_000_000,
+            missing_at_most: 0,
+            subjects: (0..subjects)
+                .map(|number| ("rule".to_owned(), format!("{number:0length$}"), (subjects - number) as u64, 0))
+                .collect(),
+        };
+        let top = Lists { limited_minute: list(), limited_hour: list(), allowed_minute: list(), allowed_hour: list() };
+        Message { id: 7, deployment: "d".to_owned(), summary: Summary::example("one:8080"), top }
+    }
+
+    #[test]
+    fn messages_come_back_whole_or_cut_to_what_fits() {
+        let whole = Message::decode(&message(100, 10).encode()).unwrap();
+        assert_eq!((whole.top.limited_hour.subjects.len(), whole.top.limited_hour.missing_at_most), (100, 0));
+        assert_eq!(whole.summary, Summary::example("one:8080"));
+        let encoded = message(1_000, 500).encode();
+        assert!(encoded.len() <= MESSAGE_MAX);
+        let cut = Message::decode(&encoded).unwrap().top.limited_hour;
+        assert!(cut.subjects.len() >= 10, "{}", cut.subjects.len());
+        assert_eq!(cut.missing_at_most, (1_000 - cut.subjects.len()) as u64, "what is cut off is told");
+    }
+
+    #[test]
+    fn nonsense_is_not_believed() {
+        let sound = String::from_utf8(message(2, 1).encode()).unwrap();
+        assert!(Message::decode(sound.as_bytes()).is_some(), "{sound}");
+        let long = "x".repeat(2_000);
+        let table = [
+            ("\"one:8080\"", format!("\"{long}\"")),
+            ("\"requests_per_s\":1.5", "\"requests_per_s\":-1.0".to_owned()),
+            ("\"requests_per_s\":1.5", "\"requests_per_s\":1e999".to_owned()),
+            ("\"rule\",\"0\"", "\"rule\",\"1\"".to_owned()),
+            ("\"rule\",\"0\",2,0", "\"rule\",\"0\",2,3".to_owned()),
+            ("\"rule\",\"0\",2,0", "\"rule\",\"0\",18446744073709551615,0".to_owned()),
+            ("\"rule\",\"0\",2,0", format!("\"{long}\",\"0\",2,0")),
+            ("\"id\":7,", String::new()),
+            ("{", "[".to_owned()),
+        ];
+        for (from, to) in table {
+            assert!(sound.contains(from), "{from} in {sound}");
+            assert!(Message::decode(sound.replace(from, &to).as_bytes()).is_none(), "{from} → {to}");
+        }
+        assert!(Message::decode(&vec![b' '; MESSAGE_MAX + 1]).is_none());
+    }
+}

@@ -1,0 +1,160 @@
+//! The other nodes, as they were last heard of.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use checkdam::store::redis::Unheard;
+use tokio::time::Instant;
+
+use super::SILENCE;
+use super::message::Message;
+
+/// The most nodes that are kept: whoever can reach the Redis can make some up.
+const PEERS_MAX: usize = 1_000;
+
+/// The other nodes, as they were last heard of.
+#[derive(Debug)]
+pub(super) struct Peers {
+    own_id: u64,
+    deployment: String,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    nodes: HashMap<u64, (Message, Instant)>,
+    /// When we last heard ourselves.
+    echo: Option<Instant>,
+    /// Why the last word could not be said, and why nothing is heard.
+    untold: Option<Unheard>,
+    unheard: Option<Unheard>,
+}
+
+impl Peers {
+    pub(super) fn new(deployment: String) -> Self {
+        Self { own_id: RandomState::new().hash_one(0_u8), deployment, known: Mutex::default() }
+    }
+
+    /// Which process this is.
+    pub(super) const fn own_id(&self) -> u64 {
+        self.own_id
+    }
+
+    pub(super) fn deployment(&self) -> &str {
+        &self.deployment
+    }
+
+    /// Somebody said something, whoever it was.
+    pub(super) fn heard(&self, word: &[u8], now: Instant) {
+        let Some(message) = Message::decode(word) else { return };
+        if message.deployment != self.deployment {
+            return;
+        }
+        let mut known = self.lock();
+        known.unheard = None;
+        if message.id == self.own_id {
+            known.echo = Some(now);
+            return;
+        }
+        known.nodes.retain(|_, (_, heard)| is_recent(*heard, now));
+        if known.nodes.len() < PEERS_MAX || known.nodes.contains_key(&message.id) {
+            known.nodes.insert(message.id, (message, now));
+        }
+    }
+
+    /// Nothing is heard.
+    pub(super) fn unheard(&self, trouble: Unheard) {
+        self.lock().unheard = Some(trouble);
+    }
+
+    /// A word was said, or why not.
+    pub(super) fn told(&self, trouble: Option<Unheard>) {
+        self.lock().untold = trouble;
+    }
+
+    /// Whether what is said is heard.
+    pub(super) fn is_heard(&self, now: Instant) -> bool {
+        self.lock().echo.is_some_and(|echo| is_recent(echo, now))
+    }
+
+    /// What is in the way.
+    pub(super) fn trouble(&self) -> Option<Unheard> {
+        let known = self.lock();
+        let both = [&known.unheard, &known.untold];
+        both.into_iter().flatten().max_by_key(|trouble| trouble.is_forbidden).cloned()
+    }
+
+    /// Something of every node that is there, with the time since it was heard.
+    pub(super) fn each<T>(&self, now: Instant, make: impl Fn(&Message, Duration) -> T) -> Vec<T> {
+        let known = self.lock();
+        let there = known.nodes.values().filter(|(_, heard)| is_recent(*heard, now));
+        there.map(|(message, heard)| make(message, now.duration_since(*heard))).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_recent(heard: Instant, now: Instant) -> bool {
+    now.duration_since(heard) < SILENCE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nodes::Summary;
+    use crate::watch::Top;
+
+    fn word(id: u64, deployment: &str) -> Vec<u8> {
+        Message::new(id, deployment, Summary::example(&format!("node:{id}")), &Top::new()).encode()
+    }
+
+    fn count(peers: &Peers, now: Instant) -> usize {
+        peers.each(now, |message, _| message.id).len()
+    }
+
+    #[test]
+    fn nodes_come_and_go_and_strangers_are_not_seen() {
+        let (peers, start) = (Peers::new("ours".to_owned()), Instant::now());
+        peers.heard(&word(1, "ours"), start);
+        peers.heard(&word(2, "theirs"), start);
+        peers.heard(b"nonsense", start);
+        assert_eq!(peers.each(start, |message, _| message.id), [1]);
+        assert!(!peers.is_heard(start), "we have not heard ourselves");
+        peers.heard(&word(peers.own_id(), "ours"), start);
+        assert!(peers.is_heard(start));
+        assert_eq!(count(&peers, start), 1, "we are none of the others");
+        let later = start + SILENCE;
+        assert_eq!((count(&peers, later), peers.is_heard(later)), (0, false));
+    }
+
+    #[test]
+    fn a_flood_of_nodes_takes_no_more_space() {
+        let (peers, start) = (Peers::new("ours".to_owned()), Instant::now());
+        for id in 0..PEERS_MAX as u64 + 100 {
+            peers.heard(&word(id, "ours"), start);
+        }
+        assert_eq!(count(&peers, start), PEERS_MAX);
+        let later = start + SILENCE;
+        peers.heard(&word(1_000_000, "ours"), later);
+        assert_eq!(count(&peers, later), 1);
+    }
+
+    #[test]
+    fn what_is_forbidden_is_told_first() {
+        let peers = Peers::new(String::new());
+        let redis = redis_error("NOPERM");
+        peers.told(Some(redis.clone()));
+        peers.unheard(redis_error("IO"));
+        assert_eq!(peers.trouble(), Some(redis));
+        peers.told(None);
+        assert_eq!(peers.trouble().map(|trouble| trouble.is_forbidden), Some(false));
+    }
+
+    fn redis_error(code: &str) -> Unheard {
+        Unheard { reason: code.to_owned(), is_forbidden: code == "NOPERM" }
+    }
+}
