@@ -18,6 +18,7 @@ mod nodes;
 mod proxy;
 mod replay;
 mod rulebook;
+mod simulate;
 mod sketch;
 mod store;
 mod watch;
@@ -43,6 +44,7 @@ pub fn main() -> ExitCode {
         Command::Ban(arguments) => cli::bans::ban(&arguments),
         Command::Unban(arguments) => cli::bans::unban(&arguments),
         Command::Bans(arguments) => cli::bans::list(&arguments),
+        Command::Simulate(arguments) => cli::simulate::run(&arguments),
         Command::Doctor(arguments) => cli::doctor::run(arguments),
         Command::Completions { shell } => cli::completions(shell),
     };

@@ -16,6 +16,7 @@ pub(crate) mod proxy;
 pub(crate) mod rules;
 pub(crate) mod serve;
 mod signals;
+pub(crate) mod simulate;
 mod table;
 pub(crate) mod top;
 pub(crate) mod violations;
@@ -98,6 +99,15 @@ pub(crate) enum Command {
     Unban(bans::UnbanArguments),
     /// List the bans
     Bans(bans::ListArguments),
+    /// Replay access logs through a rule file: what would have been limited, for whom, when
+    #[command(after_help = "Examples:\n  checkdam simulate access.log --rules rules.yaml\n  \
+                            checkdam simulate access.log*.gz --rules rules.yaml --against stricter.yaml --report out.html\n  \
+                            checkdam simulate events.jsonl --rules rules.yaml --map user=auth.id --time-field at\n  \
+                            checkdam simulate access.log --suggest 'ip:{ip}'\n\n\
+                            Combined logs give the attributes ip, user, method, endpoint, status, bytes, referer, \
+                            user_agent and host. Every bucket begins full; times go by the log, so the result does not \
+                            depend on the machine. Ctrl-C ends it with what was seen so far.")]
+    Simulate(Box<simulate::Arguments>),
     /// Examine the store: can it be reached, does the login suffice, will limits hold
     #[command(after_help = "Examples:\n  checkdam doctor --store redis://127.0.0.1:6379\n  \
                             checkdam doctor --strict --json    (the store of CHECKDAM_STORE or checkdam.toml)\n\n\

@@ -8,6 +8,7 @@ mod preview;
 pub(crate) use self::preview::{Counts, Passed, Preview, Side, SubjectChange, preview};
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use checkdam::store::{MemoryOptions, MemoryStore};
@@ -43,6 +44,11 @@ impl Replay {
     pub(crate) fn check_together(&mut self, at_us: u64, requests: &[Request<'_>]) -> Together {
         self.set(at_us);
         at_once(self.limiter.check_together(requests))
+    }
+
+    /// The rules.
+    pub(crate) fn rules(&self) -> Arc<RuleSet> {
+        Arc::clone(&self.limiter.rules())
     }
 
     /// Buckets for which there was no room: whoever had one may be denied early.

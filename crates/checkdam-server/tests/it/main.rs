@@ -30,6 +30,7 @@
 //! - `cli`: the commands
 //! - `cli_rules`: those that see and change rules, on a server and on databases
 //! - `cli_top`: who is limited most, in a terminal
+//! - `simulate`: logs replayed through rule files
 //! - `doctor`: what is found out about a store
 //! - `proxy`: what is forwarded, and what it costs
 //! - `proxy_faults`: upstreams that are down, slow or ill
@@ -82,6 +83,7 @@ mod rule_files;
 mod rust_client;
 mod settings;
 mod shutdown;
+mod simulate;
 mod top;
 mod traffic;
 mod upstream;

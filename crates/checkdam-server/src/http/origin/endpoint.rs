@@ -31,6 +31,11 @@ impl<'a> Target<'a> {
 
     /// The path in its normal form.
     pub(crate) fn endpoint(&self) -> String {
-        checkdam::origin::endpoint(self.path).into_owned()
+        self.normal_path().into_owned()
+    }
+
+    /// The same, borrowed where it can be.
+    pub(crate) fn normal_path(&self) -> std::borrow::Cow<'a, str> {
+        checkdam::origin::endpoint(self.path)
     }
 }

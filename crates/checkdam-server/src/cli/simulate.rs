@@ -1,0 +1,252 @@
+//! `checkdam simulate`: what rules would have done to the requests of a log.
+
+mod text;
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use checkdam::{KeyPattern, RuleSet};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::failure::Failure;
+use super::{attribute, print, print_value, say};
+use crate::config::{FileArguments, Span};
+use crate::rulebook::Texts;
+use crate::simulate::{self, DescriptorPattern, Format, Options, Progress, Summary, Wanted};
+
+/// What `checkdam simulate` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The logs, packed by gzip or not; - is standard input. Several are put in order of time together
+    #[arg(value_name = "LOG", required = true)]
+    logs: Vec<PathBuf>,
+
+    /// The rule file or folder, ours or envoyproxy/ratelimit's
+    #[arg(long, value_name = "PATH", required_unless_present = "suggest")]
+    rules: Option<PathBuf>,
+
+    /// Another rule file or folder, to be compared with the first
+    #[arg(long, value_name = "PATH", requires = "rules")]
+    against: Option<PathBuf>,
+
+    #[command(flatten)]
+    files: FileArguments,
+
+    /// How the logs are written
+    #[arg(long, value_name = "FORMAT", default_value = "auto")]
+    format: Format,
+
+    /// Take an attribute from this field of the log; with dots from within an object
+    #[arg(long, value_name = "ATTR=FIELD", value_parser = attribute)]
+    map: Vec<(String, String)>,
+
+    /// What an attribute is where the log does not say it
+    #[arg(long, value_name = "ATTR=VALUE", value_parser = attribute)]
+    set: Vec<(String, String)>,
+
+    /// The field with the time: RFC 3339, as servers log it, or a number since 1970
+    #[arg(long, value_name = "FIELD")]
+    time_field: Option<String>,
+
+    /// The field with the cost of a request; without it every request costs 1
+    #[arg(long, value_name = "FIELD")]
+    cost_field: Option<String>,
+
+    /// For how long lines are held back to be put in order: servers log requests when they end
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    reorder: Span,
+
+    /// The domain of the requests
+    #[arg(long, value_name = "DOMAIN")]
+    domain: Option<String>,
+
+    /// A descriptor that Envoy would send for each line, such as remote_address={ip}; several are decided together
+    #[arg(long, value_name = "NAME=VALUE,…")]
+    descriptor: Vec<DescriptorPattern>,
+
+    /// Suggest limits for this key, such as user:{user}, above nearly all subjects' peaks
+    #[arg(long, value_name = "KEY")]
+    suggest: Vec<KeyPattern>,
+
+    /// How many subjects are listed
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+
+    /// The most buckets that owe something at once: 18 bytes each for a rule file, and more for windows
+    #[arg(long, value_name = "N", default_value_t = 4_000_000, value_parser = clap::value_parser!(u64).range(1_000..=1_000_000_000))]
+    max_buckets: u64,
+
+    /// Refuse a log with a line that cannot be read
+    #[arg(long)]
+    strict: bool,
+
+    /// Write a page with charts, to be opened in a browser
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+
+    /// Write the chart of requests over time
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Simulates, and prints what came of it.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let mut sides = Vec::new();
+    for path in arguments.rules.iter().chain(&arguments.against) {
+        sides.push((path.display().to_string(), load(path, arguments)?));
+    }
+    let options = options(arguments, &sides);
+    let progress = Progress::default();
+    stop_on_interrupt(&progress)?;
+    let bar = bar(&arguments.logs);
+    let done = simulate::run(&options, sides, &progress, |lines| {
+        bar.set_position(progress.read.load(Ordering::Relaxed));
+        bar.set_message(format!("{} lines", simulate::grouped(lines)));
+    });
+    bar.finish_and_clear();
+    let summary = done.map_err(Failure::refused)?;
+    remark(&summary, arguments);
+    if summary.requests == 0 && summary.unreadable > 0 {
+        bail!(Failure::refused(format!(
+            "none of {} lines could be read: see --format and --time-field",
+            summary.lines
+        )));
+    }
+    for (path, text) in
+        [(&arguments.report, simulate::page as fn(&Summary) -> String), (&arguments.svg, simulate::picture)]
+    {
+        if let Some(path) = path {
+            std::fs::write(path, text(&summary)).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
+    if arguments.json {
+        print_value(&serde_json::to_value(&summary)?)?;
+    } else {
+        print(text::of(&summary).as_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a rule file that can be tried on a log.
+fn load(path: &Path, arguments: &Arguments) -> anyhow::Result<RuleSet> {
+    let (rules, definitions) = Texts::read(path)?.load(&arguments.files.options())?;
+    if let Some(tree) = definitions.trees.first() {
+        let domains: Vec<&str> = definitions.trees.iter().map(|tree| tree.domain.as_str()).collect();
+        if arguments.descriptor.is_empty() {
+            bail!(
+                "{}: it limits descriptors of the domain {:?}: say what Envoy would send, such as \
+                 --domain {} --descriptor 'remote_address={{ip}}'",
+                path.display(),
+                tree.domain,
+                tree.domain
+            );
+        }
+        let domain = arguments.domain.as_deref().unwrap_or_default();
+        if !domains.contains(&domain) {
+            bail!("{}: there is no domain {domain:?}: use --domain with one of {}", path.display(), domains.join(", "));
+        }
+    }
+    Ok(rules)
+}
+
+fn options(arguments: &Arguments, sides: &[(String, RuleSet)]) -> Options {
+    let of_rules = sides.iter().flat_map(|(_, rules)| rules.rules()).filter(|_| arguments.descriptor.is_empty());
+    let of_rules =
+        of_rules.flat_map(|rule| rule.key.attributes().chain(rule.when.iter().map(|(name, _)| name.as_str())));
+    let of_bans = sides.iter().flat_map(|(_, rules)| rules.bans()).map(|ban| ban.attribute.as_str());
+    let of_descriptors = arguments.descriptor.iter().flat_map(DescriptorPattern::attributes);
+    let of_suggestions = arguments.suggest.iter().flat_map(KeyPattern::attributes);
+    let names = of_rules.chain(of_bans).chain(of_descriptors).chain(of_suggestions).map(ToOwned::to_owned);
+    let wanted = Wanted::new(names, &arguments.map, &arguments.set);
+    Options {
+        logs: arguments.logs.clone(),
+        format: arguments.format,
+        wanted: wanted.with_fields(arguments.time_field.clone(), arguments.cost_field.clone()),
+        reorder_us: u64::try_from(Duration::from(arguments.reorder).as_micros()).unwrap_or(u64::MAX),
+        domain: arguments.domain.clone().unwrap_or_default(),
+        descriptors: arguments.descriptor.clone(),
+        suggest: arguments.suggest.clone(),
+        buckets_max: usize::try_from(arguments.max_buckets).unwrap_or(usize::MAX),
+        top: arguments.top,
+        is_strict: arguments.strict,
+    }
+}
+
+/// What people must know of a result, on standard error.
+fn remark(summary: &Summary, arguments: &Arguments) {
+    for fault in &summary.faults {
+        say(&format!("{}:{}: not read: {}", fault.log, fault.line, super::table::printable(&fault.reason)));
+    }
+    if summary.unreadable > summary.faults.len() as u64 {
+        say(&format!("{} lines were not read in all", simulate::grouped(summary.unreadable)));
+    }
+    if summary.late > 0 {
+        say(&format!(
+            "{} requests came more than {:?} late and were taken as of then: a larger --reorder puts them in order",
+            simulate::grouped(summary.late),
+            Duration::from(arguments.reorder)
+        ));
+    }
+    for name in &summary.absent_attributes {
+        say(&format!("no line has the attribute {name:?}, so nothing that needs it applies: see --map and --set"));
+    }
+    for side in summary.results.iter().filter(|side| side.evicted > 0) {
+        say(&format!(
+            "{}: {} buckets found no room, so some may have been limited early: a larger --max-buckets makes it exact",
+            side.rules_file,
+            simulate::grouped(side.evicted)
+        ));
+    }
+    if summary.moved_s > 0 {
+        say(&format!(
+            "the log is from before 2026 and was tried {} years later: weeks begin on another day, and bans may have ended",
+            summary.moved_s / (4_383 * 86_400) * 12
+        ));
+    }
+    if summary.is_interrupted {
+        say("interrupted: this is what was seen until then");
+    }
+}
+
+/// How far it is, for whoever watches.
+fn bar(logs: &[PathBuf]) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let sizes: Option<Vec<u64>> = logs.iter().map(|path| Some(std::fs::metadata(path).ok()?.len())).collect();
+    let (bar, template) = match sizes {
+        Some(sizes) => {
+            (ProgressBar::new(sizes.iter().sum()), "{wide_bar} {percent}%  {msg}  {bytes_per_sec}  {eta} left")
+        }
+        None => (ProgressBar::no_length(), "{spinner} {msg}  {bytes}  {bytes_per_sec}  {elapsed}"),
+    };
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+/// Ends early with what was seen, at the first interrupt; at the second at once.
+fn stop_on_interrupt(progress: &Progress) -> anyhow::Result<()> {
+    let is_stopped = Arc::clone(&progress.is_stopped);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start threads")?;
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            while tokio::signal::ctrl_c().await.is_ok() {
+                if is_stopped.swap(true, Ordering::Relaxed) {
+                    std::process::exit(130);
+                }
+            }
+        });
+    })?;
+    Ok(())
+}

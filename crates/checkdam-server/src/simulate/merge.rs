@@ -1,0 +1,203 @@
+//! Several logs as one, in the order of time.
+//!
+//! Servers write a request when it ends, so lines stand out of order by as much as
+//! requests last. They are held back until nothing earlier can come, within a
+//! bound of time and of number. What still comes late is taken as of now.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use super::block::{Block, Fault, Record};
+use super::source::Heard;
+
+/// The most requests that are held back.
+const HELD_MAX: usize = 2_000_000;
+/// How often it is looked whether somebody wants an end.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Faults that are shown.
+const FAULTS_MAX: usize = 5;
+
+/// Several logs as one.
+pub(super) struct Merge {
+    sources: Vec<Source>,
+    reorder_us: u64,
+    held: BinaryHeap<Reverse<Held>>,
+    blocks: VecDeque<Waiting>,
+    /// The number of the first of them.
+    first: u64,
+    sequence: u64,
+    /// The time of what was given out last.
+    now_us: u64,
+    pub(super) counts: Counts,
+}
+
+/// What was read.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) lines: u64,
+    pub(super) unreadable: u64,
+    /// Requests that came too late to be put in order.
+    pub(super) late: u64,
+    /// The first lines that could not be read: where, and why.
+    pub(super) faults: Vec<(PathBuf, Fault)>,
+}
+
+struct Source {
+    path: PathBuf,
+    heard: Receiver<Heard>,
+    /// The latest time it has told; the end of time once it has ended.
+    seen_us: u64,
+}
+
+struct Waiting {
+    block: Block,
+    left: usize,
+}
+
+/// A request that waits: earlier ones first, then those that came first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Held {
+    at_us: u64,
+    sequence: u64,
+    block: u64,
+    record: u32,
+}
+
+impl Merge {
+    pub(super) fn new(sources: Vec<(PathBuf, Receiver<Heard>)>, reorder_us: u64) -> Self {
+        let source = |(path, heard)| Source { path, heard, seen_us: 0 };
+        Self {
+            sources: sources.into_iter().map(source).collect(),
+            reorder_us,
+            held: BinaryHeap::new(),
+            blocks: VecDeque::new(),
+            first: 0,
+            sequence: 0,
+            now_us: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Gives out every request in order; false where `is_stopped` came before
+    /// the end.
+    ///
+    /// # Errors
+    /// Says which log cannot be read, and why.
+    pub(super) fn run(
+        &mut self,
+        is_stopped: &AtomicBool,
+        mut each: impl FnMut(u64, &Block, &Record),
+        mut after_block: impl FnMut(&Counts) -> Result<(), String>,
+    ) -> Result<bool, String> {
+        // The log that is behind is read on.
+        while let Some(place) = self.behind() {
+            if is_stopped.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            let source = &mut self.sources[place];
+            match source.heard.recv_timeout(LOOK_EVERY) {
+                Ok(Ok(block)) => self.take(place, block),
+                Ok(Err(reason)) => return Err(format!("{}: {reason}", source.path.display())),
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => source.seen_us = u64::MAX,
+            }
+            after_block(&self.counts)?;
+            let certain = self.sources.iter().map(|source| source.seen_us).min().unwrap_or(u64::MAX);
+            let until = if certain == u64::MAX { u64::MAX } else { certain.saturating_sub(self.reorder_us) };
+            self.give(until, &mut each);
+        }
+        Ok(true)
+    }
+
+    /// The log of which least is known; none if all have ended.
+    fn behind(&self) -> Option<usize> {
+        let open = self.sources.iter().enumerate().filter(|(_, source)| source.seen_us < u64::MAX);
+        open.min_by_key(|(_, source)| source.seen_us).map(|(place, _)| place)
+    }
+
+    fn take(&mut self, place: usize, block: Block) {
+        let source = &mut self.sources[place];
+        self.counts.lines += block.lines;
+        self.counts.unreadable += block.unreadable;
+        let room = FAULTS_MAX.saturating_sub(self.counts.faults.len());
+        self.counts.faults.extend(block.faults.iter().take(room).map(|fault| (source.path.clone(), fault.clone())));
+        let number = self.first + self.blocks.len() as u64;
+        for (index, record) in (0..).zip(&block.records) {
+            source.seen_us = source.seen_us.max(record.at_us);
+            let held = Held { at_us: record.at_us, sequence: self.sequence, block: number, record: index };
+            self.held.push(Reverse(held));
+            self.sequence += 1;
+        }
+        let left = block.records.len();
+        if left > 0 {
+            self.blocks.push_back(Waiting { block, left });
+        }
+    }
+
+    fn give(&mut self, until_us: u64, each: &mut impl FnMut(u64, &Block, &Record)) {
+        while let Some(Reverse(held)) = self.held.peek().copied() {
+            if held.at_us > until_us && self.held.len() <= HELD_MAX {
+                return;
+            }
+            self.held.pop();
+            self.counts.late += u64::from(held.at_us < self.now_us);
+            self.now_us = self.now_us.max(held.at_us);
+            let place = (held.block - self.first) as usize;
+            let Some(waiting) = self.blocks.get_mut(place) else { continue };
+            each(self.now_us, &waiting.block, &waiting.block.records[held.record as usize]);
+            waiting.left -= 1;
+            while self.blocks.front().is_some_and(|waiting| waiting.left == 0) {
+                self.blocks.pop_front();
+                self.first += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+
+    /// A log whose blocks have requests at these seconds.
+    fn source(name: &str, blocks: &[&[u64]]) -> (PathBuf, Receiver<Heard>) {
+        let (sender, receiver) = sync_channel(blocks.len() + 1);
+        for times in blocks {
+            let mut block = Block::default();
+            times.iter().for_each(|at_s| block.add("", at_s * 1_000_000, 1, &Vec::new()));
+            block.lines = times.len() as u64;
+            sender.send(Ok(block)).unwrap();
+        }
+        (PathBuf::from(name), receiver)
+    }
+
+    fn merged(sources: Vec<(PathBuf, Receiver<Heard>)>) -> (Vec<u64>, Counts) {
+        let mut merge = Merge::new(sources, 5_000_000);
+        let mut times = Vec::new();
+        let whole = merge.run(&AtomicBool::new(false), |at_us, _, _| times.push(at_us / 1_000_000), |_| Ok(()));
+        assert_eq!(whole, Ok(true));
+        assert!(merge.blocks.is_empty() && merge.held.is_empty());
+        (times, merge.counts)
+    }
+
+    #[test]
+    fn several_logs_become_one_in_the_order_of_time() {
+        let one = source("one", &[&[1, 4, 2], &[9, 30, 28], &[31]]);
+        let other = source("other", &[&[3, 5], &[], &[29, 40]]);
+        let (times, counts) = merged(vec![other, one]);
+        assert_eq!((times, counts.late, counts.lines), (vec![1, 2, 3, 4, 5, 9, 28, 29, 30, 31, 40], 0, 11));
+    }
+
+    #[test]
+    fn what_comes_too_late_is_taken_as_of_then() {
+        let (times, counts) = merged(vec![source("log", &[&[10, 30], &[24, 26, 31], &[50]])]);
+        assert_eq!((times, counts.late), (vec![10, 24, 26, 30, 31, 50], 0));
+        let (times, counts) = merged(vec![source("log", &[&[10, 20, 30], &[12, 31], &[50]])]);
+        assert_eq!((times, counts.late), (vec![10, 20, 20, 30, 31, 50], 1));
+    }
+}

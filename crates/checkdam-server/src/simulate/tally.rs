@@ -1,0 +1,103 @@
+//! What one rule set decided.
+
+use checkdam::{Outcome, Request, RuleSet};
+
+use super::subjects::{Counted, Subjects};
+use super::timeline::{Busiest, Timeline};
+
+/// What one rule set decided.
+#[derive(Debug)]
+pub(super) struct Tally {
+    pub(super) allowed: u64,
+    pub(super) limited: u64,
+    pub(super) banned: u64,
+    /// By the rules' numbers.
+    pub(super) rules: Vec<RuleTally>,
+    pub(super) subjects: Subjects<Limited>,
+    pub(super) timeline: Timeline,
+    /// The minute in which most was limited.
+    pub(super) worst: Busiest,
+}
+
+/// What one rule decided.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct RuleTally {
+    pub(super) concerned: u64,
+    /// Not let pass or, in shadow, not let pass if it were enforced.
+    pub(super) limited: Limited,
+    pub(super) worst: Busiest,
+}
+
+/// How often somebody was limited, and when.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Limited {
+    pub(super) count: u64,
+    pub(super) first_s: u64,
+    pub(super) last_s: u64,
+}
+
+impl Counted for Limited {
+    fn weight(&self) -> u64 {
+        self.count
+    }
+}
+
+impl Limited {
+    const fn note(&mut self, unix_s: u64) {
+        if self.count == 0 {
+            self.first_s = unix_s;
+        }
+        self.last_s = unix_s;
+        self.count += 1;
+    }
+}
+
+impl Tally {
+    pub(super) fn new(rules: &RuleSet) -> Self {
+        Self {
+            allowed: 0,
+            limited: 0,
+            banned: 0,
+            rules: vec![RuleTally::default(); rules.numbered().len()],
+            subjects: Subjects::default(),
+            timeline: Timeline::new(),
+            worst: Busiest::default(),
+        }
+    }
+
+    /// Requests that were decided together, mostly one.
+    pub(super) fn note(&mut self, unix_s: u64, is_allowed: bool, requests: &[Request<'_>], outcomes: &[Outcome]) {
+        self.timeline.note(unix_s, is_allowed);
+        if is_allowed {
+            self.allowed += 1;
+        } else {
+            self.limited += 1;
+            self.worst.note(unix_s);
+            self.banned += u64::from(outcomes.iter().any(|outcome| outcome.ban().is_some()));
+        }
+        for (request, outcome) in requests.iter().zip(outcomes) {
+            self.note_rules(unix_s, is_allowed, request, outcome);
+        }
+    }
+
+    fn note_rules(&mut self, unix_s: u64, is_allowed: bool, request: &Request<'_>, outcome: &Outcome) {
+        let mut tiers = outcome.tiers().peekable();
+        while let Some(tier) = tiers.next() {
+            let mut is_denied = !tier.decision.is_allowed();
+            // The tiers of one rule stand together.
+            while let Some(same) = tiers.next_if(|other| other.number == tier.number) {
+                is_denied |= !same.decision.is_allowed();
+            }
+            let Some(rule) = self.rules.get_mut(tier.number) else { continue };
+            rule.concerned += 1;
+            // What passes with others was not limited, whatever one of them says.
+            if is_denied && !(is_allowed && tier.is_enforced()) {
+                rule.limited.note(unix_s);
+                rule.worst.note(unix_s);
+                let number = tier.number as u32;
+                self.subjects.of(number, tier.rule.key.render(request)).note(unix_s);
+                self.timeline.note_rule(unix_s, number);
+            }
+        }
+    }
+}

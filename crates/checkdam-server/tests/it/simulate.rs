@@ -1,0 +1,393 @@
+//! Logs replayed through rule files: every format, and exactly as the library
+//! decides.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use checkdam::store::{MemoryOptions, MemoryStore};
+use checkdam::time::{EPOCH_UNIX_US, ManualClock};
+use checkdam::{Limiter, Request, RuleSet, rule_file};
+use serde_json::{Value, json};
+
+use crate::process::{checkdam, folder, text};
+
+const RULES: &str = r#"rules:
+  - { name: per-ip, key: "ip:{ip}", limits: ["2/s burst 5"] }
+  - { name: search, key: "search:{ip}", when: { endpoint: /search, method: GET }, limits: ["1/m burst 2"] }
+  - { name: watch, key: "user:{user}", limits: ["3/m"], algorithm: sliding_window, mode: shadow }
+"#;
+const STRICTER: &str = r#"rules:
+  - { name: per-ip, key: "ip:{ip}", limits: ["1/s burst 3"] }
+  - { name: everybody, key: global, limits: ["600/m"], algorithm: fixed_window }
+"#;
+/// 2026-11-01T00:00:00Z.
+const START_S: u64 = 1_793_491_200;
+
+/// One request of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Asked {
+    at_s: u64,
+    ip: String,
+    user: Option<String>,
+    endpoint: &'static str,
+}
+
+impl Asked {
+    fn time(&self) -> String {
+        let (day, second) = ((self.at_s - START_S) / 86_400 + 1, self.at_s % 86_400);
+        format!("{day:02}/Nov/2026:{:02}:{:02}:{:02} +0000", second / 3_600, second / 60 % 60, second % 60)
+    }
+
+    fn combined(&self) -> String {
+        let Self { ip, user, endpoint, .. } = self;
+        let user = user.as_deref().unwrap_or("-");
+        format!("{ip} - {user} [{}] \"GET {endpoint}?q=1 HTTP/1.1\" 200 512 \"-\" \"test/1.0\"\n", self.time())
+    }
+
+    fn json(&self) -> String {
+        let Self { at_s, ip, user, endpoint } = self;
+        json!({"ts": at_s * 1_000, "client": {"address": ip}, "user": user, "path": endpoint, "method": "GET"})
+            .to_string()
+            + "\n"
+    }
+
+    fn csv(&self) -> String {
+        let Self { ip, user, endpoint, .. } = self;
+        let time = checkdam::time::rfc3339(self.at_s);
+        format!("{time},{ip},\"{}\",GET,\"{endpoint}\"\n", user.as_deref().unwrap_or_default())
+    }
+
+    fn request(&self) -> Request<'_> {
+        let request = Request::new().with("ip", &self.ip).unwrap().with("method", "GET").unwrap();
+        let request = request.with("endpoint", self.endpoint).unwrap();
+        match &self.user {
+            Some(user) => request.with("user", user).unwrap(),
+            None => request,
+        }
+    }
+}
+
+/// Numbers that are the same in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// Requests in the order in which a server would have written them: by up to
+/// eight seconds out of order.
+fn requests(count: u64, per_second: u64) -> impl Iterator<Item = Asked> {
+    let mut numbers = Numbers(count);
+    (0..count).map(move |number| {
+        let at_s = START_S + 8 + number / per_second - numbers.below(9);
+        // Few ask for much.
+        let bound = 1 + numbers.below(2_000);
+        let client = numbers.below(bound);
+        Asked {
+            at_s,
+            ip: format!("203.0.{}.{}", client / 256, client % 256),
+            user: (client % 3 == 0).then(|| format!("user{client}")),
+            endpoint: if numbers.below(4) == 0 { "/search" } else { "/items" },
+        }
+    })
+}
+
+/// What the library decides by itself: by rule how many it concerned and limited,
+/// by rule and subject how many it limited, and of each request whether it passed.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Direct {
+    rules: BTreeMap<String, (u64, u64)>,
+    subjects: BTreeMap<(String, String), u64>,
+    passed: Vec<bool>,
+}
+
+fn direct(rules: &str, asked: &mut [Asked]) -> Direct {
+    let rules = RuleSet::new(rule_file::parse(rules).unwrap()).unwrap();
+    let store = MemoryStore::with_clock(MemoryOptions { max_buckets: 1_000_000 }, ManualClock::at(0));
+    let limiter = Limiter::new(rules, store);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    asked.sort_by_key(|asked| asked.at_s);
+    let mut done = Direct::default();
+    for rule in limiter.rules().rules() {
+        done.rules.insert(rule.name.clone(), (0, 0));
+    }
+    for asked in asked {
+        limiter.store().clock().set(asked.at_s * 1_000_000 - EPOCH_UNIX_US);
+        let request = asked.request();
+        let outcome = runtime.block_on(limiter.check(&request));
+        for tier in outcome.tiers() {
+            let counts = done.rules.get_mut(&tier.rule.name).unwrap();
+            counts.0 += 1;
+            if !tier.decision.is_allowed() {
+                counts.1 += 1;
+                *done.subjects.entry((tier.rule.name.clone(), tier.rule.key.render(&request))).or_default() += 1;
+            }
+        }
+        done.passed.push(outcome.is_allowed());
+    }
+    done
+}
+
+/// The same from what the command says.
+fn simulated(result: &Value) -> Direct {
+    let list = |name: &str| result[name].as_array().unwrap().clone();
+    let number = |row: &Value, name: &str| row[name].as_u64().unwrap();
+    let word = |row: &Value, name: &str| row[name].as_str().unwrap().to_owned();
+    let rule = |row: &Value| (word(row, "rule"), (number(row, "concerned"), number(row, "limited")));
+    let subject = |row: &Value| ((word(row, "rule"), word(row, "subject")), number(row, "limited"));
+    Direct {
+        rules: list("rules").iter().map(rule).collect(),
+        subjects: list("subjects").iter().map(subject).collect(),
+        passed: Vec::new(),
+    }
+}
+
+/// A folder with both rule files.
+fn place() -> PathBuf {
+    let folder = folder();
+    std::fs::write(folder.join("rules.yaml"), RULES).unwrap();
+    std::fs::write(folder.join("stricter.yaml"), STRICTER).unwrap();
+    folder
+}
+
+fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = checkdam();
+    command.arg("simulate").args(arguments).current_dir(folder);
+    command
+}
+
+fn simulate(folder: &Path, arguments: &[&str]) -> Output {
+    command(folder, arguments).output().expect("the binary runs")
+}
+
+/// Simulates and reads what is printed as JSON.
+fn json_of(folder: &Path, arguments: &[&str]) -> Value {
+    let output = simulate(folder, &[arguments, &["--json", "--top", "1000000"]].concat());
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+fn write_log(path: &Path, lines: impl Iterator<Item = String>) {
+    let mut file = std::io::BufWriter::new(std::fs::File::create(path).unwrap());
+    lines.for_each(|line| file.write_all(line.as_bytes()).unwrap());
+    file.flush().unwrap();
+}
+
+#[test]
+fn a_log_is_decided_exactly_as_the_library_does_and_two_rule_files_are_compared() {
+    let folder = place();
+    let mut asked: Vec<Asked> = requests(40_000, 20).collect();
+    write_log(&folder.join("access.log"), asked.iter().map(Asked::combined));
+    let both = json_of(&folder, &["access.log", "--rules", "rules.yaml", "--against", "stricter.yaml"]);
+    assert_eq!((&both["requests"], &both["unreadable"], &both["late"]), (&json!(40_000), &json!(0), &json!(0)));
+
+    let (one, other) = (direct(RULES, &mut asked), direct(STRICTER, &mut asked));
+    for (direct, result) in [&one, &other].into_iter().zip(both["results"].as_array().unwrap()) {
+        let limited = direct.passed.iter().filter(|passed| !**passed).count();
+        assert_eq!(result["limited"], limited, "{}", result["rules_file"]);
+        assert_eq!(result["allowed"], direct.passed.len() - limited);
+        let said = simulated(result);
+        assert_eq!(said.rules, direct.rules);
+        assert_eq!(said.subjects, direct.subjects);
+        let sum =
+            |name: &str| result["timeline"][name].as_array().unwrap().iter().filter_map(Value::as_u64).sum::<u64>();
+        assert_eq!(sum("limited"), limited as u64, "the chart has all of them");
+    }
+    let differ = |was: bool, is: bool| {
+        let pairs = one.passed.iter().zip(&other.passed);
+        pairs.filter(|(first, second)| (**first, **second) == (was, is)).count()
+    };
+    assert!(differ(true, false) > 0 && differ(false, true) > 0, "the rule files differ both ways");
+    let comparison = &both["comparison"];
+    assert_eq!(comparison["newly_limited"], differ(true, false));
+    assert_eq!(comparison["newly_allowed"], differ(false, true));
+    let alone = json_of(&folder, &["access.log", "--rules", "stricter.yaml"]);
+    assert_eq!(alone["results"][0], both["results"][1], "one by itself says the same");
+}
+
+#[test]
+fn every_format_says_the_same_packed_split_or_from_standard_input() {
+    let folder = place();
+    let asked: Vec<Asked> = requests(2_000, 5).collect();
+    let header = "time,ip,user,method,endpoint\n".to_owned();
+    write_log(&folder.join("access.log"), asked.iter().map(Asked::combined));
+    write_log(&folder.join("events.jsonl"), asked.iter().map(Asked::json));
+    write_log(&folder.join("events.csv"), std::iter::once(header).chain(asked.iter().map(Asked::csv)));
+    // Rotated logs, named in the wrong order.
+    write_log(&folder.join("access.log.1"), asked[..900].iter().map(Asked::combined));
+    write_log(&folder.join("access.log.0"), asked[900..].iter().map(Asked::combined));
+    let packed = std::fs::File::create(folder.join("access.gz")).unwrap();
+    let packing = Command::new("gzip").arg("-c").arg(folder.join("access.log")).stdout(packed).status();
+    assert!(packing.expect("gzip runs").success());
+
+    let results =
+        |arguments: &[&str]| json_of(&folder, &[arguments, &["--rules", "rules.yaml"]].concat())["results"].clone();
+    let plain = results(&["access.log"]);
+    assert!(plain[0]["limited"].as_u64().unwrap() > 0);
+    let table: [&[&str]; 5] = [
+        &["access.gz"],
+        &["access.log.0", "access.log.1"],
+        &["events.jsonl", "--map", "ip=client.address"],
+        &["events.csv"],
+        &["events.csv", "--format", "csv", "--time-field", "time", "--map", "user=user"],
+    ];
+    for arguments in table {
+        assert_eq!(results(arguments), plain, "{arguments:?}");
+    }
+    let mut piped = command(&folder, &["-", "--rules", "rules.yaml", "--json", "--top", "1000000"]);
+    let log = std::fs::File::open(folder.join("access.log")).unwrap();
+    let output = piped.stdin(Stdio::from(log)).output().unwrap();
+    let piped: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&piped["results"], &piped["logs"]), (&plain, &json!(["standard input"])));
+}
+
+#[test]
+fn people_read_a_table_and_a_page() {
+    let folder = place();
+    let at = |second: u64, ip: &str| Asked {
+        at_s: START_S + second,
+        ip: ip.to_owned(),
+        user: Some("<b>ann</b>".to_owned()),
+        endpoint: "/search",
+    };
+    let asked: Vec<Asked> = (0..12).flat_map(|second| [at(second, "203.0.113.9"), at(second, "203.0.113.8")]).collect();
+    write_log(&folder.join("access.log"), asked.iter().map(Asked::combined));
+    let arguments = ["access.log", "--rules", "rules.yaml", "--report", "out.html", "--svg", "out.svg"];
+    let output = simulate(&folder, &arguments);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+    insta::assert_snapshot!(text(&output.stdout), @r"
+    24 requests of 24 lines, from 2026-11-01T00:00:00Z to 2026-11-01T00:00:11Z (11.0s)
+    busiest minute: 2026-11-01T00:00:00Z (24 requests)
+
+    rules.yaml: 20 of 24 requests limited (83.3%)
+    worst minute: 2026-11-01T00:00:00Z (20 limited)
+
+    RULE    MODE     CONCERNED  LIMITED  SHARE  FIRST                 WORST MINUTE
+    watch   shadow          24       21  87.5%  2026-11-01T00:00:01Z  2026-11-01T00:00:00Z (21 limited)
+    search  enforce         24       20  83.3%  2026-11-01T00:00:02Z  2026-11-01T00:00:00Z (20 limited)
+    per-ip  enforce         24        0  0.0%   -                     -
+
+    MOST LIMITED        RULE            LIMITED  FIRST                 LAST
+    user:<b>ann</b>     watch (shadow)       21  2026-11-01T00:00:01Z  2026-11-01T00:00:11Z
+    search:203.0.113.8  search               10  2026-11-01T00:00:02Z  2026-11-01T00:00:11Z
+    search:203.0.113.9  search               10  2026-11-01T00:00:02Z  2026-11-01T00:00:11Z
+    ");
+    let compared =
+        simulate(&folder, &["access.log", "--rules", "rules.yaml", "--against", "stricter.yaml", "--top", "1"]);
+    insta::assert_snapshot!(text(&compared.stdout).split("\nrules.yaml: ").next().unwrap(), @r"
+    24 requests of 24 lines, from 2026-11-01T00:00:00Z to 2026-11-01T00:00:11Z (11.0s)
+    busiest minute: 2026-11-01T00:00:00Z (24 requests)
+
+    RULES          ALLOWED  LIMITED  SHARE
+    rules.yaml           4       20  83.3%
+    stricter.yaml       24        0  0.0%
+
+    the second limits 0 requests that the first lets pass, and lets 20 pass that the first limits
+
+    WHOSE FATE DIFFERS  NEWLY LIMITED  NEWLY ALLOWED
+    search:203.0.113.8              0             10
+    ");
+    let suggested = simulate(&folder, &["access.log", "--suggest", "ip:{ip}"]);
+    insta::assert_snapshot!(text(&suggested.stdout), @r#"
+    24 requests of 24 lines, from 2026-11-01T00:00:00Z to 2026-11-01T00:00:11Z (11.0s)
+    busiest minute: 2026-11-01T00:00:00Z (24 requests)
+
+    peaks of 2 subjects of ip:{ip}, by windows of the clock
+
+    PER  P50  P90  P99  P99.9  MAX
+    s      1    1    1      1    1
+
+    # A quarter above the 99.9th percentile; in shadow until you have seen it work.
+    rules:
+      # 0 of 2 subjects exceed it
+      - name: suggested-ip
+        key: "ip:{ip}"
+        limits: ["2/s"]
+        mode: shadow
+    "#);
+
+    let (page, picture) = (std::fs::read_to_string(folder.join("out.html")).unwrap(), folder.join("out.svg"));
+    assert!(page.contains("&lt;b&gt;ann") && !page.contains("<b>ann") && !page.contains("<script"), "{page}");
+    assert_eq!(page.matches("<svg ").count(), 3, "over time, and for each rule that limits");
+    assert!(std::fs::read_to_string(picture).unwrap().starts_with("<svg xmlns="));
+}
+
+#[test]
+fn what_cannot_be_read_or_ordered_is_told() {
+    let folder = place();
+    let lines: Vec<String> = requests(100, 5).map(|asked| asked.combined()).collect();
+    let late = Asked { at_s: START_S, ip: "203.0.113.9".to_owned(), user: None, endpoint: "/items" };
+    let log = [&lines[..50], &["broken\n".to_owned(), "\n".to_owned()], &lines[50..], &[late.combined()]].concat();
+    write_log(&folder.join("access.log"), log.into_iter());
+    let output = simulate(&folder, &["access.log", "--rules", "rules.yaml", "--json"]);
+    let (said, told) = (serde_json::from_slice::<Value>(&output.stdout).unwrap(), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert_eq!((&said["lines"], &said["requests"], &said["unreadable"]), (&json!(103), &json!(101), &json!(1)));
+    assert!(told.contains("access.log:51: not read: there is no [time]"), "{told}");
+    let strict = simulate(&folder, &["access.log", "--rules", "rules.yaml", "--strict"]);
+    assert_eq!((strict.status.code(), strict.stdout.len()), (Some(1), 0));
+    assert!(text(&strict.stderr).contains("access.log:51: there is no [time]"), "{}", text(&strict.stderr));
+}
+
+#[test]
+fn wrong_usage_says_what_to_do() {
+    let folder = place();
+    std::fs::write(folder.join("access.log"), requests(1, 1).next().unwrap().combined()).unwrap();
+    std::fs::write(folder.join("odd.log"), "what is this\n").unwrap();
+    std::fs::write(
+        folder.join("edge.yaml"),
+        "domain: edge\ndescriptors:\n  - key: remote_address\n    rate_limit: { unit: minute, requests_per_unit: 1 }\n",
+    )
+    .unwrap();
+    std::fs::write(folder.join("bad.yaml"), "rules:\n  - { name: x, key: k, limits: [\"1/parsec\"] }\n").unwrap();
+    let table: [(&[&str], i32, &str); 8] = [
+        (&["access.log"], 2, "--rules"),
+        (&["nothing.log", "--rules", "rules.yaml"], 1, "nothing.log: it cannot be read"),
+        (&["odd.log", "--rules", "rules.yaml"], 1, "odd.log: its format is not known"),
+        (&["odd.log", "--rules", "rules.yaml", "--format", "json"], 1, "none of 1 lines"),
+        (&["access.log", "--rules", "bad.yaml"], 2, "bad.yaml:2"),
+        (&["access.log", "--rules", "edge.yaml"], 2, "--descriptor"),
+        (&["access.log", "--rules", "edge.yaml", "--descriptor", "remote_address={ip}"], 2, "--domain"),
+        (&["access.log", "--rules", "rules.yaml", "--reorder", "soon"], 2, "soon"),
+    ];
+    for (arguments, code, word) in table {
+        let output = simulate(&folder, arguments);
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
+        assert!(told.contains(word), "{arguments:?}: {told}");
+    }
+    let absent = simulate(&folder, &["access.log", "--rules", "rules.yaml"]);
+    assert_eq!(absent.status.code(), Some(0));
+
+    let asked: Vec<Asked> = requests(600, 10).collect();
+    write_log(&folder.join("access.log"), asked.iter().map(Asked::combined));
+    let edge = ["--rules", "edge.yaml", "--domain", "edge", "--descriptor", "remote_address={ip}"];
+    let said = json_of(&folder, &[&["access.log"], &edge[..]].concat());
+    let mut minutes: Vec<(u64, &str)> = asked.iter().map(|asked| (asked.at_s / 60, asked.ip.as_str())).collect();
+    minutes.sort_unstable();
+    minutes.dedup();
+    assert_eq!(said["results"][0]["allowed"], minutes.len(), "one a minute and address: {}", said["results"]);
+}
+
+/// Ten million lines: run by hand, in a release build.
+#[test]
+#[ignore = "takes minutes: cargo test --release -p checkdam-server --all-features --test it simulate:: -- --ignored --nocapture"]
+fn ten_million_lines_are_decided_exactly_within_a_minute() {
+    let folder = place();
+    let count = 10_000_000;
+    write_log(&folder.join("access.log"), requests(count, 3_000).map(|asked| asked.combined()));
+    let start = std::time::Instant::now();
+    let said = json_of(&folder, &["access.log", "--rules", "rules.yaml"]);
+    let took = start.elapsed();
+    println!("{count} lines in {took:?}");
+    assert_eq!(said["requests"], count);
+    let direct = direct(RULES, &mut requests(count, 3_000).collect::<Vec<_>>());
+    let simulated = simulated(&said["results"][0]);
+    assert_eq!((simulated.rules, simulated.subjects), (direct.rules, direct.subjects));
+    assert!(took.as_secs() < 60, "{took:?}");
+}
