@@ -27,6 +27,18 @@ export function swap(node, ...children) {
   if (key !== undefined) node.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
 }
 
+// Whether somebody presses something in `node` or has selected text there: what
+// is replaced under a pointer swallows its click.
+export function isHeld(node) {
+  const chosen = getSelection();
+  return node.querySelector(":active") !== null || (!chosen.isCollapsed && node.contains(chosen.anchorNode));
+}
+
+// The same as `swap` for what is drawn anew by itself: it can wait for the next time.
+export function refresh(node, ...children) {
+  if (!isHeld(node)) swap(node, ...children);
+}
+
 // A table. A column is {label, cell(row), number?, unseen?}; on a phone every row is a
 // card in which the labels stand beside the cells.
 export function table(caption, columns, rows, attributes = {}) {

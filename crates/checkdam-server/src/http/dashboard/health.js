@@ -1,7 +1,7 @@
 // Whether the limiter itself is well: rules, store, record, nodes.
 
 import { every, get } from "./api.js";
-import { h, swap, table } from "./dom.js";
+import { h, refresh, swap, table } from "./dom.js";
 import { live } from "./live.js";
 import { brief, count, moment, sentence, span } from "./words.js";
 
@@ -70,7 +70,7 @@ export function show({ body }) {
     if (!status) return;
     const now = live().status;
     const is_ready = now ? now.ready : true;
-    swap(cards,
+    refresh(cards,
       card("This node", is_ready ? "good" : "bad", is_ready ? "ready" : "not ready",
         [["Node", h("span", { class: "mono" }, status.node)], ["Version", status.version], ["Up for", span(status.uptime_s)]]),
       rulesCard(status.rules), storeCard(status.store), auditCard(status.audit),
@@ -80,7 +80,7 @@ export function show({ body }) {
   const fail = (box) => (error) => swap(box, h("p", { class: "told bad" }, error.message));
   const stops = [
     every(2_000, async (signal) => { status = await get("status", null, signal); draw(); }, fail(cards)),
-    every(2_000, async (signal) => swap(nodes, nodesPanel(await get("nodes", null, signal))), fail(nodes)),
+    every(2_000, async (signal) => refresh(nodes, nodesPanel(await get("nodes", null, signal))), fail(nodes)),
   ];
   return () => stops.forEach((stop) => stop());
 }

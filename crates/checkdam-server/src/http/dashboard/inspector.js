@@ -2,7 +2,7 @@
 // refilling as one looks.
 
 import { Refusal, Unreachable, every, post } from "./api.js";
-import { blame, confirm, field, h, level, say, setLevel, swap } from "./dom.js";
+import { blame, confirm, field, h, isHeld, level, say, setLevel, swap } from "./dom.js";
 import { count, limitInWords, span } from "./words.js";
 
 const POLL_MS = 1_000;
@@ -115,9 +115,11 @@ export function show({ body, query }) {
       swap(found, h("p", { class: "empty" }, "Type the attributes of a request, such as user = 42."));
       return;
     }
+    let is_first = true;
     stop = every(POLL_MS, async (signal) => {
       const answer = await post("inspect", asked, signal);
-      draw(answer, performance.now());
+      if (is_first || !isHeld(found)) draw(answer, performance.now());
+      is_first = false;
     }, (error) => { fault.textContent = error.message; });
   }
 

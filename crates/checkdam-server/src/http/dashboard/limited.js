@@ -1,7 +1,7 @@
 // Who is limited, or allowed, most; and why.
 
 import { Refusal, every, get, readRule } from "./api.js";
-import { choice, h, level, swap, table } from "./dom.js";
+import { choice, h, level, refresh, swap, table } from "./dom.js";
 import { attributesOf, count, limitInWords, moment, span, whenInWords } from "./words.js";
 
 const KINDS = [["limited", "Limited"], ["allowed", "Allowed"]];
@@ -73,7 +73,7 @@ async function why(box, name, subject) {
     if (!(error instanceof Refusal)) throw error;
     parts.push(h("p", { class: "note" }, error.message));
   }
-  swap(box, parts);
+  refresh(box, parts);
 }
 
 export function show({ body, actions, query }) {
@@ -86,7 +86,7 @@ export function show({ body, actions, query }) {
 
   function follow() {
     stop();
-    stop = every(2_000, async (signal) => swap(list, ranking(await get("top", { kind, window: within, limit: SHOWN }, signal))),
+    stop = every(2_000, async (signal) => refresh(list, ranking(await get("top", { kind, window: within, limit: SHOWN }, signal))),
       (error) => swap(list, told(error)));
   }
 

@@ -2,7 +2,7 @@
 
 import { every, get } from "./api.js";
 import { sparkline, trafficChart, trafficRows } from "./charts.js";
-import { choice, h, say, swap, table } from "./dom.js";
+import { choice, h, refresh, say, swap, table } from "./dom.js";
 import { listen, live } from "./live.js";
 import { brief, count, percent } from "./words.js";
 
@@ -85,9 +85,9 @@ export function show({ body, actions }) {
     const none = now.total.allowed.map(() => 0);
     const series = chosen === null ? now.total : one ?? { allowed: none, limited: none, shadow: none };
     chart.draw(series, now.end, now.step_s, heading.textContent);
-    swap(list, busiest(now.rules, now.step_s, chosen, choose));
+    refresh(list, busiest(now.rules, now.step_s, chosen, choose));
     if (figures.open) {
-      swap(figures.lastChild, table(heading.textContent, [
+      refresh(figures.lastChild, table(heading.textContent, [
         { label: "From", cell: (row) => row.time }, { label: "Allowed", number: true, cell: (row) => count(row.allowed) },
         { label: "Limited", number: true, cell: (row) => count(row.limited) }, { label: "Shadow", number: true, cell: (row) => count(row.shadow) },
       ], trafficRows(series, now.end, now.step_s)));
@@ -132,7 +132,7 @@ export function show({ body, actions }) {
   if (live().end) heard(live());
   const stops = [
     listen(heard),
-    every(3_000, async (signal) => swap(top, mostLimited((await get("top", { kind: "limited", window: "minute", limit: 8 }, signal)).subjects)),
+    every(3_000, async (signal) => refresh(top, mostLimited((await get("top", { kind: "limited", window: "minute", limit: 8 }, signal)).subjects)),
       (error) => swap(top, h("p", { class: "told bad" }, error.message))),
   ];
   const speaker = setInterval(() => {

@@ -25,167 +25,181 @@ function summary(rule) {
 const withoutIt = ({ requests, seconds, newly_allowed }) => (requests
   ? `Of the last ${count(requests)} requests (${span(seconds)}), ${count(newly_allowed)} that were limited would have passed.` : "");
 
-export function show({ body, actions, heading, item }) {
-  const is_new = !item;
-  const told = h("div", { role: "status" });
-  const shown = h("div");
-  const seen = h("div");
-  const state = { etag: null, saved: NEW, form: null, is_closed: false };
-  let timer;
+class Editor {
+  constructor(body, name) {
+    this.body = body;
+    this.name = name;
+    this.is_new = !name;
+    this.saved = NEW;
+    this.etag = null;
+    this.form = null;
+    this.is_closed = false;
+    this.told = h("div", { role: "status" });
+    this.shown = h("div");
+    this.seen = h("div");
+    this.body.append(this.shown);
+  }
 
-  const tell = (kind, ...parts) => swap(told, parts.length ? h("div", { class: `told ${kind}` }, ...parts) : null);
+  async begin() {
+    if (!this.is_new) {
+      const { data, etag } = await readRule(this.name);
+      this.take(data, etag);
+      if (data.mode === "shadow") this.showShadow().catch(() => {});
+    }
+    const { rules } = await get("status");
+    if (!this.is_closed) this.open(rules);
+  }
 
-  // Shows an error at its field, or above the form.
-  function complain(error, fields) {
+  open({ source, from }) {
+    const is_fixed = source === "file";
+    this.form = ruleForm(bare(this.saved), () => this.typed());
+    this.body.append(h("form", { class: "panel stack", id: "editor", novalidate: true, submit: (event) => { event.preventDefault(); this.save(); } },
+      h("h2", null, this.is_new ? "What it says" : "Edit"),
+      is_fixed ? h("p", { class: "told warn" }, `The rules come from ${from}: edit that file. Here an edit can be tried, not saved.`) : null,
+      this.form.node, this.told,
+      h("div", { class: "row" },
+        h("button", { type: "button", id: "preview-edit", click: () => this.preview() }, "Preview the effect"),
+        h("button", { type: "submit", class: "main", id: "save", disabled: is_fixed }, "Save"),
+        h("button", { type: "button", class: "harm", hidden: this.is_new, disabled: is_fixed, click: () => this.remove() }, "Remove…"))), this.seen);
+  }
+
+  close() {
+    this.is_closed = true;
+    clearTimeout(this.timer);
+  }
+
+  take(rule, etag) {
+    this.etag = etag;
+    this.saved = rule;
+    swap(this.shown, summary(rule));
+  }
+
+  async showShadow() {
+    const { seen, would_deny, since } = await get(`rules/${encodeURIComponent(this.name)}/effect`);
+    this.shown.firstChild.append(h("p", { class: "told" },
+      `In shadow: it would have denied ${count(would_deny)} of ${count(seen)} requests on this node since ${moment(since * 1000)}.`));
+  }
+
+  tell(kind, ...parts) {
+    swap(this.told, parts.length ? h("div", { class: `told ${kind}` }, ...parts) : null);
+  }
+
+  // Shows an error at its field, or above the buttons.
+  complain(error, fields) {
     if (error instanceof Unreachable) {
-      tell("bad", error.message);
+      this.tell("bad", error.message);
       return;
     }
     if (error.status === undefined) throw error;
     const { name, text } = blamed(error.message, fields);
-    if (!state.form.blame(name ?? error.field, text)) tell("bad", text);
+    if (!this.form.blame(name ?? error.field, text)) this.tell("bad", text);
+  }
+
+  typed() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.judged().catch(() => {}), TYPING_MS);
   }
 
   // The rule of the form if the server finds it valid.
-  async function judged() {
-    state.form.clear();
-    tell("");
-    const rule = state.form.read();
+  async judged() {
+    this.form.clear();
+    this.tell("");
+    const rule = this.form.read();
     if (rule === null) return null;
     const { text, fields } = written(rule);
     try {
       await post("rules/validate", text);
     } catch (error) {
       // A rule that gets another name is judged beside its old self.
-      const is_renamed = !is_new && rule.name !== item && error.message.includes(`the rule ${JSON.stringify(item)}`);
+      const is_renamed = !this.is_new && rule.name !== this.name && error.message.includes(`the rule ${JSON.stringify(this.name)}`);
       if (!is_renamed) {
-        complain(error, fields);
+        this.complain(error, fields);
         return null;
       }
     }
     return { rule, text, fields };
   }
 
-  const typed = () => {
-    clearTimeout(timer);
-    timer = setTimeout(() => judged().catch(() => {}), TYPING_MS);
-  };
-
   // The same when it is asked for: what is wrong gets the focus.
-  async function ready() {
-    clearTimeout(timer);
-    const edit = await judged();
-    if (!edit) body.querySelector("[aria-invalid]")?.focus();
+  async ready() {
+    clearTimeout(this.timer);
+    const edit = await this.judged();
+    if (!edit) this.body.querySelector("[aria-invalid]")?.focus();
     return edit;
   }
 
-  async function preview() {
-    const edit = await ready();
+  async preview() {
+    const edit = await this.ready();
     if (!edit) return;
     try {
-      const effect = await post("rules/preview", { name: is_new ? null : item, rule: edit.rule });
-      swap(seen, previewPanel(effect));
-      seen.querySelector("h2").focus();
+      const effect = await post("rules/preview", { name: this.is_new ? null : this.name, rule: edit.rule });
+      swap(this.seen, previewPanel(effect));
+      this.seen.querySelector("h2").focus();
     } catch (error) {
-      complain(error, edit.fields);
+      this.complain(error, edit.fields);
     }
   }
 
-  async function save() {
-    const edit = await ready();
+  async save() {
+    const edit = await this.ready();
     if (!edit) return;
     try {
-      const { data, etag } = await writeRule(is_new ? edit.rule.name : item, edit.text, state.etag);
-      if (data.name !== item) {
+      const { data, etag } = await writeRule(this.is_new ? edit.rule.name : this.name, edit.text, this.etag);
+      if (data.name !== this.name) {
         location.hash = `#/rules/${encodeURIComponent(data.name)}`;
         return;
       }
-      take(data, etag);
-      state.form.write(bare(data));
-      tell("", h("strong", { class: "good" }, "Saved."), " It is in force on this node, and within a second on every other.");
+      this.take(data, etag);
+      this.form.write(bare(data));
+      this.tell("", h("strong", { class: "good" }, "Saved."), " It is in force on this node, and within a second on every other.");
     } catch (error) {
-      if (error.status === 412) await disagree(error);
-      else complain(error, edit.fields);
+      if (error.status === 412) await this.disagree(error);
+      else this.complain(error, edit.fields);
     }
   }
 
   // Somebody else was faster: shows theirs, and lets the user choose.
-  async function disagree(error) {
-    if (is_new) {
-      state.form.blame("name", error.message);
+  async disagree(error) {
+    if (this.is_new) {
+      this.form.blame("name", error.message);
       return;
     }
     try {
-      const { data, etag } = await readRule(item);
-      tell("warn", h("p", null, h("strong", null, "Somebody else has changed this rule meanwhile."), " Nothing was saved. Theirs:"),
+      const { data, etag } = await readRule(this.name);
+      this.tell("warn", h("p", null, h("strong", null, "Somebody else has changed this rule meanwhile."), " Nothing was saved. Theirs:"),
         h("pre", { tabindex: "0" }, JSON.stringify(bare(data), null, 2)),
         h("div", { class: "row" },
-          h("button", { type: "button", click: () => { take(data, etag); state.form.write(bare(data)); tell(""); } }, "Take theirs"),
-          h("button", { type: "button", click: () => { take(data, etag); tell("", "Yours is kept: save again to replace theirs."); } }, "Keep mine")));
+          h("button", { type: "button", click: () => { this.take(data, etag); this.form.write(bare(data)); this.tell(""); } }, "Take theirs"),
+          h("button", { type: "button", click: () => { this.take(data, etag); this.tell("", "Yours is kept: save again to replace theirs."); } }, "Keep mine")));
     } catch (gone) {
       if (gone.status !== 404) throw gone;
-      tell("warn", "Somebody else has removed this rule meanwhile. Nothing was saved.");
+      this.tell("warn", "Somebody else has removed this rule meanwhile. Nothing was saved.");
     }
   }
 
-  async function remove() {
-    const told_effect = await post("rules/preview", { name: item, rule: null }).then(withoutIt, () => "");
-    const is_meant = await confirm(`Remove the rule ${item}?`, h("div", { class: "stack" },
-      h("p", null, "Requests are no longer limited by it, at once and on every node."), h("p", null, told_effect)), "Remove");
+  async remove() {
+    const effect = await post("rules/preview", { name: this.name, rule: null }).then(withoutIt, () => "");
+    const is_meant = await confirm(`Remove the rule ${this.name}?`, h("div", { class: "stack" },
+      h("p", null, "Requests are no longer limited by it, at once and on every node."), h("p", null, effect)), "Remove");
     if (!is_meant) return;
     try {
-      await removeRule(item, state.etag);
-      say(`The rule ${item} is removed.`);
+      await removeRule(this.name, this.etag);
+      say(`The rule ${this.name} is removed.`);
       location.hash = "#/rules";
     } catch (error) {
-      if (error.status === 412) await disagree(error);
-      else complain(error, []);
+      if (error.status === 412) await this.disagree(error);
+      else this.complain(error, []);
     }
   }
+}
 
-  function take(rule, etag) {
-    state.etag = etag;
-    state.saved = rule;
-    swap(shown, summary(rule));
-  }
-
-  async function effect() {
-    const { seen: asked, would_deny, since } = await get(`rules/${encodeURIComponent(item)}/effect`);
-    shown.firstChild.append(h("p", { class: "told" }, `In shadow: it would have denied ${count(would_deny)} of ${count(asked)} requests on this node since ${moment(since * 1000)}.`));
-  }
-
-  const buttons = {
-    preview: h("button", { type: "button", id: "preview-edit", click: preview }, "Preview the effect"),
-    save: h("button", { type: "submit", class: "main", id: "save" }, "Save"),
-    remove: h("button", { type: "button", class: "harm", click: remove, hidden: is_new }, "Remove…"),
-  };
-
-  async function begin() {
-    if (!is_new) {
-      const { data, etag } = await readRule(item);
-      take(data, etag);
-      if (data.mode === "shadow") effect().catch(() => {});
-    }
-    const { rules } = await get("status");
-    if (state.is_closed) return;
-    state.form = ruleForm(bare(state.saved), typed);
-    const is_fixed = rules.source === "file";
-    buttons.save.disabled = buttons.remove.disabled = is_fixed;
-    body.append(h("form", { class: "panel stack", id: "editor", novalidate: true, submit: (event) => { event.preventDefault(); save(); } },
-      h("h2", null, is_new ? "What it says" : "Edit"),
-      is_fixed ? h("p", { class: "told warn" }, `The rules come from ${rules.from}: edit that file. Here an edit can be tried, not saved.`) : null,
-      state.form.node, told, h("div", { class: "row" }, buttons.preview, buttons.save, buttons.remove)), seen);
-  }
-
+export function show({ body, actions, heading, item }) {
+  const editor = new Editor(body, item);
   actions.append(h("a", { href: "#/rules" }, "All rules"));
-  body.append(shown);
-  begin().catch((error) => {
+  editor.begin().catch((error) => {
     if (error.name === "AbortError") return;
-    heading.textContent = error.status === 404 ? `There is no rule ${item}` : heading.textContent;
-    swap(shown, h("p", { class: "told bad" }, error.message));
+    if (error.status === 404) heading.textContent = `There is no rule ${item}`;
+    swap(editor.shown, h("p", { class: "told bad" }, error.message));
   });
-  return () => {
-    state.is_closed = true;
-    clearTimeout(timer);
-  };
+  return () => editor.close();
 }
