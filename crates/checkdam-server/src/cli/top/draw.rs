@@ -87,16 +87,15 @@ fn draw_traffic(frame: &mut Frame<'_>, area: Rect, shown: &Shown) {
     let inside = block.inner(area);
     frame.render_widget(block, area);
     let [allowed, limited] = Layout::vertical([Constraint::Fill(1), Constraint::Fill(1)]).areas(inside);
-    let mut told = 0;
+    let shadow = last(&total.shadow);
     for (area, name, series, colour) in
         [(allowed, "allowed", &total.allowed, Color::Green), (limited, "limited", &total.limited, Color::Red)]
     {
         let [label, chart] = Layout::horizontal([Constraint::Length(22), Constraint::Fill(1)]).areas(area);
         let mut lines = vec![Line::styled(format!("{:>8} {name}", last(series)), shown.style(colour))];
-        if told == 1 && last(&total.shadow) > 0 {
-            lines.push(Line::raw(format!("{:>8} in shadow", last(&total.shadow))));
+        if name == "limited" && shadow > 0 {
+            lines.push(Line::raw(format!("{shadow:>8} in shadow")));
         }
-        told += 1;
         frame.render_widget(Paragraph::new(lines), label);
         // The newest stands at the right, however wide the screen is.
         let bars = &series[series.len().saturating_sub(usize::from(chart.width))..];
