@@ -22,90 +22,100 @@ function path(x, ys, base) {
   return `M${line(ys, there)}${area}`;
 }
 
+// The lines and words around a chart of `width` by `height` whose largest value is `top`.
+function frame({ x, y, width, height, top, points, label }) {
+  const lines = [0, 0.25, 0.5, 0.75, 1].flatMap((part) => [
+    s("line", { class: "grid", x1: EDGE.left, x2: width - EDGE.right, y1: y(top * part), y2: y(top * part) }),
+    s("text", { x: EDGE.left - 6, y: y(top * part) + 4, "text-anchor": "end" }, brief(top * part)),
+  ]);
+  const marks = (width < 480 ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1]).map((part) => {
+    const index = Math.round((points - 1) * part);
+    const anchor = part === 0 ? "start" : part === 1 ? "end" : "middle";
+    return s("text", { x: x(index), y: height - 6, "text-anchor": anchor }, label(index));
+  });
+  return [...lines, ...marks];
+}
+
 // A chart of {allowed, limited, shadow}, each a list of counts of `step_s` seconds, the
 // last of which ended at `end`.
-export function trafficChart() {
-  const svg = s("svg", { class: "chart", tabindex: "0", role: "img" });
-  const values = new Map(KINDS.map(([kind]) => [kind, h("strong")]));
-  const when = h("span", { class: "soft" });
-  const legend = h("div", { class: "row legend" },
-    KINDS.map(([kind, label]) => h("span", { class: "key" }, h("span", { class: `swatch ${kind}` }), label, values.get(kind))), when);
-  let shown = null;
-  let chosen = null;
-
-  const time = (index) => shown.end - (shown.series.allowed.length - index) * shown.step_s;
-  const format = () => (shown.step_s >= 300 ? hour : clock);
-
-  function tell() {
-    const last = shown.series.allowed.length - 1;
-    const index = chosen === null ? last : Math.min(chosen, last);
-    for (const [kind, node] of values) node.textContent = `${brief(shown.series[kind][index] / shown.step_s)}/s`;
-    when.textContent = chosen === null ? "now" : `at ${format()(time(index))}`;
+export class TrafficChart {
+  constructor() {
+    this.shown = null;
+    this.chosen = null;
+    this.svg = s("svg", {
+      class: "chart", tabindex: "0", role: "img",
+      pointermove: (event) => this.point(event), pointerleave: () => this.choose(null), blur: () => this.choose(null), keydown: (event) => this.step(event),
+    });
+    this.values = new Map(KINDS.map(([kind]) => [kind, h("strong")]));
+    this.when = h("span", { class: "soft" });
+    const keys = KINDS.map(([kind, label]) => h("span", { class: "key" }, h("span", { class: `swatch ${kind}` }), label, this.values.get(kind)));
+    this.node = h("div", { class: "stack" }, h("div", { class: "row legend" }, keys, this.when), this.svg);
+    this.watcher = new ResizeObserver(() => this.paint());
+    this.watcher.observe(this.svg);
   }
 
-  function draw() {
-    if (!shown) return;
-    const width = Math.max(svg.clientWidth, 200);
-    const height = Math.max(svg.clientHeight, 120);
-    const { allowed, limited, shadow } = shown.series;
-    const per_s = (value) => value / shown.step_s;
+  end() {
+    this.watcher.disconnect();
+  }
+
+  draw(series, end, step_s, label) {
+    this.shown = { series, end, step_s, last: series.allowed.length - 1 };
+    this.svg.setAttribute("aria-label", `${label}: ${inWords(series)}. Arrow keys read single points.`);
+    this.paint();
+  }
+
+  time(index) {
+    const { end, step_s, last } = this.shown;
+    return (step_s >= 300 ? hour : clock)(end - (last + 1 - index) * step_s);
+  }
+
+  paint() {
+    if (!this.shown) return;
+    const { series: { allowed, limited, shadow }, step_s, last } = this.shown;
+    const width = Math.max(this.svg.clientWidth, 200);
+    const height = Math.max(this.svg.clientHeight, 120);
+    const per_s = (value) => value / step_s;
     const sums = allowed.map((value, index) => per_s(value + limited[index]));
     const top = ceiling(Math.max(...sums, ...shadow.map(per_s)));
-    const x = (index) => EDGE.left + ((width - EDGE.left - EDGE.right) * index) / Math.max(allowed.length - 1, 1);
+    const x = (index) => EDGE.left + ((width - EDGE.left - EDGE.right) * index) / Math.max(last, 1);
     const y = (value) => height - EDGE.bottom - ((height - EDGE.top - EDGE.bottom) * value) / top;
-    const floor = allowed.map(() => y(0));
     const passed = allowed.map((value) => y(per_s(value)));
-    const lines = [0, 0.25, 0.5, 0.75, 1].map((part) => [
-      s("line", { class: "grid", x1: EDGE.left, x2: width - EDGE.right, y1: y(top * part), y2: y(top * part) }),
-      s("text", { x: EDGE.left - 6, y: y(top * part) + 4, "text-anchor": "end" }, brief(top * part)),
-    ]);
-    const marks = (width < 480 ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1]).map((part) => {
-      const index = Math.round((allowed.length - 1) * part);
-      const anchor = part === 0 ? "start" : part === 1 ? "end" : "middle";
-      return s("text", { x: x(index), y: height - 6, "text-anchor": anchor }, format()(time(index)));
-    });
-    svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    svg.replaceChildren(...lines.flat(), ...marks,
-      s("path", { class: "allowed", d: path(x, passed, floor) }),
+    this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    this.svg.replaceChildren(...frame({ x, y, width, height, top, points: last + 1, label: (index) => this.time(index) }),
+      s("path", { class: "allowed", d: path(x, passed, allowed.map(() => y(0))) }),
       s("path", { class: "passed", d: path(x, passed) }),
       s("path", { class: "limited", d: path(x, sums.map(y), passed), visibility: limited.some(Boolean) ? "visible" : "hidden" }),
       s("path", { class: "shadow", d: path(x, shadow.map((value) => y(per_s(value)))), visibility: shadow.some(Boolean) ? "visible" : "hidden" }));
-    if (chosen !== null) svg.append(s("line", { class: "at", x1: x(chosen), x2: x(chosen), y1: EDGE.top, y2: height - EDGE.bottom }));
-    tell();
+    if (this.chosen !== null) this.svg.append(s("line", { class: "at", x1: x(this.chosen), x2: x(this.chosen), y1: EDGE.top, y2: height - EDGE.bottom }));
+    this.tell();
   }
 
-  function choose(index) {
-    chosen = index;
-    draw();
+  // Says the values of the chosen point, or of the last.
+  tell() {
+    const { series, step_s, last } = this.shown;
+    const index = Math.min(this.chosen ?? last, last);
+    for (const [kind, node] of this.values) node.textContent = `${brief(series[kind][index] / step_s)}/s`;
+    this.when.textContent = this.chosen === null ? "now" : `at ${this.time(index)}`;
   }
 
-  svg.addEventListener("pointermove", (event) => {
-    if (!shown) return;
-    const box = svg.getBoundingClientRect();
+  choose(index) {
+    this.chosen = index;
+    this.paint();
+  }
+
+  point(event) {
+    if (!this.shown) return;
+    const box = this.svg.getBoundingClientRect();
     const part = (event.clientX - box.left - EDGE.left) / (box.width - EDGE.left - EDGE.right);
-    choose(Math.round(Math.min(Math.max(part, 0), 1) * (shown.series.allowed.length - 1)));
-  });
-  svg.addEventListener("pointerleave", () => choose(null));
-  svg.addEventListener("blur", () => choose(null));
-  svg.addEventListener("keydown", (event) => {
-    const steps = { ArrowLeft: -1, ArrowRight: 1 };
-    if (!shown || !(event.key in steps)) return;
-    event.preventDefault();
-    const last = shown.series.allowed.length - 1;
-    choose(Math.min(Math.max((chosen ?? last) + steps[event.key], 0), last));
-  });
-  const watcher = new ResizeObserver(draw);
-  watcher.observe(svg);
+    this.choose(Math.round(Math.min(Math.max(part, 0), 1) * this.shown.last));
+  }
 
-  return {
-    node: h("div", { class: "stack" }, legend, svg),
-    draw(series, end, step_s, label) {
-      shown = { series, end, step_s };
-      svg.setAttribute("aria-label", `${label}: ${inWords(series)}. Arrow keys read single points.`);
-      draw();
-    },
-    end: () => watcher.disconnect(),
-  };
+  step(event) {
+    const steps = { ArrowLeft: -1, ArrowRight: 1 };
+    if (!this.shown || !(event.key in steps)) return;
+    event.preventDefault();
+    this.choose(Math.min(Math.max((this.chosen ?? this.shown.last) + steps[event.key], 0), this.shown.last));
+  }
 }
 
 const sum = (values) => values.reduce((all, value) => all + value, 0);

@@ -1,7 +1,7 @@
 // What goes on: numbers, the chart of traffic, the busiest rules, who is limited.
 
 import { every, get } from "./api.js";
-import { sparkline, trafficChart, trafficRows } from "./charts.js";
+import { TrafficChart, sparkline, trafficRows } from "./charts.js";
 import { choice, h, refresh, say, swap, table } from "./dom.js";
 import { listen, live } from "./live.js";
 import { brief, count, percent } from "./words.js";
@@ -68,7 +68,7 @@ export function show({ body, actions }) {
   let chosen = null;
   let fetched = null;
   const numbers = tiles();
-  const chart = trafficChart();
+  const chart = new TrafficChart();
   const heading = h("h2", null, "Traffic, all rules");
   const clear = h("button", { type: "button", hidden: true, click: () => choose(null) }, "Show all rules");
   const list = h("div", { id: "busiest" });
