@@ -87,15 +87,15 @@ fn main() {
     assert_eq!(status, 200, "{answer}");
     let browsers: Vec<Browser> = (0..BROWSERS).map(|_| Browser::start()).collect();
     let dashboard = format!("http://{}/", server.admin);
-    let mut figures = [[0.0; ROUNDS]; 4];
-    for round in 0..ROUNDS {
+    let mut figures = [const { Vec::new() }; 4];
+    for round in 1..=ROUNDS {
         for (place, is_open) in [false, true].into_iter().enumerate() {
             for browser in &browsers {
                 browser.goto(if is_open { &dashboard } else { "about:blank" });
             }
-            figures[place][round] = load(&server.http, Some(RATE));
-            figures[2 + place][round] = load(&server.http, None);
-            let [steady, most] = [place, 2 + place].map(|place| figures[place][round]);
+            let (steady, most) = (load(&server.http, Some(RATE)), load(&server.http, None));
+            figures[place].push(steady);
+            figures[2 + place].push(most);
             println!(
                 "round {round}, dashboard in {} browsers: {steady:.0} checks/s of {RATE}, {most:.0} at most",
                 if is_open { BROWSERS } else { 0 }
@@ -104,7 +104,7 @@ fn main() {
         let text = browsers[0].page_text();
         assert!(text.contains("Requests a second"), "the dashboard does not show traffic: {text}");
     }
-    let median = |mut values: [f64; ROUNDS]| {
+    let median = |mut values: Vec<f64>| {
         values.sort_by(f64::total_cmp);
         f64::midpoint(values[ROUNDS / 2 - 1], values[ROUNDS / 2])
     };
