@@ -22,9 +22,9 @@ const STYLE: &str = ":root{color-scheme:light dark;--back:#fff;--ink:#1c2430;--f
 --line:#2c3440;--pass:#6aa5f2;--stop:#f0806c}}";
 const PAGE_STYLE: &str = "body{background:var(--back);color:var(--ink);font:16px/1.5 system-ui,sans-serif;\
 max-width:60rem;margin:2rem auto;padding:0 1rem}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}\
-table{border-collapse:collapse;width:100%;display:block;overflow-x:auto}th,td{text-align:left;padding:.3rem .75rem .3rem 0;\
+table{border-collapse:collapse;width:100%;margin:1rem 0;display:block;overflow-x:auto}th,td{text-align:left;padding:.3rem .75rem .3rem 0;\
 border-bottom:1px solid var(--line);overflow-wrap:anywhere}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;\
-white-space:nowrap}svg{width:100%;height:auto}p{color:var(--faint)}figure{margin:0}figcaption{color:var(--faint)}";
+white-space:nowrap}svg{width:100%;height:auto}p{color:var(--faint)}figure{margin:1rem 0}figcaption{color:var(--faint)}";
 const PICTURE_STYLE: &str = ".pass{fill:var(--pass)}.stop{fill:var(--stop)}.axis{stroke:var(--line)}\
 text{fill:var(--faint);font:12px system-ui,sans-serif}";
 
