@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use checkdam::headers::Dialect;
 use checkdam::rule_file::FileOptions;
-use checkdam::store::redis::RedisOptions;
+use checkdam::store::redis::{RedisOptions, StoreUrlError};
 use clap::Args;
 
 use crate::grpc::RateLimitOptions;
@@ -95,7 +95,7 @@ pub(crate) struct Config {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum ConfigError {
-    #[error("cannot read the settings in {path}: {reason}")]
+    #[error("cannot read {path}: {reason}")]
     Unreadable { path: String, reason: std::io::Error },
     #[error("{path}: {reason}")]
     Invalid { path: String, reason: String },
@@ -107,6 +107,10 @@ pub(crate) enum ConfigError {
     NothingToServe,
     #[error("store_deadline is 0: no store answers at once; use for example 15ms")]
     NoDeadline,
+    #[error("{name} is {value:?}: use an address such as 127.0.0.1:8080, with a port from 0 to 65535")]
+    NotAnAddress { name: &'static str, value: String },
+    #[error(transparent)]
+    Store(#[from] StoreUrlError),
     #[error("nodes is 0: use the number of nodes that share the limits, at least 1")]
     NoNodes,
     #[error(
@@ -196,6 +200,23 @@ impl Config {
 }
 
 impl Config {
+    /// What is judged when the doors are opened and the store is made, without
+    /// doing either.
+    pub(crate) fn judge(&self) -> Result<(), ConfigError> {
+        let admin = self.admin.as_ref().map(|door| &door.listen);
+        let doors = [
+            ("http_listen", Some(&self.http_listen)),
+            ("grpc_listen", self.grpc_listen.as_ref()),
+            ("admin_listen", admin),
+        ];
+        for (name, value) in doors {
+            if let Some(value) = value.filter(|value| !is_address(value)) {
+                return Err(ConfigError::NotAnAddress { name, value: value.clone() });
+            }
+        }
+        Ok(self.redis.as_ref().map_or(Ok(()), RedisOptions::judge)?)
+    }
+
     /// The store, for people: without its password.
     pub(crate) fn store_text(&self) -> String {
         let buckets = self.max_buckets;
@@ -206,18 +227,23 @@ impl Config {
     }
 }
 
+/// Whether somebody could listen there: a host and a port.
+fn is_address(text: &str) -> bool {
+    text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+}
+
 /// What the settings say of Redis; `None` if the buckets live in memory.
 fn redis_options(given: &Settings, file: &Settings, max_buckets: usize) -> Result<Option<RedisOptions>, ConfigError> {
+    let nodes = given.nodes.or(file.nodes).unwrap_or(1);
+    if nodes == 0 {
+        return Err(ConfigError::NoNodes);
+    }
     // Platforms set it for every program: what is no URL of a store is not for us.
     let redis_url = variable("REDIS_URL").filter(|url| url.starts_with("redis") && url.contains("://"));
     let store = given.store.as_ref().or(file.store.as_ref()).or(redis_url.as_ref());
     let Some(url) = store.filter(|store| *store != "memory") else {
         return Ok(None);
     };
-    let nodes = given.nodes.or(file.nodes).unwrap_or(1);
-    if nodes == 0 {
-        return Err(ConfigError::NoNodes);
-    }
     let mut options = RedisOptions { nodes, max_buckets, ..RedisOptions::new(url) };
     if let Some(path) = given.store_ca.as_ref().or(file.store_ca.as_ref()) {
         let shown = path.display().to_string();
@@ -254,8 +280,18 @@ fn read(path: &Path) -> Result<Settings, ConfigError> {
         Ok(text) => text,
         Err(reason) => return Err(ConfigError::Unreadable { path: shown, reason }),
     };
-    toml::from_str(&text)
-        .map_err(|error| ConfigError::Invalid { path: shown, reason: error.to_string().trim_end().to_owned() })
+    from_toml(&shown, &text)
+}
+
+/// Reads TOML. An error tells its place and never the line itself, where a
+/// secret may stand.
+fn from_toml<T: serde::de::DeserializeOwned>(path: &str, text: &str) -> Result<T, ConfigError> {
+    toml::from_str(text).map_err(|error| {
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let (line, column) =
+            (before.matches('\n').count() + 1, before.chars().rev().take_while(|c| *c != '\n').count() + 1);
+        ConfigError::Invalid { path: format!("{path}:{line}:{column}"), reason: error.message().trim_end().to_owned() }
+    })
 }
 
 /// Names of `CHECKDAM_…` variables that set nothing, for a warning: they cannot

@@ -68,7 +68,7 @@ impl Call {
     async fn ask(self, address: &Address) -> anyhow::Result<Answer> {
         let server = &address.server;
         let stream = TcpStream::connect((address.host.as_str(), address.port)).await.with_context(|| {
-            format!("cannot reach a server at {server}: start one with `checkdam serve`, or name another with --server")
+            format!("cannot reach a server at {server}: start one with `checkdam serve`, or give another address")
         })?;
         let talked = async {
             let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
@@ -120,6 +120,9 @@ impl Address {
         let uri: Uri = with_scheme.parse().with_context(|| format!("the server {server:?} is not a URL"))?;
         if uri.scheme_str() != Some("http") {
             bail!("the server {server:?} is not reached by plain HTTP: give a URL such as http://127.0.0.1:8080");
+        }
+        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            bail!("the server's URL has a login in it, which no door takes: give the admin token with --token-file");
         }
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let authority = uri.authority().map(ToString::to_string).unwrap_or_default();

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::table::Table;
 use super::{Cli, Failure, print, print_value, say};
 use crate::config::{Config, InForce, ProxyOptions, ProxySettings, Settings, reference};
+use crate::rulebook::RuleFile;
 
 /// What `checkdam config` does.
 #[derive(Debug, Subcommand)]
@@ -20,8 +21,8 @@ pub(crate) enum ConfigCommand {
     #[command(
         after_help = "Examples:\n  checkdam config check checkdam.toml\n  CHECKDAM_STORE=redis://cache:6379 checkdam \
                       config check --json\n\nTakes the flags and variables of serve and proxy. Secrets are not shown. \
-                      Exits with 0 if the settings are valid and with 1 if they are not. Rules are not read: see \
-                      checkdam rules check."
+                      Exits with 0 if the settings are valid and with 1 if they are not. A rule file is judged too; \
+                      store, database and collector are not asked: see checkdam doctor."
     )]
     Check(Box<CheckArguments>),
 }
@@ -61,6 +62,11 @@ fn check(arguments: CheckArguments) -> anyhow::Result<()> {
     let file = arguments.config.as_deref();
     let refused = |error: crate::config::ConfigError| Failure::refused(error.to_string());
     let config = Config::load(arguments.settings, file).map_err(refused)?;
+    config.judge().map_err(refused)?;
+    if let Some(path) = &config.rules {
+        let loaded = RuleFile::open(path, config.files).and_then(|file| file.load().map(drop));
+        loaded.map_err(|error| Failure::refused(error.to_string()))?;
+    }
     if arguments.proxy {
         ProxyOptions::load(arguments.proxy_settings, file).map_err(refused)?;
     }

@@ -64,7 +64,8 @@ fn announce(config: &Config, doors: &Doors, node: &Node) -> anyhow::Result<()> {
         let version = env!("CARGO_PKG_VERSION");
         let admin = admin.map(tracing::field::display);
         let (grpc, max_buckets) = (grpc.map(tracing::field::display), config.max_buckets);
-        tracing::info!(version, listen = %address, grpc, admin, rules, source, max_buckets, "started");
+        let store = config.store_text();
+        tracing::info!(version, listen = %address, grpc, admin, rules, source, store, max_buckets, "started");
         return Ok(());
     }
     let url = format!("http://{}", reachable(address));

@@ -109,7 +109,7 @@ fn table(path: &Path) -> Result<Table, ConfigError> {
     let shown = path.display().to_string();
     let text = std::fs::read_to_string(path);
     let text = text.map_err(|reason| ConfigError::Unreadable { path: shown.clone(), reason })?;
-    toml::from_str(&text).map_err(|error| ConfigError::Invalid { path: shown, reason: error.to_string() })
+    super::from_toml(&shown, &text)
 }
 
 fn text(value: &Value) -> String {

@@ -103,13 +103,11 @@ impl ServerKeeper {
             // Another door of ours says so of paths that it does not have; of rules nobody points there.
             StatusCode::NOT_FOUND if kind == "about:blank" => self.is_another(),
             StatusCode::METHOD_NOT_ALLOWED => self.is_another(),
-            StatusCode::UNAUTHORIZED => Failure::new(
-                Kind::Unavailable,
-                format!(
-                    "the server at {} wants its admin token: give it with --token-file, or in CHECKDAM_ADMIN_TOKEN",
-                    self.url
-                ),
-            ),
+            StatusCode::UNAUTHORIZED => {
+                let what = if self.token.is_some() { "refuses this token" } else { "wants its admin token" };
+                let advice = "give the right one with --token-file, or in CHECKDAM_ADMIN_TOKEN";
+                Failure::new(Kind::Unavailable, format!("the server at {} {what}: {advice}", self.url))
+            }
             StatusCode::NOT_FOUND => Failure::new(Kind::NotFound, detail),
             StatusCode::CONFLICT if kind.ends_with(":exists") => Failure::new(Kind::Exists, detail),
             StatusCode::PRECONDITION_FAILED => Failure::new(Kind::Changed, detail),

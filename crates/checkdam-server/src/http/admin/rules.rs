@@ -24,7 +24,7 @@ use crate::rulebook::{RulebookError, Stored};
 pub(super) type Answered = Result<Response<Body>, Problem>;
 
 /// Paths that are no rules.
-const RESERVED: [&str; 4] = ["validate", "import", "export", "preview"];
+const RESERVED: [&str; 6] = [".", "..", "validate", "import", "export", "preview"];
 
 /// A rule as it is written: the same names as in a rule file.
 #[derive(ToSchema)]
@@ -305,7 +305,9 @@ pub(super) fn no_rule(name: &str) -> Problem {
 
 pub(super) fn check_name(name: &str) -> Result<(), Problem> {
     if RESERVED.contains(&name) {
-        let detail = format!("a rule cannot be called {name:?}, which names a path of this API: use another name");
+        let detail = format!(
+            "a rule cannot be called {name:?}, which names a path of this API or of browsers: use another name"
+        );
         return Err(Problem::invalid("name".to_owned(), detail));
     }
     Ok(())

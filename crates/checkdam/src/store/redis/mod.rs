@@ -80,6 +80,14 @@ impl RedisOptions {
         target::without_password(&self.url)
     }
 
+    /// Whether a store could be made of it. Connects to nobody.
+    ///
+    /// # Errors
+    /// If the URL or the certificate is not understood.
+    pub fn judge(&self) -> Result<(), StoreUrlError> {
+        Target::parse(&self.url, self.root_certificate.as_deref()).map(drop)
+    }
+
     /// The usual settings for a server at `url`.
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
