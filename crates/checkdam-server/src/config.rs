@@ -283,14 +283,17 @@ fn read(path: &Path) -> Result<Settings, ConfigError> {
     from_toml(&shown, &text)
 }
 
-/// Reads TOML. An error tells its place and never the line itself, where a
-/// secret may stand.
+/// Reads TOML. An error tells its place and the key, and never the value: it may
+/// be a secret.
 fn from_toml<T: serde::de::DeserializeOwned>(path: &str, text: &str) -> Result<T, ConfigError> {
     toml::from_str(text).map_err(|error| {
-        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-        let (line, column) =
-            (before.matches('\n').count() + 1, before.chars().rev().take_while(|c| *c != '\n').count() + 1);
-        ConfigError::Invalid { path: format!("{path}:{line}:{column}"), reason: error.message().trim_end().to_owned() }
+        let start = error.span().map_or(0, |span| span.start);
+        let before = text.get(..start).unwrap_or_default();
+        let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+        let (line, column) = (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1);
+        let key = before[line_start..].split_once('=').map(|(key, _)| format!("{}: ", key.trim())).unwrap_or_default();
+        let reason = format!("{key}{}", error.message().trim_end());
+        ConfigError::Invalid { path: format!("{path}:{line}:{column}"), reason }
     })
 }
 

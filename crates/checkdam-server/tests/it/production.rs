@@ -77,6 +77,28 @@ fn a_check_of_the_settings_tells_what_is_in_force_and_keeps_secrets() {
 }
 
 #[test]
+fn a_check_refuses_what_serve_would_refuse_and_repeats_no_secret() {
+    let file = folder().join("settings.toml");
+    for (settings, told) in [
+        ("http_listen = \"127.0.0.1:99999\"", "http_listen is \"127.0.0.1:99999\""),
+        ("http_listen = \"abc\"", "http_listen is \"abc\""),
+        ("store = \"redsi://:S3CRET@h\"", "redsi"),
+        ("store = \"redis://:S3CRET@host:notaport\"", "host:notaport"),
+        ("nodes = 0", "nodes is 0"),
+        ("rules = \"nope.yaml\"", "nope.yaml"),
+        ("admin_token = \"S3CRETS3CRETS3CRET", "settings.toml:1:"),
+        ("\nadmin_tokne = \"S3CRETS3CRETS3CRET\"", "settings.toml:2:1: unknown field `admin_tokne`"),
+        ("admin_token = [\"S3CRETS3CRETS3CRET\"]", "settings.toml:1:15: admin_token: invalid type: sequence"),
+    ] {
+        std::fs::write(&file, settings).unwrap();
+        let checked = run(&["config", "check", file.to_str().unwrap()]);
+        let said = text(&checked.stderr);
+        assert_eq!(checked.status.code(), Some(1), "{settings}: {said}");
+        assert!(said.contains(told) && !said.contains("S3CRET"), "{settings}: {said}");
+    }
+}
+
+#[test]
 fn the_manual_has_a_page_for_each_command() {
     let main = run(&["man"]);
     assert!(main.status.success() && text(&main.stdout).contains(".TH checkdam 1"), "{main:?}");

@@ -57,13 +57,13 @@ fn every_setting_may_stand_in_the_file() {
 fn what_is_not_a_setting_is_an_error_that_names_it() {
     let file = folder().join("settings.toml");
     for (text, parts) in [
-        ("redis = \"redis://localhost\"", ["redis", "line 1"]),
-        ("http_listen = \"127.0.0.1:0\"\n[proxies]\nkind = 1", ["proxies", "line 2"]),
-        ("http_listen = \"127.0.0.1:0\"\n[proxy]\nkind = 1", ["kind", "line 3"]),
+        ("redis = \"redis://localhost\"", ["redis", "settings.toml:1:1:"]),
+        ("http_listen = \"127.0.0.1:0\"\n[proxies]\nkind = 1", ["proxies", "settings.toml:2:"]),
+        ("http_listen = \"127.0.0.1:0\"\n[proxy]\nkind = 1", ["kind", "settings.toml:3:"]),
         ("max_buckets = \"many\"", ["max_buckets", "many"]),
         ("drain_timeout = \"10\"", ["drain_timeout", "500ms"]),
         ("headers = \"all\"", ["all", "both"]),
-        ("http_listen =", ["settings.toml", "line 1"]),
+        ("http_listen =", ["http_listen", "settings.toml:1:"]),
     ] {
         std::fs::write(&file, text).unwrap();
         refused(&run(&["serve", "--config", file.to_str().unwrap()]), &parts);
