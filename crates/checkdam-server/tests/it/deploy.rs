@@ -81,6 +81,49 @@ fn the_dockerfile_has_no_fault() {
     }
 }
 
+/// Every file that is compiled into the program and lies outside `crates`.
+fn compiled_in() -> BTreeSet<PathBuf> {
+    let root = repository(".");
+    let mut unseen: Vec<_> =
+        ["checkdam", "checkdam-server"].map(|name| root.join("crates").join(name).join("src")).into();
+    let mut found = BTreeSet::new();
+    while let Some(path) = unseen.pop() {
+        if path.is_dir() {
+            unseen.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+            continue;
+        }
+        if path.extension().is_none_or(|extension| extension != "rs") {
+            continue;
+        }
+        let source = read(&path);
+        // Tests are compiled elsewhere.
+        let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        let included = ["include_str!(\"", "include_bytes!(\""].map(|call| source.split(call).skip(1));
+        for rest in included.into_iter().flatten() {
+            let named = rest.split('"').next().unwrap();
+            let file = path.with_file_name(named).canonicalize().unwrap();
+            let file = file.strip_prefix(&root).unwrap().to_owned();
+            found.extend(Some(file).filter(|file| !file.starts_with("crates")));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_image_is_built_from_all_that_is_compiled_in() {
+    let (dockerfile, ignored) = (read(&repository("Dockerfile")), read(&repository(".dockerignore")));
+    let copied: Vec<_> = dockerfile.lines().filter_map(|line| line.strip_prefix("COPY ")).collect();
+    let copied: Vec<_> = copied.iter().flat_map(|line| line.split(' ')).collect();
+    let let_in: Vec<_> = ignored.lines().filter_map(|line| line.strip_prefix('!')).collect();
+    let files = compiled_in();
+    assert!(files.contains(Path::new("examples/starter-rules.yaml")), "{files:?}");
+    let members = ["Cargo.toml", "Cargo.lock", "crates", "bench"].map(PathBuf::from);
+    for file in files.iter().chain(&members) {
+        assert!(copied.iter().any(|name| file.starts_with(name)), "the Dockerfile does not copy {}", file.display());
+        assert!(let_in.iter().any(|name| file.starts_with(name)), ".dockerignore keeps {} out", file.display());
+    }
+}
+
 /// The secrets are made, every one that is used is declared, and the program
 /// takes the settings as the container would see them.
 #[test]
