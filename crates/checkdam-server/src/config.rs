@@ -208,8 +208,7 @@ impl Config {
 
 /// What the settings say of Redis; `None` if the buckets live in memory.
 fn redis_options(given: &Settings, file: &Settings, max_buckets: usize) -> Result<Option<RedisOptions>, ConfigError> {
-    // Platforms set it for every program: what is no URL of a store is not for us.
-    let redis_url = variable("REDIS_URL").filter(|url| url.starts_with("redis") && url.contains("://"));
+    let redis_url = variable("REDIS_URL").filter(|url| is_store(url));
     let store = given.store.as_ref().or(file.store.as_ref()).or(redis_url.as_ref());
     let Some(url) = store.filter(|store| *store != "memory") else {
         return Ok(None);
@@ -233,6 +232,11 @@ fn redis_options(given: &Settings, file: &Settings, max_buckets: usize) -> Resul
     options.key_secret = given.key_secret.clone().or_else(|| file.key_secret.clone()).unwrap_or_default();
     options.readable_keys = given.readable_keys.or(file.readable_keys).unwrap_or(false);
     Ok(Some(options))
+}
+
+/// Whether `REDIS_URL` is for us: platforms set it for every program.
+fn is_store(url: &str) -> bool {
+    url.starts_with("redis") && url.contains("://")
 }
 
 /// What the settings file says, if there is one.
