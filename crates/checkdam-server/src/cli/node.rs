@@ -20,7 +20,7 @@ use super::signals::Signals;
 use super::supervisor::{self, Reloading};
 use crate::app::App;
 use crate::audit::{Audit, Writer};
-use crate::config::Config;
+use crate::config::{Config, LeaveOptions};
 use crate::http::{Admin, Live, RuleSource, Server};
 use crate::nodes::Nodes;
 use crate::overload::{self, Overload};
@@ -29,8 +29,11 @@ use crate::store::AnyStore;
 use crate::trace::Tracer;
 use crate::watch::Watch;
 
-/// How long operators' requests under way may take when all else is done.
-const ADMIN_DRAIN: Duration = Duration::from_secs(1);
+/// How operators are let go when all else is done.
+const ADMIN_LEAVE: LeaveOptions =
+    LeaveOptions { notice: Duration::from_millis(500), drain: Duration::from_millis(500) };
+/// How long the database may take to be closed.
+const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 /// How long what was recorded may take to be written at the end.
 const AUDIT_DRAIN: Duration = Duration::from_secs(5);
 /// How long a database is waited for at the start.
@@ -173,7 +176,7 @@ impl Node {
     {
         let (end_admin, admin_stop) = mpsc::channel(1);
         let (admin, live) = self.admin.unzip();
-        let admin = admin.map(|admin| tokio::spawn(admin.run(admin_stop, ADMIN_DRAIN)));
+        let admin = admin.map(|admin| tokio::spawn(admin.run(admin_stop, ADMIN_LEAVE)));
         let rules = self.app.limiter().rules().rules().len();
         supervisor::ready(&format!("{rules} rules are in force"));
         doors(self.stop).await;
@@ -195,7 +198,7 @@ impl Node {
         drop(self.rules);
         if let Some(rulebook) = self.rulebook {
             // A database that hangs must not hold the exit up.
-            let _ = tokio::time::timeout(ADMIN_DRAIN, rulebook.close()).await;
+            let _ = tokio::time::timeout(CLOSE_LIMIT, rulebook.close()).await;
         }
         tracing::info!("stopped");
     }
@@ -273,137 +276,14 @@ fn follow(
             }
         });
     }
-    RuleSource::Database(follower) => Some(follower.statuses()),
-            RuleSource::File(_) => None,
-        };
-        tokio::spawn(maintain(Arc::clone(&app), statuses));
-        tokio::spawn(overload::watch(Arc::clone(&app)));
-        Ok(Self { app, admin, rules, rulebook, writer, stop: signals.stop })
-    }
-
-    /// What the doors share.
-    pub(super) const fn app(&self) -> &Arc<App> {
-        &self.app
-    }
-
-    /// Where operators are let in.
-    pub(super) fn admin_address(&self) -> std::io::Result<Option<SocketAddr>> {
-        self.admin.as_ref().map(|(admin, _)| admin.address()).transpose()
-    }
-
-    /// Runs the doors until they are told to stop and have ended; the door for
-    /// operators stays open meanwhile, and what was recorded is written last.
-    pub(super) async fn run<F>(self, doors: impl FnOnce(mpsc::Receiver<()>) -> F)
-    where
-        F: Future<Output = ()>,
-    {
-        let (end_admin, admin_stop) = mpsc::channel(1);
-        let (admin, live) = self.admin.unzip();
-        let admin = admin.map(|admin| tokio::spawn(admin.run(admin_stop, ADMIN_DRAIN)));
-        let rules = self.app.limiter().rules().rules().len();
-        supervisor::ready(&format!("{rules} rules are in force"));
-        doors(self.stop).await;
-        // Nobody who watches shall hold the exit up.
-        if let Some(live) = live {
-            live.end();
-        }
-        // If it is gone, it has nothing to end.
-        let _ = end_admin.send(()).await;
-        let written = async {
-            if let Some(writer) = self.writer {
-                writer.finish(Instant::now() + AUDIT_DRAIN).await;
-            }
-        };
-        tokio::join!(written, self.app.tracer().finish());
-        if let Some(admin) = admin {
-            let _ = admin.await;
-        }
-        drop(self.rules);
-        if let Some(rulebook) = self.rulebook {
-            // A database that hangs must not hold the exit up.
-            let _ = tokio::time::timeout(ADMIN_DRAIN, rulebook.close()).await;
-        }
-        tracing::info!("stopped");
-    }
-}
-
-/// Listens, or says which flag to change.
-pub(super) async fn listen(address: &str, flag: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address)
-        .await
-        .with_context(|| format!("cannot listen on {address}: free the address or give another with {flag}"))
-}
-
-/// The database. Rules from a file do without one: then violations are not
-/// recorded.
-async fn open_database(config: &Config, has_file: bool) -> anyhow::Result<Option<Rulebook>> {
-    if has_file && config.audit.per_rule_and_second == 0 {
-        return Ok(None);
-    }
-    let deadline = Instant::now() + DATABASE_PATIENCE;
-    let opened = loop {
-        match Rulebook::open(&config.database).await {
-            // A server that starts together with us may need a moment.
-            Err(error @ OpenError::Unavailable { .. }) if config.database.is_server() && Instant::now() < deadline => {
-                tracing::warn!(%error, "waiting for the database");
-                tokio::time::sleep(DATABASE_PAUSE).await;
-            }
-            opened => break opened,
-        }
-    };
-    match opened {
-        Ok(rulebook) => Ok(Some(rulebook)),
-        Err(error) if has_file => {
-            tracing::warn!(%error, "violations are not recorded; --audit-rate 0 asks for that without this warning");
-            Ok(None)
-        }
-        Err(error) => Err(error).context("give another place with --database or --data-dir, or rules with --rules"),
-    }
-}
-
-/// The rules in the database; on the first start the starter rules.
-async fn load_book(rulebook: Option<&Rulebook>) -> anyhow::Result<(RuleSet, Book)> {
-    let rulebook = rulebook.context("there are no rules: neither a file nor a database")?;
-    rulebook.seed(rule_file::parse_definitions(rulebook::STARTER)?).await?;
-    let book = rulebook.load().await?;
-    let rules = book.compile().context("the rules in the database are not valid: mend or remove that row")?;
-    Ok((rules, book))
-}
-
-/// Follows what the rules come from.
-fn follow(
-    app: &Arc<App>,
-    file: Option<RuleFile>,
-    rulebook: Option<&Rulebook>,
-    version: u64,
-    mut reload: mpsc::Receiver<Reloading>,
-) -> RuleSource {
-    let Some(rulebook) = rulebook.filter(|_| file.is_none()) else {
-        let path = file.as_ref().map(|file| file.path().display().to_string()).unwrap_or_default();
-        if let Some(file) = file {
-            tokio::spawn(rulebook::watch(Arc::clone(app), file, reload));
-        }
-        return RuleSource::File(path);
-    };
-    let following = Arc::clone(app);
-    let apply = move |rules: RuleSet, book: Book| {
-        rulebook::remark(&rules, &book);
-        following.put_in_force(rules, book);
-    };
-    let follower = Follower::start(rulebook.clone(), version, FollowOptions::default(), apply);
-    if let AnyStore::Redis(watched) = app.limiter().store() {
-        let (mut hints, hint) = (watched.hints(), follower.hints());
-        tokio::spawn(async move {
-            while hints.recv().await.is_some() {
-                hint.notify_one();
-            }
-        });
-    }
-    let hint = follower.hints();
+    let mut looks = follower.looks();
     tokio::spawn(async move {
+        // The supervisor is told of the end when this is dropped.
         while let Some(_reloading) = reload.recv().await {
             tracing::info!("SIGHUP: the rulebook is looked at now");
-            hint.notify_one();
+            if tokio::time::timeout(RELOAD_LIMIT, looks.look()).await.is_err() {
+                tracing::warn!("SIGHUP: the rulebook cannot be read in time; it is tried again and again");
+            }
         }
     });
     RuleSource::Database(follower)

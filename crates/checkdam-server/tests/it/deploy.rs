@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::process::{checkdam, folder, run, text};
 
@@ -180,9 +180,11 @@ fn the_chart_is_valid_with_everything_off_and_everything_on() {
     let plain = template("{}");
     assert_eq!(kinds(&plain), ["Deployment", "PodDisruptionBudget", "Service", "ServiceAccount"]);
     let all = template(
-        "rules: 'rules: [{name: all, key: all, limits: [1/s]}]'\nenv: {CHECKDAM_HEADERS: ietf}\ndrainSeconds: 40\n\
+        "rules: 'rules: [{name: all, key: all, limits: [1/s]}]'\nenv: {CHECKDAM_HEADERS: ietf, CHECKDAM_MAX_BUCKETS: 2000000, CHECKDAM_TRACE_SHARE: 0.25,\n\
+         CHECKDAM_GRPC_SHADOW: true}\ndrainSeconds: 40\n\
          secret: {name: s, storeKey: store, databaseKey: db, keySecretKey: key, adminTokenKey: token}\n\
-         serviceMonitor: {enabled: true}\nautoscaling: {enabled: true}\nnetworkPolicy: {enabled: true}\n",
+         serviceMonitor: {enabled: true}\nautoscaling: {enabled: true}\nnetworkPolicy: {enabled: true,\n\
+         metricsFrom: [{namespaceSelector: {}}]}\n",
     );
     let expected = [
         "ConfigMap",
@@ -197,12 +199,25 @@ fn the_chart_is_valid_with_everything_off_and_everything_on() {
     assert_eq!(kinds(&all), expected);
     let deployment = all.iter().find(|document| document["kind"] == "Deployment").unwrap();
     let pod = &deployment["spec"]["template"]["spec"];
-    assert_eq!(pod["terminationGracePeriodSeconds"], 55, "longer than the drain");
+    assert_eq!(pod["terminationGracePeriodSeconds"], 60, "longer than notice and drain");
     let variables = pod["containers"][0]["env"].as_array().unwrap();
     let value = |name: &str| variables.iter().find(|variable| variable["name"] == name).map(|it| it["value"].clone());
     assert_eq!(value("CHECKDAM_DRAIN_TIMEOUT"), Some("40s".into()));
+    assert_eq!(value("CHECKDAM_LEAVE_NOTICE"), Some("5s".into()));
+    assert_eq!(value("CHECKDAM_MAX_BUCKETS"), Some("2000000".into()), "as it was written");
+    assert_eq!(value("CHECKDAM_TRACE_SHARE"), Some("0.25".into()));
+    assert_eq!(value("CHECKDAM_GRPC_SHADOW"), Some("true".into()));
     assert_eq!(value("CHECKDAM_STORE_FILE"), Some("/run/secrets/checkdam/store".into()));
-    let rules = all.iter().find(|document| document["kind"] == "ConfigMap").unwrap();
+    let find = |kind: &str| all.iter().find(|document| document["kind"] == kind).unwrap();
+    let (monitor, service) = (find("ServiceMonitor"), find("Service"));
+    let job = &service["metadata"]["labels"][monitor["spec"]["jobLabel"].as_str().unwrap()];
+    assert_eq!(job, "checkdam", "alerts ask for it");
+    let scrapers = &find("NetworkPolicy")["spec"]["ingress"][1];
+    assert_eq!(
+        (&scrapers["from"][0]["namespaceSelector"], &scrapers["ports"][0]["port"]),
+        (&json!({}), &json!("http"))
+    );
+    let rules = find("ConfigMap");
     let file = folder().join("rules.yaml");
     std::fs::write(&file, rules["data"]["rules.yaml"].as_str().unwrap()).unwrap();
     succeeds(&run(&["rules", "check", file.to_str().unwrap()]));
