@@ -7,6 +7,7 @@ mod grpc;
 mod in_force;
 mod incumbent;
 mod keep;
+mod leave;
 mod origin;
 mod overload;
 mod proxy;
@@ -19,7 +20,6 @@ mod upstream;
 mod watch;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use checkdam::headers::Dialect;
 use checkdam::rule_file::FileOptions;
@@ -35,6 +35,7 @@ pub(crate) use self::files::FileArguments;
 pub(crate) use self::in_force::InForce;
 use self::incumbent::Variables;
 pub(crate) use self::keep::{AdminDoor, AuditOptions, Token};
+pub(crate) use self::leave::LeaveOptions;
 pub(crate) use self::origin::OriginOptions;
 pub(crate) use self::overload::OverloadOptions;
 pub(crate) use self::proxy::{ProxyOptions, ProxySettings, RouteOptions};
@@ -77,8 +78,8 @@ pub(crate) struct Config {
     pub(crate) redis: Option<RedisOptions>,
     /// The most buckets held in memory, a count. Default 1,000,000.
     pub(crate) max_buckets: usize,
-    /// How long requests under way may take on shutdown. Default 10 s.
-    pub(crate) drain_timeout: Duration,
+    /// How long going away may take.
+    pub(crate) leave: LeaveOptions,
     /// What is seen of decisions.
     pub(crate) watch: WatchOptions,
     /// Where spans are sent, if anywhere. Default nowhere.
@@ -183,6 +184,7 @@ impl Config {
             watch,
             trace,
             overload,
+            leave: LeaveOptions::of(&given, &from_file),
             rules: given.rules.or(from_file.rules),
             files: files::options(
                 given.default_algorithm.or(from_file.default_algorithm),
@@ -190,7 +192,6 @@ impl Config {
             ),
             dialect: given.headers.or(from_file.headers).unwrap_or(Headers::Both).into(),
             max_buckets: usize::try_from(max_buckets).unwrap_or(usize::MAX),
-            drain_timeout: given.drain_timeout.or(from_file.drain_timeout).map_or(Duration::from_secs(10), Into::into),
             log_level: or_variable(given.log_level, "LOG_LEVEL")?.or(from_file.log_level).unwrap_or(LogLevel::Info),
             log_format: or_variable(given.log_format, "LOG_FORMAT")?
                 .or(from_file.log_format)
@@ -238,8 +239,7 @@ fn redis_options(given: &Settings, file: &Settings, max_buckets: usize) -> Resul
     if nodes == 0 {
         return Err(ConfigError::NoNodes);
     }
-    // Platforms set it for every program: what is no URL of a store is not for us.
-    let redis_url = variable("REDIS_URL").filter(|url| url.starts_with("redis") && url.contains("://"));
+    let redis_url = variable("REDIS_URL").filter(|url| is_store(url));
     let store = given.store.as_ref().or(file.store.as_ref()).or(redis_url.as_ref());
     let Some(url) = store.filter(|store| *store != "memory") else {
         return Ok(None);
@@ -259,6 +259,11 @@ fn redis_options(given: &Settings, file: &Settings, max_buckets: usize) -> Resul
     options.key_secret = given.key_secret.clone().or_else(|| file.key_secret.clone()).unwrap_or_default();
     options.readable_keys = given.readable_keys.or(file.readable_keys).unwrap_or(false);
     Ok(Some(options))
+}
+
+/// Whether `REDIS_URL` is for us: platforms set it for every program.
+fn is_store(url: &str) -> bool {
+    url.starts_with("redis") && url.contains("://")
 }
 
 /// What the settings file says, if there is one.

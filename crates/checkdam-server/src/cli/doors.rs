@@ -1,9 +1,8 @@
 //! The doors of a server: opened together, left together.
 
-use std::time::Duration;
-
 use tokio::sync::mpsc;
 
+use crate::config::LeaveOptions;
 use crate::grpc;
 use crate::http::Server;
 
@@ -15,14 +14,14 @@ pub(super) struct Doors {
 
 impl Doors {
     /// Serves until it is time to stop, and then until requests are answered.
-    pub(super) async fn run(self, stop: mpsc::Receiver<()>, drain: Duration) {
+    pub(super) async fn run(self, stop: mpsc::Receiver<()>, leave: LeaveOptions) {
         let [http_stop, grpc_stop] = spread(stop);
         let grpc = async {
             if let Some(grpc) = self.grpc {
-                grpc.run(grpc_stop, drain).await;
+                grpc.run(grpc_stop, leave).await;
             }
         };
-        tokio::join!(self.http.run(http_stop, drain), grpc);
+        tokio::join!(self.http.run(http_stop, leave), grpc);
     }
 }
 

@@ -20,7 +20,7 @@ use super::signals::Signals;
 use super::supervisor::{self, Reloading};
 use crate::app::App;
 use crate::audit::{Audit, Writer};
-use crate::config::Config;
+use crate::config::{Config, LeaveOptions};
 use crate::http::{Admin, Live, RuleSource, Server};
 use crate::nodes::Nodes;
 use crate::overload::{self, Overload};
@@ -29,14 +29,19 @@ use crate::store::AnyStore;
 use crate::trace::Tracer;
 use crate::watch::Watch;
 
-/// How long operators' requests under way may take when all else is done.
-const ADMIN_DRAIN: Duration = Duration::from_secs(1);
+/// How operators are let go when all else is done.
+const ADMIN_LEAVE: LeaveOptions =
+    LeaveOptions { notice: Duration::from_millis(500), drain: Duration::from_millis(500) };
+/// How long the database may take to be closed.
+const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 /// How long what was recorded may take to be written at the end.
 const AUDIT_DRAIN: Duration = Duration::from_secs(5);
 /// How long a database is waited for at the start.
 const DATABASE_PATIENCE: Duration = Duration::from_secs(15);
 /// How long until it is asked again.
 const DATABASE_PAUSE: Duration = Duration::from_secs(1);
+/// How long whoever asked for a reload waits for it.
+const RELOAD_LIMIT: Duration = Duration::from_secs(5);
 /// How often the store forgets what has passed.
 const MAINTAIN_EVERY: Duration = Duration::from_secs(1);
 /// Each keeps a core busy for a moment.
@@ -171,7 +176,7 @@ impl Node {
     {
         let (end_admin, admin_stop) = mpsc::channel(1);
         let (admin, live) = self.admin.unzip();
-        let admin = admin.map(|admin| tokio::spawn(admin.run(admin_stop, ADMIN_DRAIN)));
+        let admin = admin.map(|admin| tokio::spawn(admin.run(admin_stop, ADMIN_LEAVE)));
         let rules = self.app.limiter().rules().rules().len();
         supervisor::ready(&format!("{rules} rules are in force"));
         doors(self.stop).await;
@@ -193,7 +198,7 @@ impl Node {
         drop(self.rules);
         if let Some(rulebook) = self.rulebook {
             // A database that hangs must not hold the exit up.
-            let _ = tokio::time::timeout(ADMIN_DRAIN, rulebook.close()).await;
+            let _ = tokio::time::timeout(CLOSE_LIMIT, rulebook.close()).await;
         }
         tracing::info!("stopped");
     }
@@ -271,11 +276,14 @@ fn follow(
             }
         });
     }
-    let hint = follower.hints();
+    let mut looks = follower.looks();
     tokio::spawn(async move {
+        // The supervisor is told of the end when this is dropped.
         while let Some(_reloading) = reload.recv().await {
             tracing::info!("SIGHUP: the rulebook is looked at now");
-            hint.notify_one();
+            if tokio::time::timeout(RELOAD_LIMIT, looks.look()).await.is_err() {
+                tracing::warn!("SIGHUP: the rulebook cannot be read in time; it is tried again and again");
+            }
         }
     });
     RuleSource::Database(follower)

@@ -43,7 +43,7 @@ async fn serve(config: &Config, options: &ProxyOptions, rules: Option<Rules>) ->
     let proxy = Arc::new(Proxy::start(Arc::clone(node.app()), options, &config.origin)?);
     let server = Server::with(listener, Arc::clone(node.app()), proxy);
     announce(config, options, &server, &node)?;
-    node.run(|stop| server.run(stop, config.drain_timeout)).await;
+    node.run(|stop| server.run(stop, config.leave)).await;
     Ok(())
 }
 

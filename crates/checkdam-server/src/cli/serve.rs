@@ -49,7 +49,7 @@ async fn serve(config: &Config, file: Option<Rules>) -> anyhow::Result<()> {
     };
     let doors = Doors { http, grpc };
     announce(config, &doors, &node)?;
-    node.run(|stop| doors.run(stop, config.drain_timeout)).await;
+    node.run(|stop| doors.run(stop, config.leave)).await;
     Ok(())
 }
 

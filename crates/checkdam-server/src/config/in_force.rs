@@ -6,14 +6,21 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches};
 use toml::{Table, Value};
 
+use super::incumbent::Variables;
 use super::reference::{arguments, help};
-use super::{Config, ConfigError, ProxySettings, Settings, settings_file, variable};
+use super::{Config, ConfigError, ProxySettings, Settings, is_store, settings_file, variable};
 
 /// Where a value comes from that nobody gave.
 const DEFAULT: &str = "default";
 /// Settings that are also read from variables that platforms set for every program.
-const GENERAL: [(&str, &str); 4] =
-    [("store", "REDIS_URL"), ("database", "DATABASE_URL"), ("log_level", "LOG_LEVEL"), ("log_format", "LOG_FORMAT")];
+const GENERAL: [(&str, &str); 6] = [
+    ("store", "REDIS_URL"),
+    ("database", "DATABASE_URL"),
+    ("log_level", "LOG_LEVEL"),
+    ("log_format", "LOG_FORMAT"),
+    ("otlp_endpoint", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"),
+    ("otlp_endpoint", "OTEL_EXPORTER_OTLP_ENDPOINT"),
+];
 
 /// One setting.
 #[derive(Debug, PartialEq, Eq, serde::Serialize)]
@@ -41,12 +48,18 @@ impl InForce {
         let mut all = Vec::new();
         for argument in arguments::<Settings>() {
             let found = Found { argument: &argument, given, path: &path };
-            all.push(found.setting(argument.get_id().as_str().to_owned(), &kept));
+            all.push(found.setting(argument.get_id().as_str().to_owned(), &kept)?);
         }
+        let is_general = |from: &str| GENERAL.iter().any(|(_, name)| *name == from);
         for name in ["admin_token", "database", "key_secret", "store"] {
             let held = all.iter().find(|setting| setting.name == format!("{name}_file")).map(|held| held.from.clone());
             let Some(setting) = all.iter_mut().find(|setting| setting.name == name) else { continue };
-            if let Some(from) = held.filter(|from| setting.from == DEFAULT && from != DEFAULT) {
+            // The incumbent's variables count before the settings file, the general ones after it.
+            let is_beaten = |held: &str| {
+                setting.from == DEFAULT
+                    || is_general(&setting.from) && (held != path || !Variables(variable).is_set_up())
+            };
+            if let Some(from) = held.filter(|from| from != DEFAULT && is_beaten(from)) {
                 setting.from = from;
             }
             if setting.from != DEFAULT {
@@ -61,7 +74,7 @@ impl InForce {
             let kept = kept.get("proxy").and_then(Value::as_table).cloned().unwrap_or_default();
             for argument in arguments::<ProxySettings>() {
                 let found = Found { argument: &argument, given, path: &path };
-                all.push(found.setting(format!("proxy.{}", argument.get_id()), &kept));
+                all.push(found.setting(format!("proxy.{}", argument.get_id()), &kept)?);
             }
         }
         Ok(all)
@@ -77,31 +90,37 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    fn setting(&self, name: String, kept: &Table) -> InForce {
+    fn setting(&self, name: String, kept: &Table) -> Result<InForce, ConfigError> {
         let id = self.argument.get_id().as_str();
-        let (value, from) = self.value(id, kept);
-        InForce { name, value, from }
+        let (value, from) = self.value(id, kept)?;
+        Ok(InForce { name, value, from })
     }
 
-    fn value(&self, id: &str, kept: &Table) -> (String, String) {
+    fn value(&self, id: &str, kept: &Table) -> Result<(String, String), ConfigError> {
         let given = || {
             let values = self.given.get_raw(id).into_iter().flatten();
             values.map(|value| value.to_string_lossy().into_owned()).collect::<Vec<_>>().join(",")
         };
         match self.given.value_source(id) {
-            Some(ValueSource::CommandLine) => return (given(), "flag".to_owned()),
+            Some(ValueSource::CommandLine) => return Ok((given(), "flag".to_owned())),
             Some(ValueSource::EnvVariable) => {
                 let name = self.argument.get_env().unwrap_or_default().to_string_lossy().into_owned();
-                return (given(), name);
+                return Ok((given(), name));
             }
             _ => {}
         }
-        let general = GENERAL.iter().find(|(name, _)| *name == id).and_then(|(_, name)| Some((variable(name)?, *name)));
+        if let Some((value, name)) = Variables(variable).of(id)? {
+            return Ok((value, name.to_owned()));
+        }
+        let mut general = GENERAL.iter().filter(|(name, _)| *name == id);
+        let general = general.find_map(|(_, name)| Some((variable(name).filter(|value| !value.is_empty())?, *name)));
+        // One that names no store of ours is somebody else's.
+        let general = general.filter(|(value, _)| id != "store" || is_store(value));
         let kept = kept.get(id).map(|value| (text(value), self.path.to_owned()));
         let general = general.map(|(value, name)| (value, name.to_owned()));
         // Of these variables, those of the log count before the file.
         let first = if id.starts_with("log_") { general.clone().or(kept) } else { kept.or(general) };
-        first.unwrap_or_else(|| (help(self.argument).1.unwrap_or_else(|| "none".to_owned()), DEFAULT.to_owned()))
+        Ok(first.unwrap_or_else(|| (help(self.argument).1.unwrap_or_else(|| "none".to_owned()), DEFAULT.to_owned())))
     }
 }
 

@@ -90,6 +90,26 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
         Ok((settings, ignored.collect()))
     }
 
+    /// What they say of a setting, as text, and the one that says it.
+    pub(super) fn of(&self, setting: &str) -> Result<Option<(String, &'static str)>, ConfigError> {
+        let said = self.under(Settings::default())?.0;
+        let shown = |path: Option<PathBuf>| path.map(|path| path.display().to_string());
+        let one_of = |first, second| if self.get(first).is_some() { first } else { second };
+        let (value, name) = match setting {
+            "rules" => (shown(said.rules), "RUNTIME_ROOT"),
+            "http_listen" => (said.http_listen, one_of("PORT", "HOST")),
+            "grpc_listen" => (said.grpc_listen, one_of("GRPC_PORT", "GRPC_HOST")),
+            "store" => (said.store, "REDIS_URL"),
+            "store_ca" => (shown(said.store_ca), "REDIS_TLS_CACERT"),
+            "merge_domains" => (said.merge_domains.map(|is| is.to_string()), "MERGE_DOMAIN_CONFIG"),
+            "grpc_shadow" => (said.grpc_shadow.map(|is| is.to_string()), "SHADOW_MODE"),
+            "grpc_metadata" => (said.grpc_metadata.map(|is| is.to_string()), "RESPONSE_DYNAMIC_METADATA"),
+            "grpc_headers" => (said.grpc_headers, "LIMIT_RESPONSE_HEADERS_ENABLED"),
+            _ => (None, ""),
+        };
+        Ok(value.map(|value| (value, name)))
+    }
+
     fn get(&self, name: &str) -> Option<String> {
         (self.0)(name).filter(|value| !value.is_empty())
     }

@@ -23,7 +23,7 @@ const PARTS: [(&str, &str); 10] = [
     ("database", "What is kept"),
     ("headers", "What clients are told, and what is believed of them"),
     ("store", "Where the buckets live"),
-    ("drain_timeout", "Leaving"),
+    ("leave_notice", "Leaving"),
     ("metrics_rules", "What is seen"),
     ("shed_after", "Too much to do"),
     ("log_level", "The log"),

@@ -144,6 +144,11 @@ pub(crate) struct Settings {
     #[arg(long, env = "CHECKDAM_MAX_BUCKETS", value_name = "COUNT")]
     pub(super) max_buckets: Option<u64>,
 
+    /// How long new connections are still taken on shutdown, when readiness is gone already: longer than whoever
+    /// sends clients here takes to notice, such as 5s in Kubernetes; drain_timeout comes after it [default: 1s]
+    #[arg(long, env = "CHECKDAM_LEAVE_NOTICE", value_name = "TIME")]
+    pub(super) leave_notice: Option<Span>,
+
     /// How long requests under way may take to finish on shutdown, such as 500ms, 10s or 1m [default: 10s]
     #[arg(long, env = "CHECKDAM_DRAIN_TIMEOUT", value_name = "TIME")]
     pub(super) drain_timeout: Option<Span>,

@@ -12,6 +12,9 @@ const LOG_DENIALS_MAX: u32 = 10;
 /// The variables by which OpenTelemetry's own programs are told, the narrower first.
 const GENERAL: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
+/// The same for what is spoken there.
+const GENERAL_PROTOCOL: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
+
 /// What is seen of decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WatchOptions {
@@ -32,6 +35,8 @@ pub(crate) struct TraceOptions {
     pub(crate) endpoint: String,
     /// Whether it was set for every program here, not for this one.
     pub(crate) is_general: bool,
+    /// What is spoken there, if that was said with it.
+    pub(crate) protocol: Option<String>,
     /// The share of requests that are traced where the caller has not decided
     /// it. Default 0.01.
     pub(crate) share: f64,
@@ -57,9 +62,11 @@ impl TraceOptions {
             return Err(ConfigError::TraceShare { value: share });
         }
         let own = given.otlp_endpoint.clone().or_else(|| file.otlp_endpoint.clone());
-        let general = || GENERAL.into_iter().find_map(|name| super::variable(name).filter(|value| !value.is_empty()));
+        let first =
+            |names: [&str; 2]| names.into_iter().find_map(|name| super::variable(name).filter(|it| !it.is_empty()));
         let is_general = own.is_none();
-        Ok(own.or_else(general).map(|endpoint| Self { endpoint, is_general, share }))
+        let protocol = first(GENERAL_PROTOCOL).filter(|_| is_general);
+        Ok(own.or_else(|| first(GENERAL)).map(|endpoint| Self { endpoint, is_general, protocol, share }))
     }
 }
 

@@ -20,6 +20,7 @@ use tonic_health::server::{HealthReporter, HealthService};
 use super::messages::{DESCRIPTORS, RateLimitServiceServer};
 use super::service::RateLimits;
 use crate::app::App;
+use crate::config::LeaveOptions;
 use crate::http::Server;
 
 /// The largest message in bytes. Envoy takes 60 KiB of headers from a client by
@@ -28,7 +29,8 @@ use crate::http::Server;
 const MESSAGE_MAX: usize = 4 << 20;
 /// How long a request may take to arrive.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How long those who watch our health have to hear that we are leaving.
+/// How long those who watch our health have to hear that we are leaving when
+/// nobody new is let in: whose watch ended before could begin another.
 const HEARD: Duration = Duration::from_millis(500);
 /// Whose health can be asked: everything's, the service's, and the name that
 /// envoyproxy/ratelimit has for it.
@@ -61,17 +63,20 @@ impl Door {
     }
 
     /// Serves until `stop` says so, then tells everybody that it is leaving and
-    /// goes away within `drain`, or at once if `stop` says so again.
-    pub(crate) async fn run(self, mut stop: mpsc::Receiver<()>, drain: Duration) {
+    /// goes away as `leave` says, or at once if `stop` says so again.
+    pub(crate) async fn run(self, mut stop: mpsc::Receiver<()>, leave: LeaveOptions) {
         let Self { server, mut health } = self;
         let (forward, stop_server) = mpsc::channel(1);
-        let leave = async move {
+        let leaving = async move {
             let _ = stop.recv().await;
             for name in NAMES {
                 health.set_service_status(name, ServingStatus::NotServing).await;
             }
             let _ = forward.send(()).await;
-            tokio::time::sleep(HEARD.min(drain / 2)).await;
+            let heard = leave.notice + HEARD.min(leave.drain / 2);
+            if let Ok(Some(())) = tokio::time::timeout(heard, stop.recv()).await {
+                let _ = forward.send(()).await;
+            }
             end_watches(&mut health).await;
             while stop.recv().await.is_some() {
                 let _ = forward.send(()).await;
@@ -79,8 +84,8 @@ impl Door {
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            () = server.run(stop_server, drain) => {}
-            () = leave => {}
+            () = server.run(stop_server, leave) => {}
+            () = leaving => {}
         }
     }
 }

@@ -92,6 +92,8 @@ pub(super) async fn peek(State(app): State<Arc<App>>, body: Body) -> Answered {
     responses(
         (status = 200, description = "Where the request stands afterwards", body = Answer<'_>,
             example = json!(example::answer())),
+        (status = 403, description = "A web page of another origin asked", body = Problem,
+            content_type = "application/problem+json"),
         Refused,
     )
 )]
@@ -109,6 +111,8 @@ pub(super) async fn refund(State(app): State<Arc<App>>, body: Body) -> Answered 
     responses(
         (status = 200, description = "Where the request stands afterwards", body = Answer<'_>,
             example = json!(example::answer())),
+        (status = 403, description = "A web page of another origin asked", body = Problem,
+            content_type = "application/problem+json"),
         Refused,
     )
 )]

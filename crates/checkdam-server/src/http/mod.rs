@@ -9,6 +9,7 @@ mod connections;
 mod dashboard;
 mod deadline;
 mod decide;
+mod foreign;
 mod framing;
 mod health;
 mod json;
@@ -26,10 +27,12 @@ mod wire;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::middleware::from_fn;
 use axum::routing::{any, get, post};
 
 pub(crate) use self::admin::{Admin, Live, RuleSource};
 pub(crate) use self::connections::UnderWay;
+use self::foreign::refuse_foreign_pages;
 pub(crate) use self::framing::Fault;
 pub(crate) use self::origin::{ATTRIBUTES as ORIGIN_ATTRIBUTES, Asked, Origin, OriginError, Target};
 pub(crate) use self::problem::Problem;
@@ -53,8 +56,8 @@ fn router(app: Arc<App>, origin: Arc<Origin>, rate_limits: Arc<RateLimits>) -> R
         .route("/v1/check", post(decide::check))
         .route("/v1/check/batch", post(decide::batch))
         .route("/v1/peek", post(decide::peek))
-        .route("/v1/refund", post(decide::refund))
-        .route("/v1/reset", post(decide::reset))
+        .route("/v1/refund", post(decide::refund).layer(from_fn(refuse_foreign_pages)))
+        .route("/v1/reset", post(decide::reset).layer(from_fn(refuse_foreign_pages)))
         .route("/v1/explain", post(decide::explain))
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz))

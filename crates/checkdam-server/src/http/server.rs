@@ -12,7 +12,6 @@ use std::time::Duration;
 use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 
 use super::admin::Admin;
 use super::connections::{Connections, Protocol};
@@ -21,10 +20,9 @@ use super::origin::Origin;
 use super::responder::Responder;
 use super::shedding::Shedding;
 use crate::app::App;
+use crate::config::LeaveOptions;
 use crate::grpc::RateLimits;
 
-/// For how long clients are asked to leave by themselves.
-const NOTICE: Duration = Duration::from_secs(1);
 /// The pause after the system refuses a connection, for want of descriptors
 /// for example.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -82,27 +80,26 @@ impl<R: Responder> Server<R> {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop` says so, then goes away within `drain`, or at once
-    /// if `stop` says so again.
-    pub(crate) async fn run(self, mut stop: mpsc::Receiver<()>, drain: Duration) {
+    /// Serves until `stop` says so, then goes away as `leave` says, or at
+    /// once if `stop` says so again.
+    pub(crate) async fn run(self, mut stop: mpsc::Receiver<()>, leave: LeaveOptions) {
         tokio::select! {
             _ = stop.recv() => {}
             () = self.accept() => {}
         }
-        let deadline = Instant::now() + drain;
         self.app.leave();
         let (door, connections) = (self.door, self.connections.count());
         tracing::info!(door, connections, "going away: unready, answering what still comes");
         tokio::select! {
             () = self.accept() => {}
-            () = self.connections.quiet() => {}
-            () = tokio::time::sleep(NOTICE.min(drain / 2)) => {}
+            () = self.connections.quiet(), if leave.ends_when_quiet() => {}
+            () = tokio::time::sleep(leave.notice) => {}
             _ = stop.recv() => return,
         }
         let connections = self.close().await;
         tokio::select! {
             () = connections.none() => return,
-            () = tokio::time::sleep_until(deadline) => {}
+            () = tokio::time::sleep(leave.drain) => {}
             _ = stop.recv() => {}
         }
         tracing::warn!(door, connections = connections.count(), "not all connections ended in time: they are cut");

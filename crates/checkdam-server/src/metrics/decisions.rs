@@ -8,6 +8,8 @@ use crate::watch::{DECISIONS, RuleCounts, STORES, Watch};
 
 /// Where passed requests stand in [`DECISIONS`].
 const PASSED: usize = 0;
+/// The decisions that every rule comes to, from the first in [`DECISIONS`].
+const USUAL: usize = 2;
 
 /// What a rule spoke for, read once: so the families that split it add up.
 struct Spoken {
@@ -27,24 +29,27 @@ impl Spoken {
     }
 }
 
-/// Series that were never counted are left out: they would be rules times
-/// decisions times stores.
-pub(super) fn write(text: &mut Text, watch: &Watch) {
+/// What every rule comes to in the `usual` store begins at 0: of a series that is
+/// born with a count, `rate()` does not see that count. Others that were never
+/// counted are left out: they would be rules times decisions times stores.
+pub(super) fn write(text: &mut Text, watch: &Watch, usual: &str) {
     let all: Vec<Spoken> = watch.counters().all().into_iter().map(Spoken::read).collect();
     text.family(&REQUESTS);
     for spoken in &all {
-        for (decision, by_store) in DECISIONS.iter().zip(&spoken.by_decision) {
-            for (store, count) in STORES.iter().zip(by_store).filter(|(_, count)| **count > 0) {
+        for (place, (decision, by_store)) in DECISIONS.iter().zip(&spoken.by_decision).enumerate() {
+            let is_told = |(store, count): &(&&str, &u64)| **count > 0 || place < USUAL && **store == usual;
+            for (store, count) in STORES.iter().zip(by_store).filter(is_told) {
                 text.sample(&[("rule", spoken.counts.name()), ("decision", decision), ("store", store)], count);
             }
         }
     }
-    by_store(text.family(&ALLOWED), &all, |spoken, store| spoken.by_decision[PASSED][store]);
-    by_store(text.family(&REJECTED), &all, Spoken::rejected);
+    by_store(text.family(&ALLOWED), &all, usual, |spoken, store| spoken.by_decision[PASSED][store]);
+    by_store(text.family(&REJECTED), &all, usual, Spoken::rejected);
     text.family(&RULE_DECISIONS);
-    for counts in all.iter().map(|spoken| &spoken.counts) {
+    // What no rule concerns is said by none.
+    for counts in all.iter().map(|spoken| &spoken.counts).filter(|counts| !counts.name().is_empty()) {
         let said = [("allowed", counts.allowed()), ("denied", counts.denied()), ("shadow_denied", counts.shadow())];
-        for (decision, count) in said.into_iter().filter(|(_, count)| *count > 0) {
+        for (decision, count) in said {
             text.sample(&[("rule", counts.name()), ("decision", decision)], count);
         }
     }
@@ -54,11 +59,11 @@ pub(super) fn write(text: &mut Text, watch: &Watch) {
     }
 }
 
-fn by_store(text: &mut Text, all: &[Spoken], count: impl Fn(&Spoken, usize) -> u64) {
+fn by_store(text: &mut Text, all: &[Spoken], usual: &str, count: impl Fn(&Spoken, usize) -> u64) {
     for spoken in all {
         for (place, store) in STORES.iter().enumerate() {
             let count = count(spoken, place);
-            if count > 0 {
+            if count > 0 || *store == usual {
                 text.sample(&[("rule", spoken.counts.name()), ("store", store)], count);
             }
         }

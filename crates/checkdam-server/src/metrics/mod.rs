@@ -8,7 +8,8 @@
 //! counted anyway; between scrapes nothing here exists.
 //!
 //! Labels are bounded: by the rules that are counted by themselves, and by words
-//! of ours. No client's key is ever one. To add a metric: a constant in
+//! of ours. None holds a client's value, unless a descriptor asks for it
+//! (`detailed_metric`), and then within `--metrics-rules`. To add a metric: a constant in
 //! `family.rs`, and a line in the part that knows the number.
 
 mod decisions;
@@ -27,7 +28,7 @@ use crate::app::App;
 /// thread that answers requests.
 pub(crate) fn write(app: &App, form: Form) -> String {
     let mut text = Text::new(form);
-    decisions::write(&mut text, app.watch());
+    decisions::write(&mut text, app.watch(), app.limiter().store().kind());
     parts::write(&mut text, app);
     process::write(&mut text);
     text.finish()

@@ -47,7 +47,27 @@ pub(crate) struct Status {
 pub(crate) struct Follower {
     hint: Arc<Notify>,
     status: watch::Receiver<Status>,
+    steps: watch::Receiver<u64>,
     tasks: Vec<JoinHandle<()>>,
+}
+
+/// Has the rulebook looked at, and waits for it.
+#[derive(Debug)]
+pub(crate) struct Looks {
+    hint: Arc<Notify>,
+    /// One more when a look begins and when it ends: odd while one is under way.
+    steps: watch::Receiver<u64>,
+}
+
+impl Looks {
+    /// Waits for a look that begins after now. Whether the database answered
+    /// tells the status.
+    pub(crate) async fn look(&mut self) {
+        let step = *self.steps.borrow();
+        self.hint.notify_one();
+        // The one under way may have asked already. Without a follower there is nothing to wait for.
+        let _ = self.steps.wait_for(|reached| *reached >= step + 2 + step % 2).await;
+    }
 }
 
 impl Follower {
@@ -67,15 +87,18 @@ impl Follower {
             tasks.push(tokio::spawn(listen(server.clone(), Arc::clone(&hint))));
         }
         let mut following = Following { rulebook, apply, status: sender, refused: None };
+        let (stepping, steps) = watch::channel(0);
         let hinted = Arc::clone(&hint);
         tasks.push(tokio::spawn(async move {
             loop {
                 // Whichever comes first; a hint that comes while we look counts for the next look.
                 let _ = tokio::time::timeout(options.poll, hinted.notified()).await;
+                stepping.send_modify(|step| *step += 1);
                 following.look().await;
+                stepping.send_modify(|step| *step += 1);
             }
         }));
-        Self { hint, status: receiver, tasks }
+        Self { hint, status: receiver, steps, tasks }
     }
 
     /// Says that there may be something new: an edit on this node, or a word
@@ -87,6 +110,11 @@ impl Follower {
     /// The same for a task that hears of changes: notify it.
     pub(crate) fn hints(&self) -> Arc<Notify> {
         Arc::clone(&self.hint)
+    }
+
+    /// The same for one who wants to know when it was looked at.
+    pub(crate) fn looks(&self) -> Looks {
+        Looks { hint: self.hints(), steps: self.steps.clone() }
     }
 
     /// How far this node is.

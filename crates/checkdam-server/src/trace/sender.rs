@@ -26,7 +26,7 @@ use crate::watch::Seen;
 const QUEUE_MAX: usize = 8_192;
 /// The most spans in one message.
 const BATCH_MAX: usize = 512;
-/// How long a span waits for others.
+/// How long a span waits for others, at most.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long a message may take.
 const SEND_LIMIT: Duration = Duration::from_secs(5);
@@ -50,6 +50,9 @@ impl Sender {
         let refused = |reason: String| TracerError::Endpoint { endpoint: options.endpoint.clone(), reason };
         if !options.endpoint.starts_with("http://") {
             return Err(refused("spans are sent over plain gRPC, to a collector near by".to_owned()));
+        }
+        if let Some(protocol) = options.protocol.as_deref().filter(|protocol| *protocol != "grpc") {
+            return Err(refused(format!("{protocol:?} is spoken there, and spans are sent over gRPC")));
         }
         let builder = SpanExporter::builder().with_tonic().with_endpoint(&options.endpoint).with_timeout(SEND_LIMIT);
         let mut exporter = builder.build().map_err(|error| refused(error.to_string()))?;
@@ -101,35 +104,47 @@ struct Sending {
 
 impl Sending {
     async fn run(mut self, mut finishing: oneshot::Receiver<oneshot::Sender<()>>) {
-        loop {
-            let finished = tokio::select! {
-                finished = &mut finishing => finished.ok(),
-                () = tokio::time::sleep(PAUSE) => None,
-            };
-            // Whatever comes meanwhile is for the next time, except at the end.
-            while self.send().await && (finished.is_some() || self.spans.len() >= BATCH_MAX) {}
-            if let Some(done) = finished {
-                // Whoever waited may have given up.
-                let _ = done.send(());
-                return;
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        let finished = loop {
+            tokio::select! {
+                finished = &mut finishing => break finished,
+                () = self.gather(&mut batch) => self.send(std::mem::take(&mut batch)).await,
             }
+        };
+        // What was gathered when the end came is kept, and the rest is added.
+        loop {
+            while batch.len() < BATCH_MAX
+                && let Ok(span) = self.spans.try_recv()
+            {
+                batch.push(span);
+            }
+            if batch.is_empty() {
+                break;
+            }
+            self.send(std::mem::take(&mut batch)).await;
         }
+        // Nobody waits if the sender was dropped, and whoever did may have given up.
+        let _ = finished.map(|done| done.send(()));
     }
 
-    /// Sends what waits, at most one message of it; whether there was something.
-    async fn send(&mut self) -> bool {
-        let mut batch = Vec::with_capacity(self.spans.len().min(BATCH_MAX));
-        while batch.len() < BATCH_MAX
-            && let Ok(span) = self.spans.try_recv()
-        {
-            batch.push(span);
+    /// Gathers a full message, or what has come a while after the first.
+    async fn gather(&mut self, batch: &mut Vec<SpanData>) {
+        if self.spans.recv_many(batch, BATCH_MAX).await == 0 {
+            // Nobody can send any more, and so the end comes too.
+            return std::future::pending().await;
         }
+        let more = async {
+            while batch.len() < BATCH_MAX && self.spans.recv_many(batch, BATCH_MAX - batch.len()).await > 0 {}
+        };
+        // That it is not full is nothing to tell of.
+        let _ = tokio::time::timeout(PAUSE, more).await;
+    }
+
+    /// Sends one message.
+    async fn send(&mut self, batch: Vec<SpanData>) {
         let count = batch.len();
-        if count == 0 {
-            return false;
-        }
         let reason = match tokio::time::timeout(SEND_LIMIT, self.exporter.export(batch)).await {
-            Ok(Ok(())) => return true,
+            Ok(Ok(())) => return,
             Ok(Err(error)) => error.to_string(),
             Err(_) => "no answer in time".to_owned(),
         };
@@ -138,7 +153,6 @@ impl Sending {
             self.warned = Some(Instant::now());
             tracing::warn!(reason, dropped, "spans are not sent: the collector at --otlp-endpoint does not take them");
         }
-        true
     }
 }
 
@@ -148,4 +162,58 @@ fn resource() -> Resource {
     let is_named = named.get(&"service.name".into()).is_some_and(|name| !name.as_str().starts_with("unknown_service"));
     let builder = Resource::builder().with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
     if is_named { builder.build() } else { builder.with_service_name("checkdam").build() }
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry::InstrumentationScope;
+    use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status};
+
+    use super::*;
+
+    fn span() -> SpanData {
+        SpanData {
+            span_context: SpanContext::NONE,
+            parent_span_id: SpanId::INVALID,
+            parent_span_is_remote: false,
+            span_kind: SpanKind::Server,
+            name: "".into(),
+            start_time: std::time::UNIX_EPOCH,
+            end_time: std::time::UNIX_EPOCH,
+            attributes: Vec::new(),
+            dropped_attributes_count: 0,
+            events: Default::default(),
+            links: Default::default(),
+            status: Status::Unset,
+            instrumentation_scope: InstrumentationScope::default(),
+        }
+    }
+
+    /// Else more spans in that time than wait at most would be lost.
+    #[tokio::test]
+    async fn a_full_message_waits_for_nothing() {
+        let exporter = SpanExporter::builder().with_tonic().with_endpoint("http://127.0.0.1:9").build().unwrap();
+        let (queue, spans) = mpsc::channel(QUEUE_MAX);
+        let mut sending = Sending { exporter, spans, dropped: Arc::default(), warned: None };
+        for _ in 0..=BATCH_MAX {
+            queue.try_send(span()).unwrap();
+        }
+        let mut batch = Vec::new();
+        let gathered = tokio::time::timeout(Duration::ZERO, sending.gather(&mut batch)).await;
+        assert_eq!((gathered.is_ok(), batch.len()), (true, BATCH_MAX));
+        // The last waits for others, and is not forgotten if the end comes first.
+        batch.clear();
+        let gathered = tokio::time::timeout(Duration::ZERO, sending.gather(&mut batch)).await;
+        assert_eq!((gathered.is_err(), batch.len()), (true, 1));
+    }
+
+    #[tokio::test]
+    async fn a_sender_that_is_dropped_ends_its_task() {
+        let exporter = SpanExporter::builder().with_tonic().with_endpoint("http://127.0.0.1:9").build().unwrap();
+        let (queue, spans) = mpsc::channel(QUEUE_MAX);
+        let (finish, finishing) = oneshot::channel();
+        let task = tokio::spawn(Sending { exporter, spans, dropped: Arc::default(), warned: None }.run(finishing));
+        drop((queue, finish));
+        assert!(task.await.is_ok());
+    }
 }

@@ -32,7 +32,15 @@ impl Tracer {
     /// send; whether a collector is there decides nothing.
     #[cfg(feature = "otlp")]
     pub(crate) fn new(wants_exemplars: bool, options: Option<&TraceOptions>) -> Result<Self, TracerError> {
-        Ok(Self { wants_exemplars, sender: options.map(super::sender::Sender::start).transpose()? })
+        let sender = match options.map(super::sender::Sender::start).transpose() {
+            // What was said to every program here may not be for this one.
+            Err(error) if options.is_some_and(|options| options.is_general) => {
+                tracing::warn!(%error, "no spans are sent: OTEL_EXPORTER_OTLP_ENDPOINT is none for this program");
+                None
+            }
+            started => started?,
+        };
+        Ok(Self { wants_exemplars, sender })
     }
 
     /// The same in a build that sends none.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::process::{checkdam, folder, run, text};
 
@@ -81,6 +81,49 @@ fn the_dockerfile_has_no_fault() {
     }
 }
 
+/// Every file that is compiled into the program and lies outside `crates`.
+fn compiled_in() -> BTreeSet<PathBuf> {
+    let root = repository(".");
+    let mut unseen: Vec<_> =
+        ["checkdam", "checkdam-server"].map(|name| root.join("crates").join(name).join("src")).into();
+    let mut found = BTreeSet::new();
+    while let Some(path) = unseen.pop() {
+        if path.is_dir() {
+            unseen.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+            continue;
+        }
+        if path.extension().is_none_or(|extension| extension != "rs") {
+            continue;
+        }
+        let source = read(&path);
+        // Tests are compiled elsewhere.
+        let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        let included = ["include_str!(\"", "include_bytes!(\""].map(|call| source.split(call).skip(1));
+        for rest in included.into_iter().flatten() {
+            let named = rest.split('"').next().unwrap();
+            let file = path.with_file_name(named).canonicalize().unwrap();
+            let file = file.strip_prefix(&root).unwrap().to_owned();
+            found.extend(Some(file).filter(|file| !file.starts_with("crates")));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_image_is_built_from_all_that_is_compiled_in() {
+    let (dockerfile, ignored) = (read(&repository("Dockerfile")), read(&repository(".dockerignore")));
+    let copied: Vec<_> = dockerfile.lines().filter_map(|line| line.strip_prefix("COPY ")).collect();
+    let copied: Vec<_> = copied.iter().flat_map(|line| line.split(' ')).collect();
+    let let_in: Vec<_> = ignored.lines().filter_map(|line| line.strip_prefix('!')).collect();
+    let files = compiled_in();
+    assert!(files.contains(Path::new("examples/starter-rules.yaml")), "{files:?}");
+    let members = ["Cargo.toml", "Cargo.lock", "crates", "bench"].map(PathBuf::from);
+    for file in files.iter().chain(&members) {
+        assert!(copied.iter().any(|name| file.starts_with(name)), "the Dockerfile does not copy {}", file.display());
+        assert!(let_in.iter().any(|name| file.starts_with(name)), ".dockerignore keeps {} out", file.display());
+    }
+}
+
 /// The secrets are made, every one that is used is declared, and the program
 /// takes the settings as the container would see them.
 #[test]
@@ -137,9 +180,11 @@ fn the_chart_is_valid_with_everything_off_and_everything_on() {
     let plain = template("{}");
     assert_eq!(kinds(&plain), ["Deployment", "PodDisruptionBudget", "Service", "ServiceAccount"]);
     let all = template(
-        "rules: 'rules: [{name: all, key: all, limits: [1/s]}]'\nenv: {CHECKDAM_HEADERS: ietf}\ndrainSeconds: 40\n\
+        "rules: 'rules: [{name: all, key: all, limits: [1/s]}]'\nenv: {CHECKDAM_HEADERS: ietf, CHECKDAM_MAX_BUCKETS: 2000000, CHECKDAM_TRACE_SHARE: 0.25,\n\
+         CHECKDAM_GRPC_SHADOW: true}\ndrainSeconds: 40\n\
          secret: {name: s, storeKey: store, databaseKey: db, keySecretKey: key, adminTokenKey: token}\n\
-         serviceMonitor: {enabled: true}\nautoscaling: {enabled: true}\nnetworkPolicy: {enabled: true}\n",
+         serviceMonitor: {enabled: true}\nautoscaling: {enabled: true}\nnetworkPolicy: {enabled: true,\n\
+         metricsFrom: [{namespaceSelector: {}}]}\n",
     );
     let expected = [
         "ConfigMap",
@@ -154,12 +199,25 @@ fn the_chart_is_valid_with_everything_off_and_everything_on() {
     assert_eq!(kinds(&all), expected);
     let deployment = all.iter().find(|document| document["kind"] == "Deployment").unwrap();
     let pod = &deployment["spec"]["template"]["spec"];
-    assert_eq!(pod["terminationGracePeriodSeconds"], 55, "longer than the drain");
+    assert_eq!(pod["terminationGracePeriodSeconds"], 60, "longer than notice and drain");
     let variables = pod["containers"][0]["env"].as_array().unwrap();
     let value = |name: &str| variables.iter().find(|variable| variable["name"] == name).map(|it| it["value"].clone());
     assert_eq!(value("CHECKDAM_DRAIN_TIMEOUT"), Some("40s".into()));
+    assert_eq!(value("CHECKDAM_LEAVE_NOTICE"), Some("5s".into()));
+    assert_eq!(value("CHECKDAM_MAX_BUCKETS"), Some("2000000".into()), "as it was written");
+    assert_eq!(value("CHECKDAM_TRACE_SHARE"), Some("0.25".into()));
+    assert_eq!(value("CHECKDAM_GRPC_SHADOW"), Some("true".into()));
     assert_eq!(value("CHECKDAM_STORE_FILE"), Some("/run/secrets/checkdam/store".into()));
-    let rules = all.iter().find(|document| document["kind"] == "ConfigMap").unwrap();
+    let find = |kind: &str| all.iter().find(|document| document["kind"] == kind).unwrap();
+    let (monitor, service) = (find("ServiceMonitor"), find("Service"));
+    let job = &service["metadata"]["labels"][monitor["spec"]["jobLabel"].as_str().unwrap()];
+    assert_eq!(job, "checkdam", "alerts ask for it");
+    let scrapers = &find("NetworkPolicy")["spec"]["ingress"][1];
+    assert_eq!(
+        (&scrapers["from"][0]["namespaceSelector"], &scrapers["ports"][0]["port"]),
+        (&json!({}), &json!("http"))
+    );
+    let rules = find("ConfigMap");
     let file = folder().join("rules.yaml");
     std::fs::write(&file, rules["data"]["rules.yaml"].as_str().unwrap()).unwrap();
     succeeds(&run(&["rules", "check", file.to_str().unwrap()]));

@@ -150,3 +150,17 @@ fn the_starter_rules_do_what_they_say() {
         assert_eq!(rules(json!({"ip": private})).0, json!(["global"]), "{private}");
     }
 }
+
+/// A visitor's browser sends such requests unasked, with the page's origin.
+#[test]
+fn a_page_of_another_origin_gives_nothing_back() {
+    let server = Server::start();
+    let asked = |path: &str, origin: &str| {
+        let body = r#"{"attributes": {"user": "42", "plan": "free"}}"#;
+        server.client().send_with("POST", path, &[("origin", origin)], body).unwrap().status
+    };
+    for path in ["/v1/refund", "/v1/reset"] {
+        assert_eq!((asked(path, "https://example.com"), asked(path, "http://localhost")), (403, 200), "{path}");
+    }
+    assert_eq!(asked("/v1/peek", "https://example.com"), 200);
+}

@@ -99,6 +99,40 @@ fn a_check_refuses_what_serve_would_refuse_and_repeats_no_secret() {
 }
 
 #[test]
+fn a_check_of_the_settings_tells_what_the_incumbents_variables_set() {
+    let folder = folder();
+    let (file, secret) = (folder.join("settings.toml"), folder.join("secret"));
+    let (root, rules) = (folder.to_str().unwrap(), folder.join("config"));
+    std::fs::create_dir(&rules).unwrap();
+    std::fs::write(rules.join("edge.yaml"), "domain: edge\ndescriptors: []\n").unwrap();
+    std::fs::write(&secret, "redis://cache:6379\n").unwrap();
+    std::fs::write(&file, "store = \"memory\"\nhttp_listen = \"127.0.0.1:1\"\n").unwrap();
+    let check = |variables: &[(&str, &str)]| {
+        let mut command = checkdam();
+        command.args(["config", "check", "--json", file.to_str().unwrap()]).env_remove("CHECKDAM_GRPC_LISTEN");
+        let checked = command.envs(variables.iter().copied()).output().unwrap();
+        assert_eq!(checked.status.code(), Some(0), "{checked:?}");
+        let printed: serde_json::Value = serde_json::from_slice(&checked.stdout).unwrap();
+        move |name: &str| {
+            let found = printed["settings"].as_array().unwrap().iter().find(|setting| setting["name"] == name).unwrap();
+            [&found["value"], &found["from"]].map(|text| text.as_str().unwrap().to_owned())
+        }
+    };
+    let set_up = [("RUNTIME_ROOT", root), ("REDIS_URL", "r:6379"), ("PORT", "9"), ("SHADOW_MODE", "true")];
+    let told = check(&set_up);
+    assert_eq!(told("store"), ["redis://r:6379", "REDIS_URL"], "before the file");
+    assert_eq!(told("rules"), [rules.to_str().unwrap(), "RUNTIME_ROOT"]);
+    assert_eq!(told("http_listen"), ["127.0.0.1:9", "PORT"]);
+    assert_eq!(told("grpc_listen"), ["127.0.0.1:8081", "default"]);
+    assert_eq!(told("grpc_shadow"), ["true", "SHADOW_MODE"]);
+    let told = check(&[&set_up[..], &[("CHECKDAM_STORE_FILE", secret.to_str().unwrap())]].concat());
+    assert_eq!(told("store"), ["redis://cache:6379", "CHECKDAM_STORE_FILE"]);
+    let told = check(&[("REDIS_URL", "tcp://10.0.0.1:6379"), ("PORT", "9")]);
+    assert_eq!(told("store"), ["memory, at most 1000000 buckets", file.to_str().unwrap()], "nothing without a root");
+    assert_eq!(told("http_listen"), ["127.0.0.1:1", file.to_str().unwrap()]);
+}
+
+#[test]
 fn the_manual_has_a_page_for_each_command() {
     let main = run(&["man"]);
     assert!(main.status.success() && text(&main.stdout).contains(".TH checkdam 1"), "{main:?}");

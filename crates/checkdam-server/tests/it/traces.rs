@@ -72,6 +72,19 @@ fn what_is_not_sent_yet_is_sent_at_the_end() {
 }
 
 #[test]
+fn what_is_set_for_every_program_stops_none() {
+    let cases = [("https://collector.example:4317", "grpc"), ("http://127.0.0.1:4318", "http/protobuf")];
+    for (endpoint, protocol) in cases {
+        let mut command = crate::process::checkdam();
+        command.args(["serve", "--http-listen", "127.0.0.1:0"]);
+        command.env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint).env("OTEL_EXPORTER_OTLP_PROTOCOL", protocol);
+        let mut server = Server::of(command);
+        assert!(!server.client().get("/metrics").body.contains("\nrate_limiter_spans_dropped_total "), "{endpoint}");
+        server.wait_for_log("no spans are sent");
+    }
+}
+
+#[test]
 fn a_collector_that_is_away_holds_nobody_up() {
     let endpoint = format!("http://127.0.0.1:{}", free_port());
     let mut server = Server::with(&["--otlp-endpoint", &endpoint, "--trace-share", "1"]);

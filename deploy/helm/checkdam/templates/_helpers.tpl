@@ -22,6 +22,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if and .Values.secret.name .Values.secret.adminTokenKey }}yes{{ end }}
 {{- end }}
 
+{{/* A value as it was written: whole numbers of values arrive as floats, and would print as 2e+06. */}}
+{{- define "checkdam.text" -}}
+{{- if and (kindIs "float64" .) (eq . (floor .)) }}{{ printf "%.0f" . }}{{ else }}{{ . }}{{ end }}
+{{- end }}
+
 {{/* A secret reaches the program as a file, whose name a variable tells. */}}
 {{- define "checkdam.secretVariables" -}}
 {{- $secret := .Values.secret }}

@@ -11,6 +11,7 @@ use crate::rulebook::{FollowOptions, Follower, RulebookError};
 super::on_both_engines!(
     a_change_by_anybody_is_in_force_by_asking_alone,
     an_edit_of_ones_own_is_in_force_at_once,
+    whoever_has_it_looked_at_hears_when_that_was_done,
     an_invalid_book_leaves_the_old_rules_in_force,
 );
 
@@ -62,6 +63,18 @@ async fn an_edit_of_ones_own_is_in_force_at_once(home: Home) {
     follower.hints().notify_one();
     reached(&follower, home.version().await).await;
     assert!(in_force.lock().unwrap().is_empty());
+}
+
+async fn whoever_has_it_looked_at_hears_when_that_was_done(home: Home) {
+    let (follower, in_force) = follow(&home, NEVER, false).await;
+    let mut looks = follower.looks();
+    for name in ["a", "b", "c"] {
+        home.rulebook.add_rule(rule(&format!("{{name: {name}, key: {name}, limits: [1/s]}}"))).await.unwrap();
+        // Another look may be under way, which knows nothing of it yet.
+        follower.hint();
+        tokio::time::timeout(PATIENCE, looks.look()).await.expect("it is looked at");
+        assert!(in_force.lock().unwrap().iter().any(|rule| rule == name), "{name}");
+    }
 }
 
 async fn an_invalid_book_leaves_the_old_rules_in_force(home: Home) {
