@@ -30,6 +30,10 @@ pub(crate) struct Counters {
     /// Requests that no rule speaks for.
     none: Arc<RuleCounts>,
     other: Arc<RuleCounts>,
+    /// Requests that passed, and those that did not: the counts of rules do not
+    /// add up to them once rules are gone.
+    passed: AtomicU64,
+    refused: AtomicU64,
     /// Requests that any rule in shadow would have denied.
     shadowed: AtomicU64,
 }
@@ -95,6 +99,8 @@ impl Counters {
             numbered: ArcSwap::default(),
             none: Arc::default(),
             other: Arc::new(RuleCounts::new(OTHER)),
+            passed: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             shadowed: AtomicU64::new(0),
         }
     }
@@ -121,6 +127,7 @@ impl Counters {
         let Some(speaking) = seen.speaking() else { return };
         let verdict = if seen.is_allowed { Verdict::Allowed } else { speaking.verdict() };
         let (decision, store) = (decision_place(verdict), store_place(speaking.decided_by()));
+        add_one(if seen.is_allowed { &self.passed } else { &self.refused });
         let numbered = self.numbered.load();
         match speaking.governing() {
             Some(_) if speaking.tells_values() => {
@@ -188,9 +195,10 @@ impl Counters {
         add_one(counter(known.get(&tier.rule.name).unwrap_or(&self.other)));
     }
 
-    /// Requests that any rule in shadow would have denied, once each.
-    pub(crate) fn shadowed(&self) -> u64 {
-        self.shadowed.load(Ordering::Relaxed)
+    /// Requests that passed, that did not, and that any rule in shadow would
+    /// have denied: each counted once, and never less than before.
+    pub(super) fn totals(&self) -> [u64; 3] {
+        [&self.passed, &self.refused, &self.shadowed].map(|counter| counter.load(Ordering::Relaxed))
     }
 
     /// Every rule that is counted by itself, by name, and what limits of trees
