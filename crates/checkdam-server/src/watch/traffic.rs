@@ -89,7 +89,7 @@ impl Traffic {
     }
 
     fn tick_at(&self, now_us: u64, counters: &Counters) {
-        let all = counters.all();
+        let all = counters.charted();
         let mut kept = self.lock();
         kept.advance(now_us);
         let end_s = kept.end_s;
@@ -172,7 +172,7 @@ impl Kept {
         let counts = [rule.allowed(), rule.denied(), rule.shadow()];
         if let Some(line) = self.rules.get_mut(rule.name()) {
             line.note(end_s, counts);
-        } else if !rule.name().is_empty() && counts != [0; 3] {
+        } else if counts != [0; 3] {
             let mut line = Line::default();
             line.note(end_s, counts);
             self.rules.insert(rule.name().to_owned(), line);

@@ -38,7 +38,7 @@ impl Scene {
             let (requests, outcomes) = (std::slice::from_ref(&request), std::slice::from_ref(&outcome));
             let is_allowed = outcome.is_allowed();
             let latency = std::time::Duration::ZERO;
-            self.counters.note(&Seen { requests, outcomes, is_allowed, latency });
+            self.counters.note(&Seen::new(requests, outcomes, is_allowed, latency));
         }
     }
 
