@@ -31,6 +31,7 @@ use axum::routing::{any, get, post};
 pub(crate) use self::admin::{Admin, Live, RuleSource};
 pub(crate) use self::connections::UnderWay;
 pub(crate) use self::framing::Fault;
+pub(crate) use self::metrics::Texts;
 pub(crate) use self::origin::{ATTRIBUTES as ORIGIN_ATTRIBUTES, Asked, Origin, OriginError, Target};
 pub(crate) use self::problem::Problem;
 pub(crate) use self::responder::{Arrival, Responder};
