@@ -77,6 +77,8 @@ pub(crate) struct Config {
     pub(crate) redis: Option<RedisOptions>,
     /// The most buckets held in memory, a count. Default 1,000,000.
     pub(crate) max_buckets: usize,
+    /// Whether nodes tell each other in clear who comes to them.
+    pub(crate) share_subjects: bool,
     /// How long requests under way may take on shutdown. Default 10 s.
     pub(crate) drain_timeout: Duration,
     /// What is seen of decisions.
@@ -186,6 +188,7 @@ impl Config {
             ),
             dialect: given.headers.or(from_file.headers).unwrap_or(Headers::Both).into(),
             max_buckets: usize::try_from(max_buckets).unwrap_or(usize::MAX),
+            share_subjects: given.share_subjects.or(from_file.share_subjects).unwrap_or(false),
             drain_timeout: given.drain_timeout.or(from_file.drain_timeout).map_or(Duration::from_secs(10), Into::into),
             log_level: or_variable(given.log_level, "LOG_LEVEL")?.or(from_file.log_level).unwrap_or(LogLevel::Info),
             log_format: or_variable(given.log_format, "LOG_FORMAT")?
