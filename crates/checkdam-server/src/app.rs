@@ -10,6 +10,7 @@ use checkdam::headers::Dialect;
 use checkdam::{Limiter, Outcome, Request, RuleSet, Together};
 
 use crate::audit::{Audit, Effects};
+use crate::http::Texts;
 use crate::overload::Overload;
 use crate::rulebook::{Book, Loading};
 use crate::store::AnyStore;
@@ -37,6 +38,8 @@ pub(crate) struct App {
     dialect: Dialect,
     /// How many connections each door has.
     doors: Mutex<Vec<(&'static str, Counted)>>,
+    /// What scrapers were last told.
+    texts: Texts,
     is_leaving: AtomicBool,
 }
 
@@ -65,8 +68,14 @@ impl App {
             stopwatch: quanta::Clock::new(),
             dialect,
             doors: Mutex::default(),
+            texts: Texts::default(),
             is_leaving: AtomicBool::new(false),
         }
+    }
+
+    /// What scrapers were last told.
+    pub(crate) const fn texts(&self) -> &Texts {
+        &self.texts
     }
 
     /// Puts other rules in force, at once and whole.
@@ -115,7 +124,7 @@ impl App {
     /// Everything that is seen of a decision is seen here.
     fn see(&self, requests: &[Request<'_>], outcomes: &[Outcome], is_allowed: bool, start: u64) {
         let latency = self.stopwatch.delta(start, self.stopwatch.raw());
-        let seen = Seen { requests, outcomes, is_allowed, latency };
+        let seen = Seen::new(requests, outcomes, is_allowed, latency);
         for (request, outcome) in seen.each() {
             // Who passes with the others was not denied, whatever one limit says.
             if let Some(audit) = self.audit.as_ref().filter(|_| !is_allowed) {

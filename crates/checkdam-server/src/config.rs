@@ -78,6 +78,8 @@ pub(crate) struct Config {
     pub(crate) redis: Option<RedisOptions>,
     /// The most buckets held in memory, a count. Default 1,000,000.
     pub(crate) max_buckets: usize,
+    /// Whether nodes tell each other in clear who comes to them.
+    pub(crate) share_subjects: bool,
     /// How long going away may take.
     pub(crate) leave: LeaveOptions,
     /// What is seen of decisions.
@@ -192,6 +194,7 @@ impl Config {
             ),
             dialect: given.headers.or(from_file.headers).unwrap_or(Headers::Both).into(),
             max_buckets: usize::try_from(max_buckets).unwrap_or(usize::MAX),
+            share_subjects: given.share_subjects.or(from_file.share_subjects).unwrap_or(false),
             log_level: or_variable(given.log_level, "LOG_LEVEL")?.or(from_file.log_level).unwrap_or(LogLevel::Info),
             log_format: or_variable(given.log_format, "LOG_FORMAT")?
                 .or(from_file.log_format)

@@ -69,6 +69,20 @@ pub enum DecidedBy {
 }
 
 impl DecidedBy {
+    /// Everyone who can decide, in the order of [`DecidedBy::number`].
+    pub const ALL: [Self; 4] = [Self::Memory, Self::Redis, Self::Local, Self::Policy];
+
+    /// Its place in [`DecidedBy::ALL`].
+    #[must_use]
+    pub const fn number(self) -> usize {
+        match self {
+            Self::Memory => 0,
+            Self::Redis => 1,
+            Self::Local => 2,
+            Self::Policy => 3,
+        }
+    }
+
     /// Whether the buckets themselves decided: what was charged elsewhere cannot
     /// be given back to them.
     pub(crate) const fn is_own(self) -> bool {

@@ -170,6 +170,18 @@ impl Outcome {
         tiers.map(|(place, decision)| self.view(*place, decision))
     }
 
+    /// The tiers of each rule, in the order of the rules: those of one stand
+    /// together.
+    pub fn by_rule(&self) -> impl Iterator<Item = impl Iterator<Item = TierView<'_>> + Clone> {
+        let places = &self.places[..self.places.len().min(self.decisions.len())];
+        let mut rest = self.decisions.as_slice();
+        places.chunk_by(|(one, _), (other, _)| one == other).map(move |places| {
+            let (decisions, others) = rest.split_at(places.len());
+            rest = others;
+            places.iter().zip(decisions).map(|(place, decision)| self.view(*place, decision))
+        })
+    }
+
     /// The enforced tiers that deny the request.
     pub fn failing(&self) -> impl Iterator<Item = TierView<'_>> {
         self.tiers().filter(|tier| tier.is_enforced() && !tier.decision.is_allowed())

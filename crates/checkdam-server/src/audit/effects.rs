@@ -83,15 +83,9 @@ impl Effects {
 
     /// Notes what the rules in shadow say of a request.
     pub(crate) fn note(&self, request: &Request<'_>, outcome: &Outcome) {
-        let mut last: Option<&str> = None;
-        for tier in outcome.tiers().filter(|tier| !tier.is_enforced()) {
-            // The tiers of one rule stand together.
-            if last == Some(tier.rule.name.as_str()) {
-                continue;
-            }
-            last = Some(&tier.rule.name);
-            let denies =
-                outcome.tiers().any(|other| std::ptr::eq(other.rule, tier.rule) && !other.decision.is_allowed());
+        for mut tiers in outcome.by_rule() {
+            let denies = tiers.clone().any(|tier| !tier.decision.is_allowed());
+            let Some(tier) = tiers.next().filter(|tier| !tier.is_enforced()) else { continue };
             if let Some(tried) = self.rules.load().get(&tier.rule.name) {
                 tried.note(denies.then(|| tier.rule.key.render(request)));
             }

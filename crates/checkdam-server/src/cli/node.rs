@@ -133,7 +133,7 @@ impl Node {
         let beside = (Watch::new(&config.watch), tracer, Overload::new(config.overload));
         let app = Arc::new(App::new(loaded, store, config.dialect, audit, beside));
         let rules = Arc::new(follow(&app, file, rulebook.as_ref(), version, signals.reload));
-        let nodes = Nodes::start(Arc::clone(&app), node);
+        let nodes = Nodes::start(Arc::clone(&app), node, config.share_subjects);
         let admin = admin_listener.zip(config.admin.as_ref()).map(|(listener, door)| {
             let live = Live::start(Arc::clone(&app), config.store_text());
             let admin = Admin {
@@ -301,7 +301,9 @@ async fn maintain(app: Arc<App>, statuses: Option<watch::Receiver<Status>>) {
     loop {
         ticks.tick().await;
         app.limiter().store().maintain();
-        app.watch().tick();
+        // It may take a while where there is much: requests shall not wait for it.
+        let watching = Arc::clone(&app);
+        let _ = tokio::task::spawn_blocking(move || watching.watch().tick()).await;
         if let Some(statuses) = &statuses {
             app.loading().tell(statuses.borrow().error.clone());
         }

@@ -140,6 +140,11 @@ pub(crate) struct Settings {
     #[arg(long, env = "CHECKDAM_READABLE_KEYS", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(super) readable_keys: Option<bool>,
 
+    /// Whether nodes tell each other whom they see most, for a list of all nodes together: in clear, for whoever may
+    /// subscribe to cd:nodes; sealed, and always, where there is a key secret [default: false]
+    #[arg(long, env = "CHECKDAM_SHARE_SUBJECTS", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(super) share_subjects: Option<bool>,
+
     /// The most buckets held in memory, a count [default: 1000000]
     #[arg(long, env = "CHECKDAM_MAX_BUCKETS", value_name = "COUNT")]
     pub(super) max_buckets: Option<u64>,
@@ -153,7 +158,8 @@ pub(crate) struct Settings {
     #[arg(long, env = "CHECKDAM_DRAIN_TIMEOUT", value_name = "TIME")]
     pub(super) drain_timeout: Option<Span>,
 
-    /// How many rules have metrics of their own; all others are counted together as "other" [default: 1000]
+    /// How many rules have metrics of their own; all others are counted together as "other"; at most
+    /// 10000, each with traffic takes 6 kB [default: 1000]
     #[arg(long, env = "CHECKDAM_METRICS_RULES", value_name = "COUNT")]
     pub(super) metrics_rules: Option<usize>,
 

@@ -2,8 +2,10 @@
 
 use super::{ConfigError, Settings};
 
-/// So many rules make some megabytes of text at every scrape.
-const METRICS_RULES_MAX: usize = 100_000;
+/// So many rules make some megabytes of text at every scrape, and 52 MB of
+/// history: a rule with traffic takes 5.3 kB for its points of a minute, a
+/// quarter of an hour and a day.
+const METRICS_RULES_MAX: usize = 10_000;
 /// So many requests take some hundred megabytes.
 const RECENT_MAX: usize = 1_000_000;
 /// More lines than that nobody reads.
@@ -45,7 +47,7 @@ pub(crate) struct TraceOptions {
 impl WatchOptions {
     pub(super) fn of(given: &Settings, file: &Settings) -> Result<Self, ConfigError> {
         let rules_max = given.metrics_rules.or(file.metrics_rules).unwrap_or(1_000);
-        in_range("metrics_rules", rules_max, METRICS_RULES_MAX, "0 to 100000")?;
+        in_range("metrics_rules", rules_max, METRICS_RULES_MAX, "0 to 10000")?;
         let recent_max = given.recent_requests.or(file.recent_requests).unwrap_or(100_000);
         in_range("recent_requests", recent_max, RECENT_MAX, "0 to 1000000")?;
         let log_denials = given.log_denials.or(file.log_denials).unwrap_or(0);

@@ -2,8 +2,9 @@
 
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Instant;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, VARY};
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -18,8 +19,21 @@ use crate::metrics::{self, Form};
 /// Smaller texts are sent as they are.
 const COMPRESSED_MIN: usize = 16 << 10;
 
-/// One text is written at a time: whoever asks often waits for himself.
-static WRITING: Mutex<()> = Mutex::const_new(());
+/// The last texts, one a form. One is written at a time, and whoever waited for
+/// it takes what was begun after he came: however many ask, a text that others
+/// wait for is written once for all of them.
+#[derive(Debug, Default)]
+pub(crate) struct Texts(Mutex<Vec<Text>>);
+
+#[derive(Debug)]
+struct Text {
+    form: Form,
+    /// Whether compression was asked for.
+    takes_gzip: bool,
+    begun: Instant,
+    body: Bytes,
+    is_zipped: bool,
+}
 
 /// Answers with every metric: as Prometheus' text, or as OpenMetrics to those who ask for it.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses(
@@ -27,14 +41,8 @@ static WRITING: Mutex<()> = Mutex::const_new(());
         body = String, content_type = "text/plain"),
 ))]
 pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response<Body> {
-    let (form, is_zipped) = (Form::of(&headers), takes_gzip(&headers));
-    let _turn = WRITING.lock().await;
-    let written = tokio::task::spawn_blocking(move || {
-        let text = metrics::write(&app, form);
-        let zipped = is_zipped.then(|| zip(&text)).flatten();
-        zipped.map_or_else(|| (text.into_bytes(), false), |zipped| (zipped, true))
-    });
-    let Ok((body, is_zipped)) = written.await else {
+    let (form, takes_gzip, came) = (Form::of(&headers), takes_gzip(&headers), Instant::now());
+    let Some((body, is_zipped)) = text(&app, form, takes_gzip, came).await else {
         // Only if the program is ending: its threads take no more work.
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     };
@@ -44,6 +52,25 @@ pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> 
         response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     response
+}
+
+/// The metrics as they stood after somebody `came`, and whether they are zipped.
+async fn text(app: &Arc<App>, form: Form, takes_gzip: bool, came: Instant) -> Option<(Bytes, bool)> {
+    let mut texts = app.texts().0.lock().await;
+    let is_such = |text: &Text| (text.form, text.takes_gzip) == (form, takes_gzip);
+    if let Some(text) = texts.iter().find(|text| is_such(text) && text.begun >= came) {
+        return Some((text.body.clone(), text.is_zipped));
+    }
+    let (begun, writing) = (Instant::now(), Arc::clone(app));
+    let written = tokio::task::spawn_blocking(move || {
+        let text = metrics::write(&writing, form);
+        let zipped = takes_gzip.then(|| zip(&text)).flatten();
+        zipped.map_or_else(|| (Bytes::from(text), false), |zipped| (Bytes::from(zipped), true))
+    });
+    let (body, is_zipped) = written.await.ok()?;
+    texts.retain(|text| !is_such(text));
+    texts.push(Text { form, takes_gzip, begun, body: body.clone(), is_zipped });
+    Some((body, is_zipped))
 }
 
 fn takes_gzip(headers: &HeaderMap) -> bool {

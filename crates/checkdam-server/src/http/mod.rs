@@ -34,6 +34,7 @@ pub(crate) use self::admin::{Admin, Live, RuleSource};
 pub(crate) use self::connections::UnderWay;
 use self::foreign::refuse_foreign_pages;
 pub(crate) use self::framing::Fault;
+pub(crate) use self::metrics::Texts;
 pub(crate) use self::origin::{ATTRIBUTES as ORIGIN_ATTRIBUTES, Asked, Origin, OriginError, Target};
 pub(crate) use self::problem::Problem;
 pub(crate) use self::responder::{Arrival, Responder};

@@ -3,11 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::Summary;
+use super::pace::{MESSAGE_MAX, Pace};
 use crate::sketch::{Count, Name, Ranked};
 use crate::watch::{Kind, Span, Top};
 
-/// The longest message in bytes.
-pub(super) const MESSAGE_MAX: usize = 32 << 10;
 /// The subjects of a list, if that fits.
 const SUBJECTS_MAX: usize = 100;
 /// The longest text that is believed, in bytes.
@@ -24,7 +23,10 @@ pub(super) struct Message {
     pub(super) deployment: String,
     #[serde(flatten)]
     pub(super) summary: Summary,
-    pub(super) top: Lists,
+    /// It speaks every so many seconds, at least.
+    pub(super) every_s: u64,
+    /// None where subjects are not told to others.
+    pub(super) top: Option<Lists>,
 }
 
 /// Who comes most.
@@ -46,24 +48,14 @@ pub(super) struct List {
 }
 
 impl Message {
-    pub(super) fn new(id: u64, deployment: &str, summary: Summary, top: &Top) -> Self {
-        let list = |kind, span| List::of(top.ranked(kind, span));
-        let top = Lists {
-            limited_minute: list(Kind::Limited, Span::Minute),
-            limited_hour: list(Kind::Limited, Span::Hour),
-            allowed_minute: list(Kind::Allowed, Span::Minute),
-            allowed_hour: list(Kind::Allowed, Span::Hour),
-        };
-        Self { id, deployment: deployment.to_owned(), summary, top }
-    }
-
-    /// The message in at most [`MESSAGE_MAX`] bytes: lists are cut until it fits.
-    pub(super) fn encode(mut self) -> Vec<u8> {
+    /// The message in at most [`Pace::bytes_max`] bytes: lists are cut until it fits.
+    pub(super) fn encode(mut self, pace: Pace) -> Vec<u8> {
+        self.every_s = pace.every_s();
         let mut subjects_max = SUBJECTS_MAX;
         loop {
-            self.top.each().into_iter().for_each(|list| list.truncate(subjects_max));
+            self.lists().for_each(|list| list.truncate(subjects_max));
             let encoded = serde_json::to_vec(&self).unwrap_or_default();
-            if encoded.len() <= MESSAGE_MAX || subjects_max == 0 {
+            if encoded.len() <= pace.bytes_max || subjects_max == 0 {
                 return encoded;
             }
             subjects_max /= 2;
@@ -81,12 +73,26 @@ impl Message {
         let rates = [requests_per_s, limited_per_s];
         let is_sound = texts.iter().all(|text| text.len() <= TEXT_MAX)
             && rates.iter().all(|rate| rate.is_finite() && **rate >= 0.0)
-            && message.top.each().into_iter().all(|list| list.is_sound());
+            && message.lists().all(|list| list.is_sound());
         is_sound.then_some(message)
+    }
+
+    fn lists(&mut self) -> impl Iterator<Item = &mut List> {
+        self.top.iter_mut().flat_map(Lists::each)
     }
 }
 
 impl Lists {
+    pub(super) fn of(top: &Top) -> Self {
+        let list = |kind, span| List::of(top.ranked(kind, span));
+        Self {
+            limited_minute: list(Kind::Limited, Span::Minute),
+            limited_hour: list(Kind::Limited, Span::Hour),
+            allowed_minute: list(Kind::Allowed, Span::Minute),
+            allowed_hour: list(Kind::Allowed, Span::Hour),
+        }
+    }
+
     pub(super) const fn list(&self, kind: Kind, span: Span) -> &List {
         match (kind, span) {
             (Kind::Limited, Span::Minute) => &self.limited_minute,
@@ -150,24 +156,40 @@ mod tests {
                 .collect(),
         };
         let top = Lists { limited_minute: list(), limited_hour: list(), allowed_minute: list(), allowed_hour: list() };
-        Message { id: 7, deployment: "d".to_owned(), summary: Summary::example("one:8080"), top }
+        let summary = Summary::example("one:8080");
+        Message { id: 7, deployment: "d".to_owned(), summary, every_s: 2, top: Some(top) }
+    }
+
+    fn few() -> Pace {
+        Pace::among(1)
+    }
+
+    #[test]
+    fn among_many_only_the_first_are_told() {
+        let pace = Pace::among(150);
+        let encoded = message(100, 30).encode(pace);
+        assert!(encoded.len() <= pace.bytes_max, "{}", encoded.len());
+        let decoded = Message::decode(&encoded).unwrap();
+        assert_eq!(decoded.every_s, 30);
+        assert!(!decoded.top.unwrap().limited_hour.subjects.is_empty());
     }
 
     #[test]
     fn messages_come_back_whole_or_cut_to_what_fits() {
-        let whole = Message::decode(&message(100, 10).encode()).unwrap();
-        assert_eq!((whole.top.limited_hour.subjects.len(), whole.top.limited_hour.missing_at_most), (100, 0));
+        let whole = Message::decode(&message(100, 10).encode(few())).unwrap();
+        let hour = whole.top.unwrap().limited_hour;
+        assert_eq!((hour.subjects.len(), hour.missing_at_most), (100, 0));
         assert_eq!(whole.summary, Summary::example("one:8080"));
-        let encoded = message(1_000, 500).encode();
+        let encoded = message(1_000, 500).encode(few());
         assert!(encoded.len() <= MESSAGE_MAX);
-        let cut = Message::decode(&encoded).unwrap().top.limited_hour;
+        let cut = Message::decode(&encoded).unwrap().top.unwrap().limited_hour;
         assert!(cut.subjects.len() >= 10, "{}", cut.subjects.len());
         assert_eq!(cut.missing_at_most, (1_000 - cut.subjects.len()) as u64, "what is cut off is told");
     }
 
     #[test]
     fn nonsense_is_not_believed() {
-        let sound = String::from_utf8(message(2, 1).encode()).unwrap();
+        let sound = String::from_utf8(message(2, 1).encode(few())).unwrap();
         assert!(Message::decode(sound.as_bytes()).is_some(), "{sound}");
         let long = "x".repeat(2_000);
         let table = [

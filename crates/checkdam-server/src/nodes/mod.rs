@@ -1,31 +1,28 @@
 //! This node among those that share its store.
 //!
-//! Nodes with one Redis tell each other every two seconds how they go and who
-//! comes to them most, over its publish and subscribe: nothing is written. What
-//! is heard is for people to look at, and decides nothing.
+//! Nodes with one Redis tell each other every two seconds (less often if they
+//! are many) how they go, over its publish and subscribe: nothing is written.
+//! They tell who comes to them most only where a secret seals it, or if that is
+//! wanted in clear. What is heard is for people to look at, and decides nothing.
 
 mod message;
+mod pace;
 mod peers;
 mod summary;
 
 pub(crate) use self::summary::Summary;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use checkdam::store::redis::{Heard, RedisStore, Unheard};
 use tokio::time::Instant;
 
-use self::message::Message;
+use self::message::{Lists, Message};
+use self::pace::Pace;
 use self::peers::Peers;
 use crate::app::App;
 use crate::sketch::{Ranked, Ranking};
 use crate::watch::{Kind, Span};
-
-/// How often a node tells how it goes.
-const TELL_EVERY: Duration = Duration::from_secs(2);
-/// A node that was not heard of for so long is gone.
-const SILENCE: Duration = Duration::from_secs(10);
 
 /// Why a node with its buckets in memory sees no other.
 const IN_MEMORY: &str =
@@ -33,6 +30,9 @@ const IN_MEMORY: &str =
 /// Why a node may not see others.
 const FORBIDDEN: &str = "Redis does not let this login use the channel cd:nodes: \
     ACL SETUSER USER &cd:nodes +publish +subscribe, as in deploy/redis/users.acl";
+/// Why a node lists its own subjects only.
+const UNSHARED: &str = "these are the subjects of this node only: nodes do not tell each other theirs in clear; \
+    give all the same --key-secret, which seals them, or --share-subjects";
 
 /// The nodes that can be seen.
 pub(crate) struct Nodes {
@@ -40,6 +40,8 @@ pub(crate) struct Nodes {
     name: String,
     started: Instant,
     peers: Peers,
+    /// Whether nodes tell each other who comes to them.
+    shares_subjects: bool,
 }
 
 /// A node, as it is seen from here.
@@ -54,11 +56,14 @@ pub(crate) struct NodeView {
 
 impl Nodes {
     /// This node, which tells others of itself and hears of them as long as the
-    /// program runs, if its store is shared.
-    pub(crate) fn start(app: Arc<App>, name: String) -> Arc<Self> {
+    /// program runs, if its store is shared. Subjects are told if they can be
+    /// sealed, or if it `shares_subjects` in clear.
+    pub(crate) fn start(app: Arc<App>, name: String, shares_subjects: bool) -> Arc<Self> {
         let deployment = app.limiter().store().redis_store().map(RedisStore::deployment).unwrap_or_default();
         let peers = Peers::new(deployment);
-        let nodes = Arc::new(Self { app, name, started: Instant::now(), peers });
+        let is_sealed = app.limiter().store().redis_store().is_some_and(RedisStore::is_sealed);
+        let shares_subjects = is_sealed || shares_subjects;
+        let nodes = Arc::new(Self { app, name, started: Instant::now(), peers, shares_subjects });
         if nodes.app.limiter().store().redis_store().is_some() {
             tokio::spawn(tell(Arc::clone(&nodes)));
             tokio::spawn(hear(Arc::clone(&nodes)));
@@ -100,6 +105,18 @@ impl Nodes {
         })
     }
 
+    /// Whether subjects are those of all nodes.
+    pub(crate) fn has_all_subjects(&self) -> bool {
+        self.shares_subjects && self.is_shared()
+    }
+
+    /// Why they are not, and what to do about it, if there may be other nodes.
+    pub(crate) fn subjects_hint(&self) -> Option<String> {
+        self.app.limiter().store().redis_store()?;
+        let unshared = || (!self.shares_subjects).then(|| UNSHARED.to_owned());
+        self.hint().or_else(unshared)
+    }
+
     /// Every node that can be seen: this one first, then by name.
     pub(crate) fn all(&self) -> Vec<NodeView> {
         let mut others = self.peers.each(Instant::now(), |message, seen| NodeView {
@@ -114,14 +131,16 @@ impl Nodes {
 
     /// Who came most often, and to how many nodes together.
     pub(crate) fn ranked(&self, kind: Kind, span: Span, rule: Option<&str>) -> (Ranked, usize) {
-        let lists = self.peers.each(Instant::now(), |message, _| message.top.list(kind, span).ranked());
+        let list = |message: &Message, _| message.top.as_ref().map(|top| top.list(kind, span).ranked());
+        let mut lists = if self.shares_subjects { self.peers.each(Instant::now(), list) } else { Vec::new() };
+        lists.retain(Option::is_some);
         let nodes = lists.len() + 1;
         let own = self.app.watch().top().ranked(kind, span);
         let mut all = if lists.is_empty() {
             own
         } else {
             let mut ranking = Ranking::default();
-            for list in lists.into_iter().chain([own]) {
+            for list in lists.into_iter().flatten().chain([own]) {
                 ranking.add_list(list.names, list.missing_at_most, list.total);
             }
             ranking.ranked()
@@ -130,6 +149,16 @@ impl Nodes {
             all.names.retain(|(name, _)| name.rule == rule);
         }
         (all, nodes)
+    }
+
+    fn message(&self) -> Message {
+        Message {
+            id: self.peers.own_id(),
+            deployment: self.peers.deployment().to_owned(),
+            summary: self.summary(),
+            every_s: 0,
+            top: self.shares_subjects.then(|| Lists::of(self.app.watch().top())),
+        }
     }
 
     fn summary(&self) -> Summary {
@@ -151,12 +180,14 @@ impl Nodes {
 async fn tell(nodes: Arc<Nodes>) {
     let Some(store) = nodes.app.limiter().store().redis_store() else { return };
     let mut speaker = store.speaker();
-    let mut ticks = tokio::time::interval(TELL_EVERY);
     loop {
-        ticks.tick().await;
-        let top = nodes.app.watch().top();
-        let message = Message::new(nodes.peers.own_id(), nodes.peers.deployment(), nodes.summary(), top);
-        nodes.peers.told(speaker.say(&message.encode()).await.err());
+        let pace = nodes.peers.pace(Instant::now());
+        let telling = Arc::clone(&nodes);
+        // Ranking takes a while: requests shall not wait for it.
+        let word = tokio::task::spawn_blocking(move || telling.message().encode(pace));
+        let Ok(word) = word.await else { return };
+        nodes.peers.told(speaker.say(&word).await.err());
+        tokio::time::sleep(pace.every).await;
     }
 }
 
@@ -165,7 +196,8 @@ async fn hear(nodes: Arc<Nodes>) {
     let Some(store) = nodes.app.limiter().store().redis_store() else { return };
     let mut heard = store.listen();
     loop {
-        match tokio::time::timeout(SILENCE, heard.recv()).await {
+        let silence = Pace::silence(nodes.peers.pace(Instant::now()).every_s());
+        match tokio::time::timeout(silence, heard.recv()).await {
             Ok(Some(Heard::Said(word))) => nodes.peers.heard(&word, Instant::now()),
             Ok(Some(Heard::Nothing(trouble))) => nodes.peers.unheard(trouble),
             Ok(Some(_)) => {}

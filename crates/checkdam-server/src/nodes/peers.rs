@@ -8,8 +8,8 @@ use std::time::Duration;
 use checkdam::store::redis::Unheard;
 use tokio::time::Instant;
 
-use super::SILENCE;
 use super::message::Message;
+use super::pace::Pace;
 
 /// The most nodes that are kept: whoever can reach the Redis can make some up.
 const PEERS_MAX: usize = 1_000;
@@ -25,8 +25,8 @@ pub(super) struct Peers {
 #[derive(Debug, Default)]
 struct Known {
     nodes: HashMap<u64, (Message, Instant)>,
-    /// When we last heard ourselves.
-    echo: Option<Instant>,
+    /// When we last heard ourselves, and what.
+    echo: Option<(Message, Instant)>,
     /// Why the last word could not be said, and why nothing is heard.
     untold: Option<Unheard>,
     unheard: Option<Unheard>,
@@ -55,10 +55,10 @@ impl Peers {
         let mut known = self.lock();
         known.unheard = None;
         if message.id == self.own_id {
-            known.echo = Some(now);
+            known.echo = Some((message, now));
             return;
         }
-        known.nodes.retain(|_, (_, heard)| is_recent(*heard, now));
+        known.nodes.retain(|_, node| is_there(node, now));
         if known.nodes.len() < PEERS_MAX || known.nodes.contains_key(&message.id) {
             known.nodes.insert(message.id, (message, now));
         }
@@ -76,7 +76,7 @@ impl Peers {
 
     /// Whether what is said is heard.
     pub(super) fn is_heard(&self, now: Instant) -> bool {
-        self.lock().echo.is_some_and(|echo| is_recent(echo, now))
+        self.lock().echo.as_ref().is_some_and(|echo| is_there(echo, now))
     }
 
     /// What is in the way.
@@ -86,10 +86,15 @@ impl Peers {
         both.into_iter().flatten().max_by_key(|trouble| trouble.is_forbidden).cloned()
     }
 
+    /// How often to speak among those that are there.
+    pub(super) fn pace(&self, now: Instant) -> Pace {
+        Pace::among(self.each(now, |_, _| ()).len() + 1)
+    }
+
     /// Something of every node that is there, with the time since it was heard.
     pub(super) fn each<T>(&self, now: Instant, make: impl Fn(&Message, Duration) -> T) -> Vec<T> {
         let known = self.lock();
-        let there = known.nodes.values().filter(|(_, heard)| is_recent(*heard, now));
+        let there = known.nodes.values().filter(|node| is_there(node, now));
         there.map(|(message, heard)| make(message, now.duration_since(*heard))).collect()
     }
 
@@ -98,18 +103,20 @@ impl Peers {
     }
 }
 
-fn is_recent(heard: Instant, now: Instant) -> bool {
-    now.duration_since(heard) < SILENCE
+fn is_there((message, heard): &(Message, Instant), now: Instant) -> bool {
+    now.duration_since(*heard) < Pace::silence(message.every_s)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::nodes::Summary;
+    use crate::nodes::message::Lists;
     use crate::watch::Top;
 
     fn word(id: u64, deployment: &str) -> Vec<u8> {
-        Message::new(id, deployment, Summary::example(&format!("node:{id}")), &Top::new()).encode()
+        let (deployment, summary) = (deployment.to_owned(), Summary::example(&format!("node:{id}")));
+        Message { id, deployment, summary, every_s: 0, top: Some(Lists::of(&Top::new())) }.encode(Pace::among(1))
     }
 
     fn count(peers: &Peers, now: Instant) -> usize {
@@ -127,7 +134,7 @@ mod tests {
         peers.heard(&word(peers.own_id(), "ours"), start);
         assert!(peers.is_heard(start));
         assert_eq!(count(&peers, start), 1, "we are none of the others");
-        let later = start + SILENCE;
+        let later = start + Duration::from_secs(15);
         assert_eq!((count(&peers, later), peers.is_heard(later)), (0, false));
     }
 
@@ -138,7 +145,7 @@ mod tests {
             peers.heard(&word(id, "ours"), start);
         }
         assert_eq!(count(&peers, start), PEERS_MAX);
-        let later = start + SILENCE;
+        let later = start + Duration::from_secs(15);
         peers.heard(&word(1_000_000, "ours"), later);
         assert_eq!(count(&peers, later), 1);
     }

@@ -53,8 +53,12 @@ impl Ranking {
 
     /// Everybody, most often first.
     pub(crate) fn ranked(self) -> Ranked {
+        Ranked::joined([self])
+    }
+
+    fn unsorted(self) -> Ranked {
         let Self { sums, floor, total } = self;
-        let mut names: Vec<(Name, Count)> = sums
+        let names = sums
             .into_iter()
             .map(|(name, sum)| {
                 let missing = floor.saturating_sub(sum.floor);
@@ -62,18 +66,21 @@ impl Ranking {
                 (name, Count { count, too_high_by: sum.too_high_by.saturating_add(missing) })
             })
             .collect();
-        sort(&mut names);
         Ranked { names, missing_at_most: floor, total }
     }
 }
 
 impl Ranked {
-    /// Adds those of another that names nobody who is named here.
-    pub(crate) fn extend(&mut self, other: Self) {
-        self.names.extend(other.names);
-        sort(&mut self.names);
-        self.missing_at_most = self.missing_at_most.max(other.missing_at_most);
-        self.total = self.total.saturating_add(other.total);
+    /// Everybody of several that have nobody in common.
+    pub(crate) fn joined(rankings: impl IntoIterator<Item = Ranking>) -> Self {
+        let mut all = Self::default();
+        for ranked in rankings.into_iter().map(Ranking::unsorted) {
+            all.names.extend(ranked.names);
+            all.missing_at_most = all.missing_at_most.max(ranked.missing_at_most);
+            all.total = all.total.saturating_add(ranked.total);
+        }
+        sort(&mut all.names);
+        all
     }
 
     /// Keeps the first; the others are missing then.

@@ -67,7 +67,7 @@ impl Sender {
 
     /// Requests were decided: their trace, if they are recorded.
     pub(super) fn note(&self, seen: &Seen<'_, '_>, parent: Option<TraceParent>) -> Option<TraceId> {
-        let speaking = seen.speaking()?;
+        let speaking = seen.speaking?.outcome;
         if !self.spans.is_recorded(parent) {
             return None;
         }

@@ -3,20 +3,28 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use arc_swap::ArcSwap;
 use checkdam::{DecidedBy, Outcome, RuleSet, TierView, Verdict};
 
-use super::Seen;
+use super::{Seen, Speaking};
 
 /// Under this name the rules are counted for which there is no room.
 const OTHER: &str = "other";
 
 /// What metrics call the decisions, in the order of [`decision_place`].
 pub(crate) const DECISIONS: [&str; 5] = ["allowed", "denied", "cost_exceeds_burst", "unavailable", "banned"];
-/// What metrics call those who decide, in the order of [`store_place`].
-pub(crate) const STORES: [&str; 4] = ["memory", "redis", "local", "policy"];
+/// What metrics call those who decide, in the order of [`DecidedBy::number`].
+pub(crate) const STORES: [&str; DecidedBy::ALL.len()] = {
+    let mut names = [""; DecidedBy::ALL.len()];
+    let mut place = 0;
+    while place < names.len() {
+        names[DecidedBy::ALL[place].number()] = DecidedBy::ALL[place].name();
+        place += 1;
+    }
+    names
+};
 
 /// How many requests were decided how, by rule.
 #[derive(Debug)]
@@ -24,12 +32,16 @@ pub(crate) struct Counters {
     rules_max: usize,
     /// Every rule that is counted by itself, and the values that limits of
     /// trees ask to be told.
-    known: Mutex<HashMap<String, Arc<RuleCounts>>>,
+    known: RwLock<HashMap<String, Arc<RuleCounts>>>,
     /// The same by their number in the rules in force.
     numbered: ArcSwap<Numbered>,
     /// Requests that no rule speaks for.
     none: Arc<RuleCounts>,
     other: Arc<RuleCounts>,
+    /// Requests that passed, and those that did not: the counts of rules do not
+    /// add up to them once rules are gone.
+    passed: AtomicU64,
+    refused: AtomicU64,
     /// Requests that any rule in shadow would have denied.
     shadowed: AtomicU64,
 }
@@ -91,10 +103,12 @@ impl Counters {
     pub(crate) fn new(rules_max: usize) -> Self {
         Self {
             rules_max,
-            known: Mutex::default(),
+            known: RwLock::default(),
             numbered: ArcSwap::default(),
             none: Arc::default(),
             other: Arc::new(RuleCounts::new(OTHER)),
+            passed: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             shadowed: AtomicU64::new(0),
         }
     }
@@ -102,7 +116,7 @@ impl Counters {
     /// Other rules are in force. Those that are gone are still shown while
     /// there is room.
     pub(super) fn follow(&self, rules: &Arc<RuleSet>) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let added = rules.numbered().filter(|rule| !known.contains_key(&rule.name)).count();
         if known.len() + added > self.rules_max {
             let names: std::collections::HashSet<&str> = rules.numbered().map(|rule| rule.name.as_str()).collect();
@@ -118,9 +132,8 @@ impl Counters {
 
     /// Counts requests that were decided.
     pub(super) fn note(&self, seen: &Seen<'_, '_>) {
-        let Some(speaking) = seen.speaking() else { return };
-        let verdict = if seen.is_allowed { Verdict::Allowed } else { speaking.verdict() };
-        let (decision, store) = (decision_place(verdict), store_place(speaking.decided_by()));
+        let Some(Speaking { outcome: speaking, decision, store }) = seen.speaking else { return };
+        add_one(if seen.is_allowed { &self.passed } else { &self.refused });
         let numbered = self.numbered.load();
         match speaking.governing() {
             Some(_) if speaking.tells_values() => {
@@ -144,21 +157,27 @@ impl Counters {
     fn of_values(&self, seen: &Seen<'_, '_>, speaking: &Outcome) -> Arc<RuleCounts> {
         let asked = seen.each().find(|(_, outcome)| std::ptr::eq(*outcome, speaking));
         let name = asked.and_then(|(request, outcome)| outcome.metric_name(request)).unwrap_or_default();
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let counts = known_or_new(&mut known, &checkdam::shortened(&name), self.rules_max);
+        let name = checkdam::shortened(&name);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let (counts, is_full) = (known.get(&*name).cloned(), known.len() >= self.rules_max);
+        drop(known);
+        if let Some(counts) = counts {
+            return counts;
+        }
+        if is_full {
+            return Arc::clone(&self.other);
+        }
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let counts = known_or_new(&mut known, &name, self.rules_max);
         counts.unwrap_or_else(|| Arc::clone(&self.other))
     }
 
     /// Whether any rule in shadow would have denied it.
     fn note_rules(&self, numbered: &Numbered, outcome: &Outcome, is_allowed: bool) -> bool {
         let mut is_shadowed = false;
-        let mut tiers = outcome.tiers().peekable();
-        while let Some(tier) = tiers.next() {
-            let mut is_denied = !tier.decision.is_allowed();
-            // The tiers of one rule stand together.
-            while let Some(same) = tiers.next_if(|other| other.number == tier.number) {
-                is_denied |= !same.decision.is_allowed();
-            }
+        for mut tiers in outcome.by_rule() {
+            let is_denied = tiers.clone().any(|tier| !tier.decision.is_allowed());
+            let Some(tier) = tiers.next() else { continue };
             is_shadowed |= is_denied && !tier.is_enforced();
             if is_denied || is_allowed {
                 self.count(numbered, outcome, &tier, |counts| match (is_denied, tier.is_enforced()) {
@@ -184,26 +203,37 @@ impl Counters {
             return add_one(counter(counts));
         }
         // Decided by rules that have just been replaced, or are just being put in force.
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         add_one(counter(known.get(&tier.rule.name).unwrap_or(&self.other)));
     }
 
-    /// Requests that any rule in shadow would have denied, once each.
-    pub(crate) fn shadowed(&self) -> u64 {
-        self.shadowed.load(Ordering::Relaxed)
+    /// Requests that passed, that did not, and that any rule in shadow would
+    /// have denied: each counted once, and never less than before.
+    pub(super) fn totals(&self) -> [u64; 3] {
+        [&self.passed, &self.refused, &self.shadowed].map(|counter| counter.load(Ordering::Relaxed))
     }
 
     /// Every rule that is counted by itself, by name, and what limits of trees
     /// ask to be told (of these only what they spoke for); before them what no
     /// rule speaks for, and last all others together.
     pub(crate) fn all(&self) -> Vec<Arc<RuleCounts>> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut rules: Vec<_> = known.values().cloned().collect();
-        drop(known);
+        let mut rules = self.unsorted();
         rules.sort_by(|one, other| one.name.cmp(&other.name));
         rules.insert(0, Arc::clone(&self.none));
         rules.push(Arc::clone(&self.other));
         rules
+    }
+
+    /// Those that can be charted, in no order.
+    pub(super) fn charted(&self) -> Vec<Arc<RuleCounts>> {
+        let mut rules = self.unsorted();
+        rules.push(Arc::clone(&self.other));
+        rules
+    }
+
+    fn unsorted(&self) -> Vec<Arc<RuleCounts>> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.values().cloned().collect()
     }
 }
 
@@ -236,11 +266,6 @@ pub(crate) const fn decision_place(verdict: Verdict) -> usize {
     }
 }
 
-/// Where one who decides stands in [`STORES`].
-pub(crate) fn store_place(by: DecidedBy) -> usize {
-    STORES.iter().position(|name| *name == by.name()).unwrap_or(STORES.len() - 1)
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -263,8 +288,7 @@ mod tests {
         for _ in 0..times {
             let outcomes = [limiter.check(&requests[0]).await];
             let is_allowed = outcomes[0].is_allowed();
-            let seen = Seen { requests: &requests, outcomes: &outcomes, is_allowed, latency: Duration::ZERO };
-            counters.note(&seen);
+            counters.note(&Seen::new(&requests, &outcomes, is_allowed, Duration::ZERO));
         }
     }
 

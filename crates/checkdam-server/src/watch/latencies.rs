@@ -6,11 +6,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use checkdam::Verdict;
 use checkdam::time::{Clock, EPOCH_UNIX_US, SystemClock};
 
-use super::Seen;
-use super::counters::{DECISIONS, STORES, decision_place, store_place};
+use super::counters::{DECISIONS, STORES};
+use super::{Seen, Speaking};
 use crate::trace::TraceId;
 
 /// The upper bounds of the buckets in nanoseconds, and as metrics write them:
@@ -80,7 +79,7 @@ impl Latencies {
 
     /// Requests were decided.
     pub(super) fn note(&self, seen: &Seen<'_, '_>) {
-        let Some((decision, store)) = series_place(seen) else { return };
+        let Some(Speaking { decision, store, .. }) = seen.speaking else { return };
         let (series, latency_ns) = (&self.by_decision[decision][store], latency_ns(seen));
         series.buckets[bucket_place(latency_ns)].fetch_add(1, Ordering::Relaxed);
         series.sum_ns.fetch_add(latency_ns, Ordering::Relaxed);
@@ -88,7 +87,9 @@ impl Latencies {
 
     /// They belong to this trace.
     pub(super) fn mark(&self, seen: &Seen<'_, '_>, trace: TraceId) {
-        let (Some(exemplars), Some((decision, store))) = (&self.exemplars, series_place(seen)) else { return };
+        let (Some(exemplars), Some(Speaking { decision, store, .. })) = (&self.exemplars, seen.speaking) else {
+            return;
+        };
         let latency_ns = latency_ns(seen);
         let place = place(decision, store) + bucket_place(latency_ns);
         if let Ok(mut exemplar) = exemplars[place].try_lock() {
@@ -121,12 +122,6 @@ impl Latencies {
 /// Where the exemplars of a series begin.
 const fn place(decision: usize, store: usize) -> usize {
     (decision * STORES.len() + store) * BUCKETS
-}
-
-fn series_place(seen: &Seen<'_, '_>) -> Option<(usize, usize)> {
-    let speaking = seen.speaking()?;
-    let verdict = if seen.is_allowed { Verdict::Allowed } else { speaking.verdict() };
-    Some((decision_place(verdict), store_place(speaking.decided_by())))
 }
 
 fn bucket_place(latency_ns: u64) -> usize {

@@ -14,13 +14,14 @@ pub(crate) use self::counters::{Counters, DECISIONS, RuleCounts, STORES};
 pub(crate) use self::latencies::{BOUNDS, Latencies, LatencyCounts};
 pub(crate) use self::recent::{Recent, Sample};
 pub(crate) use self::top::{Kind, Span, Top};
-pub(crate) use self::traffic::{Point, Series, Traffic, Window};
+pub(crate) use self::traffic::{Point, Second, Series, Traffic, Window};
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use checkdam::{Outcome, Request, RuleSet};
+use checkdam::{Outcome, Request, RuleSet, Verdict};
 
+use self::counters::decision_place;
 use self::denials::Denials;
 use crate::config::WatchOptions;
 use crate::trace::TraceId;
@@ -46,13 +47,33 @@ pub(crate) struct Seen<'a, 'r> {
     pub(crate) is_allowed: bool,
     /// How long the decision took.
     pub(crate) latency: Duration,
+    /// What speaks for all, if there is anything.
+    pub(crate) speaking: Option<Speaking<'a>>,
+}
+
+/// The outcome that speaks for all: the first that denies, if they do not pass.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Speaking<'a> {
+    pub(crate) outcome: &'a Outcome,
+    /// Where what became of them stands in [`DECISIONS`].
+    decision: usize,
+    /// Where who decided stands in [`STORES`].
+    store: usize,
 }
 
 impl<'a, 'r> Seen<'a, 'r> {
-    /// The outcome that speaks for all: the first that denies, if they do not pass.
-    pub(crate) fn speaking(&self) -> Option<&'a Outcome> {
-        let denying = self.outcomes.iter().find(|outcome| !self.is_allowed && !outcome.is_allowed());
-        denying.or_else(|| self.outcomes.first())
+    pub(crate) fn new(
+        requests: &'a [Request<'r>],
+        outcomes: &'a [Outcome],
+        is_allowed: bool,
+        latency: Duration,
+    ) -> Self {
+        let denying = outcomes.iter().find(|outcome| !is_allowed && !outcome.is_allowed());
+        let speaking = denying.or_else(|| outcomes.first()).map(|outcome| {
+            let verdict = if is_allowed { Verdict::Allowed } else { outcome.verdict() };
+            Speaking { outcome, decision: decision_place(verdict), store: outcome.decided_by().number() }
+        });
+        Self { requests, outcomes, is_allowed, latency, speaking }
     }
 
     /// Each request with its outcome.
@@ -130,5 +151,5 @@ impl Watch {
 /// What metrics and spans call a verdict.
 #[cfg(feature = "otlp")]
 pub(crate) const fn decision_name(verdict: checkdam::Verdict) -> &'static str {
-    DECISIONS[counters::decision_place(verdict)]
+    DECISIONS[decision_place(verdict)]
 }

@@ -10,7 +10,7 @@ mod entry;
 pub(crate) use self::entry::Entry;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::entry::Client;
@@ -35,6 +35,8 @@ pub(crate) struct Recent {
     hasher: foldhash::quality::RandomState,
     /// What was asked since the last tick.
     fresh: Mutex<Block>,
+    /// Whether that takes no more, so that nobody need wait to be told.
+    is_full: AtomicBool,
     kept: Mutex<Kept>,
 }
 
@@ -47,8 +49,8 @@ struct Block {
     /// When it was made, in ticks.
     tick: u64,
     last_us: u64,
-    /// For how many requests there was no room: what follows is another story.
-    missed: usize,
+    /// Whether there was no room for a request: what follows is another story.
+    is_cut: bool,
 }
 
 #[derive(Debug, Default)]
@@ -75,13 +77,14 @@ impl Recent {
             mask: AtomicU64::new(0),
             hasher: foldhash::quality::RandomState::default(),
             fresh: Mutex::default(),
+            is_full: AtomicBool::new(false),
             kept: Mutex::default(),
         }
     }
 
     /// Requests were decided.
     pub(super) fn note(&self, seen: &Seen<'_, '_>) {
-        if self.entries_max == 0 {
+        if self.entries_max == 0 || self.is_full.load(Ordering::Relaxed) {
             return;
         }
         let client = Client::of(seen.requests, &self.hasher);
@@ -89,7 +92,8 @@ impl Recent {
         let Some(outcome) = seen.outcomes.first().filter(|_| client.hash & mask == 0) else { return };
         let mut fresh = lock(&self.fresh);
         if fresh.entries >= self.entries_max || fresh.bytes.len() >= self.bytes_max() {
-            fresh.missed += 1;
+            fresh.is_cut = true;
+            self.is_full.store(true, Ordering::Relaxed);
             return;
         }
         // What was decided without a store has no time of its own.
@@ -107,16 +111,19 @@ impl Recent {
         let mut kept = lock(&self.kept);
         kept.ticks += 1;
         let now = kept.ticks;
+        // As much room as was needed last, made while nobody waits.
+        let bytes = Vec::with_capacity(kept.blocks.back().map_or(0, |last| last.bytes.len()));
         let mut block = {
             let mut fresh = lock(&self.fresh);
+            self.is_full.store(false, Ordering::Relaxed);
             let last_us = fresh.last_us;
-            std::mem::replace(&mut *fresh, Block { last_us, ..Block::default() })
+            std::mem::replace(&mut *fresh, Block { bytes, last_us, ..Block::default() })
         };
         kept.blocks.retain(|block| block.tick + SECONDS_MAX > now);
         if block.entries > 0 {
             block.bytes.shrink_to_fit();
             (block.tick, block.mask) = (now, self.mask.load(Ordering::Relaxed));
-            if block.missed > 0 || kept.blocks.back().is_some_and(|last| last.missed > 0) {
+            if block.is_cut || kept.blocks.back().is_some_and(|last| last.is_cut) {
                 // The sequences before it have a gap.
                 kept.blocks.clear();
             }
@@ -134,7 +141,7 @@ impl Recent {
         let seconds = blocks.first().map_or(0, |first| kept.ticks - first.tick) + 1;
         drop(kept);
         if fresh.entries > 0 {
-            if fresh.missed > 0 || blocks.last().is_some_and(|last| last.missed > 0) {
+            if fresh.is_cut || blocks.last().is_some_and(|last| last.is_cut) {
                 blocks.clear();
             }
             blocks.push(Arc::new(Block { mask: self.mask.load(Ordering::Relaxed), ..fresh }));
@@ -199,7 +206,7 @@ impl Kept {
 
     /// Whether a second alone was too much.
     fn is_cut(&self) -> bool {
-        self.blocks.back().is_some_and(|last| last.missed > 0 && last.tick == self.ticks)
+        self.blocks.back().is_some_and(|last| last.is_cut && last.tick == self.ticks)
     }
 }
 

@@ -3,7 +3,8 @@
 //! Requests count, not their cost. A request that passes counts for each rule
 //! that concerns it; one that does not, for each rule that denies it, or as
 //! `ban`. Rules in shadow do not count, nor does a store that did not answer:
-//! that is nobody's fault.
+//! that is nobody's fault. Nor do rules that count everybody together, such as
+//! `global`: they have no subjects, and traffic by rule tells of them.
 //!
 //! The space is fixed: eight shards of 128 names a slice and kind. A slice is
 //! ten seconds, or ten minutes made of such; the one that runs and the five
@@ -78,13 +79,13 @@ impl Top {
 
     /// Counts the request for each rule that acts and has such a tier.
     fn note_tiers(&self, kind: Kind, request: &Request<'_>, outcome: &Outcome, is_such: impl Fn(Verdict) -> bool) {
-        let mut last = None;
-        for tier in outcome.tiers().filter(|tier| tier.is_enforced() && is_such(tier.decision.verdict)) {
-            // The tiers of one rule stand together.
-            if last == Some(tier.number) {
+        for mut tiers in outcome.by_rule() {
+            let Some(tier) = tiers.find(|tier| tier.is_enforced() && is_such(tier.decision.verdict)) else { continue };
+            // It counts everybody together: nobody is to be found, and every
+            // core would wait for the same shard.
+            if tier.rule.key.attributes().next().is_none() {
                 continue;
             }
-            last = Some(tier.number);
             SUBJECT.with_borrow_mut(|subject| {
                 subject.clear();
                 tier.rule.key.render_into(request, subject);
@@ -112,14 +113,12 @@ impl Top {
 
     /// Who came most often, most often first.
     pub(crate) fn ranked(&self, kind: Kind, span: Span) -> Ranked {
-        let mut all = Ranked::default();
-        for shard in self.shards(kind) {
+        Ranked::joined(self.shards(kind).iter().map(|shard| {
             let slices = shard.lock().unwrap_or_else(PoisonError::into_inner).slices(span);
             let mut ranking = Ranking::default();
             slices.iter().for_each(|slice| ranking.add(slice));
-            all.extend(ranking.ranked());
-        }
-        all
+            ranking
+        }))
     }
 
     const fn shards(&self, kind: Kind) -> &[Mutex<Shard>; SHARDS] {

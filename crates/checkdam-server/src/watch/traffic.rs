@@ -14,7 +14,6 @@ use tokio::sync::watch;
 
 use self::line::Line;
 pub(crate) use self::line::{Point, Series, Window};
-use super::counters::{DECISIONS, STORES, decision_place};
 use super::{Counters, RuleCounts};
 
 const SECOND_US: u64 = 1_000_000;
@@ -90,23 +89,19 @@ impl Traffic {
     }
 
     fn tick_at(&self, now_us: u64, counters: &Counters) {
-        let all = counters.all();
+        let all = counters.charted();
         let mut kept = self.lock();
         kept.advance(now_us);
-        let (end_s, mut total) = (kept.end_s, [0, 0, counters.shadowed()]);
-        for rule in &all {
-            let [allowed, limited] = spoken(rule);
-            total[0] += allowed;
-            total[1] += limited;
-            kept.note(rule, end_s);
-        }
-        kept.total.note(end_s, total);
+        let end_s = kept.end_s;
+        all.iter().for_each(|rule| kept.note(rule, end_s));
+        kept.total.note(end_s, counters.totals());
         if kept.rules.len() >= all.len() {
             let names: std::collections::HashSet<&str> = all.iter().map(|rule| rule.name()).collect();
             kept.rules.retain(|name, _| names.contains(name.as_str()));
         }
         drop(kept);
-        self.seconds.send_replace(end_s);
+        // A look that is early or repeated makes no second: none is told twice.
+        self.seconds.send_if_modified(|last| std::mem::replace(last, end_s) != end_s);
     }
 
     /// Tells of every second.
@@ -177,7 +172,7 @@ impl Kept {
         let counts = [rule.allowed(), rule.denied(), rule.shadow()];
         if let Some(line) = self.rules.get_mut(rule.name()) {
             line.note(end_s, counts);
-        } else if !rule.name().is_empty() && counts != [0; 3] {
+        } else if counts != [0; 3] {
             let mut line = Line::default();
             line.note(end_s, counts);
             self.rules.insert(rule.name().to_owned(), line);
@@ -192,18 +187,6 @@ impl Kept {
         all.truncate(max);
         all.into_iter().map(|(_, name, line)| (name, line)).collect()
     }
-}
-
-/// The requests that a rule spoke for: those that passed, and those that did not.
-fn spoken(rule: &RuleCounts) -> [u64; 2] {
-    let passed = decision_place(checkdam::Verdict::Allowed);
-    let mut sums = [0; 2];
-    for decision in 0..DECISIONS.len() {
-        for store in 0..STORES.len() {
-            sums[usize::from(decision != passed)] += rule.spoken(decision, store);
-        }
-    }
-    sums
 }
 
 fn now_us() -> u64 {

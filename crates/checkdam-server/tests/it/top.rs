@@ -1,5 +1,6 @@
 //! Who asks most and who is limited most.
 
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -45,14 +46,14 @@ fn subjects_are_counted_by_rule_and_by_what_became_of_them() {
     let limited = top(&server, "");
     assert_eq!(told(&limited), [("free", "user:loud", 20), ("ban", "user:bad", 7), ("free", "user:calm", 2)]);
     assert_eq!(limited["subjects"][0]["too_high_by"], 0);
-    let head = ["kind", "window", "scope", "nodes", "total", "missing_at_most"].map(|name| limited[name].clone());
-    assert_eq!(json!(head), json!(["limited", "minute", "node", 1, 29, 0]));
+    let head =
+        ["kind", "window", "scope", "nodes", "total", "missing_at_most", "hint"].map(|name| limited[name].clone());
+    assert_eq!(json!(head), json!(["limited", "minute", "node", 1, 29, 0, null]));
     for window in ["minute", "hour"] {
         let allowed = top(&server, &format!("?kind=allowed&window={window}"));
-        let expected =
-            [("all", "all", 7), ("free", "user:calm", 3), ("free", "user:loud", 3), ("free", "user:quiet", 1)];
+        let expected = [("free", "user:calm", 3), ("free", "user:loud", 3), ("free", "user:quiet", 1)];
         assert_eq!(told(&allowed), expected, "{window}");
-        assert_eq!(allowed["total"], 14, "shadow does not count");
+        assert_eq!(allowed["total"], 7, "neither shadow nor who counts all together");
     }
     let first = top(&server, "?limit=1");
     assert_eq!(told(&first), [("free", "user:loud", 20)]);
@@ -143,7 +144,8 @@ fn nodes_that_share_a_redis_see_each_other_and_add_up() {
             let is_right = told(&answer) == expected && answer["nodes"] == 2 && answer["scope"] == "cluster";
             if is_right { Ok(()) } else { Err(answer.to_string()) }
         });
-        assert_eq!(told(&top(node, "?kind=allowed&window=hour&rule=all")), [("all", "all", 6)]);
+        let allowed = [("free", "user:calm", 3), ("free", "user:loud", 3)];
+        assert_eq!(told(&top(node, "?kind=allowed&window=hour&rule=free")), allowed);
     }
     let (count, _, answer) = seen(&stranger);
     assert_eq!(count, 1, "another secret is another deployment: {answer}");
@@ -154,6 +156,66 @@ fn nodes_that_share_a_redis_see_each_other_and_add_up() {
     drop(two);
     wait_for_nodes(&one, 1);
     assert_eq!(top(&one, "")["nodes"], 1);
+}
+
+/// Redis, and what is said in it on the channel of the nodes.
+struct Overheard {
+    redis: Redis,
+    stream: std::net::TcpStream,
+}
+
+impl Overheard {
+    fn start() -> Self {
+        let redis = Redis::start();
+        let address = redis.url().trim_start_matches("redis://").trim_end_matches('/').to_owned();
+        let mut stream = std::net::TcpStream::connect(&address).expect(&address);
+        stream.write_all(b"SUBSCRIBE cd:nodes\r\n").unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        Self { redis, stream }
+    }
+
+    /// Whether the next word names somebody.
+    fn names(&mut self, subject: &str) -> bool {
+        self.heard();
+        let (start, mut word) = (Instant::now(), String::new());
+        while word.is_empty() {
+            assert!(start.elapsed() < PATIENCE, "nothing is said");
+            word = self.heard();
+        }
+        word.contains(subject)
+    }
+
+    /// What was said until it is quiet.
+    fn heard(&mut self) -> String {
+        let (mut heard, mut part) = (Vec::new(), [0; 4_096]);
+        while let Ok(length) = self.stream.read(&mut part) {
+            assert_ne!(length, 0, "Redis is gone");
+            heard.extend_from_slice(&part[..length]);
+        }
+        String::from_utf8_lossy(&heard).into_owned()
+    }
+}
+
+#[test]
+fn nobody_is_named_in_redis_unless_that_is_wanted() {
+    let mut overheard = Overheard::start();
+    let (store, rules) = (overheard.redis.url(), rule_file(RULES));
+    let start = |more: &[&str]| {
+        let rules = rules.to_str().unwrap();
+        Server::with(&[&["--rules", rules, "--store", &store, "--store-deadline", "2s"], more].concat())
+    };
+    let table: [(&[&str], bool, &str); 3] =
+        [(&[], false, "node"), (&["--key-secret", "ours"], false, "cluster"), (&["--share-subjects"], true, "cluster")];
+    for (more, is_named, scope) in table {
+        let server = start(more);
+        ask(&mut server.client(), "loud", 5);
+        wait_for_nodes(&server, 1);
+        let answer = top(&server, "");
+        assert_eq!(answer["scope"], scope, "{more:?}: {answer}");
+        let is_told = answer["hint"].as_str().is_some_and(|hint| hint.contains("--share-subjects"));
+        assert_eq!(is_told, scope == "node", "{more:?}: {answer}");
+        assert_eq!(overheard.names("user:loud"), is_named, "{more:?}");
+    }
 }
 
 #[test]

@@ -17,17 +17,17 @@ fn sum(series: &Value) -> u64 {
     series.as_array().unwrap().iter().map(|point| point.as_u64().unwrap()).sum()
 }
 
-fn ask(server: &Server, times: usize) {
+fn ask(server: &Server, user: &str, times: usize) {
     let mut client = server.client();
     for _ in 0..times {
-        client.post("/v1/check", r#"{"attributes": {"user": "42"}}"#);
+        client.post("/v1/check", &json!({"attributes": {"user": user}}).to_string());
     }
 }
 
 #[test]
 fn history_tells_every_request_once_and_by_rule() {
     let server = Server::with_rules(RULES);
-    ask(&server, 10);
+    ask(&server, "42", 10);
     let start = Instant::now();
     let traffic = |query: &str| server.admin().get(&format!("/admin/v1/traffic{query}")).json();
     while sum(&traffic("")["total"]["allowed"]) < 3 || sum(&traffic("")["total"]["limited"]) < 7 {
@@ -89,18 +89,25 @@ fn every_second_is_told_live_until_the_server_leaves() {
     assert!(head.starts_with("HTTP/1.1 200") && head.contains("text/event-stream"), "{head}");
     let first = listener.tick();
     assert_eq!(json!([first["status"]["ready"], first["status"]["store"]["kind"]]), json!([true, "memory"]), "{first}");
-    ask(&server, 10);
-    let (mut seen, mut last) = ([0; 2], first["at"].as_u64().unwrap());
-    while seen != [3, 7] {
-        let tick = listener.tick();
-        let at = tick["at"].as_u64().unwrap();
-        assert!(at > last, "seconds go on: {tick}");
-        last = at;
-        let count = |name: &str| tick["total"][name].as_u64().unwrap();
-        seen = [seen[0] + count("allowed"), seen[1] + count("limited")];
-        assert!(seen[0] <= 3 && seen[1] <= 7, "{tick}");
-        assert_eq!(tick["rules"].as_array().unwrap().is_empty(), count("allowed") + count("limited") == 0, "{tick}");
-    }
+    let mut last = first["at"].as_u64().unwrap();
+    // A machine that stalls misses seconds: then others ask.
+    let is_told = (0..5).any(|user| {
+        ask(&server, &user.to_string(), 10);
+        let (start, mut seen) = (Instant::now(), [0; 2]);
+        while seen != [3, 7] && start.elapsed() < Duration::from_secs(4) {
+            let tick = listener.tick();
+            let at = tick["at"].as_u64().unwrap();
+            assert!(at > last, "no second comes twice: {tick}");
+            last = at;
+            let count = |name: &str| tick["total"][name].as_u64().unwrap();
+            seen = [seen[0] + count("allowed"), seen[1] + count("limited")];
+            assert!(seen[0] <= 3 && seen[1] <= 7, "{tick}");
+            let is_empty = tick["rules"].as_array().unwrap().is_empty();
+            assert_eq!(is_empty, count("allowed") + count("limited") == 0, "{tick}");
+        }
+        seen == [3, 7]
+    });
+    assert!(is_told, "what passes is not told whole");
     let start = Instant::now();
     server.signal("TERM");
     assert_eq!(server.wait().code(), Some(0));

@@ -87,7 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let is_screen = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if arguments.once || !is_screen {
         print(text(&picture).as_bytes())?;
-        if let Some(hint) = picture.nodes.hint.as_ref().filter(|_| picture.status.store.kind == "redis") {
+        if let Some(hint) = &picture.top.hint {
             say(hint);
         }
         return Ok(ExitCode::SUCCESS);

@@ -37,6 +37,8 @@ pub(super) struct Top {
     pub(super) total: u64,
     pub(super) missing_at_most: u64,
     pub(super) subjects: Vec<Subject>,
+    #[serde(default)]
+    pub(super) hint: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

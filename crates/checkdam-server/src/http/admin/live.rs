@@ -24,7 +24,7 @@ use crate::http::problem::Problem;
 use crate::http::responder::Lasting;
 use crate::http::wire::json;
 use crate::store::StoreStatus;
-use crate::watch::Point;
+use crate::watch::{Point, Second};
 
 /// The most who listen at a time.
 const LISTENERS_MAX: usize = 64;
@@ -89,9 +89,15 @@ impl Live {
         let live = Arc::new(Self { listeners: Mutex::new(Some(Vec::new())) });
         let (telling, mut seconds) = (Arc::clone(&live), app.watch().traffic().seconds());
         tokio::spawn(async move {
+            let mut last_s = 0;
             while seconds.changed().await.is_ok() {
-                if telling.has_listeners() {
-                    telling.tell(&Bytes::from(event(&app, &store)));
+                if !telling.has_listeners() {
+                    continue;
+                }
+                let second = app.watch().traffic().last_second(RULES_MAX);
+                // A second may pass between being told of one and reading it.
+                if std::mem::replace(&mut last_s, second.end_s) != second.end_s {
+                    telling.tell(&Bytes::from(event(&app, &store, second)));
                 }
             }
         });
@@ -136,9 +142,8 @@ impl Live {
     }
 }
 
-/// The last second as an event.
-fn event(app: &App, store: &str) -> Vec<u8> {
-    let second = app.watch().traffic().last_second(RULES_MAX);
+/// A second as an event.
+fn event(app: &App, store: &str, second: Second) -> Vec<u8> {
     let rules = second.rules.into_iter().map(|(rule, point)| RuleTick { rule, counts: point.into() });
     let tick = Tick {
         at: second.end_s,

@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use super::Admin;
 use super::query::Query;
 use super::rules::{AdminRefused, Answered, answer, no_rule};
+use crate::http::problem::Problem;
 use crate::watch::{Kind, Span};
 
 /// The subjects of a list if nobody says how many.
@@ -29,11 +30,14 @@ pub(super) struct TopAnswer {
     /// How many nodes are added up.
     nodes: usize,
     /// How many were counted, also of those that are not listed, once for each
-    /// rule that let them pass or denied them.
+    /// rule that let them pass or denied them and whose key names an attribute.
     total: u64,
     /// A subject that is not listed, of whatever rule, has at most this count.
     missing_at_most: u64,
     subjects: Vec<SubjectAnswer>,
+    /// Why other nodes are not added up, and what to do about it; null if they
+    /// are, or if there can be none.
+    hint: Option<String>,
 }
 
 /// One of them.
@@ -62,7 +66,11 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered 
     let (span, window) = query.choice("window", &[("minute", Span::Minute), ("hour", Span::Hour)])?;
     let limit = query.limit_within(SUBJECTS_DEFAULT, SUBJECTS_MAX)?;
     let rule = query.filter("rule")?;
-    let (mut ranked, nodes) = admin.nodes.ranked(kind, span, rule.as_deref());
+    let (nodes, of_rule) = (Arc::clone(&admin.nodes), rule.clone());
+    let ranking = tokio::task::spawn_blocking(move || nodes.ranked(kind, span, of_rule.as_deref()));
+    let Ok((mut ranked, nodes)) = ranking.await else {
+        return Err(Problem::busy("this node is going away: ask another".to_owned()));
+    };
     if let Some(rule) = rule.filter(|rule| ranked.names.is_empty() && !admin.knows_rule(rule)) {
         return Err(no_rule(&rule));
     }
@@ -76,10 +84,11 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered 
     Ok(answer(&TopAnswer {
         kind: kind_name,
         window,
-        scope: if admin.nodes.is_shared() { "cluster" } else { "node" },
+        scope: if admin.nodes.has_all_subjects() { "cluster" } else { "node" },
         nodes,
         total: ranked.total,
         missing_at_most: ranked.missing_at_most,
         subjects: subjects.collect(),
+        hint: admin.nodes.subjects_hint(),
     }))
 }

@@ -2,7 +2,7 @@
 
 import { Refusal, every, get, readRule } from "./api.js";
 import { choice, h, level, refresh, swap, table } from "./dom.js";
-import { attributesOf, count, limitInWords, moment, span, whenInWords } from "./words.js";
+import { attributesOf, count, limitInWords, moment, sentence, span, whenInWords } from "./words.js";
 
 const KINDS = [["limited", "Limited"], ["allowed", "Allowed"]];
 const WINDOWS = [["minute", "Last minute"], ["hour", "Last hour"]];
@@ -28,7 +28,8 @@ function ranking(answer) {
     ? `Counts may be too high by what stands behind the minus; whoever is not listed has at most ${count(answer.missing_at_most)}.`
     : "Counts are exact.";
   const where = answer.scope === "cluster" ? `of all ${count(answer.nodes)} nodes` : "of this node";
-  return table(`${count(answer.total)} requests ${where}. ${error}`, columns, subjects);
+  const listed = table(`${count(answer.total)} requests ${where}. ${error}`, columns, subjects);
+  return answer.hint ? h("div", null, listed, h("p", { class: "note" }, sentence(answer.hint))) : listed;
 }
 
 function record(violations) {

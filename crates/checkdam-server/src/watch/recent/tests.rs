@@ -29,12 +29,8 @@ impl Traffic {
         self.at_us += 10;
         let request = Request::new().with("user", user.to_string()).unwrap();
         let outcome: Outcome = self.replay.check(self.at_us, &request);
-        self.recent.note(&Seen {
-            requests: std::slice::from_ref(&request),
-            outcomes: std::slice::from_ref(&outcome),
-            is_allowed: true,
-            latency: Duration::ZERO,
-        });
+        let (requests, outcomes) = (std::slice::from_ref(&request), std::slice::from_ref(&outcome));
+        self.recent.note(&Seen::new(requests, outcomes, true, Duration::ZERO));
     }
 
     /// How often each user is in the sample.

@@ -21,9 +21,12 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
+        Self::with_counters(Counters::new(100))
+    }
+
+    fn with_counters(counters: Counters) -> Self {
         let rules = RuleSet::compile(rule_file::parse_definitions(RULES).unwrap()).unwrap();
         let limiter = Limiter::new(rules, MemoryStore::new(MemoryOptions { max_buckets: 1_000 }));
-        let counters = Counters::new(100);
         counters.follow(&limiter.rules());
         Self { limiter, counters, traffic: Traffic::from_us(START_S * SECOND_US + LATE_US) }
     }
@@ -35,7 +38,7 @@ impl Scene {
             let (requests, outcomes) = (std::slice::from_ref(&request), std::slice::from_ref(&outcome));
             let is_allowed = outcome.is_allowed();
             let latency = std::time::Duration::ZERO;
-            self.counters.note(&Seen { requests, outcomes, is_allowed, latency });
+            self.counters.note(&Seen::new(requests, outcomes, is_allowed, latency));
         }
     }
 
@@ -125,4 +128,33 @@ async fn a_rule_that_nobody_met_is_all_zero() {
     let history = scene.traffic.history_of(Window::Minute, "free");
     assert_eq!(history.rules, [("free".to_owned(), history.total.clone())]);
     assert!(scene.traffic.history(Window::Minute, 20).rules.is_empty());
+}
+
+#[tokio::test]
+async fn rules_that_go_take_nothing_from_the_total() {
+    let scene = Scene::with_counters(Counters::new(2));
+    scene.ask("1", 3).await;
+    scene.tick(1, 0);
+    // There is no room for what is gone.
+    let other = RULES.replace("\"free\"", "\"new\"");
+    scene.limiter.set_rules(RuleSet::compile(rule_file::parse_definitions(&other).unwrap()).unwrap());
+    scene.counters.follow(&scene.limiter.rules());
+    scene.tick(2, 0);
+    assert_eq!(scene.traffic.last_second(9).total, point(0, 0, 0), "nothing happened");
+    scene.ask("2", 1).await;
+    scene.tick(3, 0);
+    assert_eq!(scene.traffic.last_second(9).total.allowed, 1);
+}
+
+#[test]
+fn no_second_is_told_twice() {
+    let scene = Scene::new();
+    let mut seconds = scene.traffic.seconds();
+    scene.tick(1, 0);
+    assert!(seconds.has_changed().unwrap());
+    seconds.mark_unchanged();
+    scene.tick(1, 300);
+    assert!(!seconds.has_changed().unwrap());
+    scene.tick(2, 0);
+    assert!(seconds.has_changed().unwrap());
 }

@@ -1,8 +1,9 @@
 //! Words between nodes that share a Redis, by its publish and subscribe: said
 //! once, kept by nobody, and missed by who is not there.
 //!
-//! Nobody may rely on them, nor trust them: whoever can reach the Redis can say
-//! anything.
+//! Nobody may rely on them. What nodes tell of how they go is sealed if they
+//! have a secret; without one whoever can reach the Redis can read all of it and
+//! say anything.
 
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::RedisStore;
+use super::seal::Sealer;
 use super::server::{ask, find_master, open};
 use super::target::{Endpoint, Target};
 
@@ -59,6 +61,7 @@ impl From<&RedisError> for Unheard {
 #[derive(Debug)]
 pub struct Speaker {
     target: Target,
+    sealer: Option<Sealer>,
     link: Option<MultiplexedConnection>,
 }
 
@@ -68,7 +71,8 @@ impl Speaker {
     /// # Errors
     /// If Redis cannot be reached or does not permit it.
     pub async fn say(&mut self, word: &[u8]) -> Result<(), Unheard> {
-        self.publish(NODES, word).await.map_err(|error| Unheard::from(&error))
+        let sealed = self.sealer.as_ref().map(|sealer| sealer.seal(word));
+        self.publish(NODES, sealed.as_deref().unwrap_or(word)).await.map_err(|error| Unheard::from(&error))
     }
 
     async fn publish(&mut self, channel: &str, word: &[u8]) -> Result<(), RedisError> {
@@ -115,7 +119,7 @@ impl RedisStore {
     pub fn hints(&self) -> mpsc::Receiver<()> {
         // A hint that waits stands for all that follow.
         let (sender, receiver) = mpsc::channel(1);
-        let hear = |heard| matches!(heard, Heard::Joined | Heard::Said(_)).then_some(());
+        let hear = |heard: Heard| matches!(heard, Heard::Joined | Heard::Said(_)).then_some(());
         tokio::spawn(listen(self.target.clone(), RULES, sender, hear));
         receiver
     }
@@ -123,7 +127,7 @@ impl RedisStore {
     /// What tells the other nodes how this one goes.
     #[must_use]
     pub fn speaker(&self) -> Speaker {
-        Speaker { target: self.target.clone(), link: None }
+        Speaker { target: self.target.clone(), sealer: self.sealer.clone(), link: None }
     }
 
     /// What nodes, this one among them, tell of how they go; until the receiver
@@ -131,8 +135,20 @@ impl RedisStore {
     #[must_use]
     pub fn listen(&self) -> mpsc::Receiver<Heard> {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
-        tokio::spawn(listen(self.target.clone(), NODES, sender, Some));
+        let sealer = self.sealer.clone();
+        let hear = move |heard| match (heard, &sealer) {
+            // What strangers say is not heard.
+            (Heard::Said(word), Some(sealer)) => sealer.open(&word).map(Heard::Said),
+            (heard, _) => Some(heard),
+        };
+        tokio::spawn(listen(self.target.clone(), NODES, sender, hear));
         receiver
+    }
+
+    /// Whether what nodes tell each other can be read by them alone.
+    #[must_use]
+    pub const fn is_sealed(&self) -> bool {
+        self.sealer.is_some()
     }
 
     /// The same for all nodes that name buckets alike, and different for others.
@@ -142,7 +158,12 @@ impl RedisStore {
     }
 }
 
-async fn listen<T: Send>(target: Target, channel: &str, out: mpsc::Sender<T>, hear: fn(Heard) -> Option<T>) {
+async fn listen<T: Send>(
+    target: Target,
+    channel: &str,
+    out: mpsc::Sender<T>,
+    hear: impl Fn(Heard) -> Option<T> + Send + Sync,
+) {
     // Who is too slow misses words.
     let tell = |heard| drop(hear(heard).map(|word| out.try_send(word)));
     while !out.is_closed() {
@@ -169,7 +190,7 @@ async fn listen<T: Send>(target: Target, channel: &str, out: mpsc::Sender<T>, he
 async fn listen_at<T>(
     endpoint: &Endpoint,
     channel: &str,
-    tell: &impl Fn(Heard),
+    tell: &(impl Fn(Heard) + Sync),
     out: &mpsc::Sender<T>,
 ) -> Result<(), RedisError> {
     let client = endpoint.client()?;

@@ -16,6 +16,7 @@ mod fallback;
 mod key;
 mod renewals;
 mod script;
+mod seal;
 mod server;
 mod shard;
 mod target;
@@ -67,7 +68,8 @@ pub struct RedisOptions {
     pub nodes: u64,
     /// The most buckets that are held for that.
     pub max_buckets: usize,
-    /// The same on every node: without it, keys cannot be traced to subjects.
+    /// The same on every node: without it, keys cannot be traced to subjects,
+    /// and what nodes tell each other can be neither read nor made up.
     pub key_secret: String,
     /// Keys that people can read, for those who want to.
     pub readable_keys: bool,
@@ -147,6 +149,8 @@ pub struct RedisStore {
     target: Target,
     deadline: Duration,
     keys: KeyMaker,
+    /// None without a secret.
+    sealer: Option<seal::Sealer>,
     topology: Arc<Topology>,
     renewals: Renewals,
     deniers: Deniers,
@@ -177,6 +181,7 @@ impl RedisStore {
         Ok(Self {
             deadline,
             keys: KeyMaker::new(&options.key_secret, options.readable_keys),
+            sealer: seal::Sealer::new(&options.key_secret),
             topology: Arc::new(Topology::new(target.clone(), shards)),
             target,
             renewals: Renewals::new(),
