@@ -209,7 +209,7 @@ fn remark(summary: &Summary, arguments: &Arguments) {
     if summary.moved_s > 0 {
         say(&format!(
             "the log is from before 2026 and was tried {} years later: weeks begin on another day, and bans may have ended",
-            summary.moved_s / (4_383 * 86_400) * 12
+            summary.moved_s / (1_461 * 86_400) * 4
         ));
     }
     if summary.is_interrupted {

@@ -3,6 +3,7 @@
 //! A replay has buckets of its own, in memory, and begins with all of them full.
 //! It touches nothing that is in force.
 
+mod clients;
 mod preview;
 
 pub(crate) use self::preview::{Counts, Passed, Preview, Side, SubjectChange, preview};

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use checkdam::{Allowance, Definitions, Mode, Outcome, Request, Rule, RuleSet, TierView};
 
 use super::Replay;
+use super::clients::Clients;
 use crate::watch::Sample;
 
 /// The most subjects that are told.
@@ -14,8 +15,6 @@ const SUBJECTS_MAX: usize = 20;
 /// client has some.
 const BUCKETS_EACH: usize = 8;
 const BUCKETS: (usize, usize) = (10_000, 4_000_000);
-/// A rule by one of these counts a client's own requests.
-const OWN: [&str; 4] = ["user", "api_key", "ip", "remote_address"];
 
 /// What a change would have done.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -75,9 +74,8 @@ impl Side {
 pub(crate) fn preview(sample: &Sample, before: Side, after: Side) -> Result<Preview, checkdam::RuleSetError> {
     let entries = sample.entries();
     let one_in = sample.one_in();
-    let is_by_tenant = entries.iter().all(|entry| entry.identity() == Some("tenant"));
-    let is_own =
-        |rule: &Rule| rule.key.attributes().any(|name| OWN.contains(&name) || (is_by_tenant && name == "tenant"));
+    let clients = (one_in > 1).then(|| Clients::of(sample));
+    let is_own = |rule: &Rule| clients.as_ref().is_none_or(|clients| clients.own(rule));
     let buckets = (entries.len() * BUCKETS_EACH).clamp(BUCKETS.0, BUCKETS.1);
     let (mut before, mut after) =
         (Half::new(before, one_in, buckets, is_own)?, Half::new(after, one_in, buckets, is_own)?);

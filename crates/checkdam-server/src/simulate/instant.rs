@@ -1,5 +1,9 @@
 //! Times as logs write them, in microseconds since 1970.
 
+use std::ops::RangeInclusive;
+
+use checkdam::time::{EPOCH_UNIX_US, HORIZON_US, SECOND_US, rfc3339 as rfc3339_of};
+
 /// Beyond these a plain number is milliseconds, microseconds and nanoseconds: a
 /// time of seconds would be in the year 5138.
 const MS_FROM: u64 = 100_000_000_000;
@@ -7,7 +11,20 @@ const US_FROM: u64 = MS_FROM * 1_000;
 const NS_FROM: u64 = US_FROM * 1_000;
 const MONTHS: [&[u8]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
-const SECOND_US: u64 = 1_000_000;
+
+/// Times that a log can be of: from 1990, before which nobody logged requests (a
+/// clock that was never set begins in 1970 or 1980), to the end of our time.
+const BELIEVED_US: RangeInclusive<u64> = 631_152_000 * SECOND_US..=EPOCH_UNIX_US + HORIZON_US;
+
+/// Says why a time cannot be that of a request.
+pub(super) fn believed(at_us: u64) -> Result<(), String> {
+    if BELIEVED_US.contains(&at_us) {
+        return Ok(());
+    }
+    let (first_s, last_s) = (BELIEVED_US.start() / SECOND_US, BELIEVED_US.end() / SECOND_US);
+    let (first, last) = (rfc3339_of(first_s), rfc3339_of(last_s));
+    Err(format!("its time is {} s since 1970, which is not between {first} and {last}", at_us / SECOND_US))
+}
 
 /// Reads `10/Oct/2026:13:55:36 -0700`, `2026-10-10T13:55:36.123Z`, or a number of
 /// seconds (with decimals or without), milliseconds, microseconds or nanoseconds.

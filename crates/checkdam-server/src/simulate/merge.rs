@@ -3,7 +3,13 @@
 //! Servers write a request when it ends, so lines stand out of order by as much as
 //! requests last. They are held back until nothing earlier can come, within a
 //! bound of time and of number. What still comes late is taken as of now.
+//!
+//! A line whose clock was wrong may stand far ahead of its neighbours. A leap is
+//! therefore believed once some lines in a row have made it; until then, and where
+//! it never is, the line waits for its time or for the end, and the others stay in
+//! order.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::path::PathBuf;
@@ -11,11 +17,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use super::block::{Block, Fault, Record};
+use super::block::{Block, Fault, Record, Values};
 use super::source::Heard;
 
 /// The most requests that are held back.
 const HELD_MAX: usize = 2_000_000;
+/// After so many blocks what is held back of them is copied, so that a few
+/// requests do not keep the text around them.
+const BLOCKS_MAX: usize = 256;
+/// A leap of time is believed once so many lines in a row have made it.
+const BELIEVED_FROM: usize = 16;
 /// How often it is looked whether somebody wants an end.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Faults that are shown.
@@ -49,8 +60,29 @@ pub(super) struct Counts {
 struct Source {
     path: PathBuf,
     heard: Receiver<Heard>,
-    /// The latest time it has told; the end of time once it has ended.
+    /// The latest time it has told and is believed; the end of time once it has
+    /// ended.
     seen_us: u64,
+    /// Lines in a row that lie ahead of it by more than the order allows for, and
+    /// the earliest of them.
+    leaping: usize,
+    leap_us: u64,
+}
+
+impl Source {
+    fn see(&mut self, at_us: u64, reorder_us: u64) {
+        if at_us <= self.seen_us.saturating_add(reorder_us) {
+            self.leaping = 0;
+            self.seen_us = self.seen_us.max(at_us);
+            return;
+        }
+        self.leap_us = if self.leaping == 0 { at_us } else { self.leap_us.min(at_us) };
+        self.leaping += 1;
+        if self.leaping == BELIEVED_FROM {
+            self.leaping = 0;
+            self.seen_us = self.leap_us;
+        }
+    }
 }
 
 struct Waiting {
@@ -69,7 +101,7 @@ struct Held {
 
 impl Merge {
     pub(super) fn new(sources: Vec<(PathBuf, Receiver<Heard>)>, reorder_us: u64) -> Self {
-        let source = |(path, heard)| Source { path, heard, seen_us: 0 };
+        let source = |(path, heard)| Source { path, heard, seen_us: 0, leaping: 0, leap_us: 0 };
         Self {
             sources: sources.into_iter().map(source).collect(),
             reorder_us,
@@ -109,6 +141,9 @@ impl Merge {
             let certain = self.sources.iter().map(|source| source.seen_us).min().unwrap_or(u64::MAX);
             let until = if certain == u64::MAX { u64::MAX } else { certain.saturating_sub(self.reorder_us) };
             self.give(until, &mut each);
+            if self.blocks.len() > BLOCKS_MAX {
+                self.compact();
+            }
         }
         Ok(true)
     }
@@ -127,7 +162,7 @@ impl Merge {
         self.counts.faults.extend(block.faults.iter().take(room).map(|fault| (source.path.clone(), fault.clone())));
         let number = self.first + self.blocks.len() as u64;
         for (index, record) in (0..).zip(&block.records) {
-            source.seen_us = source.seen_us.max(record.at_us);
+            source.see(record.at_us, self.reorder_us);
             let held = Held { at_us: record.at_us, sequence: self.sequence, block: number, record: index };
             self.held.push(Reverse(held));
             self.sequence += 1;
@@ -150,11 +185,34 @@ impl Merge {
             let Some(waiting) = self.blocks.get_mut(place) else { continue };
             each(self.now_us, &waiting.block, &waiting.block.records[held.record as usize]);
             waiting.left -= 1;
+            if waiting.left == 0 {
+                waiting.block = Block::default();
+            }
             while self.blocks.front().is_some_and(|waiting| waiting.left == 0) {
                 self.blocks.pop_front();
                 self.first += 1;
             }
         }
+    }
+
+    /// Copies what is held back into one block.
+    fn compact(&mut self) {
+        let mut block = Block::default();
+        let mut held = std::mem::take(&mut self.held).into_vec();
+        for Reverse(held) in &mut held {
+            let from = &self.blocks[(held.block - self.first) as usize].block;
+            let record = &from.records[held.record as usize];
+            let values: Values<'_> =
+                from.values(record).map(|(number, value)| (number, Cow::Borrowed(value))).collect();
+            (held.block, held.record) = (0, block.records.len() as u32);
+            block.add("", record.at_us, record.cost, &values);
+        }
+        self.first = 0;
+        self.blocks.clear();
+        if !held.is_empty() {
+            self.blocks.push_back(Waiting { left: held.len(), block });
+        }
+        self.held = held.into();
     }
 }
 
@@ -197,7 +255,44 @@ mod tests {
     fn what_comes_too_late_is_taken_as_of_then() {
         let (times, counts) = merged(vec![source("log", &[&[10, 30], &[24, 26, 31], &[50]])]);
         assert_eq!((times, counts.late), (vec![10, 24, 26, 30, 31, 50], 0));
-        let (times, counts) = merged(vec![source("log", &[&[10, 20, 30], &[12, 31], &[50]])]);
-        assert_eq!((times, counts.late), (vec![10, 20, 20, 30, 31, 50], 1));
+        let (ten, twenty, thirty) = ([10; BELIEVED_FROM], [20; BELIEVED_FROM], [30; BELIEVED_FROM]);
+        let (times, counts) = merged(vec![source("log", &[&ten, &twenty, &thirty, &[12, 31], &[50]])]);
+        let expected = [&ten[..], &twenty, &[20], &thirty, &[31, 50]].concat();
+        assert_eq!((times, counts.late), (expected, 1));
+    }
+
+    #[test]
+    fn a_line_far_ahead_neither_spoils_the_order_nor_keeps_the_text() {
+        let mut with_leap: Vec<Vec<u64>> =
+            (0..3 * BLOCKS_MAX as u64).map(|block| (0..20).map(|second| 20 * block + (second ^ 1)).collect()).collect();
+        with_leap[1].insert(7, 9_000_000);
+        let slices: Vec<&[u64]> = with_leap.iter().map(Vec::as_slice).collect();
+        let (times, counts) = merged(vec![source("log", &slices)]);
+        let mut expected = with_leap.concat();
+        expected.sort_unstable();
+        assert_eq!((times, counts.late), (expected, 0));
+
+        let mut merge = Merge::new(Vec::new(), 5_000_000);
+        merge.sources.push(Source {
+            leaping: 0,
+            leap_us: 0,
+            seen_us: 0,
+            path: PathBuf::new(),
+            heard: sync_channel(0).1,
+        });
+        for times in &with_leap {
+            let mut block = Block::default();
+            block.text = "x".repeat(1_000);
+            times.iter().for_each(|at_s| block.add("", at_s * 1_000_000, 1, &Vec::new()));
+            merge.take(0, block);
+            merge.give(merge.sources[0].seen_us.saturating_sub(5_000_000), &mut |_, _, _| {});
+            let texts: usize = merge.blocks.iter().map(|waiting| waiting.block.text.len()).sum();
+            assert!(texts <= 4_000, "{texts}");
+        }
+        merge.compact();
+        assert_eq!((merge.blocks.len(), merge.held.len()), (1, 6));
+        let mut last = Vec::new();
+        merge.give(u64::MAX, &mut |at_us, _, _| last.push(at_us / 1_000_000));
+        assert_eq!(last.last(), Some(&9_000_000));
     }
 }

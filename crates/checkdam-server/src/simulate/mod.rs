@@ -44,9 +44,9 @@ use self::tally::Tally;
 use self::timeline::Busiest;
 use crate::replay::Replay;
 
-/// Twelve years, of which three are leap years: a log that is moved by them keeps
-/// its days and months.
-const MOVE_US: u64 = 4_383 * 86_400 * SECOND_US;
+/// Four years, of which one is a leap year: a log that is moved by them keeps its
+/// days and months.
+const MOVE_US: u64 = 1_461 * 86_400 * SECOND_US;
 
 /// What is simulated.
 #[derive(Debug)]
@@ -147,6 +147,8 @@ struct Deciding<'o> {
     first_us: u64,
     last_us: u64,
     moved_us: u64,
+    /// The latest in our time.
+    at_us: u64,
 }
 
 impl<'o> Deciding<'o> {
@@ -167,22 +169,20 @@ impl<'o> Deciding<'o> {
             first_us: 0,
             last_us: 0,
             moved_us: 0,
+            at_us: 0,
         }
     }
 
     /// Decides one request; times never go back.
     fn decide(&mut self, unix_us: u64, block: &Block, record: &Record) {
-        if self.requests == 0 {
-            self.first_us = unix_us;
-            while unix_us + self.moved_us < EPOCH_UNIX_US {
-                self.moved_us += MOVE_US;
-            }
-        }
-        let at_us = unix_us + self.moved_us - EPOCH_UNIX_US;
-        if at_us > HORIZON_US {
+        let Some(at_us) = self.moved(unix_us) else {
             self.beyond += 1;
             return;
+        };
+        if self.requests == 0 {
+            self.first_us = unix_us;
         }
+        self.at_us = at_us;
         let (options, unix_s) = (self.options, unix_us / SECOND_US);
         self.requests += 1;
         self.last_us = unix_us;
@@ -202,6 +202,22 @@ impl<'o> Deciding<'o> {
             let described = options.descriptors.iter().filter_map(|pattern| pattern.of(&options.domain, &request));
             self.decide_all(at_us, unix_s, &described.collect::<Vec<_>>(), true);
         }
+    }
+
+    /// The time in ours, later by whole moves where it is before ours begins. A
+    /// request that is years older than all others decides for itself only: what
+    /// would then lie beyond our time is moved by less, and still later than it.
+    fn moved(&mut self, unix_us: u64) -> Option<u64> {
+        let ours = |moved_us: u64| unix_us.checked_add(moved_us)?.checked_sub(EPOCH_UNIX_US);
+        let is_told = |at_us: &u64| *at_us <= HORIZON_US;
+        if let Some(at_us) = ours(self.moved_us).filter(|at_us| self.requests > 0 && is_told(at_us)) {
+            return Some(at_us);
+        }
+        let short_us = (EPOCH_UNIX_US + self.at_us).saturating_sub(unix_us);
+        let moved_us = short_us.div_ceil(MOVE_US) * MOVE_US;
+        let at_us = ours(moved_us).filter(is_told)?;
+        self.moved_us = moved_us;
+        Some(at_us)
     }
 
     fn decide_all(&mut self, at_us: u64, unix_s: u64, requests: &[Request<'_>], is_together: bool) {

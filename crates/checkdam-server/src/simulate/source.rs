@@ -13,6 +13,7 @@ use memchr::memrchr;
 use super::block::{Block, Fault};
 use super::combined::{Combined, is_combined};
 use super::csv::{Csv, separator};
+use super::instant::believed;
 use super::json::Json;
 use super::wanted::Wanted;
 
@@ -169,7 +170,7 @@ impl Lines {
                     }
                     Self::Csv { csv, .. } => csv.read(one, &mut values),
                 };
-                match read {
+                match read.and_then(|read| believed(read.0).map(|()| read)) {
                     Ok((at_us, cost)) => block.add(&text, at_us, cost, &values),
                     Err(reason) => {
                         block.unreadable += 1;

@@ -12,7 +12,7 @@ mod traffic;
 
 pub(crate) use self::counters::{Counters, DECISIONS, RuleCounts, STORES};
 pub(crate) use self::latencies::{BOUNDS, Latencies, LatencyCounts};
-pub(crate) use self::recent::{Recent, Sample};
+pub(crate) use self::recent::{IDENTITIES, Recent, Sample};
 pub(crate) use self::top::{Kind, Span, Top};
 pub(crate) use self::traffic::{Point, Second, Series, Traffic, Window};
 

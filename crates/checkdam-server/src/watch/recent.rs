@@ -7,7 +7,7 @@
 
 mod entry;
 
-pub(crate) use self::entry::Entry;
+pub(crate) use self::entry::{Entry, IDENTITIES};
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -135,6 +135,26 @@ fn on_a_terminal_it_lives_on_without_its_server_and_leaves_everything_as_it_was(
     terminal.press("q");
     let (code, written) = terminal.end();
     assert_eq!(code, Some(0), "{written:?}");
+    assert_given_back(&written);
+}
+
+#[test]
+fn a_terminal_is_given_back_also_when_it_is_told_to_end() {
+    let server = server();
+    let (program, url) = (env!("CARGO_BIN_EXE_checkdam"), format!("http://{}", server.admin_address()));
+    let shown = format!("sh -c 'echo pid=$$; exec \"$0\" top --server {url}' '{program}'");
+    let terminal = Terminal::start(&format!("stty cols 110 rows 30; stty -g; {shown}; code=$?; stty -g; exit $code"));
+    terminal.wait_for("user:loud");
+    let written = terminal.written();
+    let pid = written.split("pid=").nth(1).and_then(|rest| rest.lines().next()).expect("its number").trim().to_owned();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs").success());
+    let (code, written) = terminal.end();
+    assert_eq!(code, Some(0), "{written:?}");
+    assert_given_back(&written);
+}
+
+/// Before it, the terminal's modes are written, and after it again.
+fn assert_given_back(written: &str) {
     let (before, rest) = written.split_once("\x1b[?1049h").expect("the screen is taken");
     let (screen, after) = rest.split_once("\x1b[?1049l").expect("and given back");
     assert!([screen, after].iter().any(|part| part.contains("\x1b[?25h")), "the cursor is back: {after:?}");

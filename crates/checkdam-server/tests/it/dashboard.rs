@@ -125,7 +125,11 @@ fn an_operator_finds_who_is_limited_changes_the_rule_and_mends_a_bucket() {
     assert_eq!([fresh(), fresh(), fresh(), fresh()], [200, 200, 200, 429], "what was saved is enforced");
     meet_another_editor(&browser, &server);
     mend_a_bucket(&browser, &server);
-    assert_eq!(unexpected(&browser, &["401", "412", "422"]), Vec::<String>::new());
+    for (address, heading) in [("#/rules/%zz", "There is no rule %zz"), ("#/constructor", "Overview")] {
+        browser.run("location.hash = arguments[0]", &json!([address]));
+        browser.find_with("h1", heading);
+    }
+    assert_eq!(unexpected(&browser, &["401", "404", "412", "422"]), Vec::<String>::new());
 
     drop(server);
     browser.find_with("#banner", "connection to the server is lost");
@@ -172,6 +176,10 @@ fn meet_another_editor(browser: &Browser, server: &Server) {
     theirs["limits"] = json!(["7/s"]);
     edit(server, "PUT", "/admin/v1/rules/user-free", &theirs.to_string());
     browser.find("input.limit").replace("8/s");
+    browser.find_with("nav a", "Inspector").click();
+    browser.find_with("dialog h2", "Leave without saving?");
+    browser.find_with("dialog button", "Cancel").click();
+    assert!(browser.address().ends_with("#/rules/user-free"), "an edit is not lost: {}", browser.address());
     browser.find("#save").click();
     browser.find_with("#editor .told", "Somebody else has changed this rule meanwhile.");
     browser.find_with("#editor .told pre", "7/s");

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::StatusCode;
 use checkdam::{Mode, Rule, rule_file};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -109,7 +108,9 @@ struct SubjectAnswer {
         AdminRefused))]
 pub(super) async fn preview(State(admin): State<Arc<Admin>>, body: Body) -> Answered {
     let (name, rule) = read(&text(body, body::BODY_MAX).await?)?;
-    let Ok(permit) = Arc::clone(&admin.previews).try_acquire_owned() else { return Err(busy()) };
+    let Ok(permit) = Arc::clone(&admin.previews).try_acquire_owned() else {
+        return Err(Problem::busy("two previews are being made already: try again in a moment".to_owned()));
+    };
     let (book, app) = (admin.app.book(), Arc::clone(&admin.app));
     let is_shadow = rule.as_ref().is_some_and(|rule| rule.mode == Mode::Shadow);
     let done = blocking(move || {
@@ -166,11 +167,6 @@ fn read(text: &str) -> Result<(Option<String>, Option<Rule>), Problem> {
         check_name(&rule.name)?;
     }
     Ok((name, rule))
-}
-
-fn busy() -> Problem {
-    let detail = "two previews are being made already: try again in a moment".to_owned();
-    Problem::new("urn:checkdam:problem:busy", "Too many previews at once", StatusCode::SERVICE_UNAVAILABLE, detail)
 }
 
 impl PreviewAnswer {

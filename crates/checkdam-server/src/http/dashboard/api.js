@@ -54,8 +54,14 @@ async function problem(answer) {
 async function ask(method, path, options) {
   const answer = await send(method, path, options);
   if (!answer.ok) throw await problem(answer);
-  const data = answer.status === 204 ? null : await answer.json();
-  return { data, etag: answer.headers.get("etag") };
+  try {
+    const data = answer.status === 204 ? null : await answer.json();
+    return { data, etag: answer.headers.get("etag") };
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    reached(false);
+    throw new Unreachable("The answer broke off.");
+  }
 }
 
 function query(given) {

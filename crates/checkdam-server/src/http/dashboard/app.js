@@ -2,7 +2,7 @@
 // dark, and who is let in.
 
 import { get, wire } from "./api.js";
-import { h } from "./dom.js";
+import { confirm, h } from "./dom.js";
 import * as health from "./health.js";
 import * as inspector from "./inspector.js";
 import * as limited from "./limited.js";
@@ -11,6 +11,7 @@ import * as overview from "./overview.js";
 import * as rule from "./rule.js";
 import * as rules from "./rules.js";
 import { forget, token } from "./session.js";
+import { forgetEdit, isUnsaved } from "./unsaved.js";
 import * as violations from "./violations.js";
 
 const at = (id) => document.getElementById(id);
@@ -18,13 +19,21 @@ const VIEWS = { "": overview, limited, rules, violations, inspect: inspector, he
 const THEME = "checkdam-theme";
 let leave = () => {};
 
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 // `#/rules/NAME?x=y` is a view, what it shows, and how.
 function route() {
   const hash = location.hash.startsWith("#/") ? location.hash.slice(2) : "";
   const [path, query] = hash.split("?", 2);
   const [name, ...rest] = path.split("/");
-  const item = rest.length ? decodeURIComponent(rest.join("/")) : null;
-  return { name: name in VIEWS ? name : "", item, query: new URLSearchParams(query ?? "") };
+  const item = rest.length ? decoded(rest.join("/")) : null;
+  return { name: Object.hasOwn(VIEWS, name) ? name : "", item, query: new URLSearchParams(query ?? "") };
 }
 
 function show(is_first) {
@@ -45,6 +54,20 @@ function show(is_first) {
     scrollTo(0, 0);
     heading.focus({ preventScroll: true });
   }
+}
+
+// Goes where the address says, unless that would lose an edit which is to be kept.
+async function move({ oldURL }) {
+  if (isUnsaved()) {
+    const wanted = location.hash;
+    history.replaceState(null, "", oldURL);
+    if (document.querySelector("dialog[open]")) return;
+    if (!await confirm("Leave without saving?", h("p", null, "What you have edited here is not saved and would be lost."), "Leave")) return;
+    forgetEdit();
+    location.hash = wanted;
+    return;
+  }
+  show(false);
 }
 
 function banner(text) {
@@ -123,7 +146,7 @@ at("skip").addEventListener("click", (event) => {
 watchConnection();
 prepareTheme();
 prepareToken();
-addEventListener("hashchange", () => show(false));
+addEventListener("hashchange", move);
 listen(mark);
 start();
 nameNode();

@@ -2,10 +2,9 @@
 // dashed line for what rules in shadow would have denied.
 
 import { h, s } from "./dom.js";
-import { brief, clock, count, hour, moment } from "./words.js";
+import { KINDS, brief, clock, count, hour, moment, sum } from "./words.js";
 
 const EDGE = { left: 44, right: 8, top: 8, bottom: 22 };
-const KINDS = [["allowed", "Allowed"], ["limited", "Limited"], ["shadow", "Would be limited (shadow)"]];
 
 // The smallest round number that is not below `value`.
 function ceiling(value) {
@@ -46,9 +45,9 @@ export class TrafficChart {
       class: "chart", tabindex: "0", role: "img",
       pointermove: (event) => this.point(event), pointerleave: () => this.choose(null), blur: () => this.choose(null), keydown: (event) => this.step(event),
     });
-    this.values = new Map(KINDS.map(([kind]) => [kind, h("strong")]));
+    this.values = new Map(Object.keys(KINDS).map((kind) => [kind, h("strong")]));
     this.when = h("span", { class: "soft" });
-    const keys = KINDS.map(([kind, label]) => h("span", { class: "key" }, h("span", { class: `swatch ${kind}` }), label, this.values.get(kind)));
+    const keys = Object.entries(KINDS).map(([kind, label]) => h("span", { class: "key" }, h("span", { class: `swatch ${kind}` }), label, this.values.get(kind)));
     this.node = h("div", { class: "stack" }, h("div", { class: "row legend" }, keys, this.when), this.svg);
     this.watcher = new ResizeObserver(() => this.paint());
     this.watcher.observe(this.svg);
@@ -117,8 +116,6 @@ export class TrafficChart {
     this.choose(Math.min(Math.max((this.chosen ?? this.shown.last) + steps[event.key], 0), this.shown.last));
   }
 }
-
-const sum = (values) => values.reduce((all, value) => all + value, 0);
 
 const inWords = ({ allowed, limited, shadow }) =>
   `${count(sum(allowed))} allowed, ${count(sum(limited))} limited, ${count(sum(shadow))} would be limited by rules in shadow`;

@@ -73,8 +73,7 @@ export function show({ body }) {
     refresh(cards,
       card("This node", is_ready ? "good" : "bad", is_ready ? "ready" : "not ready",
         [["Node", h("span", { class: "mono" }, status.node)], ["Version", status.version], ["Up for", span(status.uptime_s)]]),
-      rulesCard(status.rules), storeCard(status.store), auditCard(status.audit),
-      card("Leases", "good", "none", [], "No tokens are leased: every decision asks the store."));
+      rulesCard(status.rules), storeCard(status.store), auditCard(status.audit));
   }
 
   const fail = (box) => (error) => swap(box, h("p", { class: "told bad" }, error.message));

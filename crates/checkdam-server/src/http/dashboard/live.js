@@ -2,17 +2,18 @@
 // is shown, closed while nobody looks.
 
 import { Refusal, Unreachable, events, get } from "./api.js";
+import { KINDS } from "./words.js";
 
 const SECONDS = 60;
 const LATEST_RETRY_MS = 15_000;
-export const KINDS = ["allowed", "limited", "shadow"];
+const NAMES = Object.keys(KINDS);
 
 const listeners = new Set();
 const state = { end: 0, total: blank(), rules: new Map(), status: null, fault: "" };
 let stop = null;
 
 function blank() {
-  return Object.fromEntries(KINDS.map((kind) => [kind, new Array(SECONDS).fill(0)]));
+  return Object.fromEntries(NAMES.map((kind) => [kind, new Array(SECONDS).fill(0)]));
 }
 
 // What is known now: `end` is the Unix second at which the last point ends.
@@ -36,23 +37,33 @@ async function seed(signal) {
 }
 
 function push(series, tick) {
-  for (const kind of KINDS) {
+  for (const kind of NAMES) {
     series[kind].push(tick?.[kind] ?? 0);
     if (series[kind].length > SECONDS) series[kind].shift();
   }
 }
 
+// Seconds that were missed are empty, and one that is known already is left out:
+// points stand where their time is. A clock that was set back begins anew.
 function take(tick) {
-  push(state.total, tick.total);
-  const seen = new Map(tick.rules.map((rule) => [rule.rule, rule]));
+  state.status = tick.status;
+  const passed = tick.at - state.end;
+  if (passed <= 0 && passed > -SECONDS) return;
+  const missed = passed > 0 ? Math.min(passed - 1, SECONDS) : SECONDS;
+  for (let second = 0; second < missed; second += 1) advance({}, []);
+  advance(tick.total, tick.rules);
+  state.end = tick.at;
+}
+
+function advance(total, rules) {
+  push(state.total, total);
+  const seen = new Map(rules.map((rule) => [rule.rule, rule]));
   for (const name of seen.keys()) if (!state.rules.has(name)) state.rules.set(name, { rule: name, ...blank() });
   for (const [name, series] of state.rules) {
     push(series, seen.get(name));
     // A rule without traffic for a minute is forgotten.
-    if (!seen.has(name) && KINDS.every((kind) => series[kind].every((value) => value === 0))) state.rules.delete(name);
+    if (!seen.has(name) && NAMES.every((kind) => series[kind].every((value) => value === 0))) state.rules.delete(name);
   }
-  state.end = tick.at;
-  state.status = tick.status;
 }
 
 async function follow(signal) {

@@ -24,7 +24,7 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const DRAWING: &str = "image/svg+xml";
 
 /// Where each file is, what it is and what it says.
-const FILES: [(&str, &str, &str); 22] = [
+const FILES: [(&str, &str, &str); 23] = [
     ("/", HTML, include_str!("index.html")),
     ("/dashboard", HTML, include_str!("index.html")),
     ("/dashboard/api.js", SCRIPT, include_str!("api.js")),
@@ -45,6 +45,7 @@ const FILES: [(&str, &str, &str); 22] = [
     ("/dashboard/rule_text.js", SCRIPT, include_str!("rule_text.js")),
     ("/dashboard/rules.js", SCRIPT, include_str!("rules.js")),
     ("/dashboard/session.js", SCRIPT, include_str!("session.js")),
+    ("/dashboard/unsaved.js", SCRIPT, include_str!("unsaved.js")),
     ("/dashboard/violations.js", SCRIPT, include_str!("violations.js")),
     ("/dashboard/words.js", SCRIPT, include_str!("words.js")),
 ];

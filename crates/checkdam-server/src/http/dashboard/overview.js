@@ -4,7 +4,7 @@ import { every, get } from "./api.js";
 import { TrafficChart, sparkline, trafficRows } from "./charts.js";
 import { choice, h, refresh, say, swap, table } from "./dom.js";
 import { listen, live } from "./live.js";
-import { brief, count, percent } from "./words.js";
+import { brief, count, percent, sum } from "./words.js";
 
 const WINDOWS = [["minute", "1 min"], ["quarter", "15 min"], ["day", "24 h"]];
 const RULES_SHOWN = 12;
@@ -14,7 +14,6 @@ const SAID_EVERY_MS = 30_000;
 
 export const title = () => "Overview";
 
-const sum = (values) => values.reduce((all, value) => all + value, 0);
 const recent = (values) => sum(values.slice(-AVERAGED_S)) / Math.max(Math.min(values.length, AVERAGED_S), 1);
 
 function tiles() {
@@ -51,7 +50,7 @@ function busiest(rules, step_s, chosen, choose) {
     { label: "Limited/s", number: true, cell: (row) => h("span", { class: row.denied ? "bad" : "soft" }, brief(row.denied / seconds)) },
     { label: "Shadow/s", number: true, cell: (row) => h("span", { class: row.watched ? "shade" : "soft" }, brief(row.watched / seconds)) },
   ];
-  return table("Choose a rule to see only its traffic in the chart.", columns, rows, { row: (row) => ({ class: row.rule === chosen && "chosen" }) });
+  return table("Means of the whole window. Choose a rule to see only its traffic in the chart.", columns, rows, { row: (row) => ({ class: row.rule === chosen && "chosen" }) });
 }
 
 function mostLimited(subjects) {

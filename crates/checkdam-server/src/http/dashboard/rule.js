@@ -6,6 +6,7 @@ import { confirm, h, say, swap } from "./dom.js";
 import { previewPanel } from "./preview.js";
 import { ruleForm } from "./rule_form.js";
 import { bare, blamed, written } from "./rule_text.js";
+import { forgetEdit, watchEdit } from "./unsaved.js";
 import { count, limitInWords, moment, span, whenInWords } from "./words.js";
 
 const TYPING_MS = 400;
@@ -53,6 +54,7 @@ class Editor {
   open({ source, from }) {
     const is_fixed = source === "file";
     this.form = ruleForm(bare(this.saved), () => this.typed());
+    if (!is_fixed) this.settle();
     this.body.append(h("form", { class: "panel stack", id: "editor", novalidate: true, submit: (event) => { event.preventDefault(); this.save(); } },
       h("h2", null, this.is_new ? "What it says" : "Edit"),
       is_fixed ? h("p", { class: "told warn" }, `The rules come from ${from}: edit that file. Here an edit can be tried, not saved.`) : null,
@@ -63,8 +65,16 @@ class Editor {
         h("button", { type: "button", class: "harm", hidden: this.is_new, disabled: is_fixed, click: () => this.remove() }, "Remove…"))), this.seen);
   }
 
+  // What stands in the form now may be left.
+  settle() {
+    const written = () => JSON.stringify(this.form.read());
+    const settled = written();
+    watchEdit(() => written() !== settled);
+  }
+
   close() {
     this.is_closed = true;
+    forgetEdit();
     clearTimeout(this.timer);
   }
 
@@ -145,12 +155,14 @@ class Editor {
     if (!edit) return;
     try {
       const { data, etag } = await writeRule(this.is_new ? edit.rule.name : this.name, edit.text, this.etag);
+      forgetEdit();
       if (data.name !== this.name) {
         location.hash = `#/rules/${encodeURIComponent(data.name)}`;
         return;
       }
       this.take(data, etag);
       this.form.write(bare(data));
+      this.settle();
       this.tell("", h("strong", { class: "good" }, "Saved."), " It is in force on this node, and within a second on every other.");
     } catch (error) {
       if (error.status === 412) await this.disagree(error);
@@ -169,7 +181,7 @@ class Editor {
       this.tell("warn", h("p", null, h("strong", null, "Somebody else has changed this rule meanwhile."), " Nothing was saved. Theirs:"),
         h("pre", { tabindex: "0" }, JSON.stringify(bare(data), null, 2)),
         h("div", { class: "row" },
-          h("button", { type: "button", click: () => { this.take(data, etag); this.form.write(bare(data)); this.tell(""); } }, "Take theirs"),
+          h("button", { type: "button", click: () => { this.take(data, etag); this.form.write(bare(data)); this.settle(); this.tell(""); } }, "Take theirs"),
           h("button", { type: "button", click: () => { this.take(data, etag); this.tell("", "Yours is kept: save again to replace theirs."); } }, "Keep mine")));
     } catch (gone) {
       if (gone.status !== 404) throw gone;
@@ -184,6 +196,7 @@ class Editor {
     if (!is_meant) return;
     try {
       await removeRule(this.name, this.etag);
+      forgetEdit();
       say(`The rule ${this.name} is removed.`);
       location.hash = "#/rules";
     } catch (error) {

@@ -3,6 +3,11 @@
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const rough = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
+// What becomes of a request, as rules count it.
+export const KINDS = { allowed: "Allowed", limited: "Limited", shadow: "Would be limited (shadow)" };
+
+export const sum = (values) => values.reduce((all, value) => all + value, 0);
+
 export const count = (number) => whole.format(number ?? 0);
 
 // A number in little room.

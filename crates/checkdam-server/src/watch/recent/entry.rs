@@ -11,7 +11,7 @@ use std::hash::{BuildHasher, Hasher};
 use checkdam::{GivenLimit, Request, Unit, shortened};
 
 /// Who asks: the first of these that a request has.
-const IDENTITIES: [&str; 5] = ["user", "api_key", "tenant", "ip", "remote_address"];
+pub(crate) const IDENTITIES: [&str; 5] = ["user", "api_key", "tenant", "ip", "remote_address"];
 /// In the place of one of [`IDENTITIES`]: the request has none of them, and all
 /// of its attributes say who asks.
 const NOBODY: u8 = IDENTITIES.len() as u8;

@@ -1,10 +1,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use checkdam::{Outcome, Request, RuleSet};
+use checkdam::{Definitions, Outcome, Request, RuleSet};
 
 use super::*;
-use crate::replay::Replay;
+use crate::replay::{Replay, Side, preview};
 
 /// Requests of many users, decided by no rule.
 struct Traffic {
@@ -28,8 +28,12 @@ impl Traffic {
     fn ask(&mut self, user: usize) {
         self.at_us += 10;
         let request = Request::new().with("user", user.to_string()).unwrap();
-        let outcome: Outcome = self.replay.check(self.at_us, &request);
-        let (requests, outcomes) = (std::slice::from_ref(&request), std::slice::from_ref(&outcome));
+        self.decide(&request);
+    }
+
+    fn decide(&mut self, request: &Request<'_>) {
+        let outcome: Outcome = self.replay.check(self.at_us, request);
+        let (requests, outcomes) = (std::slice::from_ref(request), std::slice::from_ref(&outcome));
         self.recent.note(&Seen::new(requests, outcomes, true, Duration::ZERO));
     }
 
@@ -109,4 +113,34 @@ fn nothing_is_kept_for_longer_than_it_should_or_if_it_must_not() {
     let mut none = Traffic::new(0);
     none.second(0..10);
     assert!(none.users().is_empty());
+}
+
+#[test]
+fn a_preview_of_a_sample_knows_which_limits_are_shared_by_its_clients() {
+    // A thousand users behind four addresses: users are sampled, so of each
+    // address some requests are there only.
+    let mut traffic = Traffic::new(10_000);
+    for second in 1..=60 {
+        for user in 0..1_000 {
+            traffic.at_us = second * 1_000_000 + user * 1_000;
+            let request = Request::new().with("user", user.to_string()).unwrap();
+            let request = request.with("ip", format!("203.0.113.{}", user % 4)).unwrap();
+            traffic.decide(&request);
+        }
+        traffic.recent.tick();
+    }
+    let sample = traffic.recent.sample();
+    assert!(sample.one_in() >= 8, "one in {}", sample.one_in());
+    let limited = |key: &str, limit: &str| {
+        let text = format!("rules:\n  - {{ name: new, key: \"{key}\", limits: [\"{limit}\"] }}\n");
+        let definitions = checkdam::rule_file::parse_definitions(&text).unwrap();
+        let (before, after) = (Side::new(Definitions::default(), None), Side::new(definitions, Some("new".to_owned())));
+        let counts = preview(&sample, before, after).unwrap().rule_after;
+        assert!(counts.concerned > 0);
+        100 * counts.limited / counts.concerned
+    };
+    assert_eq!((limited("{user}", "2/s"), limited("{user}:{ip}", "2/s"), limited("{user}", "1/m") / 10), (0, 0, 9));
+    // Of 250 a second and address 100 pass; of 1,000 in all, 500.
+    assert!((25..=85).contains(&limited("{ip}", "100/s")), "{}", limited("{ip}", "100/s"));
+    assert!((10..=80).contains(&limited("global", "500/s")), "{}", limited("global", "500/s"));
 }
