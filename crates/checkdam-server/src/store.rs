@@ -66,9 +66,15 @@ pub(crate) struct StoreStatus {
     not_asked: u64,
     /// Whether a circuit breaker is open.
     is_open: bool,
+    /// Whether it did not answer when it was last asked.
+    is_failing: bool,
 }
 
 impl Watched {
+    fn is_failing(&self) -> bool {
+        self.seen.lock().is_ok_and(|seen| seen.is_failing)
+    }
+
     /// Tells the other nodes that something has changed.
     pub(crate) async fn announce(&self) {
         if let Err(error) = self.store.announce().await {
@@ -94,8 +100,18 @@ impl AnyStore {
     /// How it goes; `text` says which it is.
     pub(crate) fn status(&self, text: &str) -> StoreStatus {
         let (stats, is_open) = self.asked();
+        let is_failing = matches!(self, Self::Redis(watched) if watched.is_failing());
         let RedisStats { answered, unknown, refused, not_asked } = stats;
-        StoreStatus { kind: self.kind(), text: text.to_owned(), answered, unknown, refused, not_asked, is_open }
+        StoreStatus {
+            kind: self.kind(),
+            text: text.to_owned(),
+            answered,
+            unknown,
+            refused,
+            not_asked,
+            is_open,
+            is_failing,
+        }
     }
 
     /// `memory` or `redis`.

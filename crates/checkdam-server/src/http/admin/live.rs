@@ -71,6 +71,8 @@ struct RuleTick {
 struct TickStatus {
     /// Whether it wants requests.
     ready: bool,
+    /// Whether its rules are the newest that it knows of.
+    rules_current: bool,
     store: StoreStatus,
     /// Null if violations are not recorded.
     audit: Option<AuditCounts>,
@@ -151,6 +153,7 @@ fn event(app: &App, store: &str, second: Second) -> Vec<u8> {
         rules: rules.collect(),
         status: TickStatus {
             ready: !app.is_leaving(),
+            rules_current: app.loading().error().is_none(),
             store: app.limiter().store().status(store),
             audit: app.audit().map(|audit| audit.counts()),
         },

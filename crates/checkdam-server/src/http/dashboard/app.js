@@ -82,8 +82,9 @@ function mark({ status, fault }) {
   if (!status) return;
   const store = status.store ?? {};
   const [kind, text] = !status.ready ? ["bad", "not ready"]
-    : store.is_open ? ["warn", "store not reached"]
-      : status.audit?.dropped > 0 ? ["warn", "record incomplete"] : ["good", "all well"];
+    : store.is_open || store.is_failing ? ["warn", "store not reached"]
+      : !status.rules_current ? ["warn", "rules not the newest"]
+        : status.audit?.dropped > 0 ? ["warn", "record incomplete"] : ["good", "all well"];
   if (at("health-text").textContent !== text) {
     at("health").className = `pill ${kind}`;
     at("health-text").textContent = text;

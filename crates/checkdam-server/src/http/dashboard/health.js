@@ -26,7 +26,7 @@ function rulesCard(rules) {
 
 function storeCard(store) {
   const failed = store.unknown + store.refused + store.not_asked;
-  const [kind, verdict] = store.is_open ? ["bad", "breaker open"] : failed ? ["warn", "has failed"] : ["good", "answers"];
+  const [kind, verdict] = store.is_open ? ["bad", "breaker open"] : store.is_failing ? ["bad", "does not answer"] : failed ? ["warn", "has failed"] : ["good", "answers"];
   const is_redis = store.kind === "redis";
   return card("Store", kind, verdict, [
     ["Kind", store.kind], ["Which", h("span", { class: "mono" }, store.text)],
@@ -38,11 +38,12 @@ function storeCard(store) {
 
 function auditCard(audit) {
   if (!audit) return card("Record of violations", "warn", "off", [], "Violations are not recorded: there is no database, or the record is switched off.");
-  const [kind, verdict] = audit.dropped ? ["warn", "incomplete"] : ["good", "complete"];
+  const [kind, verdict] = audit.dropped ? ["warn", "incomplete"] : ["good", audit.sampled_out ? "sampled" : "complete"];
   return card("Record of violations", kind, verdict, [
     ["Denied", count(audit.denied)], ["Written", count(audit.written)], ["Waiting in the queue", count(audit.waiting)],
     ["Left out (sampled)", count(audit.sampled_out)], ["Lost", h("span", { class: audit.dropped ? "bad" : "" }, count(audit.dropped))],
-  ], audit.dropped ? "Some violations could not be written: the queue was full, or the database away for too long." : null);
+  ], audit.dropped ? "Some violations could not be written: the queue was full, or the database away for too long."
+    : audit.sampled_out ? "A rule that denies often is written so many times a second at most (--audit-rate); the others are counted." : null);
 }
 
 function nodesPanel({ nodes, hint }) {
@@ -53,7 +54,7 @@ function nodesPanel({ nodes, hint }) {
       { label: "Version", cell: (row) => row.version },
       { label: "Up for", cell: (row) => span(row.uptime_s) },
       { label: "Store", cell: (row) => row.store },
-      { label: "Rules", number: true, cell: (row) => count(row.rules_version) },
+      { label: "Rules version", number: true, cell: (row) => (row.rules_version ? count(row.rules_version) : "–") },
       { label: "Requests/s", number: true, cell: (row) => brief(row.requests_per_s) },
       { label: "Limited/s", number: true, cell: (row) => brief(row.limited_per_s) },
       { label: "Seen", number: true, cell: (row) => (row.is_self ? "now" : `${span(row.seen_s_ago)} ago`) },

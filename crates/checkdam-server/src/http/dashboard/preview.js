@@ -19,7 +19,8 @@ function change(preview) {
 }
 
 export function previewPanel(preview) {
-  const { seconds, requests, before, after, rule, subjects, note } = preview;
+  const { seconds, requests, before, after, rule, note } = preview;
+  const subjects = preview.subjects.filter((row) => row.limited_before !== row.limited_after);
   const told = note ? h("p", { class: "note" }, sentence(note)) : null;
   const close = (children) => h("section", { class: "panel stack", id: "preview", "aria-label": "Effect preview" },
     h("h2", { tabindex: "-1" }, "Effect on recent traffic"), ...children.filter(Boolean));

@@ -107,6 +107,8 @@ class Editor {
 
   typed() {
     clearTimeout(this.timer);
+    // What was previewed is another edit by now.
+    swap(this.seen, null);
     this.timer = setTimeout(() => this.judged().catch(() => {}), TYPING_MS);
   }
 
@@ -163,6 +165,7 @@ class Editor {
       this.take(data, etag);
       this.form.write(bare(data));
       this.settle();
+      swap(this.seen, null);
       this.tell("", h("strong", { class: "good" }, "Saved."), " It is in force on this node, and within a second on every other.");
     } catch (error) {
       if (error.status === 412) await this.disagree(error);
