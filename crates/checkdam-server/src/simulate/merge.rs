@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -86,7 +87,7 @@ impl Source {
 }
 
 struct Waiting {
-    block: Block,
+    block: Arc<Block>,
     left: usize,
 }
 
@@ -122,7 +123,7 @@ impl Merge {
     pub(super) fn run(
         &mut self,
         is_stopped: &AtomicBool,
-        mut each: impl FnMut(u64, &Block, &Record),
+        mut each: impl FnMut(u64, &Arc<Block>, &Record),
         mut after_block: impl FnMut(&Counts) -> Result<(), String>,
     ) -> Result<bool, String> {
         // The log that is behind is read on.
@@ -169,11 +170,11 @@ impl Merge {
         }
         let left = block.records.len();
         if left > 0 {
-            self.blocks.push_back(Waiting { block, left });
+            self.blocks.push_back(Waiting { block: Arc::new(block), left });
         }
     }
 
-    fn give(&mut self, until_us: u64, each: &mut impl FnMut(u64, &Block, &Record)) {
+    fn give(&mut self, until_us: u64, each: &mut impl FnMut(u64, &Arc<Block>, &Record)) {
         while let Some(Reverse(held)) = self.held.peek().copied() {
             if held.at_us > until_us && self.held.len() <= HELD_MAX {
                 return;
@@ -186,7 +187,7 @@ impl Merge {
             each(self.now_us, &waiting.block, &waiting.block.records[held.record as usize]);
             waiting.left -= 1;
             if waiting.left == 0 {
-                waiting.block = Block::default();
+                waiting.block = Arc::default();
             }
             while self.blocks.front().is_some_and(|waiting| waiting.left == 0) {
                 self.blocks.pop_front();
@@ -210,7 +211,7 @@ impl Merge {
         self.first = 0;
         self.blocks.clear();
         if !held.is_empty() {
-            self.blocks.push_back(Waiting { left: held.len(), block });
+            self.blocks.push_back(Waiting { left: held.len(), block: Arc::new(block) });
         }
         self.held = held.into();
     }

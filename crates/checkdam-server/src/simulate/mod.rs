@@ -2,7 +2,7 @@
 //! to whom, and when.
 //!
 //! Each log is read on a thread of its own; one thread puts the requests in order
-//! and decides them. Memory is bounded: by what is held back to be put in order, by
+//! and decides them, and a second decides them by the second rule file. Memory is bounded: by what is held back to be put in order, by
 //! the buckets, and by the subjects that are counted.
 
 mod block;
@@ -13,6 +13,7 @@ mod instant;
 mod json;
 mod merge;
 mod report;
+mod side;
 mod source;
 mod subjects;
 mod suggest;
@@ -32,21 +33,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use checkdam::time::{EPOCH_UNIX_US, HORIZON_US, SECOND_US};
-use checkdam::{KeyPattern, LIMIT_MAX, Outcome, Request, RuleSet};
+use checkdam::{KeyPattern, LIMIT_MAX, Request, RuleSet};
 
 use self::block::{Block, Record};
 use self::merge::{Counts, Merge};
+use self::side::{Asked, Requests, Side, decide_both};
 use self::source::{Shared, is_stdin};
 use self::subjects::Subjects;
 use self::suggest::Peaks;
 use self::summary::{Fates, FaultAt};
-use self::tally::Tally;
 use self::timeline::Busiest;
-use crate::replay::Replay;
 
 /// Four years, of which one is a leap year: a log that is moved by them keeps its
 /// days and months.
 const MOVE_US: u64 = 1_461 * 86_400 * SECOND_US;
+
+/// Requests that are decided at once.
+const PENDING_MAX: usize = 4_096;
 
 /// What is simulated.
 #[derive(Debug)]
@@ -110,7 +113,8 @@ pub(crate) fn run(
         }
     };
     let is_whole =
-        merge.run(&progress.is_stopped, |at_us, block, record| deciding.decide(at_us, block, record), after_block)?;
+        merge.run(&progress.is_stopped, |at_us, block, record| deciding.take(at_us, block, *record), after_block)?;
+    deciding.decide();
     Ok(deciding.summary(&merge.counts, !is_whole))
 }
 
@@ -125,16 +129,19 @@ fn shown(path: &std::path::Path) -> String {
     if is_stdin(path) { "standard input".to_owned() } else { path.display().to_string() }
 }
 
-/// One rule file and what it decided.
-struct Side {
-    name: String,
-    replay: Replay,
-    tally: Tally,
+/// A request that is to be decided.
+struct Pending {
+    at_us: u64,
+    unix_s: u64,
+    block: Arc<Block>,
+    record: Record,
 }
 
 struct Deciding<'o> {
     options: &'o Options,
     sides: Vec<Side>,
+    /// Decided together once there are [`PENDING_MAX`], which keeps two threads busy.
+    pending: Vec<Pending>,
     peaks: Vec<Peaks>,
     differing: (Fates, Subjects<Fates>),
     /// How often each attribute was there.
@@ -153,13 +160,11 @@ struct Deciding<'o> {
 
 impl<'o> Deciding<'o> {
     fn new(options: &'o Options, sides: Vec<(String, RuleSet)>) -> Self {
-        let side = |(name, rules): (String, RuleSet)| {
-            let tally = Tally::new(&rules);
-            Side { name, replay: Replay::new(rules, options.buckets_max), tally }
-        };
+        let side = |(name, rules)| Side::new(name, rules, options.buckets_max);
         Self {
             options,
             sides: sides.into_iter().map(side).collect(),
+            pending: Vec::with_capacity(PENDING_MAX),
             peaks: options.suggest.iter().cloned().map(Peaks::new).collect(),
             differing: Default::default(),
             present: vec![0; options.wanted.attributes.len()],
@@ -173,8 +178,8 @@ impl<'o> Deciding<'o> {
         }
     }
 
-    /// Decides one request; times never go back.
-    fn decide(&mut self, unix_us: u64, block: &Block, record: &Record) {
+    /// Takes one request; times never go back.
+    fn take(&mut self, unix_us: u64, block: &Arc<Block>, record: Record) {
         let Some(at_us) = self.moved(unix_us) else {
             self.beyond += 1;
             return;
@@ -182,11 +187,38 @@ impl<'o> Deciding<'o> {
         if self.requests == 0 {
             self.first_us = unix_us;
         }
-        self.at_us = at_us;
-        let (options, unix_s) = (self.options, unix_us / SECOND_US);
+        let unix_s = unix_us / SECOND_US;
+        (self.at_us, self.last_us) = (at_us, unix_us);
         self.requests += 1;
-        self.last_us = unix_us;
         self.busiest.note(unix_s);
+        self.pending.push(Pending { at_us, unix_s, block: Arc::clone(block), record });
+        if self.pending.len() == PENDING_MAX {
+            self.decide();
+        }
+    }
+
+    /// Decides what is pending.
+    fn decide(&mut self) {
+        let pending = std::mem::take(&mut self.pending);
+        let asked: Vec<Asked<'_>> = pending.iter().map(|pending| self.asked(pending)).collect();
+        match &mut self.sides[..] {
+            [one, other] => {
+                let (was, is) = decide_both(one, other, &asked);
+                was.iter().zip(&is).for_each(|(was, is)| self.compare(was.as_ref(), is.as_ref()));
+            }
+            sides => sides.iter_mut().for_each(|side| drop(side.decide_all(&asked))),
+        }
+        drop(asked);
+        self.pending = pending;
+        self.pending.clear();
+    }
+
+    fn asked<'b>(&mut self, pending: &'b Pending) -> Asked<'b>
+    where
+        'o: 'b,
+    {
+        let Pending { at_us, unix_s, block, record } = pending;
+        let options = self.options;
         let mut request = Request::new().in_domain(options.domain.as_str()).costing(record.cost);
         for (number, value) in block.values(record) {
             self.present[usize::from(number)] += 1;
@@ -194,13 +226,25 @@ impl<'o> Deciding<'o> {
             let _ = request.insert_whole(options.wanted.name(number), value);
         }
         for peaks in &mut self.peaks {
-            peaks.note(unix_s, &request);
+            peaks.note(*unix_s, &request);
         }
-        if options.descriptors.is_empty() {
-            self.decide_all(at_us, unix_s, &[request], false);
+        let requests = if options.descriptors.is_empty() {
+            Requests::One(request)
         } else {
             let described = options.descriptors.iter().filter_map(|pattern| pattern.of(&options.domain, &request));
-            self.decide_all(at_us, unix_s, &described.collect::<Vec<_>>(), true);
+            Requests::Together(described.collect())
+        };
+        Asked { at_us: *at_us, unix_s: *unix_s, requests }
+    }
+
+    /// Whose limit did not let a request pass by the first rule file, and by the second.
+    fn compare(&mut self, was: Option<&String>, is: Option<&String>) {
+        if let Some(subject) = was.or(is).filter(|_| was.is_some() != is.is_some()) {
+            let of_subject = self.differing.1.of(0, subject.clone());
+            for fates in [&mut self.differing.0, of_subject] {
+                fates.newly_limited += u64::from(is.is_some());
+                fates.newly_allowed += u64::from(was.is_some());
+            }
         }
     }
 
@@ -218,23 +262,6 @@ impl<'o> Deciding<'o> {
         let at_us = ours(moved_us).filter(is_told)?;
         self.moved_us = moved_us;
         Some(at_us)
-    }
-
-    fn decide_all(&mut self, at_us: u64, unix_s: u64, requests: &[Request<'_>], is_together: bool) {
-        match &mut self.sides[..] {
-            [one, other] => {
-                let was = one.decide(at_us, unix_s, requests, is_together);
-                let is = other.decide(at_us, unix_s, requests, is_together);
-                if let Some(subject) = was.as_ref().or(is.as_ref()).filter(|_| was.is_some() != is.is_some()) {
-                    let of_subject = self.differing.1.of(0, subject.clone());
-                    for fates in [&mut self.differing.0, of_subject] {
-                        fates.newly_limited += u64::from(is.is_some());
-                        fates.newly_allowed += u64::from(was.is_some());
-                    }
-                }
-            }
-            sides => sides.iter_mut().for_each(|side| drop(side.decide(at_us, unix_s, requests, is_together))),
-        }
     }
 
     fn summary(self, counts: &Counts, is_interrupted: bool) -> Summary {
@@ -268,34 +295,4 @@ impl<'o> Deciding<'o> {
             suggestions: self.peaks.iter().map(Peaks::suggestion).collect(),
         }
     }
-}
-
-impl Side {
-    /// Whose limit does not let them pass; none if they pass.
-    fn decide(&mut self, at_us: u64, unix_s: u64, requests: &[Request<'_>], is_together: bool) -> Option<String> {
-        match requests {
-            [request] if !is_together => {
-                let outcome = self.replay.check(at_us, request);
-                let is_allowed = outcome.is_allowed();
-                let outcomes = std::slice::from_ref(&outcome);
-                self.tally.note(unix_s, is_allowed, requests, outcomes);
-                (!is_allowed).then(|| denied(requests, outcomes))
-            }
-            _ => {
-                let together = self.replay.check_together(at_us, requests);
-                self.tally.note(unix_s, together.is_allowed(), requests, together.outcomes());
-                (!together.is_allowed()).then(|| denied(requests, together.outcomes()))
-            }
-        }
-    }
-}
-
-/// Whose limit denies the requests.
-fn denied(requests: &[Request<'_>], outcomes: &[Outcome]) -> String {
-    let denying = requests.iter().zip(outcomes).find(|(_, outcome)| !outcome.is_allowed());
-    let subject = denying.and_then(|(request, outcome)| match outcome.ban() {
-        Some(ban) => Some(ban.subject()),
-        None => outcome.violated().map(|tier| tier.rule.key.render(request)),
-    });
-    subject.unwrap_or_default()
 }
