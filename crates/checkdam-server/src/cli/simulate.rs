@@ -100,6 +100,13 @@ pub(crate) struct Arguments {
 
 /// Simulates, and prints what came of it.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    spare_inputs(arguments)?;
+    if let Some(key) = arguments.suggest.iter().find(|key| key.attributes().next().is_none()) {
+        bail!(
+            "--suggest {0:?} names no attribute, so all would share one bucket: write for example '{0}:{{{0}}}'",
+            key.text()
+        );
+    }
     let mut sides = Vec::new();
     for path in arguments.rules.iter().chain(&arguments.against) {
         sides.push((path.display().to_string(), load(path, arguments)?));
@@ -121,6 +128,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             summary.lines
         )));
     }
+    if summary.requests == 0 {
+        bail!(Failure::refused("the logs hold no request".to_owned()));
+    }
     for (path, text) in
         [(&arguments.report, simulate::page as fn(&Summary) -> String), (&arguments.svg, simulate::picture)]
     {
@@ -134,6 +144,22 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         print(text::of(&summary).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Nothing that is read may be written over.
+fn spare_inputs(arguments: &Arguments) -> anyhow::Result<()> {
+    let place = |path: &PathBuf| std::fs::canonicalize(path).ok();
+    let read: Vec<PathBuf> =
+        arguments.logs.iter().chain(&arguments.rules).chain(&arguments.against).filter_map(place).collect();
+    for path in arguments.report.iter().chain(&arguments.svg) {
+        if place(path).is_some_and(|place| read.contains(&place)) {
+            bail!("{} is read, so it cannot be written: give another name with --report or --svg", path.display());
+        }
+    }
+    if arguments.report.is_some() && arguments.report == arguments.svg {
+        bail!("--report and --svg name the same file: give two names");
+    }
+    Ok(())
 }
 
 /// Reads a rule file that can be tried on a log.
@@ -196,7 +222,7 @@ fn remark(summary: &Summary, arguments: &Arguments) {
             Duration::from(arguments.reorder)
         ));
     }
-    for name in &summary.absent_attributes {
+    for name in summary.absent_attributes.iter().filter(|_| summary.requests > 0) {
         say(&format!("no line has the attribute {name:?}, so nothing that needs it applies: see --map and --set"));
     }
     for side in summary.results.iter().filter(|side| side.evicted > 0) {

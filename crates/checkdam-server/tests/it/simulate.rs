@@ -495,3 +495,24 @@ fn ten_million_lines_are_decided_exactly_within_a_minute_and_a_gibibyte() {
     assert_eq!(alone.said["results"][0], both.said["results"][0]);
     assert_exact(&both.said, requests(count, 3_000));
 }
+
+#[test]
+fn what_makes_no_sense_is_refused_and_spares_what_is_read() {
+    let folder = folder();
+    std::fs::write(folder.join("rules.yaml"), "rules: [{name: ip, key: 'ip:{ip}', limits: [1/s]}]").unwrap();
+    std::fs::write(folder.join("one.jsonl"), r#"{"time": "2026-11-01T00:00:00Z", "ip": "203.0.113.9"}"#).unwrap();
+    std::fs::write(folder.join("empty.log"), "").unwrap();
+    let before = std::fs::read(folder.join("rules.yaml")).unwrap();
+    for (arguments, told) in [
+        (&["one.jsonl", "--rules", "rules.yaml", "--report", "rules.yaml"][..], "rules.yaml is read"),
+        (&["one.jsonl", "--rules", "rules.yaml", "--svg", "./one.jsonl"], "one.jsonl is read"),
+        (&["one.jsonl", "--rules", "rules.yaml", "--svg", "a", "--report", "a"], "the same file"),
+        (&["one.jsonl", "--suggest", "ip"], "'ip:{ip}'"),
+        (&["empty.log", "--rules", "rules.yaml"], "the logs hold no request"),
+    ] {
+        let output = simulate(&folder, arguments);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(told) && output.stdout.is_empty(), "{arguments:?}: {said}");
+    }
+    assert_eq!(std::fs::read(folder.join("rules.yaml")).unwrap(), before);
+}
