@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -12,6 +11,7 @@ use axum::response::IntoResponse;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::app::App;
 use crate::metrics::{self, Form};
