@@ -44,7 +44,7 @@ impl Server {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let (mut http, mut admin) = (String::new(), String::new());
         for line in lines.by_ref().map_while(Result::ok) {
-            let behind = |words: &str| Some(line.split_once(words)?.1.split('/').next()?.to_owned());
+            let behind = |words: &str| Some(line.split_once(words)?.1.split(['/', ' ']).next()?.to_owned());
             http = behind("listening  http://").unwrap_or(http);
             admin = behind("admin      http://").unwrap_or(admin);
             if line.contains("/v1/check") {
