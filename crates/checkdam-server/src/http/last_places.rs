@@ -1,7 +1,8 @@
 //! The queue of those who have connected and are not accepted yet. Whoever
 //! waits there when a listener is closed is cut off, although nothing tells the
 //! client before it has sent its request. So the queue is made small and its
-//! last places are taken by ourselves: then nobody else waits.
+//! last places are taken by ourselves: then nobody else waits. Only whose greeting
+//! is half done in that moment is still cut off.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::Duration;
