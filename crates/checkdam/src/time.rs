@@ -133,6 +133,13 @@ impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
     }
 }
 
+/// The time of day in microseconds since 1970, for dates that people read.
+/// Nothing is decided by it.
+#[must_use]
+pub fn unix_us() -> u64 {
+    wall_us() + EPOCH_UNIX_US
+}
+
 /// The wall clock in our time; 0 before 2026.
 fn wall_us() -> u64 {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -13,7 +13,6 @@ pub(crate) use self::effects::{Effect, Effects};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use checkdam::time::{Clock, EPOCH_UNIX_US, SystemClock};
 use checkdam::{Outcome, Request, Verdict};
 use tokio::sync::mpsc;
 
@@ -139,5 +138,5 @@ impl Audit {
 
 /// The time of day: a record is dated by the node that made it.
 fn unix_us() -> u64 {
-    SystemClock::new().now_us() + EPOCH_UNIX_US
+    checkdam::time::unix_us()
 }

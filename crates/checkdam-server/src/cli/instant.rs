@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use checkdam::time::{Clock, EPOCH_UNIX_US, SECOND_US, SystemClock, parse_rfc3339};
+use checkdam::time::{SECOND_US, parse_rfc3339};
 
 use crate::config::Span;
 
@@ -41,7 +41,7 @@ impl FromStr for Instant {
 
 /// The time, in seconds since 1970.
 pub(super) fn now_unix_s() -> u64 {
-    (SystemClock::new().now_us() + EPOCH_UNIX_US) / SECOND_US
+    checkdam::time::unix_us() / SECOND_US
 }
 
 #[cfg(test)]

@@ -3,8 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use checkdam::time::{Clock, EPOCH_UNIX_US, SystemClock};
-
 /// Whether the rules in force are the newest.
 #[derive(Debug)]
 pub(crate) struct Loading {
@@ -41,5 +39,5 @@ impl Loading {
 }
 
 pub(super) fn now_unix_ms() -> u64 {
-    (SystemClock::new().now_us() + EPOCH_UNIX_US) / 1_000
+    checkdam::time::unix_us() / 1_000
 }

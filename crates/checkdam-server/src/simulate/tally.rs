@@ -81,13 +81,9 @@ impl Tally {
     }
 
     fn note_rules(&mut self, unix_s: u64, is_allowed: bool, request: &Request<'_>, outcome: &Outcome) {
-        let mut tiers = outcome.tiers().peekable();
-        while let Some(tier) = tiers.next() {
-            let mut is_denied = !tier.decision.is_allowed();
-            // The tiers of one rule stand together.
-            while let Some(same) = tiers.next_if(|other| other.number == tier.number) {
-                is_denied |= !same.decision.is_allowed();
-            }
+        for mut tiers in outcome.by_rule() {
+            let is_denied = tiers.clone().any(|tier| !tier.decision.is_allowed());
+            let Some(tier) = tiers.next() else { continue };
             let Some(rule) = self.rules.get_mut(tier.number) else { continue };
             rule.concerned += 1;
             // What passes with others was not limited, whatever one of them says.

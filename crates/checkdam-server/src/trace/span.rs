@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-use checkdam::time::{Clock, EPOCH_UNIX_US, SystemClock};
 use checkdam::{Outcome, Verdict};
 use foldhash::fast::RandomState;
 use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
@@ -45,7 +44,7 @@ impl SpanMaker {
     /// The span of requests that were decided just now.
     pub(super) fn span(&self, seen: &Seen<'_, '_>, speaking: &Outcome, parent: Option<TraceParent>) -> SpanData {
         let trace = parent.map_or_else(|| self.trace(), |parent| parent.trace.0);
-        let end = UNIX_EPOCH + Duration::from_micros(SystemClock::new().now_us() + EPOCH_UNIX_US);
+        let end = UNIX_EPOCH + Duration::from_micros(checkdam::time::unix_us());
         let span = SpanId::from_bytes(self.nonzero().to_be_bytes());
         let flags = TraceFlags::SAMPLED;
         SpanData {

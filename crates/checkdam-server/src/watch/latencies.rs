@@ -6,8 +6,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use checkdam::time::{Clock, EPOCH_UNIX_US, SystemClock};
-
 use super::counters::{DECISIONS, STORES};
 use super::{Seen, Speaking};
 use crate::trace::TraceId;
@@ -93,7 +91,7 @@ impl Latencies {
         let latency_ns = latency_ns(seen);
         let place = place(decision, store) + bucket_place(latency_ns);
         if let Ok(mut exemplar) = exemplars[place].try_lock() {
-            let at_unix_ms = (SystemClock::new().now_us() + EPOCH_UNIX_US) / 1_000;
+            let at_unix_ms = checkdam::time::unix_us() / 1_000;
             *exemplar = Some(Exemplar { trace, latency_ns, at_unix_ms });
         }
     }

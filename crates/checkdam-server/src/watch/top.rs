@@ -18,7 +18,6 @@ use std::cell::RefCell;
 use std::hash::BuildHasher;
 use std::sync::{Mutex, PoisonError};
 
-use checkdam::time::{Clock, EPOCH_UNIX_US, SystemClock};
 use checkdam::{Outcome, Request, Verdict};
 
 use self::shard::Shard;
@@ -131,7 +130,7 @@ impl Top {
 
 /// Only for how old slices are.
 fn now_s() -> u64 {
-    (SystemClock::new().now_us() + EPOCH_UNIX_US) / 1_000_000
+    checkdam::time::unix_us() / 1_000_000
 }
 
 #[cfg(test)]

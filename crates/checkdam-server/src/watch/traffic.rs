@@ -9,7 +9,6 @@ mod line;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use checkdam::time::{Clock, EPOCH_UNIX_US, SystemClock};
 use tokio::sync::watch;
 
 use self::line::Line;
@@ -190,7 +189,7 @@ impl Kept {
 }
 
 fn now_us() -> u64 {
-    SystemClock::new().now_us() + EPOCH_UNIX_US
+    checkdam::time::unix_us()
 }
 
 #[cfg(test)]
