@@ -234,7 +234,7 @@ mod tests {
     fn a_port_that_is_taken_is_noticed_on_both_engines() {
         for engine in [Engine::Redis, Engine::Valkey] {
             let node = Redis::builder().engine(engine).cluster_node(Duration::from_secs(1));
-            let holder = TcpListener::bind((Ipv4Addr::LOCALHOST, free_port())).unwrap();
+            let holder = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
             let taken = holder.local_addr().unwrap();
             for (addr, args) in [
                 (taken, Vec::new()),
