@@ -1,5 +1,6 @@
 //! What the benchmarks share: keys, takes as each limiter makes them, a server.
 
+#[cfg(feature = "rivals")]
 pub mod server;
 
 use checkdam::Quota;
