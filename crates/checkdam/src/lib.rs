@@ -36,6 +36,7 @@ mod hash;
 pub mod headers;
 #[cfg(feature = "tower")]
 pub mod layer;
+pub mod lease;
 mod limiter;
 pub mod origin;
 mod outcome;

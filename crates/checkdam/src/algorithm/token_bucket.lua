@@ -41,3 +41,19 @@ local function bucket_refund(quota, full_at, now_us, cost)
   local owed = math.min(math.max(full_at - now, 0), quota.capacity)
   return now + math.max(owed - math.min(cost, quota.limit) * quota.interval, 0)
 end
+
+-- How many tokens are granted to be spent within length_us, and the full_at to
+-- keep (nil: as it was).
+local function bucket_lease(quota, full_at, now_us, ask)
+  local now = math.min(now_us, HORIZON) * quota.ticks
+  local owed = quota.owed_initially
+  if full_at and full_at + quota.remembered > now then
+    owed = math.min(math.max(full_at - now, 0), quota.capacity)
+  end
+  owed = math.max(owed, math.min(ask.length_us * quota.ticks, quota.capacity))
+  local room = math.floor((quota.capacity - owed) / quota.interval)
+  if room < ask.least then return nil end
+  local granted = math.min(ask.wanted, math.max(math.floor(room / 2), ask.least))
+  if granted == 0 then return nil end
+  return now + owed + granted * quota.interval
+end

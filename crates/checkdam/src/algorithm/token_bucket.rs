@@ -55,6 +55,60 @@ pub fn refund(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision,
     (bucket.level(owed).allow(), Some(bucket.now + owed))
 }
 
+/// Tokens to be granted ahead of their use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaseAsk {
+    /// How many are of use.
+    pub wanted: u64,
+    /// Fewer are of no use.
+    pub least: u64,
+    /// How long they may be held before they are spent.
+    pub length_us: u64,
+}
+
+/// What was granted, and where the bucket stands after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    /// So many tokens.
+    pub granted: u64,
+    /// What the bucket has left.
+    pub left: u64,
+    /// How long until the least that was of use could be granted; 0 if it was,
+    /// or never can be.
+    pub retry_after_us: u64,
+    /// How long until nothing is owed any more.
+    pub reset_after_us: u64,
+}
+
+/// Of what is left, one lease is granted at most this share: others may ask too.
+const LEASE_SHARE: u64 = 2;
+
+/// Grants tokens that will be spent within `length_us`: as many as are wanted,
+/// but no more than a share of what is left, unless that is less than the least.
+/// The bucket counts as owing at least what returns in that time, which is why
+/// no window sees more than the burst and the rate: see [`lease`](crate::lease).
+#[must_use]
+pub fn lease(quota: &Quota, state: State, now_us: u64, ask: LeaseAsk) -> (Grant, State) {
+    let bucket = Bucket::at(quota, state, now_us);
+    let floor = ask.length_us.saturating_mul(quota.ticks_per_us).min(quota.capacity);
+    let owed = bucket.owed.max(floor);
+    let room = (quota.capacity - owed).checked_div(quota.interval).unwrap_or(0);
+    let granted = if room < ask.least { 0 } else { ask.wanted.min((room / LEASE_SHARE).max(ask.least)) };
+    if granted == 0 {
+        let level = bucket.level(bucket.owed);
+        let short = (owed + ask.least.min(quota.limit) * quota.interval).saturating_sub(quota.capacity);
+        let can_ever =
+            floor + ask.least.min(quota.limit) * quota.interval <= quota.capacity && ask.least <= quota.limit;
+        let retry_after_us = if can_ever { bucket.micros(short) } else { 0 };
+        let grant = Grant { granted, left: level.remaining, retry_after_us, reset_after_us: level.reset_after_us };
+        return (grant, state);
+    }
+    let after = owed + granted * quota.interval;
+    let level = bucket.level(after);
+    let grant = Grant { granted, left: level.remaining, retry_after_us: 0, reset_after_us: level.reset_after_us };
+    (grant, Some(bucket.now + after))
+}
+
 /// The same time in ticks of another length, rounded up.
 #[must_use]
 pub fn rescale(full_at: u64, from_ticks_per_us: u64, to_ticks_per_us: u64) -> u64 {

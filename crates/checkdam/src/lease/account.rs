@@ -1,0 +1,405 @@
+//! One subject's prepaid tokens on this node.
+
+use super::demand::Demand;
+use super::purse::{Held, Purse};
+use super::terms::Terms;
+use crate::algorithm::token_bucket::Grant;
+use crate::hash::Tag;
+use crate::quota::Quota;
+use crate::sync::{AtomicU64, Ordering};
+
+/// One subject's prepaid tokens, in at most two leases: the one being spent, and
+/// the one that was fetched before it ran dry.
+///
+/// Whoever holds `is_asking` is the only one to ask, to measure and to give the
+/// place to another subject; spending needs no lock.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Account {
+    /// Whose it is; 0: nobody's.
+    tag: AtomicU64,
+    purses: [Purse; 2],
+    /// With so many tokens left the next lease is fetched.
+    low: AtomicU64,
+    /// Until then nothing more is to be had: denials are answered from here.
+    ask_after_us: AtomicU64,
+    /// What was denied here since it was last measured.
+    denied: AtomicU64,
+    is_asking: AtomicU64,
+    /// A lease with so little of its time left no longer counts as tokens to come.
+    ending_us: AtomicU64,
+    /// When the last request that was denied would pass.
+    retry_at_us: AtomicU64,
+    /// What the shared bucket had left after the last grant.
+    shared_left: AtomicU64,
+    /// When it would then owe nothing more.
+    reset_at_us: AtomicU64,
+    demand_per_s: AtomicU64,
+    measured_us: AtomicU64,
+    /// Tokens that came in, less those that left unspent, as measured last.
+    spent: AtomicU64,
+    came: AtomicU64,
+    left_unspent: AtomicU64,
+}
+
+/// What became of an attempt to pay from an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spend {
+    /// The cost was paid.
+    Paid(Paid),
+    /// There is not enough.
+    Dry,
+    /// The account is another subject's by now.
+    Gone,
+}
+
+/// A payment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Paid {
+    /// When, on the caller's clock: read after the tokens were taken, so that no
+    /// time that passed before is forgotten.
+    pub at_us: u64,
+    /// How many tokens the account still has.
+    pub left: u64,
+    /// Whether more should be fetched.
+    pub is_low: bool,
+    /// What puts it back.
+    pub receipt: Receipt,
+}
+
+/// Which lease paid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt {
+    purse: usize,
+    lease: u64,
+    cost: u64,
+}
+
+/// Whether, and for how much, the shared bucket should be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begin {
+    /// Ask; the caller must [`finish`](Account::finish) whatever comes of it.
+    Ask(Ask),
+    /// Somebody is asking.
+    Busy,
+    /// Nothing is to be had before that time.
+    NotBefore(u64),
+    /// It is no longer worth it: the account was closed.
+    Closed,
+}
+
+/// A grant to be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ask {
+    /// How much is of use.
+    pub wanted: u64,
+    /// Less is of no use.
+    pub least: u64,
+    /// Before the call.
+    pub asked_us: u64,
+}
+
+impl Account {
+    pub(super) fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            tag: zero(),
+            purses: [Purse::new(), Purse::new()],
+            low: zero(),
+            ask_after_us: zero(),
+            denied: zero(),
+            is_asking: zero(),
+            ending_us: zero(),
+            retry_at_us: zero(),
+            shared_left: zero(),
+            reset_at_us: zero(),
+            demand_per_s: zero(),
+            measured_us: zero(),
+            spent: zero(),
+            came: zero(),
+            left_unspent: zero(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_of(&self, tag: Tag) -> bool {
+        self.tag.load(Ordering::Acquire) == tag
+    }
+
+    /// Pays `cost` from the lease that ends first. The clock is read once the
+    /// tokens are taken: a process that was stopped in between finds its lease
+    /// ended, and what it took is lost, not spent.
+    #[inline]
+    pub fn spend(&self, tag: Tag, cost: u64, mut clock: impl FnMut() -> u64) -> Spend {
+        loop {
+            let held = [self.purses[0].look(), self.purses[1].look()];
+            // Looked at after the purses: a word seen before it was this subject's
+            // has changed since, and is not taken.
+            if !self.is_of(tag) {
+                return Spend::Gone;
+            }
+            let Some(purse) = first(held, cost) else { return Spend::Dry };
+            let seen = held[purse];
+            if !self.purses[purse].set(seen, seen.tokens() - cost) {
+                continue;
+            }
+            let at_us = clock();
+            if seen.is_live(at_us) {
+                let left = held[0].tokens() + held[1].tokens() - cost;
+                let is_low = self.is_low(held, cost, at_us);
+                let receipt = Receipt { purse, lease: seen.lease(), cost };
+                return Spend::Paid(Paid { at_us, left, is_low, receipt });
+            }
+            self.left_unspent.fetch_add(cost, Ordering::Relaxed);
+            self.bury(purse, at_us);
+        }
+    }
+
+    /// Whether what will last is so little that more should be fetched now.
+    #[inline]
+    fn is_low(&self, held: [Held; 2], cost: u64, now_us: u64) -> bool {
+        let ending_us = self.ending_us.load(Ordering::Relaxed);
+        let lasting = |held: Held| if held.left_us(now_us) > ending_us { held.tokens() } else { 0 };
+        lasting(held[0]) + lasting(held[1]) <= self.low.load(Ordering::Relaxed) + cost
+            && self.ask_after_us.load(Ordering::Relaxed) <= now_us
+            && self.is_asking.load(Ordering::Relaxed) == 0
+    }
+
+    /// Puts back what was paid, if it can still be spent by another.
+    pub fn put_back(&self, receipt: Receipt) {
+        if !self.purses[receipt.purse].put_back(receipt.lease, receipt.cost) {
+            self.left_unspent.fetch_add(receipt.cost, Ordering::Relaxed);
+        }
+    }
+
+    /// How long a request would have to wait, if that is known without asking.
+    pub fn denied_for_us(&self, now_us: u64) -> Option<u64> {
+        let ask_after_us = self.ask_after_us.load(Ordering::Relaxed);
+        (ask_after_us > now_us).then(|| ask_after_us.max(self.retry_at_us.load(Ordering::Relaxed)) - now_us)
+    }
+
+    /// Notes that `cost` was denied here, so that it counts as demand.
+    pub fn note_denied(&self, cost: u64) {
+        self.denied.fetch_add(cost, Ordering::Relaxed);
+    }
+
+    /// The tokens that can be spent now.
+    pub fn held(&self, now_us: u64) -> u64 {
+        let live = |purse: &Purse| Some(purse.look()).filter(|held| held.is_live(now_us)).map_or(0, Held::tokens);
+        self.purses.iter().map(live).sum()
+    }
+
+    /// What the shared bucket had left at the last grant, and how long until it
+    /// owes nothing.
+    pub fn shared(&self, now_us: u64) -> (u64, u64) {
+        let reset_us = self.reset_at_us.load(Ordering::Relaxed).saturating_sub(now_us);
+        (self.shared_left.load(Ordering::Relaxed), reset_us)
+    }
+
+    /// Becomes the one who asks, if nobody is and it is worth it. `least` is what
+    /// the caller cannot do without: 0 to fetch ahead of need.
+    pub fn begin(&self, tag: Tag, least: u64, now_us: u64, (terms, quota): (&Terms, &Quota)) -> Begin {
+        if !self.lock() {
+            return Begin::Busy;
+        }
+        if !self.is_of(tag) {
+            self.unlock();
+            return Begin::Closed;
+        }
+        let until_us = self.ask_after_us.load(Ordering::Relaxed);
+        if until_us > now_us {
+            self.unlock();
+            return Begin::NotBefore(until_us);
+        }
+        let demand = self.measure(now_us, terms);
+        if demand.within(terms.length_us) < terms.worth.div_ceil(2) {
+            self.low.store(0, Ordering::Relaxed);
+            if self.held(now_us) == 0 {
+                self.close(now_us);
+            }
+            self.unlock();
+            return Begin::Closed;
+        }
+        self.low.store(demand.within(terms.length_us / 4), Ordering::Relaxed);
+        self.ending_us.store(terms.length_us / 8, Ordering::Relaxed);
+        let wanted = demand.within(terms.length_us / 4 * 3).max(least).max(1).min(terms.most(quota).max(1));
+        Begin::Ask(Ask { wanted, least: least.max(1), asked_us: now_us })
+    }
+
+    /// Takes in what came of asking; none if there was no answer, and then
+    /// whatever was granted is lost. Gives the receipt of the new lease.
+    pub fn finish(&self, ask: &Ask, grant: Option<&Grant>, now_us: u64, terms: &Terms) -> Option<Receipt> {
+        let receipt = grant.and_then(|grant| {
+            self.shared_left.store(grant.left, Ordering::Relaxed);
+            self.reset_at_us.store(now_us.saturating_add(grant.reset_after_us), Ordering::Relaxed);
+            let (pause_us, wait_us) = match grant.granted {
+                0 => (terms.pause_us().max(grant.retry_after_us.min(DENIAL_KEPT_US)), grant.retry_after_us),
+                short if short < ask.wanted => (terms.pause_us(), 0),
+                _ => (0, 0),
+            };
+            self.ask_after_us.store(ask.asked_us + pause_us, Ordering::Relaxed);
+            self.retry_at_us.store(now_us.saturating_add(wait_us), Ordering::Relaxed);
+            (grant.granted > 0).then(|| self.deposit(grant.granted, ask.asked_us + terms.life_us(), now_us))
+        });
+        self.unlock();
+        receipt
+    }
+
+    /// Takes out what is left of a lease; gives how much, and how long it may
+    /// still be given back.
+    pub fn withdraw(&self, receipt: Receipt, now_us: u64) -> (u64, u64) {
+        let purse = &self.purses[receipt.purse];
+        loop {
+            let seen = purse.look();
+            if seen.lease() != receipt.lease || seen.tokens() == 0 {
+                return (0, 0);
+            }
+            if purse.set(seen, 0) {
+                self.left_unspent.fetch_add(seen.tokens(), Ordering::Relaxed);
+                return (seen.tokens(), seen.left_us(now_us));
+            }
+        }
+    }
+
+    /// Takes out everything; one `(tokens, left_us)` a lease.
+    pub fn withdraw_all(&self, now_us: u64) -> [(u64, u64); 2] {
+        [0, 1].map(|purse| {
+            let seen = self.purses[purse].empty();
+            self.left_unspent.fetch_add(seen.tokens(), Ordering::Relaxed);
+            (seen.tokens(), seen.left_us(now_us))
+        })
+    }
+
+    /// Forgets what is known of the shared bucket, because it was reset.
+    pub fn forget(&self, now_us: u64) {
+        self.withdraw_all(now_us);
+        self.ask_after_us.store(0, Ordering::Relaxed);
+    }
+
+    /// Gives the account to a subject, if it is nobody's.
+    pub(super) fn open(&self, tag: Tag, demand_per_s: u64, now_us: u64) -> bool {
+        if !self.lock() {
+            return false;
+        }
+        let is_free = self.is_of(0);
+        if is_free {
+            let (came, left_unspent) = self.totals();
+            for (cell, value) in [
+                (&self.spent, came.saturating_sub(left_unspent)),
+                (&self.low, 0),
+                (&self.ask_after_us, 0),
+                (&self.retry_at_us, 0),
+                (&self.denied, 0),
+                (&self.shared_left, 0),
+                (&self.reset_at_us, 0),
+                (&self.demand_per_s, demand_per_s),
+                (&self.measured_us, now_us),
+            ] {
+                cell.store(value, Ordering::Relaxed);
+            }
+            self.tag.store(tag, Ordering::Release);
+        }
+        self.unlock();
+        is_free
+    }
+
+    /// Closes the account if nobody has used it for so long.
+    pub(super) fn close_if_idle(&self, now_us: u64, idle_us: u64) {
+        if self.is_of(0) || self.held(now_us) > 0 || !self.lock() {
+            return;
+        }
+        if self.measured_us.load(Ordering::Relaxed) + idle_us < now_us && self.held(now_us) == 0 {
+            self.close(now_us);
+        }
+        self.unlock();
+    }
+
+    /// Tokens that came in, and of those the ones that left unspent.
+    pub(super) fn totals(&self) -> (u64, u64) {
+        (self.came.load(Ordering::Relaxed), self.left_unspent.load(Ordering::Relaxed))
+    }
+
+    /// Begins a lease in the purse that has least to lose. Where both have
+    /// something, it joins the one that ends later, and ends with it.
+    fn deposit(&self, tokens: u64, end_us: u64, now_us: u64) -> Receipt {
+        self.came.fetch_add(tokens, Ordering::Relaxed);
+        loop {
+            let held = [self.purses[0].look(), self.purses[1].look()];
+            let is_spent = |held: Held| held.tokens() == 0 || !held.is_live(now_us);
+            if let Some(purse) = (0..2).find(|purse| is_spent(held[*purse])) {
+                if let Some(new) = self.purses[purse].begin(held[purse], tokens, end_us) {
+                    self.left_unspent.fetch_add(held[purse].tokens(), Ordering::Relaxed);
+                    return Receipt { purse, lease: new.lease(), cost: tokens };
+                }
+                continue;
+            }
+            let purse = usize::from(held[0].ends_before(held[1]));
+            let seen = held[purse];
+            let sum = (seen.tokens() + tokens).min(super::purse::TOKENS_MAX);
+            if self.purses[purse].set(seen, sum) {
+                self.left_unspent.fetch_add(seen.tokens() + tokens - sum, Ordering::Relaxed);
+                return Receipt { purse, lease: seen.lease(), cost: tokens };
+            }
+        }
+    }
+
+    /// Forgets what is left in a lease that has ended.
+    fn bury(&self, purse: usize, now_us: u64) {
+        let seen = self.purses[purse].look();
+        if !seen.is_live(now_us) && seen.tokens() > 0 && self.purses[purse].set(seen, 0) {
+            self.left_unspent.fetch_add(seen.tokens(), Ordering::Relaxed);
+        }
+    }
+
+    /// Learns the demand since the last time: what was spent, and what was denied.
+    fn measure(&self, now_us: u64, terms: &Terms) -> Demand {
+        self.bury(0, now_us);
+        self.bury(1, now_us);
+        let (came, left_unspent) = self.totals();
+        let held: u64 = self.purses.iter().map(|purse| purse.look().tokens()).sum();
+        let spent = came.saturating_sub(left_unspent).saturating_sub(held);
+        let used =
+            spent.saturating_sub(self.spent.swap(spent, Ordering::Relaxed)) + self.denied.swap(0, Ordering::Relaxed);
+        let mut demand = Demand {
+            per_s: self.demand_per_s.load(Ordering::Relaxed),
+            at_us: self.measured_us.load(Ordering::Relaxed),
+        };
+        demand.learn(used, now_us, terms.length_us);
+        self.demand_per_s.store(demand.per_s, Ordering::Relaxed);
+        self.measured_us.store(demand.at_us, Ordering::Relaxed);
+        demand
+    }
+
+    /// Only by whoever holds the lock, and with nothing left that lives.
+    fn close(&self, now_us: u64) {
+        self.tag.store(0, Ordering::Release);
+        // Who looked before still finds the words they saw changed.
+        for purse in &self.purses {
+            let seen = purse.empty();
+            self.left_unspent.fetch_add(seen.tokens(), Ordering::Relaxed);
+            purse.begin(purse.look(), 0, now_us);
+        }
+    }
+
+    fn lock(&self) -> bool {
+        self.is_asking.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    fn unlock(&self) {
+        self.is_asking.store(0, Ordering::Release);
+    }
+}
+
+/// How long a denial is believed at most: the bucket may be reset by somebody.
+const DENIAL_KEPT_US: u64 = 1_000_000;
+
+/// Of the purses that hold enough, the one that ends first.
+#[inline]
+fn first(held: [Held; 2], cost: u64) -> Option<usize> {
+    match held.map(|held| held.tokens() >= cost) {
+        [true, true] => Some(usize::from(held[1].ends_before(held[0]))),
+        [true, false] => Some(0),
+        [false, true] => Some(1),
+        [false, false] => None,
+    }
+}

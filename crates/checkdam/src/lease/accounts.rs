@@ -1,0 +1,170 @@
+//! The accounts of this node: a fixed number of them, found without a lock.
+
+use super::account::Account;
+use super::terms::Terms;
+use crate::hash::{Tag, place};
+use crate::sync::{AtomicU64, Ordering};
+
+/// How many places next to its own a subject may have.
+const PROBES: usize = 4;
+/// An account that nobody asked for so long is closed.
+const IDLE_US: u64 = 2_000_000;
+/// Counts of subjects that have no account: of the tag, of the period, and how
+/// much was asked for in it.
+const TAG_BITS: u32 = 24;
+const PERIOD_BITS: u32 = 16;
+const COUNT_BITS: u32 = 24;
+const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
+
+/// What became of prepaid tokens so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LeaseStats {
+    /// Subjects that have an account now.
+    pub subjects: u64,
+    /// How often more was asked for.
+    pub asks: u64,
+    /// Tokens that were granted.
+    pub granted: u64,
+    /// Of those: spent.
+    pub spent: u64,
+    /// Of those: given back while they could be.
+    pub returned: u64,
+    /// Of those: neither; they had been charged, so nobody is let in for them.
+    pub lost: u64,
+    /// Of those: to be spent still.
+    pub held: u64,
+    /// Requests that were denied without asking.
+    pub cached_denials: u64,
+}
+
+/// The accounts of this node.
+#[derive(Debug)]
+pub struct Accounts {
+    places: Box<[Account]>,
+    /// Who is asked for how often, among those that have no account.
+    counts: Box<[AtomicU64]>,
+    asks: AtomicU64,
+    returned: AtomicU64,
+    cached_denials: AtomicU64,
+}
+
+impl Accounts {
+    /// Room for so many subjects.
+    #[must_use]
+    pub fn new(subjects: usize) -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            places: (0..subjects.max(PROBES)).map(|_| Account::new()).collect(),
+            counts: (0..4 * subjects.max(PROBES)).map(|_| zero()).collect(),
+            asks: zero(),
+            returned: zero(),
+            cached_denials: zero(),
+        }
+    }
+
+    /// The number of the subject's account, if it has one.
+    #[inline]
+    pub fn find(&self, tag: Tag) -> Option<usize> {
+        self.near(tag).find(|number| self.places[*number].is_of(tag))
+    }
+
+    /// The account of that number.
+    #[inline]
+    #[must_use]
+    pub fn account(&self, number: usize) -> &Account {
+        &self.places[number]
+    }
+
+    /// Notes that a subject without an account was asked for; gives it one if
+    /// that is worth it by now and there is room.
+    pub fn note(&self, tag: Tag, cost: u64, now_us: u64, terms: &Terms) {
+        let count = self.count(tag, cost, now_us / terms.length_us);
+        if count < terms.worth {
+            return;
+        }
+        let demand_per_s = u128::from(count) * 1_000_000 / u128::from(terms.length_us);
+        let demand_per_s = u64::try_from(demand_per_s).unwrap_or(u64::MAX);
+        if self.find(tag).is_none() {
+            let _ = self.near(tag).any(|number| self.places[number].open(tag, demand_per_s, now_us));
+        }
+    }
+
+    /// How many accounts there are at most.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there is none: never.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Closes accounts that nobody asks for. To be called about once a second.
+    pub fn maintain(&self, now_us: u64) {
+        for account in &self.places {
+            account.close_if_idle(now_us, IDLE_US);
+        }
+    }
+
+    /// Counts a call for more.
+    pub fn note_ask(&self) {
+        self.asks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts tokens that the shared bucket has taken back.
+    pub fn note_returned(&self, tokens: u64) {
+        self.returned.fetch_add(tokens, Ordering::Relaxed);
+    }
+
+    /// Counts a denial that needed no call.
+    pub fn note_cached_denial(&self) {
+        self.cached_denials.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What became of all tokens so far.
+    #[must_use]
+    pub fn stats(&self, now_us: u64) -> LeaseStats {
+        let mut stats = LeaseStats {
+            asks: self.asks.load(Ordering::Relaxed),
+            returned: self.returned.load(Ordering::Relaxed),
+            cached_denials: self.cached_denials.load(Ordering::Relaxed),
+            ..LeaseStats::default()
+        };
+        let mut unspent = 0;
+        for account in &self.places {
+            let (came, left_unspent) = account.totals();
+            stats.granted += came;
+            unspent += left_unspent;
+            stats.held += account.held(now_us);
+            stats.subjects += u64::from(!account.is_of(0));
+        }
+        stats.spent = stats.granted.saturating_sub(unspent).saturating_sub(stats.held);
+        stats.lost = unspent.saturating_sub(stats.returned);
+        stats
+    }
+
+    #[inline]
+    fn near(&self, tag: Tag) -> impl Iterator<Item = usize> {
+        let (count, first) = (self.places.len(), place(tag, self.places.len()));
+        (0..PROBES).map(move |step| (first + step) % count)
+    }
+
+    /// How much the subject was asked for in this period, about: subjects share
+    /// places, and the one that is asked for more often keeps its place.
+    fn count(&self, tag: Tag, cost: u64, period: u64) -> u64 {
+        let cell = &self.counts[place(tag, self.counts.len())];
+        let (name, period) = (tag & ((1 << TAG_BITS) - 1), period & ((1 << PERIOD_BITS) - 1));
+        let seen = cell.load(Ordering::Relaxed);
+        let (known, since, count) =
+            (seen >> (PERIOD_BITS + COUNT_BITS), seen >> COUNT_BITS & ((1 << PERIOD_BITS) - 1), seen & COUNT_MAX);
+        let next = match (known == name, since == period) {
+            (true, true) => (name, (count + cost).min(COUNT_MAX)),
+            (false, true) if count > cost => (known, count - cost),
+            _ => (name, cost.min(COUNT_MAX)),
+        };
+        cell.store(next.0 << (PERIOD_BITS + COUNT_BITS) | period << COUNT_BITS | next.1, Ordering::Relaxed);
+        if next.0 == name { next.1 } else { 0 }
+    }
+}

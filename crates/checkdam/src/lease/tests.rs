@@ -1,0 +1,187 @@
+//! Several nodes on one bucket in virtual time, over a network that is slow and
+//! loses what it likes; the oracle judges what all of them let pass.
+
+use super::*;
+use crate::algorithm::token_bucket::{self, LeaseAsk, State};
+use crate::conformance::oracle::{Take, judge};
+use crate::quota::Quota;
+use crate::rule::Lease;
+
+const TAG: u64 = 7;
+
+/// What is on its way over the network.
+enum Sent {
+    Ask { node: usize, ask: Ask },
+    Answer { node: usize, ask: Ask, grant: Option<token_bucket::Grant> },
+    Return { tokens: u64, until_us: u64 },
+    Ending { node: usize, receipt: Receipt },
+}
+
+struct World {
+    quota: Quota,
+    terms: Terms,
+    /// What grants leave of the burst: T, or in a mutant nothing.
+    floor_us: u64,
+    bucket: State,
+    nodes: Vec<Accounts>,
+    /// When it arrives.
+    sent: Vec<(u64, Sent)>,
+    now_us: u64,
+    random: u64,
+    takes: Vec<Take>,
+}
+
+impl World {
+    fn new(quota: &str, lease: Lease, nodes: usize, seed: u64) -> Self {
+        let quota: Quota = quota.parse().unwrap();
+        let terms = Terms::of(lease, &quota).unwrap();
+        Self {
+            quota,
+            terms,
+            floor_us: terms.length_us,
+            bucket: None,
+            nodes: (0..nodes).map(|_| Accounts::new(4)).collect(),
+            sent: Vec::new(),
+            now_us: 1_000_000,
+            random: seed | 1,
+            takes: Vec::new(),
+        }
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % end.max(1)
+    }
+
+    /// Mostly soon, sometimes after the lease has ended; or never.
+    fn send(&mut self, what: Sent) {
+        let delay_us = match self.below(50) {
+            0 => self.terms.length_us + self.below(self.terms.length_us),
+            1 => {
+                return if let Sent::Ask { node, ask } = what {
+                    self.fail(node, &ask)
+                };
+            }
+            _ => self.below(2_000),
+        };
+        self.sent.push((self.now_us + delay_us, what));
+    }
+
+    /// Whoever waits gives up; the answer, if there is one, comes too late.
+    fn fail(&mut self, node: usize, ask: &Ask) {
+        self.nodes[node].account(0).finish(ask, None, self.now_us, &self.terms);
+    }
+
+    fn arrive(&mut self) {
+        let now_us = self.now_us;
+        while let Some(at) = self.sent.iter().position(|(at_us, _)| *at_us <= now_us) {
+            match self.sent.swap_remove(at).1 {
+                Sent::Ask { node, ask } => {
+                    let wish = LeaseAsk { wanted: ask.wanted, least: ask.least, length_us: self.floor_us };
+                    let (grant, next) = token_bucket::lease(&self.quota, self.bucket, now_us, wish);
+                    self.bucket = next;
+                    let is_lost = self.below(40) == 0;
+                    self.send(Sent::Answer { node, ask, grant: (!is_lost).then_some(grant) });
+                }
+                Sent::Answer { node, ask, grant } => {
+                    let number = self.number(node);
+                    let account = self.nodes[node].account(number);
+                    if let Some(receipt) = account.finish(&ask, grant.as_ref(), now_us, &self.terms) {
+                        let at_us = (ask.asked_us + self.terms.life_us() * 7 / 8).max(now_us);
+                        self.sent.push((at_us, Sent::Ending { node, receipt }));
+                    }
+                }
+                Sent::Ending { node, receipt } => {
+                    let number = self.number(node);
+                    let (tokens, left_us) = self.nodes[node].account(number).withdraw(receipt, now_us);
+                    if tokens > 0 {
+                        self.send(Sent::Return { tokens, until_us: now_us + left_us });
+                    }
+                }
+                // The script refuses what comes too late.
+                Sent::Return { until_us, .. } if until_us < now_us => {}
+                Sent::Return { tokens, .. } => {
+                    self.bucket = token_bucket::refund(&self.quota, self.bucket, now_us, tokens).1;
+                }
+            }
+        }
+    }
+
+    /// One subject a node, wherever its account is.
+    fn number(&self, node: usize) -> usize {
+        self.nodes[node].find(TAG).unwrap_or(0)
+    }
+
+    fn request(&mut self, node: usize, cost: u64) {
+        let now_us = self.now_us;
+        let Some(number) = self.nodes[node].find(TAG) else {
+            self.nodes[node].note(TAG, cost, now_us, &self.terms);
+            let (decision, next) = token_bucket::decide(&self.quota, self.bucket, now_us, cost);
+            self.bucket = next;
+            self.takes.push(Take { at_us: now_us, cost, admitted: decision.is_allowed() });
+            return;
+        };
+        let account = self.nodes[node].account(number);
+        let spend = account.spend(TAG, cost, || now_us);
+        let is_paid = matches!(spend, Spend::Paid(_));
+        if !is_paid {
+            account.note_denied(cost);
+        }
+        let (needs, least) = match spend {
+            Spend::Paid(paid) => (paid.is_low, 0),
+            _ => (true, cost),
+        };
+        let begun = needs.then(|| account.begin(TAG, least, now_us, (&self.terms, &self.quota)));
+        if let Some(Begin::Ask(ask)) = begun {
+            self.send(Sent::Ask { node, ask });
+        }
+        self.takes.push(Take { at_us: now_us, cost, admitted: is_paid });
+    }
+
+    /// So many requests, each after a random pause; every node in proportion to
+    /// a weight, all of them silent at times.
+    fn run(&mut self, requests: usize, pause_us: u64) {
+        for number in 0..requests {
+            // Bursts, and pauses before them that some leases survive.
+            let is_burst = number / 700 % 2 == 1;
+            let idle_us = if number % 700 == 0 { self.below(2 * self.terms.length_us) } else { 0 };
+            self.now_us += idle_us + if is_burst { self.below(4) } else { self.below(2 * pause_us) };
+            self.arrive();
+            let (first, second) = (self.below(self.nodes.len() as u64), self.below(self.nodes.len() as u64));
+            let cost = if number % 10 == 0 { 1 + self.below(4) } else { 1 };
+            self.request(first.min(second) as usize, cost);
+        }
+    }
+}
+
+#[test]
+fn no_window_sees_more_than_the_burst_and_the_rate() {
+    for seed in 1..40 {
+        for (quota, lease) in [
+            ("1000/s burst 500", Lease::For(100_000)),
+            ("10000/s", Lease::For(20_000)),
+            ("3000/s burst 1000", Lease::Auto),
+            ("100/s burst 50 initial 5", Lease::For(200_000)),
+        ] {
+            let mut world = World::new(quota, lease, 4, seed * 7_919);
+            let pause_us = 300_000 / world.quota.spec().amount + 1;
+            world.run(6_000, pause_us);
+            let spent: u64 = world.nodes.iter().map(|node| node.stats(world.now_us).spent).sum();
+            assert!(spent > 100, "{quota}: only {spent} tokens were prepaid");
+            judge(&world.quota, &mut world.takes).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
+    }
+}
+
+#[test]
+fn grants_that_leave_no_burst_are_caught() {
+    let caught = (1..40).any(|seed| {
+        let mut world = World::new("1000/s burst 500", Lease::For(100_000), 4, seed * 7_919);
+        world.floor_us = 0;
+        world.run(6_000, 300);
+        judge(&world.quota, &mut world.takes).is_err()
+    });
+    assert!(caught, "the oracle did not notice");
+}
