@@ -2,7 +2,7 @@ local windows = { nil, fixed_window, sliding_window, sliding_window_strict }
 
 -- A tier of a plain request: its charge is one token.
 local function plain_tier(at)
-  local capacity = math.floor(ARGV[at + 1] / 8)
+  local capacity = math.floor(ARGV[at + 1] / 4)
   local quota = { ticks = 1, interval = tonumber(ARGV[at]), capacity = capacity, limit = 1, owed_initially = 0, remembered = 0 }
   return { key = KEYS[key_at], group = '0', operation = 1, kind = 1, cost = 1, quota = quota }
 end
@@ -155,12 +155,17 @@ local function take(tiers)
 end
 
 local function plain_request()
-  local tiers = {}
+  if run_left == 0 then
+    run_left, run_at = tonumber(ARGV[arg_at]), arg_at + 1
+  end
+  local tiers, at = {}, run_at
   repeat
     key_at = key_at + 1
-    tiers[#tiers + 1] = plain_tier(arg_at)
-    arg_at = arg_at + 2
-  until ARGV[arg_at - 1] % 2 == 0
+    tiers[#tiers + 1] = plain_tier(at)
+    at = at + 2
+  until ARGV[at - 1] % 2 == 0
+  run_left = run_left - 1
+  arg_at = math.max(arg_at, at)
   return tiers
 end
 
@@ -179,7 +184,7 @@ end
 local is_plain = true
 while key_at < keys_end do
   local keys_before = key_at
-  if ARGV[arg_at] == 'G' then
+  if run_left == 0 and ARGV[arg_at] == 'G' then
     is_plain = false
     arg_at = arg_at + 1
   end

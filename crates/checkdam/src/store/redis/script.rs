@@ -42,12 +42,15 @@ pub(super) fn hash() -> &'static str {
 const PUT_BACK: u64 = 5;
 
 /// What the script calls the shape of a plain tier: its capacity, and these.
-const CAPACITY_UNIT: u64 = 8;
-/// A shape stays below 2^53, and Lua writes a debt with all its digits.
-const PLAIN_CAPACITY_END: u64 = 100_000_000_000_000;
+const CAPACITY_UNIT: u64 = 4;
+/// A shape stays below 2^53.
+const PLAIN_CAPACITY_END: u64 = 1 << 51;
 const HAS_NEXT: u64 = 1;
 const RENEWS: u64 = 2;
-const IS_ALONE: u64 = 4;
+/// The answer to a tier that was alone: what it owed times this, and the time
+/// modulo this. Both together stay below 2^53.
+const ALONE_UNIT: u64 = 1 << 21;
+const ALONE_CAPACITY_END: u64 = 1 << 32;
 
 /// One request as the script reads it: keys and arguments.
 #[derive(Debug, Clone)]
@@ -92,28 +95,45 @@ impl Packed {
         Self { is_plain: false, keys: vec![key], arguments }
     }
 
-    /// Adds the arguments to a command; `is_alone` if no other request goes
-    /// with it.
-    pub(super) fn write(&self, command: &mut Cmd, is_alone: bool) {
+    /// Whether it may be sent without the number of its run, to be answered with
+    /// one number.
+    pub(super) fn may_be_alone(&self) -> bool {
+        let is_short = |shape: u64| shape < CAPACITY_UNIT * ALONE_CAPACITY_END && shape % CAPACITY_UNIT == 0;
+        self.is_plain && matches!(self.arguments.as_slice(), [_, shape] if is_short(*shape))
+    }
+
+    /// Adds the arguments to a command.
+    pub(super) fn write(&self, command: &mut Cmd) {
         let mut text = itoa::Buffer::new();
-        if let (true, true, [charge, shape]) = (is_alone, self.is_plain, self.arguments.as_slice()) {
-            command.arg(text.format(*charge)).arg(text.format(*shape + IS_ALONE));
-            return;
-        }
         for number in &self.arguments {
             command.arg(text.format(*number));
         }
     }
+
+    /// Requests are sent in this order: the script reads plain ones first, and
+    /// those with the same fields as one run.
+    pub(super) fn order(&self, other: &Self) -> std::cmp::Ordering {
+        let order = |packed: &Self| !packed.is_plain;
+        order(self).cmp(&order(other)).then_with(|| match self.is_plain {
+            true => self.arguments.cmp(&other.arguments),
+            false => std::cmp::Ordering::Equal,
+        })
+    }
+
+    /// Whether both belong to one run.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.is_plain && other.is_plain && self.arguments == other.arguments
+    }
 }
 
-/// Reads the answer of a tier that was alone: the time since 2026, and what it
-/// owed.
-pub(super) fn read_alone(text: &[u8]) -> Option<(u64, i64)> {
-    let mut parts = std::str::from_utf8(text).ok()?.split(' ');
-    let mut number = || parts.next()?.parse::<u64>().ok();
-    let (seconds, micros, owed) = (number()?, number()?, number()?);
-    let now_us = (seconds * 1_000_000 + micros).checked_sub(EPOCH_UNIX_US)?;
-    Some((now_us, i64::try_from(owed).ok()?))
+/// Reads the answer of a tier that was alone, which came at about `about_us`:
+/// when it was decided, and what was owed.
+pub(super) fn read_alone(number: i64, about_us: u64) -> Option<(u64, i64)> {
+    let number = u64::try_from(number).ok()?;
+    let (owed, part) = (number / ALONE_UNIT, number % ALONE_UNIT);
+    // Of the times with that part, the one nearest.
+    let first = (about_us + ALONE_UNIT / 2).checked_sub(part)? / ALONE_UNIT;
+    Some((first * ALONE_UNIT + part, owed as i64))
 }
 
 /// Whether the script may charge the bucket before it looks at it.
@@ -268,8 +288,29 @@ fn read_state(quota: &Quota, numbers: &[u64]) -> Option<HeldState> {
     Some(HeldState::Window(Some(window)))
 }
 
+/// A time since 1970 in ours; 0 before 2026.
+pub(super) const fn since_2026_us(unix_us: i64) -> u64 {
+    if unix_us > EPOCH_UNIX_US as i64 { unix_us as u64 - EPOCH_UNIX_US } else { 0 }
+}
+
 /// The latest time of the script's clock, in microseconds since 1970, for a
 /// deadline in ours.
 pub(super) const fn unix_us(at_us: u64) -> u64 {
     at_us + EPOCH_UNIX_US
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_the_time_says_the_rest_while_clocks_are_a_second_apart_at_most() {
+        for at_us in [ALONE_UNIT, 27_000_000_000_000, 27_000_000_000_000 + ALONE_UNIT - 1, 536_457_600_000_000] {
+            let number = (4_294_967_295 * ALONE_UNIT + at_us % ALONE_UNIT) as i64;
+            for about_us in [at_us - 1_000_000, at_us - 1, at_us, at_us + 15_000, at_us + 1_000_000] {
+                assert_eq!(read_alone(number, about_us), Some((at_us, 4_294_967_295)), "at {at_us}, about {about_us}");
+            }
+        }
+        assert_eq!(read_alone(-1, 27_000_000_000_000), None);
+    }
 }

@@ -35,13 +35,19 @@ pub(super) struct Server {
     /// The server's clock (since 1970) less ours (since `started`), never more
     /// than it really is.
     offset_us: AtomicI64,
+    /// When, by our clock, the server last told its time in full.
+    told_us: AtomicI64,
 }
+
+/// So long after the server told its time in full, a part of it says the rest.
+const TOLD_KEPT_US: i64 = 250_000;
 
 type CallResult = Result<Vec<Value>, RedisError>;
 
 impl Server {
     pub(super) fn new(connector: Connector, clock: Option<Arc<ManualClock>>) -> Self {
-        Self { connector, clock, started: Instant::now(), offset_us: AtomicI64::new(i64::MIN) }
+        let (offset_us, told_us) = (AtomicI64::new(i64::MIN), AtomicI64::new(i64::MIN));
+        Self { connector, clock, started: Instant::now(), offset_us, told_us }
     }
 
     pub(super) async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
@@ -145,10 +151,13 @@ impl Server {
         };
         let answers = values.into_iter().zip(is_answer).filter(|(_, is_answer)| *is_answer);
         let read = |(value, _)| match value {
-            Value::Array(values) => Ok(values),
-            Value::BulkString(text) => match script::read_alone(&text) {
-                Some((now_us, owed)) => Ok(vec![Value::Int(self.now_us(now_us) as i64), Value::Int(owed)]),
-                None => Ok(vec![Value::BulkString(text)]),
+            Value::Array(values) => {
+                self.told_us.store(self.ours_us(), Ordering::Relaxed);
+                Ok(values)
+            }
+            Value::Int(number) => match script::read_alone(number, self.about_us()) {
+                Some((now_us, owed)) => Ok(vec![Value::Int(now_us as i64), Value::Int(owed)]),
+                None => Err(RedisError::from((ErrorKind::UnexpectedReturnType, "a number that is not understood"))),
             },
             Value::ServerError(error) => Err(error.into()),
             other => Ok(vec![other]),
@@ -164,9 +173,21 @@ impl Server {
         answers
     }
 
-    /// The time of an answer, unless a test sets it.
-    fn now_us(&self, answered_us: u64) -> u64 {
-        self.clock.as_ref().map_or(answered_us, |clock| clock.now_us())
+    /// The server's time, about.
+    fn about_us(&self) -> u64 {
+        match &self.clock {
+            Some(clock) => clock.now_us(),
+            None => {
+                let unix_us = self.ours_us().saturating_add(self.offset_us.load(Ordering::Relaxed));
+                script::since_2026_us(unix_us)
+            }
+        }
+    }
+
+    /// Whether a part of the server's time is enough: a clock that is stepped is
+    /// noticed soon, because it is told in full every now and then.
+    fn knows_the_time(&self) -> bool {
+        self.clock.is_some() || self.ours_us().saturating_sub(self.told_us.load(Ordering::Relaxed)) < TOLD_KEPT_US
     }
 
     fn command(&self, name: &str, script: &str, call: &[Job]) -> Cmd {
@@ -182,13 +203,23 @@ impl Server {
             Some(clock) => command.arg(-(clock.now_us() as i64)),
             None => command.arg(deadline_us),
         };
-        let mut was_plain = true;
-        for job in call {
-            if was_plain && !job.packed.is_plain {
-                command.arg("G");
-                was_plain = false;
-            }
-            job.packed.write(&mut command, call.len() == 1);
+        if let [job] = call
+            && job.packed.may_be_alone()
+            && self.knows_the_time()
+        {
+            job.packed.write(&mut command);
+            return command;
+        }
+        let plain = call.partition_point(|job| job.packed.is_plain);
+        for run in call[..plain].chunk_by(|one, other| one.packed.is_like(&other.packed)) {
+            command.arg(run.len());
+            run[0].packed.write(&mut command);
+        }
+        if plain < call.len() {
+            command.arg("G");
+        }
+        for job in &call[plain..] {
+            job.packed.write(&mut command);
         }
         command
     }

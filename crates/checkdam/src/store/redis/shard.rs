@@ -183,8 +183,7 @@ fn gather(first: Job, queue: &mut mpsc::Receiver<Job>, next: &mut Option<Job>) -
     let now = Instant::now();
     let (mut waiting, gone): (Vec<Job>, _) =
         batch.into_iter().partition(|job| !job.reply.is_closed() && job.deadline > now);
-    // The script reads plain requests first.
-    waiting.sort_by_key(|job| !job.packed.is_plain);
+    waiting.sort_by(|one, other| one.packed.order(&other.packed));
     fail(gone, &CallError::NotAsked { reason: "its turn came too late" });
     waiting
 }
