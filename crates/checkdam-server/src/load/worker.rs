@@ -16,7 +16,7 @@ use super::schedule::Schedule;
 use super::{Asked, LoadError, Plan, Tally};
 
 /// So many lanes share a connection of gRPC.
-const STREAMS_PER_CONNECTION: u64 = 16;
+const STREAMS_PER_CONNECTION: usize = 16;
 
 /// A thread with its share of the lanes.
 pub(super) struct Worker {
@@ -46,7 +46,7 @@ impl Worker {
                     Asked::Grpc(request) => {
                         let mut link = Arc::new(Link::new(plan.target.address));
                         let doors = lanes.enumerate().map(|(place, lane)| {
-                            if place as u64 % STREAMS_PER_CONNECTION == 0 {
+                            if place.is_multiple_of(STREAMS_PER_CONNECTION) {
                                 link = Arc::new(Link::new(plan.target.address));
                             }
                             (lane, GrpcDoor::new(Arc::clone(&link), Arc::clone(request)))

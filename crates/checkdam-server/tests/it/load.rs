@@ -190,6 +190,6 @@ fn what_cannot_be_sent_is_refused_before_anything_is() {
     for arguments in [&[][..], &["--grpc", "--domain", "edge"], &["--get", "/"]] {
         refused(bench("http://127.0.0.1:1", arguments).output().unwrap(), "start one with `checkdam serve`");
     }
-    refused(bench(&format!("http://{}", Upstream::start().addr()), &[]).output().unwrap(), "the");
+    refused(bench(&format!("http://{}", Upstream::start().addr()), &[]).output().unwrap(), "--get PATH");
     assert_eq!(counted(&server, "per-user", "allowed") + counted(&server, "of-envoy", "allowed"), 0);
 }
