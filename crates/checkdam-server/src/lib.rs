@@ -13,6 +13,7 @@ mod cli;
 mod config;
 mod grpc;
 mod http;
+mod load;
 mod logging;
 mod metrics;
 mod nodes;
@@ -48,6 +49,7 @@ pub fn main() -> ExitCode {
         Command::Unban(arguments) => cli::bans::unban(&arguments),
         Command::Bans(arguments) => cli::bans::list(&arguments),
         Command::Simulate(arguments) => cli::simulate::run(&arguments),
+        Command::Bench(arguments) => cli::bench::run(&arguments),
         Command::Doctor(arguments) => cli::doctor::run(arguments),
         Command::Health(arguments) => cli::health::run(&arguments),
         Command::Config(command) => cli::config::run(command),

@@ -1,6 +1,7 @@
 //! The command line. Standard output is data, standard error is talk.
 
 pub(crate) mod bans;
+pub(crate) mod bench;
 pub(crate) mod check;
 mod client;
 pub(crate) mod config;
@@ -12,6 +13,7 @@ mod failure;
 pub(crate) mod health;
 mod input;
 mod instant;
+mod interrupt;
 mod keeper;
 pub(crate) mod man;
 mod node;
@@ -112,6 +114,17 @@ pub(crate) enum Command {
                             user_agent and host. Every bucket begins full; times go by the log, so the result does not \
                             depend on the machine. Ctrl-C ends it with what was seen so far.")]
     Simulate(Box<simulate::Arguments>),
+    /// Load a deployment of your own, and measure what it answers
+    #[command(after_help = "Examples:\n  checkdam bench\n  \
+                            checkdam bench --rate 20000 --duration 30s --spread zipf    (latency as users see it)\n  \
+                            checkdam bench --grpc --domain edge --attributes 'remote_address={key}'\n  \
+                            checkdam bench http://127.0.0.1:8000 --get '/search?q={key}' --header 'X-API-Key: {key}'\n\n\
+                            Each request is charged like any other. Latencies are of answers and of timeouts. A closed \
+                            loop asks when it is answered; an open one (--rate) asks by the clock, skips nothing, and \
+                            counts latency from when a request was due. Ctrl-C ends it with what was measured so far. \
+                            Exits with 0 if every request was sent and decided, with 1 if not, and with 2 on wrong \
+                            usage or if no server answers.")]
+    Bench(Box<bench::Arguments>),
     /// Examine the store: can it be reached, does the login suffice, will limits hold
     #[command(after_help = "Examples:\n  checkdam doctor --store redis://127.0.0.1:6379\n  \
                             checkdam doctor --strict --json    (the store of CHECKDAM_STORE or checkdam.toml)\n\n\

@@ -5,7 +5,6 @@ mod text;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use checkdam::{KeyPattern, RuleSet};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::failure::Failure;
+use super::interrupt::stop_on_interrupt;
 use super::{attribute, print, print_value, say};
 use crate::config::{FileArguments, Span};
 use crate::rulebook::Texts;
@@ -113,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let options = options(arguments, &sides);
     let progress = Progress::default();
-    stop_on_interrupt(&progress)?;
+    stop_on_interrupt(&progress.is_stopped)?;
     let bar = bar(&arguments.logs);
     let done = simulate::run(&options, sides, &progress, |lines| {
         bar.set_position(progress.read.load(Ordering::Relaxed));
@@ -259,20 +259,4 @@ fn bar(logs: &[PathBuf]) -> ProgressBar {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }
-}
-
-/// Ends early with what was seen, at the first interrupt; at the second at once.
-fn stop_on_interrupt(progress: &Progress) -> anyhow::Result<()> {
-    let is_stopped = Arc::clone(&progress.is_stopped);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start threads")?;
-    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        runtime.block_on(async {
-            while tokio::signal::ctrl_c().await.is_ok() {
-                if is_stopped.swap(true, Ordering::Relaxed) {
-                    std::process::exit(130);
-                }
-            }
-        });
-    })?;
-    Ok(())
 }

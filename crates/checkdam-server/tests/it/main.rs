@@ -34,6 +34,7 @@
 //! - `cli`: the commands
 //! - `cli_rules`: those that see and change rules, on a server and on databases
 //! - `simulate`: logs replayed through rule files
+//! - `load`: `checkdam bench`, beside what the server counts
 //! - `cli_top`: who is limited most, in a terminal
 //! - `doctor`: what is found out about a store
 //! - `proxy`: what is forwarded, and what it costs
@@ -78,6 +79,7 @@ mod forward_auth;
 mod grpc;
 mod incumbent;
 mod json;
+mod load;
 mod metrics;
 mod nodes;
 mod operations;

@@ -1,0 +1,117 @@
+//! `checkdam bench`: load for a deployment of one's own, and what it answered.
+
+mod arguments;
+mod probe;
+mod progress;
+mod text;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Context;
+use serde_json::Value;
+
+pub(crate) use self::arguments::Arguments;
+use self::progress::Teller;
+use super::interrupt::stop_on_interrupt;
+use super::table::printable;
+use super::{SERVER_DEFAULT, print, print_value, say};
+use crate::load::{self, Asked, Bounds, GrpcRequest, HttpRequest, Plan, Spread, Target, Template};
+
+/// The gRPC door of a server on this machine.
+const GRPC_DEFAULT: &str = "http://127.0.0.1:8081";
+
+/// Loads, and prints what was measured.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let url = arguments.url.as_deref().unwrap_or(if arguments.grpc { GRPC_DEFAULT } else { SERVER_DEFAULT });
+    let target = Target::find(url, arguments.target_is_mine)?;
+    let plan = arguments.plan(target)?;
+    arguments.probe(&plan.target)?;
+    if !arguments.quiet && !arguments.has_key() && plan.spread != Spread::One {
+        say("no {key} is in what is sent, so all requests are the same");
+    }
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    stop_on_interrupt(&is_stopped)?;
+    let mut teller = Teller::new(arguments.quiet, plan.bounds.duration);
+    let report = load::run(&plan, &is_stopped, |progress| teller.tell(progress));
+    teller.end();
+    let report = report?;
+    if arguments.json {
+        print_value(&report.json())?;
+    } else {
+        print(text::of(&report).as_bytes())?;
+    }
+    if !arguments.quiet {
+        report.remarks().iter().for_each(|remark| say(&printable(remark)));
+    }
+    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Arguments {
+    fn plan(&self, target: Target) -> anyhow::Result<Plan> {
+        let asked = if self.grpc {
+            Asked::Grpc(Arc::new(self.grpc_request(&target)?))
+        } else {
+            let headers: Vec<Template> =
+                self.header.iter().map(|(name, value)| Template::of(format!("{name}: ")).then(value)).collect();
+            let path = Template::of(target.prefix.as_str());
+            Asked::Http(Arc::new(match &self.get {
+                Some(get) => HttpRequest::get(&path.then(get), &target.authority, &headers),
+                None => HttpRequest::check(&path.text("/v1/check"), &target.authority, &headers, self.body()),
+            }))
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(Plan {
+            target,
+            asked,
+            lanes: self.connections,
+            threads: self.threads.unwrap_or((cores as u64 / 2).max(1)),
+            keys: self.keys,
+            spread: self.spread,
+            seed: self.seed,
+            bounds: Bounds {
+                warmup: self.warmup,
+                duration: self.duration,
+                requests_max: self.requests,
+                rate_per_s: self.rate,
+                timeout: self.timeout,
+            },
+        })
+    }
+
+    /// What `/v1/check` takes, in JSON.
+    fn body(&self) -> Template {
+        let quoted = |text: &str| Value::from(text).to_string();
+        // A part of a text in JSON is the whole without its quotes.
+        let part = |text: &str| {
+            let whole = quoted(text);
+            whole[1..whole.len() - 1].to_owned()
+        };
+        let mut body = Template::of("{");
+        if let Some(domain) = &self.domain {
+            body = body.text(&format!("\"domain\":{},", quoted(domain)));
+        }
+        body = body.text("\"attributes\":{");
+        for (place, (name, value)) in self.attributes.iter().enumerate() {
+            let comma = if place > 0 { "," } else { "" };
+            body = body.text(&format!("{comma}{}:\"", quoted(name))).then(&value.map(part)).text("\"");
+        }
+        let cost = if self.cost == 1 { String::new() } else { format!(",\"cost\":{}", self.cost) };
+        body.text(&format!("}}{cost}}}"))
+    }
+
+    fn grpc_request(&self, target: &Target) -> anyhow::Result<GrpcRequest> {
+        let domain = self.domain.as_deref().unwrap_or_default();
+        let request = GrpcRequest::new(&target.authority, domain, &self.attributes, self.cost);
+        request.with_context(|| format!("the target {:?} is not a URL", target.url))
+    }
+
+    fn has_key(&self) -> bool {
+        let asked = match &self.get {
+            Some(path) => path.has_key(),
+            None => self.attributes.iter().any(|(_, value)| value.has_key()),
+        };
+        asked || self.header.iter().any(|(_, value)| value.has_key())
+    }
+}

@@ -1,0 +1,66 @@
+//! One question before any load.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use axum::http::{Method, StatusCode};
+use serde_json::Value;
+
+use super::Arguments;
+use crate::cli::client::Call;
+use crate::cli::say;
+use crate::cli::table::printable;
+use crate::load::{self, Answer, Fault, Target};
+
+impl Arguments {
+    /// Asks once before any load, charging nothing, so that a wrong address or
+    /// request is one clear error instead of a million.
+    pub(super) fn probe(&self, target: &Target) -> anyhow::Result<()> {
+        let url = &target.url;
+        if self.grpc {
+            return self.probe_grpc(target);
+        }
+        let mut call = match &self.get {
+            Some(path) => Call::new(Method::GET, path.filled("0")),
+            None => Call::new(Method::POST, "/v1/peek").body("application/json", self.body().filled("0")),
+        };
+        for (name, value) in &self.header {
+            call = call.header(name.clone(), value.filled("0"));
+        }
+        let answer = call.send(url)?;
+        let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        match (answer.status, &self.get) {
+            (StatusCode::OK, Some(_)) => Ok(()),
+            (StatusCode::OK, None) if said["allowed"].is_boolean() => Ok(()),
+            (status, Some(path)) => {
+                say(&format!("{url} answers {} with {}", path.filled("0"), status.as_u16()));
+                Ok(())
+            }
+            (StatusCode::OK | StatusCode::NOT_FOUND, None) => {
+                bail!("{url} does not answer /v1/peek: is it a checkdam server? Others are loaded with --get PATH")
+            }
+            (status, None) => {
+                let detail = said["detail"].as_str().unwrap_or("it says no more");
+                bail!("{url} refuses such requests with {}: {}", status.as_u16(), printable(detail))
+            }
+        }
+    }
+
+    fn probe_grpc(&self, target: &Target) -> anyhow::Result<()> {
+        let url = &target.url;
+        let request = self.grpc_request(target)?.free();
+        let no_service = || format!("the server at {url} is no gRPC server: is it the right port?");
+        match load::probe_grpc(target, request, self.timeout.max(Duration::from_secs(1)))? {
+            Ok(Answer { status: None, .. }) => Ok(()),
+            Ok(Answer { status: Some(status @ 0..100), .. }) => {
+                bail!("the server at {url} refuses such requests with the gRPC status {status}")
+            }
+            Ok(_) | Err(Fault::Reset) => bail!(no_service()),
+            Err(Fault::Refused) => {
+                bail!("cannot reach a server at {url}: start one with `checkdam serve`, or give another address")
+            }
+            Err(Fault::Timeout) => bail!("the server at {url} did not answer in time"),
+            Err(Fault::Other(reason)) => bail!("{}: {reason}", no_service()),
+        }
+    }
+}

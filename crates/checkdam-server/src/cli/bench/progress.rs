@@ -1,0 +1,74 @@
+//! How a load goes, for whoever watches: a line that is kept up to date in a
+//! terminal, and one every few seconds elsewhere.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::text::latency;
+use crate::cli::say;
+use crate::load::{Progress, Tally};
+use crate::simulate::grouped;
+
+/// Where nobody watches, a line comes so often.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// Tells on standard error.
+pub(super) struct Teller {
+    bar: Option<ProgressBar>,
+    is_quiet: bool,
+    duration: Duration,
+    /// Since the last line.
+    waited: Duration,
+}
+
+impl Teller {
+    pub(super) fn new(is_quiet: bool, duration: Duration) -> Self {
+        let bar = (!is_quiet && std::io::stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::new(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
+            match ProgressStyle::with_template("{bar:20} {wide_msg}") {
+                Ok(style) => bar.with_style(style),
+                Err(_) => bar,
+            }
+        });
+        Self { bar, is_quiet, duration, waited: Duration::ZERO }
+    }
+
+    pub(super) fn tell(&mut self, progress: &Progress<'_>) {
+        if let Some(bar) = &self.bar {
+            let elapsed_ms = progress.elapsed.unwrap_or_default().as_millis();
+            bar.set_position(u64::try_from(elapsed_ms).unwrap_or(u64::MAX));
+            bar.set_message(self.line(progress));
+            return;
+        }
+        self.waited += progress.interval;
+        if !self.is_quiet && self.waited >= LINE_EVERY {
+            self.waited = Duration::ZERO;
+            say(&self.line(progress));
+        }
+    }
+
+    pub(super) fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn line(&self, progress: &Progress<'_>) -> String {
+        let Progress { elapsed: Some(elapsed), interval, fresh, total } = progress else {
+            return format!("warming up, {} requests", grouped(progress.total.warmup));
+        };
+        let Tally { allowed, limited, .. } = **total;
+        format!(
+            "{}s of {}s  {}/s  p99 {}  allowed {}  limited {}  errors {}",
+            elapsed.as_secs(),
+            self.duration.as_secs(),
+            grouped((fresh.answers() as f64 / interval.as_secs_f64().max(1e-9)) as u64),
+            latency(fresh.percentile(99.0)),
+            grouped(allowed),
+            grouped(limited),
+            grouped(total.errors())
+        )
+    }
+}

@@ -1,0 +1,144 @@
+//! Load for a server that somebody owns: `checkdam bench`.
+//!
+//! The generator shares the machine with what it loads more often than not, so
+//! it is cheap, and it says of itself what it cost and where it was the one that
+//! was slow. It must never make a server look better than it was: nothing that
+//! was due is left out (see [`schedule`]). It sends nothing to machines that are
+//! not said to be one's own, and nothing without an end.
+
+mod answer;
+mod grpc;
+mod http;
+mod keys;
+mod lane;
+mod reply;
+mod report;
+mod schedule;
+mod tally;
+mod target;
+mod template;
+mod worker;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+pub(crate) use self::answer::{Answer, Fault};
+pub(crate) use self::grpc::GrpcRequest;
+use self::grpc::{GrpcDoor, Link};
+pub(crate) use self::http::HttpRequest;
+pub(crate) use self::keys::Spread;
+use self::lane::Door;
+pub(crate) use self::report::{PERCENTILES, Report};
+pub(crate) use self::schedule::Bounds;
+use self::schedule::Schedule;
+pub(crate) use self::tally::Tally;
+pub(crate) use self::target::Target;
+pub(crate) use self::template::Template;
+use self::worker::{Worker, runtime};
+
+/// How often it is looked what was done.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What is sent to whom.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) target: Target,
+    pub(crate) asked: Asked,
+    /// Requests in flight at once.
+    pub(crate) lanes: u64,
+    pub(crate) threads: u64,
+    pub(crate) keys: u64,
+    pub(crate) spread: Spread,
+    pub(crate) seed: u64,
+    pub(crate) bounds: Bounds,
+}
+
+/// What is asked.
+#[derive(Debug, Clone)]
+pub(crate) enum Asked {
+    Http(Arc<HttpRequest>),
+    Grpc(Arc<GrpcRequest>),
+}
+
+/// Why there is no load.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum LoadError {
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] std::io::Error),
+    #[error("cannot keep latencies: {0}")]
+    Latencies(#[from] hdrhistogram::CreationError),
+    #[error("a thread ended without a word: this is a fault of checkdam")]
+    Lost,
+}
+
+/// What the last second brought.
+#[derive(Debug)]
+pub(crate) struct Progress<'a> {
+    /// Since counting began; none while it warms up.
+    pub(crate) elapsed: Option<Duration>,
+    /// The time that `fresh` is from.
+    pub(crate) interval: Duration,
+    pub(crate) fresh: &'a Tally,
+    pub(crate) total: &'a Tally,
+}
+
+/// Asks once, whether there is anybody to load.
+pub(crate) fn probe_grpc(
+    target: &Target,
+    request: GrpcRequest,
+    timeout: Duration,
+) -> std::io::Result<Result<Answer, Fault>> {
+    let mut door = GrpcDoor::new(Arc::new(Link::new(target.address)), Arc::new(request));
+    let asked = async { tokio::time::timeout(timeout, door.ask(0)).await.unwrap_or(Err(Fault::Timeout)) };
+    Ok(runtime()?.block_on(asked))
+}
+
+/// Sends what is planned until its end, or until it is stopped, and tells every
+/// second how it goes.
+pub(crate) fn run(
+    plan: &Plan,
+    is_stopped: &Arc<AtomicBool>,
+    mut tell: impl FnMut(&Progress<'_>),
+) -> Result<Report, LoadError> {
+    let threads = plan.threads.clamp(1, plan.lanes);
+    let mut crew = (0..threads).map(|thread| Worker::start(plan, thread, threads)).collect::<Result<Vec<_>, _>>()?;
+    for worker in &mut crew {
+        worker.wait_until_connected()?;
+    }
+    let schedule = Arc::new(Schedule::new(plan.bounds.clone(), Arc::clone(is_stopped)));
+    for worker in &mut crew {
+        worker.begin(&schedule);
+    }
+    let pacer = Arc::clone(&schedule);
+    let pacer = std::thread::Builder::new().name("pacer".to_owned()).spawn(move || pacer.pace())?;
+    let mut total = Tally::new()?;
+    let mut looked = Instant::now();
+    loop {
+        let is_done = crew.iter().all(Worker::is_finished);
+        if is_done || looked.elapsed() >= LOOK {
+            let mut fresh = Tally::new()?;
+            for worker in &crew {
+                fresh.add(&worker.take()?);
+            }
+            total.add(&fresh);
+            let elapsed = Instant::now().checked_duration_since(schedule.counted_from());
+            tell(&Progress { elapsed, interval: looked.elapsed(), fresh: &fresh, total: &total });
+            looked = Instant::now();
+        }
+        if is_done {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let _ = pacer.join();
+    let mut busy = Duration::ZERO;
+    for worker in crew {
+        busy += worker.end()?;
+    }
+    schedule.left_in_line().for_each(|waited| total.count_unsent(waited));
+    Ok(Report::new(plan.clone(), threads, total, &schedule, busy, is_stopped))
+}
