@@ -160,4 +160,11 @@ impl Store for AnyStore {
             Self::Redis(watched) => watched.store.apply(operation, tiers).await,
         }
     }
+
+    fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>]) -> Option<Answer> {
+        match self {
+            Self::Memory(store) => store.apply_at_once(operation, tiers),
+            Self::Redis(_) => None,
+        }
+    }
 }

@@ -6,6 +6,7 @@
 
 use sfv::{ItemSerializer, KeyRef, StringRef};
 
+use crate::buffer::Buffer;
 use crate::decision::Verdict;
 use crate::outcome::{Outcome, TierView};
 use crate::quota::{Quota, period_text};
@@ -90,7 +91,7 @@ pub fn write(outcome: &Outcome, dialect: Dialect, mut set: impl FnMut(&'static s
         set("x-ratelimit-reset", number.format(reset_us.div_ceil(SECOND_US)));
     }
     if matches!(dialect, Dialect::Both | Dialect::Ietf) {
-        let mut text = String::with_capacity(128);
+        let mut text = Buffer::new();
         for tier in outcome.tiers().filter(TierView::is_enforced).take(POLICIES_MAX) {
             if !text.is_empty() {
                 text.push_str(", ");
@@ -105,7 +106,7 @@ pub fn write(outcome: &Outcome, dialect: Dialect, mut set: impl FnMut(&'static s
                 text.push_str(&tier.policy.window);
             }
         }
-        set("ratelimit-policy", &text);
+        set("ratelimit-policy", text.as_str());
         text.clear();
         text.push_str(&tier.policy.name);
         text.push_str(";r=");
@@ -118,7 +119,7 @@ pub fn write(outcome: &Outcome, dialect: Dialect, mut set: impl FnMut(&'static s
         };
         text.push_str(";t=");
         text.push_str(number.format(until_us.div_ceil(SECOND_US)));
-        set("ratelimit", &text);
+        set("ratelimit", text.as_str());
     }
     if matches!(outcome.verdict(), Verdict::Denied | Verdict::Unavailable) {
         set("retry-after", number.format(retry_after_seconds(outcome)));

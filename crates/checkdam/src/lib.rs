@@ -27,6 +27,7 @@
 
 pub mod algorithm;
 mod ban;
+mod buffer;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod decision;

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use smallvec::SmallVec;
 
+use crate::buffer::Buffer;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::rule::Mode;
-use crate::ruleset::{RuleSet, Values};
+use crate::ruleset::{CompiledQuota, RuleSet, Values};
 use crate::store::{Answer, Operation, Store, TIERS_INLINE, Tier};
 
 /// The most tiers that a request may have: one that more limits concern is
@@ -45,7 +46,7 @@ pub struct Limiter<S> {
 struct Ask {
     concerns: SmallVec<[Concern; 8]>,
     /// The subjects' bytes, one after another.
-    subjects: SmallVec<[u8; 256]>,
+    subjects: Buffer,
 }
 
 /// A rule that concerns a request.
@@ -122,36 +123,41 @@ impl<S: Store> Limiter<S> {
             return Box::pin(self.apply_together(operation, std::slice::from_ref(request))).await.into_only();
         }
         let mut ask = Ask::default();
-        let ban = {
-            let values = rules.values(request);
-            ask.fill(&rules, request, &values);
+        if let Some(ban) = ask.fill(&rules, request) {
             // Who is banned may still be given back what was charged before.
-            let is_asked = matches!(operation, Operation::Take | Operation::Peek);
-            rules.ban_on(&values).filter(|_| is_asked)
-        };
-        if let Some(ban) = ban {
-            // No tiers: the store only tells its time.
-            let at_us = self.store.apply(Operation::Peek, &[]).await.at_us;
-            let until_us = rules.bans()[ban as usize].until_us();
-            if at_us < until_us {
-                return Outcome::banned(rules, ban, until_us, at_us);
+            if matches!(operation, Operation::Take | Operation::Peek) {
+                // No tiers: the store only tells its time.
+                let at_us = self.store.apply(Operation::Peek, &[]).await.at_us;
+                let until_us = rules.bans()[ban as usize].until_us();
+                if at_us < until_us {
+                    return Outcome::banned(rules, ban, until_us, at_us);
+                }
             }
         }
-        let answer = {
-            let tiers = ask.tiers(&rules, request.cost());
-            match tiers.get(TIERS_MAX..) {
-                None | Some([]) => self.store.apply(operation, &tiers).await,
-                Some(_) => Answer::refusing(&tiers[..TIERS_MAX]),
-            }
+        let mut tiers = SmallVec::<[Tier<'_>; TIERS_INLINE]>::new();
+        ask.write_tiers(&rules, request.cost(), &mut tiers);
+        if tiers.len() > TIERS_MAX {
+            let answer = Answer::refusing(&tiers[..TIERS_MAX]);
+            drop(tiers);
+            return Outcome::new(rules, ask.places(), answer);
+        }
+        let answer = match self.store.apply_at_once(operation, &tiers) {
+            Some(answer) => answer,
+            None => self.store.apply(operation, &tiers).await,
         };
+        drop(tiers);
         Outcome::new(rules, ask.places(), answer)
     }
 }
 
 impl Ask {
-    fn fill(&mut self, rules: &RuleSet, request: &Request<'_>, values: &Values<'_>) {
-        for rule in rules.matching(request, values) {
-            let quotas = rules.quotas(rule, values);
+    /// Finds the rules that concern a request; answers with the number of the
+    /// ban on it, expired or not.
+    fn fill(&mut self, rules: &RuleSet, request: &Request<'_>) -> Option<u32> {
+        let mut values = Values::new();
+        rules.fill_values(request, &mut values);
+        for rule in rules.matching(request, &values) {
+            let quotas = rules.quotas(rule, &values);
             if quotas.0 == quotas.1 {
                 continue;
             }
@@ -161,17 +167,18 @@ impl Ask {
                 Some(other) => other.subject,
                 None => {
                     let start = self.subjects.len();
-                    rules.write_subject(key, values, &mut self.subjects);
+                    rules.write_subject(key, &values, &mut self.subjects);
                     (start as u32, self.subjects.len() as u32)
                 }
             };
             self.concerns.push(Concern { rule, quotas, subject });
         }
+        rules.ban_on(&values)
     }
 
     /// Rules in shadow are charged each by itself: every one is a group.
-    fn tiers<'a>(&'a self, rules: &'a RuleSet, cost: u64) -> SmallVec<[Tier<'a>; TIERS_INLINE]> {
-        let mut tiers = SmallVec::new();
+    #[inline]
+    fn write_tiers<'a>(&'a self, rules: &'a RuleSet, cost: u64, tiers: &mut SmallVec<[Tier<'a>; TIERS_INLINE]>) {
         let mut shadows = 0_u8;
         for Concern { rule, quotas: (first, last), subject: (start, end) } in &self.concerns {
             let compiled = rules.rule(*rule);
@@ -182,21 +189,21 @@ impl Ask {
                 0
             };
             let subject = &self.subjects[*start as usize..*end as usize];
-            tiers.extend(compiled.quotas[*first as usize..*last as usize].iter().map(|quota| Tier {
-                quota: &quota.quota,
-                bucket: &quota.bucket,
-                subject,
-                cost,
-                group,
-                on_failure: compiled.rule.on_store_failure,
-            }));
+            for CompiledQuota { quota, bucket, .. } in &compiled.quotas[*first as usize..*last as usize] {
+                tiers.push(Tier { quota, bucket, subject, cost, group, on_failure: compiled.rule.on_store_failure });
+            }
         }
-        tiers
     }
 
     /// Which rule and which of its quotas each tier is.
+    #[inline]
     fn places(&self) -> SmallVec<[(u32, u32); TIERS_INLINE]> {
-        let places = |Concern { rule, quotas: (first, last), .. }| (first..last).map(move |quota| (rule, quota));
-        self.concerns.iter().copied().flat_map(places).collect()
+        let mut places = SmallVec::new();
+        for Concern { rule, quotas: (first, last), .. } in &self.concerns {
+            for quota in *first..*last {
+                places.push((*rule, quota));
+            }
+        }
+        places
     }
 }

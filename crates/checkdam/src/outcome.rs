@@ -1,6 +1,5 @@
 //! A request's answer: the decisions of all its tiers, combined.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
 use arc_swap::Guard;
@@ -24,8 +23,8 @@ pub struct Outcome {
     rules: Guard<Arc<RuleSet>>,
     /// Which rule and which of its quotas each tier is.
     places: SmallVec<[(u32, u32); TIERS_INLINE]>,
-    /// One a tier; places beyond it were not decided.
-    decisions: SmallVec<[Decision; TIERS_INLINE]>,
+    /// One decision a tier; places beyond them were not decided.
+    answer: Answer,
     governing: Option<usize>,
     verdict: Verdict,
     ban: Option<Banned>,
@@ -33,8 +32,6 @@ pub struct Outcome {
     leaf: Option<u32>,
     /// The limit that it brought with it.
     given: Option<Arc<CompiledQuota>>,
-    at_us: u64,
-    by: DecidedBy,
 }
 
 /// The ban on a request, by its number.
@@ -75,6 +72,7 @@ impl TierView<'_> {
 }
 
 impl Outcome {
+    #[inline]
     pub(crate) fn new(
         rules: Guard<Arc<RuleSet>>,
         places: SmallVec<[(u32, u32); TIERS_INLINE]>,
@@ -85,33 +83,31 @@ impl Outcome {
 
     /// The answer to a request whose path was looked for in a tree: at which
     /// limit it ends, and which it brought with it.
+    #[inline]
     pub(crate) fn of_path(
         rules: Guard<Arc<RuleSet>>,
         places: SmallVec<[(u32, u32); TIERS_INLINE]>,
         answer: Answer,
         (leaf, given): (Option<u32>, Option<Arc<CompiledQuota>>),
     ) -> Self {
-        let Answer { decisions, at_us, by } = answer;
-        let (governing, verdict, ban) = (None, Verdict::Allowed, None);
-        let mut outcome = Self { rules, places, decisions, governing, verdict, ban, leaf, given, at_us, by };
-        outcome.governing = outcome.find_governing();
-        outcome.verdict = outcome.governing.map_or(Verdict::Allowed, |tier| outcome.decisions[tier].verdict);
-        outcome
+        let governing = find_governing(&rules, &places, &answer.decisions);
+        let verdict = governing.map_or(Verdict::Allowed, |tier| answer.decisions[tier].verdict);
+        Self { rules, places, answer, governing, verdict, ban: None, leaf, given }
     }
 
     /// The answer to a request that is banned.
     pub(crate) fn banned(rules: Guard<Arc<RuleSet>>, number: u32, until_us: u64, at_us: u64) -> Self {
         let left_us = if until_us == u64::MAX { 0 } else { until_us - at_us };
         let ban = Some(Banned { number, left_us });
-        let (places, decisions) = (SmallVec::new(), SmallVec::new());
-        let (verdict, by) = (Verdict::Banned, DecidedBy::Policy);
-        Self { rules, places, decisions, governing: None, verdict, ban, leaf: None, given: None, at_us, by }
+        let answer = Answer { decisions: SmallVec::new(), at_us, by: DecidedBy::Policy };
+        let (places, verdict) = (SmallVec::new(), Verdict::Banned);
+        Self { rules, places, answer, governing: None, verdict, ban, leaf: None, given: None }
     }
 
     /// The answer to a request that would be held back for too long: each tier
     /// that asks for it denies until the wait would be short enough.
     pub(crate) fn denied_for_delay(mut self, delay_max_us: u64) -> Self {
-        for decision in &mut self.decisions {
+        for decision in &mut self.answer.decisions {
             if decision.delay_us > delay_max_us {
                 decision.verdict = Verdict::Denied;
                 decision.retry_after_us = decision.delay_us - delay_max_us;
@@ -119,8 +115,8 @@ impl Outcome {
                 decision.delay_us = 0;
             }
         }
-        self.governing = self.find_governing();
-        self.verdict = self.governing.map_or(Verdict::Allowed, |tier| self.decisions[tier].verdict);
+        self.governing = find_governing(&self.rules, &self.places, &self.answer.decisions);
+        self.verdict = self.governing.map_or(Verdict::Allowed, |tier| self.answer.decisions[tier].verdict);
         self
     }
 
@@ -166,15 +162,15 @@ impl Outcome {
 
     /// Every tier, in the order of the rules.
     pub fn tiers(&self) -> impl ExactSizeIterator<Item = TierView<'_>> {
-        let tiers = self.places.iter().zip(&self.decisions);
+        let tiers = self.places.iter().zip(&self.answer.decisions);
         tiers.map(|(place, decision)| self.view(*place, decision))
     }
 
     /// The tiers of each rule, in the order of the rules: those of one stand
     /// together.
     pub fn by_rule(&self) -> impl Iterator<Item = impl Iterator<Item = TierView<'_>> + Clone> {
-        let places = &self.places[..self.places.len().min(self.decisions.len())];
-        let mut rest = self.decisions.as_slice();
+        let places = &self.places[..self.places.len().min(self.answer.decisions.len())];
+        let mut rest = self.answer.decisions.as_slice();
         places.chunk_by(|(one, _), (other, _)| one == other).map(move |places| {
             let (decisions, others) = rest.split_at(places.len());
             rest = others;
@@ -191,7 +187,7 @@ impl Outcome {
     /// the one with the fewest remaining. `None` if no enforced rule concerns it.
     #[must_use]
     pub fn governing(&self) -> Option<TierView<'_>> {
-        self.governing.map(|tier| self.view(self.places[tier], &self.decisions[tier]))
+        self.governing.map(|tier| self.view(self.places[tier], &self.answer.decisions[tier]))
     }
 
     /// The ban on the request, if that is why it does not pass.
@@ -228,13 +224,13 @@ impl Outcome {
     /// The store's time of the decision.
     #[must_use]
     pub const fn at_us(&self) -> u64 {
-        self.at_us
+        self.answer.at_us
     }
 
     /// Who decided.
     #[must_use]
     pub const fn decided_by(&self) -> DecidedBy {
-        self.by
+        self.answer.by
     }
 
     fn view<'a>(&'a self, (rule, quota): (u32, u32), decision: &'a Decision) -> TierView<'a> {
@@ -245,22 +241,27 @@ impl Outcome {
         };
         TierView { rule: &compiled.rule, number, quota: &quota.quota, decision, policy: &quota.policy }
     }
+}
 
-    /// Ties go to the first rule; what can never pass outweighs every wait.
-    fn find_governing(&self) -> Option<usize> {
-        let enforced = || self.tiers().enumerate().filter(|(_, tier)| tier.is_enforced());
-        let wait = |decision: &Decision| match decision.verdict {
-            Verdict::Allowed => None,
-            Verdict::Denied => Some(decision.retry_after_us),
-            Verdict::Unavailable => Some(u64::MAX - 1),
-            Verdict::CostExceedsBurst | Verdict::Banned => Some(u64::MAX),
+/// The enforced tier that weighs most: one that denies before all that do not,
+/// then the one with the longest wait, else with the fewest remaining. What can
+/// never pass outweighs every wait; ties go to the first rule.
+#[inline]
+fn find_governing(rules: &RuleSet, places: &[(u32, u32)], decisions: &[Decision]) -> Option<usize> {
+    let mut governing = None;
+    let mut heaviest = (false, 0);
+    for (tier, ((rule, _), decision)) in places.iter().zip(decisions).enumerate() {
+        let weight = match decision.verdict {
+            Verdict::Allowed => (false, u64::MAX - decision.remaining),
+            Verdict::Denied => (true, decision.retry_after_us),
+            Verdict::Unavailable => (true, u64::MAX - 1),
+            Verdict::CostExceedsBurst | Verdict::Banned => (true, u64::MAX),
         };
-        let violated = enforced().filter(|(_, tier)| !tier.decision.is_allowed());
-        violated
-            .min_by_key(|(_, tier)| Reverse(wait(tier.decision)))
-            .or_else(|| enforced().min_by_key(|(_, tier)| tier.decision.remaining))
-            .map(|(index, _)| index)
+        if (governing.is_none() || weight > heaviest) && rules.rule(*rule).rule.mode == Mode::Enforce {
+            (governing, heaviest) = (Some(tier), weight);
+        }
     }
+    governing
 }
 
 impl std::fmt::Debug for Outcome {

@@ -24,6 +24,7 @@ use self::exceptions::{Exception, Exceptions};
 use self::index::{AttributeId, Index};
 pub(crate) use self::trees::{Leaf, Tree, Trees, write_subject as write_path_subject};
 use crate::ban::Ban;
+use crate::buffer::Buffer;
 use crate::headers::PolicyText;
 use crate::overrides::Override;
 use crate::quota::Quota;
@@ -66,7 +67,16 @@ pub(crate) struct CompiledQuota {
 #[derive(Debug)]
 struct CompiledKey {
     pattern: KeyPattern,
+    /// The pattern's text and a zero byte, with which its subjects begin.
+    prefix: Box<[u8]>,
     attributes: SmallVec<[AttributeId; 4]>,
+}
+
+impl CompiledKey {
+    fn new(pattern: KeyPattern, attributes: SmallVec<[AttributeId; 4]>) -> Self {
+        let prefix = [pattern.text().as_bytes(), &[0]].concat().into();
+        Self { pattern, prefix, attributes }
+    }
 }
 
 /// The rules that concern a request, in their order.
@@ -106,6 +116,7 @@ impl RuleSet {
         &self.bans.list
     }
 
+    #[inline]
     pub(crate) fn rule(&self, index: u32) -> &CompiledRule {
         &self.rules[index as usize]
     }
@@ -114,8 +125,16 @@ impl RuleSet {
         &self.trees
     }
 
+    #[inline]
     pub(crate) fn values<'a>(&self, request: &'a Request<'_>) -> Values<'a> {
-        self.index.values(request)
+        let mut values = Values::new();
+        self.fill_values(request, &mut values);
+        values
+    }
+
+    #[inline]
+    pub(crate) fn fill_values<'a>(&self, request: &'a Request<'_>, values: &mut Values<'a>) {
+        self.index.fill(request, values);
     }
 
     /// The number of the ban on a request, expired or not.
@@ -125,15 +144,15 @@ impl RuleSet {
     }
 
     /// The rules whose conditions hold for the request, in their order.
-    pub(crate) fn matching(&self, request: &Request<'_>, values: &Values<'_>) -> Matched {
-        let mut matched = self.index.candidates(request.domain(), values);
-        matched.retain(|index| {
+    #[inline]
+    pub(crate) fn matching(&self, request: &Request<'_>, values: &Values<'_>) -> impl Iterator<Item = u32> {
+        let domain = request.domain();
+        self.index.candidates(domain, values).into_iter().filter(move |index| {
             let compiled = &self.rules[*index as usize];
-            compiled.rule.domain == request.domain()
+            compiled.rule.domain == domain
                 && self.keys[compiled.key].attributes.iter().all(|id| values[*id].is_some())
                 && compiled.conditions.iter().all(|(id, condition)| condition.holds(values[*id]))
-        });
-        matched
+        })
     }
 
     /// Which of a matching rule's quotas count for the request, from the first
@@ -151,20 +170,20 @@ impl RuleSet {
 
     fn exception(&self, rule: &CompiledRule, exceptions: &Exceptions, values: &Values<'_>) -> Option<Exception> {
         let key = &self.keys[rule.key];
-        let mut subject = SmallVec::<[u8; 256]>::new();
+        let mut subject = Buffer::new();
         key.pattern.write(key.attributes.iter().filter_map(|id| values[*id]), &mut subject);
         exceptions.of(&subject)
     }
 
     /// Writes a subject in a form that no two subjects share: the pattern, then
     /// each value with its length before it.
-    pub(crate) fn write_subject(&self, key: usize, values: &Values<'_>, out: &mut SmallVec<[u8; 256]>) {
+    #[inline]
+    pub(crate) fn write_subject(&self, key: usize, values: &Values<'_>, out: &mut Buffer) {
         let key = &self.keys[key];
-        out.extend_from_slice(key.pattern.text().as_bytes());
-        out.push(0);
+        out.push(&key.prefix);
         for value in key.attributes.iter().filter_map(|id| values[*id]) {
-            out.extend_from_slice(&(value.len() as u32).to_le_bytes());
-            out.extend_from_slice(value.as_bytes());
+            out.push(&(value.len() as u32).to_le_bytes());
+            out.push_str(value);
         }
     }
 }

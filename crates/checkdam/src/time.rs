@@ -43,6 +43,8 @@ pub trait Clock: Send + Sync + 'static {
 pub struct SystemClock {
     counter: quanta::Clock,
     start: u64,
+    /// Microseconds a tick of the counter, in parts of 2^64.
+    us_per_tick: u64,
     base_us: u64,
     slewed_us: AtomicI64,
     disciplined_us: AtomicU64,
@@ -51,6 +53,9 @@ pub struct SystemClock {
 /// How much faster or slower than the counter the clock may run to follow the
 /// wall clock: one part in 2,000, the limit that NTP keeps too.
 const SLEW_SHARE: u64 = 2_000;
+/// So many ticks of the counter, an hour or more, that their length in whole
+/// nanoseconds tells the length of one closely enough.
+const TICKS: u64 = 1 << 44;
 /// Time beyond this since the last correction is not made up for.
 const DISCIPLINE_MAX_US: u64 = 10 * SECOND_US;
 
@@ -59,8 +64,10 @@ impl SystemClock {
     #[must_use]
     pub fn new() -> Self {
         let counter = quanta::Clock::new();
+        let ns = u128::from(counter.delta_as_nanos(0, TICKS));
         Self {
             start: counter.raw(),
+            us_per_tick: u64::try_from((ns << 64) / (u128::from(TICKS) * 1_000)).unwrap_or(u64::MAX),
             counter,
             base_us: wall_us(),
             slewed_us: AtomicI64::new(0),
@@ -68,8 +75,13 @@ impl SystemClock {
         }
     }
 
+    /// One multiplication, where asking the counter for it takes two and a
+    /// division.
+    #[inline]
     fn elapsed_us(&self) -> u64 {
-        self.counter.delta_as_nanos(self.start, self.counter.raw()) / 1_000
+        // The counters of two cores may differ by a few ticks.
+        let ticks = self.counter.raw().saturating_sub(self.start);
+        ((u128::from(ticks) * u128::from(self.us_per_tick)) >> 64) as u64
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arc_swap::Guard;
 use smallvec::SmallVec;
 
+use crate::buffer::Buffer;
 use crate::decision::{Decision, Verdict};
 use crate::descriptor::{DescriptorAllowance, GivenLimit};
 use crate::outcome::{GIVEN, Outcome};
@@ -23,7 +24,7 @@ pub(super) struct Joint {
     pub(super) asks: Vec<Ask>,
     concerns: Vec<Concern>,
     /// The subjects' bytes, one after another.
-    subjects: SmallVec<[u8; 256]>,
+    subjects: Buffer,
     /// How many tiers the concerns have.
     length: usize,
 }

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use smallvec::SmallVec;
-
+use crate::buffer::Buffer;
 use crate::request::{NAME_MAX, Request, VALUE_MAX, shortened};
 use crate::subject::SubjectPattern;
 
@@ -147,17 +146,13 @@ impl KeyPattern {
     }
 
     /// The same with the values given in order: as [`render`](Self::render), in bytes.
-    pub(crate) fn write<'a, const N: usize>(
-        &self,
-        mut values: impl Iterator<Item = &'a str>,
-        out: &mut SmallVec<[u8; N]>,
-    ) {
+    pub(crate) fn write<'a>(&self, mut values: impl Iterator<Item = &'a str>, out: &mut Buffer) {
         for part in &self.parts {
             let text = match part {
                 Part::Text(literal) => literal,
                 Part::Attribute(_) => values.next().unwrap_or_default(),
             };
-            out.extend_from_slice(text.as_bytes());
+            out.push_str(text);
         }
     }
 

@@ -45,7 +45,7 @@ impl RuleSet {
         for (place, rule) in places.into_iter().zip(rules) {
             let key = *known_keys.entry(rule.key.text().to_owned()).or_insert_with(|| {
                 let attributes = rule.key.attributes().map(|name| index.attribute(name)).collect();
-                keys.push(CompiledKey { pattern: rule.key.clone(), attributes });
+                keys.push(CompiledKey::new(rule.key.clone(), attributes));
                 keys.len() - 1
             });
             compiled.push(CompiledRule::new(rule, key, gathered.remove(&place), &mut index));

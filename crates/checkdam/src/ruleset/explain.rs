@@ -1,6 +1,6 @@
 //! Why a rule concerns a request, or does not.
 
-use super::{RuleSet, Values};
+use super::{Matched, RuleSet, Values};
 use crate::overrides::{Allowance, Override};
 use crate::request::Request;
 use crate::rule::Rule;
@@ -24,7 +24,7 @@ impl RuleSet {
     #[must_use]
     pub fn explain(&self, request: &Request<'_>, others_max: usize) -> Vec<Explanation<'_>> {
         let values = self.values(request);
-        let holding = self.matching(request, &values);
+        let holding: Matched = self.matching(request, &values).collect();
         let explain = |number: u32| {
             let rule = &self.rule(number).rule;
             let applied = self.applied(number, &values);

@@ -14,10 +14,16 @@ pub(super) type AttributeId = usize;
 
 pub(super) type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
+/// So few names that comparing each is quicker than hashing one.
+const NAMES_MAX: usize = 8;
+
 /// Finds candidates: every rule that concerns a request, and few others.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     ids: Map<Box<str>, AttributeId>,
+    /// The names of the first few attributes: where there are no others, they
+    /// are compared one by one, which is quicker than to hash.
+    names: SmallVec<[Box<str>; NAMES_MAX]>,
     /// Rules without a domain that no value, network or prefix singles out.
     always: Vec<u32>,
     /// The same for rules of a domain.
@@ -74,19 +80,29 @@ impl Index {
         }
         let id = self.ids.len();
         self.ids.insert(name.into(), id);
+        if id < NAMES_MAX {
+            self.names.push(name.into());
+        }
         self.by_attribute.push(ByAttribute::default());
         id
     }
 
-    pub(super) fn values<'a>(&self, request: &'a Request<'_>) -> Values<'a> {
-        let mut values = Values::from_elem(None, self.ids.len());
+    /// Files a request's attributes under their numbers.
+    pub(super) fn fill<'a>(&self, request: &'a Request<'_>, values: &mut Values<'a>) {
+        for _ in 0..self.ids.len() {
+            values.push(None);
+        }
         for (name, value) in request.attributes() {
-            if let Some(id) = self.ids.get(name) {
+            let id = if self.ids.len() <= NAMES_MAX {
+                self.names.iter().position(|known| **known == *name)
+            } else {
+                self.ids.get(name).copied()
+            };
+            if let Some(id) = id {
                 // Of a name that repeats, the first counts.
-                values[*id].get_or_insert(value);
+                values[id].get_or_insert(value);
             }
         }
-        values
     }
 
     /// Every rule that may concern the values, ascending, once each.
@@ -95,7 +111,10 @@ impl Index {
             "" => self.always.as_slice(),
             _ => self.of_domain.get(domain).map_or(&[][..], Vec::as_slice),
         };
-        let mut found = Matched::from_slice(always);
+        let mut found = Matched::new();
+        for rule in always {
+            found.push(*rule);
+        }
         for (attribute, value) in self.by_attribute.iter().zip(values) {
             if let Some(value) = value {
                 attribute.collect(value, &mut found);
@@ -133,7 +152,7 @@ impl ByAttribute {
         if !self.exact.is_empty()
             && let Some(rules) = self.exact.get(value)
         {
-            found.extend_from_slice(rules);
+            rules.iter().for_each(|rule| found.push(*rule));
         }
         self.networks.find(value, |rules| found.extend_from_slice(rules));
         for length in &self.prefix_lengths {

@@ -1,9 +1,8 @@
 //! Descriptor trees, compiled: at which limit a path of entries ends.
 
-use smallvec::SmallVec;
-
 use super::index::Map;
 use super::{CompiledQuota, CompiledRule};
+use crate::buffer::Buffer;
 use crate::descriptor::Descriptor;
 use crate::headers::PolicyText;
 use crate::quota::{Algorithm, Quota};
@@ -130,11 +129,11 @@ impl Leaf {
 /// Writes whose bucket a path is, in a form that no two share: the domain, then
 /// each name and value with its length before it. What is shared is counted
 /// under its pattern.
-pub(crate) fn write_subject(leaf: Option<&Leaf>, request: &Request<'_>, out: &mut SmallVec<[u8; 256]>) {
+pub(crate) fn write_subject(leaf: Option<&Leaf>, request: &Request<'_>, out: &mut Buffer) {
     let mut text = |kind: u8, text: &str| {
-        out.push(kind);
-        out.extend_from_slice(&(text.len() as u32).to_le_bytes());
-        out.extend_from_slice(text.as_bytes());
+        out.push(&[kind]);
+        out.push(&(text.len() as u32).to_le_bytes());
+        out.push_str(text);
     };
     text(b'd', request.domain());
     let steps = leaf.map_or(&[][..], |leaf| &leaf.steps);

@@ -122,11 +122,24 @@ impl Answer {
 pub trait Store: Send + Sync {
     /// Applies `operation` to all `tiers` at one instant.
     fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> impl Future<Output = Answer> + Send;
+
+    /// The same without a future, from stores that never wait; `None`, with
+    /// nothing done, from those that may.
+    #[inline]
+    fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>]) -> Option<Answer> {
+        let _ = (operation, tiers);
+        None
+    }
 }
 
 impl<S: Store> Store for std::sync::Arc<S> {
     fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> impl Future<Output = Answer> + Send {
         (**self).apply(operation, tiers)
+    }
+
+    #[inline]
+    fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>]) -> Option<Answer> {
+        (**self).apply_at_once(operation, tiers)
     }
 }
 

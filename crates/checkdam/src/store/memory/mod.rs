@@ -114,7 +114,9 @@ impl<C: Clock> MemoryStore<C> {
         match (operation, tiers) {
             (Operation::Take, [tier]) => {
                 let (decision, at_us) = self.take_one(tier);
-                answer(SmallVec::from_iter([decision]), at_us)
+                let mut decisions = SmallVec::new();
+                decisions.push(decision);
+                answer(decisions, at_us)
             }
             (Operation::Take, _) => self.take_all(tiers),
             (Operation::Peek, _) => {
@@ -136,13 +138,18 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
+    #[inline]
     fn tag(&self, tier: &Tier<'_>) -> Tag {
         self.tags.tag(tier.bucket.hash(), tier.subject)
     }
 
     /// Locks the windows that the tiers need. The clock is read under the locks:
     /// no other request can have seen a later time.
+    #[inline]
     fn lock_windows(&self, tiers: &[Tier<'_>]) -> Locked<'_> {
+        if tiers.iter().all(|tier| is_word(tier.quota)) {
+            return Locked::default();
+        }
         let windowed = tiers.iter().filter(|tier| !is_word(tier.quota));
         self.windows.lock(windowed.map(|tier| self.tag(tier)))
     }
@@ -259,8 +266,14 @@ impl<C: Clock> MemoryStore<C> {
 }
 
 impl<C: Clock> Store for MemoryStore<C> {
+    #[inline]
     fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> impl Future<Output = Answer> + Send {
         ready(self.apply_now(operation, tiers))
+    }
+
+    #[inline]
+    fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>]) -> Option<Answer> {
+        Some(self.apply_now(operation, tiers))
     }
 }
 
@@ -296,6 +309,7 @@ fn inherited(quota: &Quota, full_at_us: u64, now_us: u64) -> token_bucket::State
     (owed > quota.owed_initially).then(|| now_us * quota.ticks_per_us + owed)
 }
 
+#[inline]
 fn answer(decisions: SmallVec<[Decision; TIERS_INLINE]>, at_us: u64) -> Answer {
     Answer { decisions, at_us, by: DecidedBy::Memory }
 }

@@ -48,6 +48,14 @@ pub(super) struct Position {
     slot: usize,
 }
 
+impl Position {
+    /// Its place among all.
+    #[inline]
+    pub(super) const fn rank(self) -> u64 {
+        (self.line * SLOTS + self.slot) as u64
+    }
+}
+
 /// What became of an insertion.
 pub(super) enum Insert {
     /// The bucket stands there, with this word.
@@ -123,6 +131,7 @@ impl Table {
     }
 
     /// Writes a word whose lock the caller holds, since it saw `seen`.
+    #[inline]
     pub(super) fn unlock(&self, at: Position, seen: Word, new: Word) {
         self.word(at).store(new.instead_of(seen).0, Ordering::Release);
     }

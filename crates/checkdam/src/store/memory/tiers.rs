@@ -20,13 +20,12 @@ use crate::store::{Answer, Groups, TIERS_INLINE, Tier};
 use crate::sync::Backoff;
 use crate::time::Clock;
 
-/// What one tier answers by itself, and what its word would become.
+/// What is known of one tier's bucket, and what its word would become.
 #[derive(Clone, Copy)]
 struct Plan {
     tag: Tag,
     spot: Spot,
     state: token_bucket::State,
-    decision: Decision,
     next: Option<Word>,
 }
 
@@ -39,6 +38,7 @@ enum Spot {
 }
 
 type Plans = SmallVec<[Plan; TIERS_INLINE]>;
+type Decisions = SmallVec<[Decision; TIERS_INLINE]>;
 
 impl<C: Clock> MemoryStore<C> {
     pub(super) fn take_all(&self, tiers: &[Tier<'_>]) -> Answer {
@@ -56,38 +56,60 @@ impl<C: Clock> MemoryStore<C> {
     /// One attempt; `None` if another request changed a bucket meanwhile. The
     /// clock is read after the buckets: no state is younger than the decision.
     fn try_take_all(&self, tiers: &[Tier<'_>], locked: &mut Locked<'_>) -> Option<Answer> {
-        let mut spots: SmallVec<[(Tag, Spot); TIERS_INLINE]> = SmallVec::new();
-        for tier in tiers {
-            let tag = self.tag(tier);
-            spots.push((tag, self.spot(tag, tier.quota)?));
+        let mut plans = Plans::new();
+        self.tag_all(tiers, &mut plans);
+        // Nothing stands between one look at memory and the next, so that the
+        // processor waits for all of them at once.
+        for (tier, plan) in tiers.iter().zip(&mut plans) {
+            plan.spot = self.spot(plan.tag, tier.quota)?;
         }
         let now_us = self.clock.now_us();
-        let mut plans: Plans = SmallVec::new();
-        for (tier, (tag, spot)) in tiers.iter().zip(spots) {
-            plans.push(self.plan(tier, tag, spot, locked, now_us)?);
-        }
-        let denied = Groups::denied(tiers, plans.iter().map(|plan| plan.decision.is_allowed()));
-        let charged = |tier: &Tier<'_>| denied.is_charged(tier);
+        let mut decisions = Decisions::new();
+        let mut passes = true;
         for (tier, plan) in tiers.iter().zip(&mut plans) {
-            // What a tier that denies keeps is no charge, but its own time.
-            if plan.decision.is_allowed() && !charged(tier) && !matches!(plan.spot, Spot::Window) {
-                plan.next = None;
-                plan.decision = peek(tier.quota, plan.state, now_us, tier.cost);
+            let decision = self.plan(tier, plan, locked, now_us)?;
+            passes &= decision.is_allowed() && tier.cost > 0;
+            decisions.push(decision);
+        }
+        let denied = (!passes).then(|| Groups::denied(tiers, decisions.iter().map(Decision::is_allowed)));
+        if let Some(denied) = &denied {
+            for ((tier, plan), decision) in tiers.iter().zip(&mut plans).zip(&mut decisions) {
+                // What a tier that denies keeps is no charge, but its own time.
+                if decision.is_allowed() && !denied.is_charged(tier) && !matches!(plan.spot, Spot::Window) {
+                    plan.next = None;
+                    *decision = peek(tier.quota, plan.state, now_us, tier.cost);
+                }
             }
         }
         self.write_words(tiers, &mut plans, now_us)?;
-        for (tier, plan) in tiers.iter().zip(&mut plans) {
+        for ((tier, plan), decision) in tiers.iter().zip(&plans).zip(&mut decisions) {
             if matches!(plan.spot, Spot::Window)
-                && (charged(tier) || !plan.decision.is_allowed())
+                && (!decision.is_allowed() || denied.as_ref().is_none_or(|denied| denied.is_charged(tier)))
                 && let Some(shard) = self.windows.of(locked, plan.tag)
             {
-                plan.decision = shard.take(plan.tag, tier.quota, now_us, tier.cost);
+                *decision = shard.take(plan.tag, tier.quota, now_us, tier.cost);
             }
         }
-        Some(answer(plans.into_iter().map(|plan| plan.decision).collect(), now_us))
+        Some(answer(decisions, now_us))
+    }
+
+    /// The tags of all tiers; what a subject's have in common is made once.
+    #[inline]
+    fn tag_all(&self, tiers: &[Tier<'_>], plans: &mut Plans) {
+        let mut last: Option<(&[u8], u64)> = None;
+        for tier in tiers {
+            let subject = match last {
+                Some((same, subject)) if std::ptr::eq(same, tier.subject) => subject,
+                _ => self.tags.subject(tier.subject),
+            };
+            last = Some((tier.subject, subject));
+            let tag = self.tags.tag_of(tier.bucket.hash(), subject);
+            plans.push(Plan { tag, spot: Spot::Window, state: None, next: None });
+        }
     }
 
     /// Where a bucket stands; `None` if another request holds it right now.
+    #[inline]
     fn spot(&self, tag: Tag, quota: &Quota) -> Option<Spot> {
         if !is_word(quota) {
             return Some(Spot::Window);
@@ -99,33 +121,39 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    fn plan(&self, tier: &Tier<'_>, tag: Tag, spot: Spot, locked: &mut Locked<'_>, now_us: u64) -> Option<Plan> {
-        let state = match spot {
+    /// What the tier answers by itself.
+    #[inline]
+    fn plan(&self, tier: &Tier<'_>, plan: &mut Plan, locked: &mut Locked<'_>, now_us: u64) -> Option<Decision> {
+        plan.state = match plan.spot {
             Spot::Window => {
-                let decision = self.windows.of(locked, tag)?.peek(tag, tier.quota, now_us, tier.cost);
-                return Some(Plan { tag, spot, state: None, decision, next: None });
+                return Some(self.windows.of(locked, plan.tag)?.peek(plan.tag, tier.quota, now_us, tier.cost));
             }
             Spot::Present { seen, .. } => seen.state(tier.quota),
             Spot::Absent { inherited_us } => inherited(tier.quota, inherited_us, now_us),
         };
-        let (decision, next) = decide(tier.quota, state, now_us, tier.cost);
-        let next = (next != state).then(|| Word::of(tier.quota, next));
-        Some(Plan { tag, spot, state, decision, next })
+        let (decision, next) = decide(tier.quota, plan.state, now_us, tier.cost);
+        if next != plan.state {
+            plan.next = Some(Word::of(tier.quota, next));
+        }
+        Some(decision)
     }
 
     /// Writes every planned word at once: locks all of them, those that exist
     /// before those that must be added, then writes. `None`, with everything as
     /// it was, if one has changed since it was planned.
     fn write_words(&self, tiers: &[Tier<'_>], plans: &mut Plans, now_us: u64) -> Option<()> {
-        let mut order: SmallVec<[usize; TIERS_INLINE]> =
-            (0..plans.len()).filter(|index| plans[*index].next.is_some()).collect();
-        order.sort_unstable_by_key(|index| match plans[*index].spot {
-            Spot::Present { at, .. } => (0, Some(at), 0),
-            Spot::Absent { .. } | Spot::Window => (1, None, plans[*index].tag),
-        });
-        for (held, index) in order.iter().enumerate() {
+        let mut order: SmallVec<[(u64, usize); TIERS_INLINE]> = SmallVec::new();
+        for (index, plan) in plans.iter().enumerate() {
+            if plan.next.is_some() {
+                order.push((plan.spot.rank(plan.tag), index));
+            }
+        }
+        if !order.is_sorted() {
+            order.sort_unstable();
+        }
+        for (held, (_, index)) in order.iter().enumerate() {
             if !self.lock_word(tiers[*index].quota, &mut plans[*index], now_us) {
-                for index in &order[..held] {
+                for (_, index) in &order[..held] {
                     if let Spot::Present { at, seen } = plans[*index].spot {
                         self.table.unlock(at, seen, seen);
                     }
@@ -133,8 +161,8 @@ impl<C: Clock> MemoryStore<C> {
                 return None;
             }
         }
-        for index in order {
-            if let (Spot::Present { at, seen }, Some(next)) = (plans[index].spot, plans[index].next) {
+        for (_, index) in &order {
+            if let (Spot::Present { at, seen }, Some(next)) = (plans[*index].spot, plans[*index].next) {
                 self.table.unlock(at, seen, next);
             }
         }
@@ -158,6 +186,18 @@ impl<C: Clock> MemoryStore<C> {
                 plan.spot = Spot::Present { at, seen: word.unlocked() };
                 true
             }
+        }
+    }
+}
+
+impl Spot {
+    /// In which order words are locked: those that exist by their place, then
+    /// those that are added.
+    #[inline]
+    fn rank(self, tag: Tag) -> u64 {
+        match self {
+            Self::Present { at, .. } => at.rank(),
+            Self::Absent { .. } | Self::Window => 1 << 63 | tag >> 1,
         }
     }
 }

@@ -56,6 +56,7 @@ struct Debt {
 }
 
 /// The shards that a request needs, locked in their order.
+#[derive(Default)]
 pub(super) struct Locked<'a> {
     shards: SmallVec<[(usize, MutexGuard<'a, Shard>); TIERS_INLINE]>,
 }

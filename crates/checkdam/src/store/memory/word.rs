@@ -20,6 +20,7 @@ const LOCKED: u64 = 1 << 63;
 
 impl Word {
     /// `state` of a bucket with that quota.
+    #[inline]
     pub(super) fn of(quota: &Quota, state: token_bucket::State) -> Self {
         let full_at = state.unwrap_or(0).min(FULL_AT_MASK);
         Self(full_at << TICKS_BITS | (quota.ticks_per_us - 1))
@@ -37,6 +38,7 @@ impl Word {
     }
 
     /// Whether nobody has used the bucket, or its place.
+    #[inline]
     pub(super) fn is_new(self) -> bool {
         self.full_at() == 0
     }
@@ -64,6 +66,7 @@ impl Word {
     }
 
     /// Whether the bucket is as good as absent, so that its place may be used.
+    #[inline]
     pub(super) fn is_free(self, now_us: u64) -> bool {
         self.full_at() <= now_us.min(HORIZON_US) * self.ticks_per_us()
     }
@@ -73,10 +76,12 @@ impl Word {
         self.0 & LOCKED != 0
     }
 
+    #[inline]
     pub(super) fn locked(self) -> Self {
         Self(self.0 | LOCKED)
     }
 
+    #[inline]
     pub(super) fn unlocked(self) -> Self {
         Self(self.0 & !LOCKED)
     }

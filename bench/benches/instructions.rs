@@ -1,0 +1,160 @@
+//! The hot paths in instructions, which do not depend on what else the machine
+//! does: what each may cost is stated beside it, and the run fails beyond that.
+//!
+//! `cargo bench --no-default-features --features instructions --bench instructions`
+//! in this folder. It needs Valgrind and `gungraun-runner`, both of which
+//! `./test` installs. Where a path needs more than it may, and is worth it, put
+//! the new count, instructions divided by `ROUNDS`, where the old one stands.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::hint::black_box;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use bench::{Checkdam, write_key};
+use checkdam::headers::{self, Dialect};
+use checkdam::store::{MemoryOptions, MemoryStore};
+use checkdam::{Condition, Limiter, Outcome, Request, Rule, RuleSet};
+use gungraun::{Callgrind, EventKind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main};
+
+/// How often a path is gone in one count, so that what comes before and after
+/// it does not matter.
+const ROUNDS: u64 = 100;
+/// How much more than its count a path may need, in hundredths: processors have
+/// different copies of `memcpy`, and random keys make different chains.
+const TOLERANCE: u64 = 5;
+
+const FAST: &str = "1000000/s burst 1000000000";
+const SLOW: &str = "1/d";
+
+/// A path that may need `count` instructions.
+fn at_most(count: u64) -> LibraryBenchmarkConfig {
+    let limit = ROUNDS * count * (100 + TOLERANCE) / 100;
+    let mut config = LibraryBenchmarkConfig::default();
+    config.tool(Callgrind::default().hard_limits([(EventKind::Ir, limit)]));
+    config
+}
+
+fn take_known(limit: &str) -> (Checkdam, Vec<String>) {
+    let store = Checkdam::new(10_000, limit);
+    let mut key = String::new();
+    write_key(&mut key, 1);
+    store.take(&key);
+    (store, vec![key; ROUNDS as usize])
+}
+
+fn take_new(limit: &str) -> (Checkdam, Vec<String>) {
+    let key = |number| {
+        let mut key = String::new();
+        write_key(&mut key, number);
+        key
+    };
+    (Checkdam::new(10_000, limit), (0..ROUNDS as usize).map(key).collect())
+}
+
+#[library_benchmark]
+#[bench::hot(args = (FAST), setup = take_known, config = at_most(1))]
+#[bench::denied(args = (SLOW), setup = take_known, config = at_most(1))]
+#[bench::new(args = (FAST), setup = take_new, config = at_most(1))]
+fn take((store, keys): (Checkdam, Vec<String>)) -> (Checkdam, Vec<String>) {
+    for key in &keys {
+        black_box(store.take(key));
+    }
+    (store, keys)
+}
+
+type Checked = (Limiter<MemoryStore>, Request<'static>);
+
+fn request() -> Request<'static> {
+    let request = Request::new().with("user", "user-000000042").unwrap().with("tenant", "tenant-0").unwrap();
+    request.with("method", "GET").unwrap().with("endpoint", "/api/search").unwrap()
+}
+
+fn rule(name: &str, key: &str, limits: &[&str]) -> Rule {
+    Rule::new(name, key.parse().unwrap(), limits.iter().map(|limit| limit.parse().unwrap()).collect())
+}
+
+fn limiter(rules: Vec<Rule>) -> Checked {
+    let limiter = Limiter::new(RuleSet::new(rules).unwrap(), MemoryStore::new(MemoryOptions { max_buckets: 10_000 }));
+    let request = request();
+    check_once(&limiter, &request);
+    (limiter, request)
+}
+
+/// Rules of so many tiers, the last of which has `last` as its limit.
+fn tiers(count: usize, last: &str) -> Checked {
+    let user = |limits: &[&str]| rule("user", "user:{user}", limits);
+    let tenant = |limits: &[&str]| rule("tenant", "tenant:{tenant}", limits);
+    let global = |limits: &[&str]| rule("global", "global", limits);
+    limiter(match count {
+        1 => vec![user(&[last])],
+        3 => vec![user(&[FAST]), tenant(&[FAST]), global(&[last])],
+        _ => vec![
+            user(&[FAST, "900000/s burst 1000000000", "800000/s burst 1000000000"]),
+            tenant(&[FAST, "900000/s burst 1000000000", "800000/s burst 1000000000"]),
+            global(&[FAST, last]),
+        ],
+    })
+}
+
+/// Three rules that concern the request, and many that do not.
+fn among(count: usize) -> Checked {
+    let mut rules = vec![rule("user", "user:{user}", &[FAST]), rule("global", "global", &[FAST])];
+    for number in 0..count - 2 {
+        let name = format!("tenant-{number}");
+        rules.push(rule(&name, "tenant:{tenant}", &[FAST]).when("tenant", Condition::is(name)));
+    }
+    limiter(rules)
+}
+
+/// The memory store never waits, so neither does this.
+#[inline]
+fn check_once(limiter: &Limiter<MemoryStore>, request: &Request<'_>) -> Option<Outcome> {
+    let mut checked = pin!(limiter.check(request));
+    match checked.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(outcome) => Some(outcome),
+        Poll::Pending => None,
+    }
+}
+
+#[library_benchmark]
+#[bench::one_tier(args = (1, FAST), setup = tiers, config = at_most(1))]
+#[bench::three_tiers(args = (3, FAST), setup = tiers, config = at_most(1))]
+#[bench::eight_tiers(args = (8, FAST), setup = tiers, config = at_most(1))]
+#[bench::three_tiers_denied(args = (3, SLOW), setup = tiers, config = at_most(1))]
+#[bench::among_10_rules(args = (10), setup = among, config = at_most(1))]
+#[bench::among_100_000_rules(args = (100_000), setup = among, config = at_most(1))]
+fn check((limiter, request): Checked) -> Checked {
+    for _ in 0..ROUNDS {
+        black_box(check_once(&limiter, black_box(&request)));
+    }
+    (limiter, request)
+}
+
+#[library_benchmark]
+#[bench::of_four_attributes(config = at_most(1))]
+fn build() {
+    for _ in 0..ROUNDS {
+        black_box(request());
+    }
+}
+
+fn outcome(last: &str) -> Outcome {
+    let (limiter, request) = tiers(3, last);
+    check_once(&limiter, &request).unwrap()
+}
+
+#[library_benchmark]
+#[bench::allowed(args = (FAST), setup = outcome, config = at_most(1))]
+#[bench::denied(args = (SLOW), setup = outcome, config = at_most(1))]
+fn head(outcome: Outcome) -> Outcome {
+    for _ in 0..ROUNDS {
+        headers::write(black_box(&outcome), Dialect::Both, |name, value| {
+            black_box((name, value));
+        });
+    }
+    outcome
+}
+
+library_benchmark_group!(name = paths, benchmarks = [take, check, build, head]);
+main!(library_benchmark_groups = paths);

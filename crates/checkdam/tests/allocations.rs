@@ -1,0 +1,140 @@
+//! What a decision in memory may ask of the allocator: nothing.
+//!
+//! Each path is gone once before it is counted: the first use of a bucket in a
+//! window allocates it, and so does what a thread needs once.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::hint::black_box;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use allocation_counter::measure;
+use checkdam::headers::{self, Dialect};
+use checkdam::store::{MemoryOptions, MemoryStore};
+use checkdam::{Algorithm, Limiter, Mode, Outcome, Quota, QuotaSpec, Request, Rule, RuleSet};
+
+const FAST: &str = "1000000/s burst 1000000000";
+const SPENT: &str = "1/d";
+
+fn spec(limit: &str) -> QuotaSpec {
+    *limit.parse::<Quota>().unwrap().spec()
+}
+
+fn rule(name: &str, key: &str, limits: &[&str], algorithm: Algorithm) -> Rule {
+    let quota = |limit: &&str| Quota::new(spec(limit), algorithm).unwrap();
+    Rule::new(name, key.parse().unwrap(), limits.iter().map(quota).collect())
+}
+
+/// So many tiers, two to a rule at most, the last with the limit `last`.
+fn rules(tiers: usize, last: &str, algorithm: Algorithm, limit: &str) -> Vec<Rule> {
+    let keys = ["user:{user}", "tenant:{tenant}", "global", "method:{method}"];
+    let mut limits = vec![limit; tiers];
+    limits[tiers - 1] = last;
+    let per_rule = tiers.div_ceil(keys.len());
+    let rules = limits.chunks(per_rule).zip(keys).enumerate();
+    rules.map(|(number, (limits, key))| rule(&format!("rule-{number}"), key, limits, algorithm)).collect()
+}
+
+fn limiter(rules: Vec<Rule>) -> Limiter<MemoryStore> {
+    Limiter::new(RuleSet::new(rules).unwrap(), MemoryStore::new(MemoryOptions { max_buckets: 10_000 }))
+}
+
+fn request<'a>(user: &'a str) -> Request<'a> {
+    let mut request = Request::new();
+    for (name, value) in [("user", user), ("tenant", "acme"), ("method", "GET"), ("endpoint", "/api/search")] {
+        request.insert(name, value).unwrap();
+    }
+    request
+}
+
+/// The memory store never waits.
+fn check(limiter: &Limiter<MemoryStore>, request: &Request<'_>) -> Outcome {
+    match pin!(limiter.check(request)).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(outcome) => outcome,
+        Poll::Pending => unreachable!("the memory store waited"),
+    }
+}
+
+/// How often `run` allocates.
+fn allocations(run: impl FnOnce()) -> u64 {
+    measure(run).count_total
+}
+
+#[test]
+fn checks_in_memory_allocate_nothing() {
+    for algorithm in [Algorithm::TokenBucket, Algorithm::LeakyBucket] {
+        for tiers in [1, 3, 8] {
+            for (last, allowed) in [(FAST, true), (SPENT, false)] {
+                let limiter = limiter(rules(tiers, last, algorithm, FAST));
+                let request = request("42");
+                check(&limiter, &request);
+                let counted = allocations(|| {
+                    for _ in 0..100 {
+                        let outcome = black_box(check(&limiter, &request));
+                        assert_eq!((outcome.is_allowed(), outcome.tiers().len()), (allowed, tiers));
+                    }
+                });
+                assert_eq!(counted, 0, "{} with {tiers} tiers, allowed: {allowed}", algorithm.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn buckets_that_are_new_allocate_nothing() {
+    let limiter = limiter(rules(3, FAST, Algorithm::TokenBucket, FAST));
+    check(&limiter, &request("somebody"));
+    let users: Vec<String> = (0..1_000).map(|number| format!("user-{number}")).collect();
+    let counted = allocations(|| {
+        for user in &users {
+            assert!(check(&limiter, &request(user)).is_allowed());
+        }
+    });
+    assert_eq!(counted, 0);
+}
+
+#[test]
+fn windows_that_exist_allocate_nothing() {
+    for algorithm in
+        [Algorithm::FixedWindow, Algorithm::SlidingWindow { strict: false }, Algorithm::SlidingWindow { strict: true }]
+    {
+        let limiter = limiter(rules(3, "1000000/d", algorithm, "1000000/h"));
+        let request = request("42");
+        check(&limiter, &request);
+        let counted = allocations(|| {
+            for _ in 0..100 {
+                assert!(black_box(check(&limiter, &request)).is_allowed());
+            }
+        });
+        assert_eq!(counted, 0, "{}", algorithm.name());
+    }
+}
+
+#[test]
+fn rules_in_shadow_allocate_nothing() {
+    let mut rules = rules(3, SPENT, Algorithm::TokenBucket, FAST);
+    rules[2].mode = Mode::Shadow;
+    let limiter = limiter(rules);
+    let request = request("42");
+    check(&limiter, &request);
+    let counted = allocations(|| assert!(check(&limiter, &request).is_allowed()));
+    assert_eq!(counted, 0);
+}
+
+#[test]
+fn requests_and_headers_allocate_nothing() {
+    assert_eq!(allocations(|| drop(black_box(request("42")))), 0, "a request of borrowed values");
+    for last in [FAST, SPENT] {
+        let limiter = limiter(rules(3, last, Algorithm::TokenBucket, FAST));
+        let request = request("42");
+        check(&limiter, &request);
+        let outcome = check(&limiter, &request);
+        for dialect in [Dialect::Both, Dialect::X, Dialect::Ietf, Dialect::None] {
+            let mut length = 0;
+            let counted =
+                allocations(|| headers::write(&outcome, dialect, |name, value| length += name.len() + value.len()));
+            assert_eq!(counted, 0, "{dialect:?}");
+            assert!(length > 0 || outcome.is_allowed());
+        }
+    }
+}
