@@ -21,6 +21,8 @@ mod server;
 mod shard;
 mod target;
 mod topology;
+#[cfg(test)]
+mod twin;
 
 pub use breaker::BreakerOptions;
 pub use call_error::CallError;
