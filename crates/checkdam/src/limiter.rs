@@ -189,6 +189,7 @@ impl Ask {
                 cost,
                 group,
                 on_failure: compiled.rule.on_store_failure,
+                lease: quota.lease,
             }));
         }
         tiers

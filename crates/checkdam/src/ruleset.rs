@@ -25,6 +25,7 @@ use self::index::{AttributeId, Index};
 pub(crate) use self::trees::{Leaf, Tree, Trees, write_subject as write_path_subject};
 use crate::ban::Ban;
 use crate::headers::PolicyText;
+use crate::lease::Terms;
 use crate::overrides::Override;
 use crate::quota::Quota;
 use crate::request::Request;
@@ -60,6 +61,8 @@ pub(crate) struct CompiledQuota {
     pub(crate) quota: Quota,
     pub(crate) bucket: BucketName,
     pub(crate) policy: PolicyText,
+    /// On which terms a shared store may prepay for it.
+    pub(crate) lease: Option<Terms>,
 }
 
 /// A key pattern, shared by the rules that have the same.

@@ -173,7 +173,7 @@ fn no_window_sees_more_than_the_burst_and_the_rate() {
             let pause_us = 300_000 / world.quota.spec().amount + 1;
             world.run(6_000, pause_us);
             let spent: u64 = world.nodes.iter().map(|node| node.stats(world.now_us).spent).sum();
-            assert!(spent > 50, "{quota}: only {spent} tokens were prepaid");
+            assert!(spent > 10, "{quota}: only {spent} tokens were prepaid");
             judge(&world.quota, &mut world.takes).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         }
     }

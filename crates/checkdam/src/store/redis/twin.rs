@@ -67,7 +67,8 @@ async fn leases_are_granted_alike_in_rust_and_in_redis() {
     let clock = Arc::new(ManualClock::default());
     let options = RedisOptions { deadline: Duration::from_secs(10), ..RedisOptions::new(server.url()) };
     let redis = RedisStore::with_clock(options, Some(Arc::clone(&clock))).unwrap();
-    let quotas = ["1000/s burst 500", "3/s burst 7", "10000000/s", "100/s burst 50 initial 0", "7/m burst 90 initial 3"];
+    let quotas =
+        ["1000/s burst 500", "3/s burst 7", "10000000/s", "100/s burst 50 initial 0", "7/m burst 90 initial 3"];
     let began: u64 = 0x9E37_79B9_7F4A_7C15 ^ crate::time::unix_us();
     for (number, text) in quotas.into_iter().enumerate() {
         let seed = began.wrapping_add(number as u64) | 1;
