@@ -76,6 +76,7 @@ impl Checkdam {
             cost: 1,
             group: 0,
             on_failure: FailurePolicy::Closed,
+            lease: None,
         };
         self.store.take_one(&tier).0.is_allowed()
     }

@@ -55,7 +55,8 @@ impl TestBucket {
     /// This bucket as an enforced tier.
     #[must_use]
     pub fn tier<'a>(&'a self, quota: &'a Quota, cost: u64) -> Tier<'a> {
-        Tier { quota, bucket: &self.name, subject: &self.subject, cost, group: 0, on_failure: FailurePolicy::Closed }
+        let (bucket, subject, on_failure) = (&self.name, &self.subject, FailurePolicy::Closed);
+        Tier { quota, bucket, subject, cost, group: 0, on_failure, lease: None }
     }
 }
 

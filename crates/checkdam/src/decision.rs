@@ -61,6 +61,8 @@ pub enum DecidedBy {
     Memory,
     /// Buckets in Redis.
     Redis,
+    /// Tokens of buckets in Redis that were prepaid, in this process.
+    Lease,
     /// Buckets in this process, because the shared store did not answer.
     Local,
     /// No bucket: a ban, or the rules' failure policies because the store did
@@ -70,7 +72,7 @@ pub enum DecidedBy {
 
 impl DecidedBy {
     /// Everyone who can decide, in the order of [`DecidedBy::number`].
-    pub const ALL: [Self; 4] = [Self::Memory, Self::Redis, Self::Local, Self::Policy];
+    pub const ALL: [Self; 5] = [Self::Memory, Self::Redis, Self::Lease, Self::Local, Self::Policy];
 
     /// Its place in [`DecidedBy::ALL`].
     #[must_use]
@@ -78,15 +80,16 @@ impl DecidedBy {
         match self {
             Self::Memory => 0,
             Self::Redis => 1,
-            Self::Local => 2,
-            Self::Policy => 3,
+            Self::Lease => 2,
+            Self::Local => 3,
+            Self::Policy => 4,
         }
     }
 
     /// Whether the buckets themselves decided: what was charged elsewhere cannot
     /// be given back to them.
     pub(crate) const fn is_own(self) -> bool {
-        matches!(self, Self::Memory | Self::Redis)
+        matches!(self, Self::Memory | Self::Redis | Self::Lease)
     }
 
     /// The name used in answers.
@@ -95,6 +98,7 @@ impl DecidedBy {
         match self {
             Self::Memory => "memory",
             Self::Redis => "redis",
+            Self::Lease => "lease",
             Self::Local => "local",
             Self::Policy => "policy",
         }

@@ -189,8 +189,9 @@ impl Ask {
                 0
             };
             let subject = &self.subjects[*start as usize..*end as usize];
-            for CompiledQuota { quota, bucket, .. } in &compiled.quotas[*first as usize..*last as usize] {
-                tiers.push(Tier { quota, bucket, subject, cost, group, on_failure: compiled.rule.on_store_failure });
+            for CompiledQuota { quota, bucket, lease, .. } in &compiled.quotas[*first as usize..*last as usize] {
+                let on_failure = compiled.rule.on_store_failure;
+                tiers.push(Tier { quota, bucket, subject, cost, group, on_failure, lease: *lease });
             }
         }
     }

@@ -61,8 +61,8 @@ pub struct Rule {
     pub mode: Mode,
     /// What it answers when the store cannot.
     pub on_store_failure: FailurePolicy,
-    /// Whether its tokens may be prepaid. It changes how fast a shared limit is,
-    /// never what it allows; no store makes use of it yet.
+    /// Whether its tokens may be prepaid. It changes how fast a limit is that is
+    /// shared through Redis, never what it allows; see [`lease`](crate::lease).
     pub lease: Lease,
     /// Rules of higher priority stand before others: where several deny or
     /// govern alike, the first of them speaks.

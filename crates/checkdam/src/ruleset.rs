@@ -26,6 +26,7 @@ pub(crate) use self::trees::{Leaf, Tree, Trees, write_subject as write_path_subj
 use crate::ban::Ban;
 use crate::buffer::Buffer;
 use crate::headers::PolicyText;
+use crate::lease::Terms;
 use crate::overrides::Override;
 use crate::quota::Quota;
 use crate::request::Request;
@@ -61,6 +62,8 @@ pub(crate) struct CompiledQuota {
     pub(crate) quota: Quota,
     pub(crate) bucket: BucketName,
     pub(crate) policy: PolicyText,
+    /// On which terms a shared store may prepay for it.
+    pub(crate) lease: Option<Terms>,
 }
 
 /// A key pattern, shared by the rules that have the same.

@@ -50,6 +50,8 @@ pub struct SystemClock {
     disciplined_us: AtomicU64,
 }
 
+/// A process may lose the processor between two readings, but not every time.
+const ANCHORINGS: usize = 8;
 /// How much faster or slower than the counter the clock may run to follow the
 /// wall clock: one part in 2,000, the limit that NTP keeps too.
 const SLEW_SHARE: u64 = 2_000;
@@ -65,14 +67,20 @@ impl SystemClock {
     pub fn new() -> Self {
         let counter = quanta::Clock::new();
         let ns = u128::from(counter.delta_as_nanos(0, TICKS));
-        Self {
-            start: counter.raw(),
-            us_per_tick: u64::try_from((ns << 64) / (u128::from(TICKS) * 1_000)).unwrap_or(u64::MAX),
-            counter,
-            base_us: wall_us(),
-            slewed_us: AtomicI64::new(0),
-            disciplined_us: AtomicU64::new(0),
-        }
+        let us_per_tick = u64::try_from((ns << 64) / (u128::from(TICKS) * 1_000)).unwrap_or(u64::MAX);
+        let (start, base_us) = anchor(&counter);
+        let (slewed_us, disciplined_us) = (AtomicI64::new(0), AtomicU64::new(0));
+        Self { counter, start, us_per_tick, base_us, slewed_us, disciplined_us }
+    }
+
+    /// One reading: the microseconds since the clock was made, by the counter
+    /// alone, and the time as [`now_us`](Clock::now_us) tells it.
+    #[must_use]
+    #[inline]
+    pub fn read(&self) -> (u64, u64) {
+        let elapsed_us = self.elapsed_us();
+        let slewed_us = self.slewed_us.load(Ordering::Relaxed);
+        (elapsed_us, (self.base_us + elapsed_us).saturating_add_signed(slewed_us).min(HORIZON_US))
     }
 
     /// One multiplication, where asking the counter for it takes two and a
@@ -85,6 +93,16 @@ impl SystemClock {
     }
 }
 
+/// The counter and the wall clock at one time: of several attempts the one in
+/// which least time passed between the two.
+fn anchor(counter: &quanta::Clock) -> (u64, u64) {
+    let attempt = |_| {
+        let (before, base_us, after) = (counter.raw(), wall_us(), counter.raw());
+        (after - before, before + (after - before) / 2, base_us)
+    };
+    (0..ANCHORINGS).map(attempt).min().map_or((0, 0), |(_, start, base_us)| (start, base_us))
+}
+
 impl Default for SystemClock {
     fn default() -> Self {
         Self::new()
@@ -94,8 +112,7 @@ impl Default for SystemClock {
 impl Clock for SystemClock {
     #[inline]
     fn now_us(&self) -> u64 {
-        let raw = self.base_us + self.elapsed_us();
-        raw.saturating_add_signed(self.slewed_us.load(Ordering::Relaxed)).min(HORIZON_US)
+        self.read().1
     }
 
     fn discipline(&self) {

@@ -42,18 +42,20 @@ local function bucket_refund(quota, full_at, now_us, cost)
   return now + math.max(owed - math.min(cost, quota.limit) * quota.interval, 0)
 end
 
--- How many tokens are granted to be spent within length_us, and the full_at to
--- keep (nil: as it was).
+-- Grants tokens to be spent within length_us: the full_at to keep (nil: as it
+-- was).
 local function bucket_lease(quota, full_at, now_us, ask)
   local now = math.min(now_us, HORIZON) * quota.ticks
-  local owed = quota.owed_initially
+  local owed, is_new = quota.owed_initially, true
   if full_at and full_at + quota.remembered > now then
-    owed = math.min(math.max(full_at - now, 0), quota.capacity)
+    owed, is_new = math.max(full_at - now, 0), false
   end
-  owed = math.max(owed, math.min(ask.length_us * quota.ticks, quota.capacity))
-  local room = math.floor((quota.capacity - owed) / quota.interval)
-  if room < ask.least then return nil end
-  local granted = math.min(ask.wanted, math.max(math.floor(room / 2), ask.least))
-  if granted == 0 then return nil end
-  return now + owed + granted * quota.interval
+  local clamped = owed > quota.capacity
+  if clamped then owed = quota.capacity end
+  local floored = math.max(owed, math.min(ask.length_us * quota.ticks, quota.capacity))
+  local room = math.floor((quota.capacity - floored) / quota.interval)
+  local granted = room >= ask.least and math.min(ask.wanted, math.max(math.floor(room / 2), ask.least)) or 0
+  if granted > 0 then return now + floored + granted * quota.interval end
+  if clamped or (is_new and owed > 0) then return now + owed end
+  return nil
 end

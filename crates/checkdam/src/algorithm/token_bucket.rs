@@ -26,9 +26,7 @@ pub fn decide(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision,
     let level = bucket.level(bucket.owed);
     let decision =
         if cost > quota.limit { level.refuse_cost() } else { level.deny(bucket.micros(after - quota.capacity)) };
-    // A bucket that begins with less than its burst begins to fill now.
-    let is_kept = bucket.clamped || (bucket.is_new && bucket.owed > 0);
-    (decision, if is_kept { Some(bucket.now + bucket.owed) } else { state })
+    (decision, bucket.kept().or(state))
 }
 
 /// What a take of `cost` would be answered, charging nothing.
@@ -101,7 +99,7 @@ pub fn lease(quota: &Quota, state: State, now_us: u64, ask: LeaseAsk) -> (Grant,
             floor + ask.least.min(quota.limit) * quota.interval <= quota.capacity && ask.least <= quota.limit;
         let retry_after_us = if can_ever { bucket.micros(short) } else { 0 };
         let grant = Grant { granted, left: level.remaining, retry_after_us, reset_after_us: level.reset_after_us };
-        return (grant, state);
+        return (grant, bucket.kept().or(state));
     }
     let after = owed + granted * quota.interval;
     let level = bucket.level(after);
@@ -136,6 +134,13 @@ impl<'a> Bucket<'a> {
             }
             _ => Self { quota, now, owed: quota.owed_initially, clamped: false, is_new: true },
         }
+    }
+
+    /// What a denial writes: a bucket that begins with less than its burst begins
+    /// to fill now, and no debt stays larger than the quota allows.
+    #[inline]
+    fn kept(&self) -> State {
+        (self.clamped || (self.is_new && self.owed > 0)).then_some(self.now + self.owed)
     }
 
     #[inline]

@@ -34,7 +34,8 @@ pub struct Account {
     shared_left: AtomicU64,
     /// When it would then owe nothing more.
     reset_at_us: AtomicU64,
-    demand_per_s: AtomicU64,
+    /// In thousandths of a token a second.
+    demand: AtomicU64,
     measured_us: AtomicU64,
     /// Tokens that came in, less those that left unspent, as measured last.
     spent: AtomicU64,
@@ -113,7 +114,7 @@ impl Account {
             retry_at_us: zero(),
             shared_left: zero(),
             reset_at_us: zero(),
-            demand_per_s: zero(),
+            demand: zero(),
             measured_us: zero(),
             spent: zero(),
             came: zero(),
@@ -245,6 +246,12 @@ impl Account {
         receipt
     }
 
+    /// What is left of a lease, and how long it may still be spent.
+    pub fn left_of(&self, receipt: Receipt, now_us: u64) -> (u64, u64) {
+        let seen = self.purses[receipt.purse].look();
+        if seen.lease() == receipt.lease { (seen.tokens(), seen.left_us(now_us)) } else { (0, 0) }
+    }
+
     /// Takes out what is left of a lease; gives how much, and how long it may
     /// still be given back.
     pub fn withdraw(&self, receipt: Receipt, now_us: u64) -> (u64, u64) {
@@ -277,7 +284,7 @@ impl Account {
     }
 
     /// Gives the account to a subject, if it is nobody's.
-    pub(super) fn open(&self, tag: Tag, demand_per_s: u64, now_us: u64) -> bool {
+    pub(super) fn open(&self, tag: Tag, demand: u64, now_us: u64) -> bool {
         if !self.lock() {
             return false;
         }
@@ -292,7 +299,7 @@ impl Account {
                 (&self.denied, 0),
                 (&self.shared_left, 0),
                 (&self.reset_at_us, 0),
-                (&self.demand_per_s, demand_per_s),
+                (&self.demand, demand),
                 (&self.measured_us, now_us),
             ] {
                 cell.store(value, Ordering::Relaxed);
@@ -361,11 +368,11 @@ impl Account {
         let used =
             spent.saturating_sub(self.spent.swap(spent, Ordering::Relaxed)) + self.denied.swap(0, Ordering::Relaxed);
         let mut demand = Demand {
-            per_s: self.demand_per_s.load(Ordering::Relaxed),
+            milli_per_s: self.demand.load(Ordering::Relaxed),
             at_us: self.measured_us.load(Ordering::Relaxed),
         };
         demand.learn(used, now_us, terms.length_us);
-        self.demand_per_s.store(demand.per_s, Ordering::Relaxed);
+        self.demand.store(demand.milli_per_s, Ordering::Relaxed);
         self.measured_us.store(demand.at_us, Ordering::Relaxed);
         demand
     }

@@ -1,6 +1,7 @@
 //! The accounts of this node: a fixed number of them, found without a lock.
 
 use super::account::Account;
+use super::demand::Demand;
 use super::terms::Terms;
 use crate::hash::{Tag, place};
 use crate::sync::{AtomicU64, Ordering};
@@ -82,10 +83,9 @@ impl Accounts {
         if count < terms.worth {
             return;
         }
-        let demand_per_s = u128::from(count) * 1_000_000 / u128::from(terms.length_us);
-        let demand_per_s = u64::try_from(demand_per_s).unwrap_or(u64::MAX);
+        let demand = Demand::rate(count, terms.length_us);
         if self.find(tag).is_none() {
-            let _ = self.near(tag).any(|number| self.places[number].open(tag, demand_per_s, now_us));
+            let _ = self.near(tag).any(|number| self.places[number].open(tag, demand, now_us));
         }
     }
 

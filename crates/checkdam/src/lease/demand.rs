@@ -1,13 +1,19 @@
 //! How much a subject is asked for on this node.
 
-/// A moving average of what is asked for, in tokens a second.
+/// A moving average of what is asked for, in thousandths of a token a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Demand {
-    pub(super) per_s: u64,
+    pub(super) milli_per_s: u64,
     pub(super) at_us: u64,
 }
 
 impl Demand {
+    /// So much in so long.
+    pub(super) fn rate(used: u64, length_us: u64) -> u64 {
+        let rate = u128::from(used) * 1_000_000_000 / u128::from(length_us.max(1));
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    }
+
     /// Takes in that `used` was asked for since the last time. What is older
     /// than `memory_us` counts less than half.
     pub(super) fn learn(&mut self, used: u64, now_us: u64, memory_us: u64) {
@@ -16,15 +22,15 @@ impl Demand {
         if since_us < memory_us / 16 + 1 && used == 0 {
             return;
         }
-        let since = u128::from(since_us.max(1));
-        let rate = u128::from(used) * 1_000_000 / since;
-        let (known, memory) = (u128::from(self.per_s), u128::from(memory_us));
-        let per_s = (known * memory + rate * since) / (memory + since);
-        *self = Self { per_s: u64::try_from(per_s).unwrap_or(u64::MAX), at_us: now_us };
+        let rate = u128::from(Self::rate(used, since_us));
+        let (since, memory, known) = (u128::from(since_us.max(1)), u128::from(memory_us), u128::from(self.milli_per_s));
+        let average = (known * memory + rate * since) / (memory + since);
+        *self = Self { milli_per_s: u64::try_from(average).unwrap_or(u64::MAX), at_us: now_us };
     }
 
     /// What is asked for in so long, rounded up.
     pub(super) fn within(&self, length_us: u64) -> u64 {
-        (u128::from(self.per_s) * u128::from(length_us)).div_ceil(1_000_000).try_into().unwrap_or(u64::MAX)
+        let used = (u128::from(self.milli_per_s) * u128::from(length_us)).div_ceil(1_000_000_000);
+        used.try_into().unwrap_or(u64::MAX)
     }
 }

@@ -49,6 +49,14 @@ impl Terms {
         self.length_us - self.length_us / DRIFT_SHARE
     }
 
+    /// Whether one grant can hold so many tokens.
+    #[must_use]
+    #[inline]
+    pub fn can_grant(&self, quota: &Quota, tokens: u64) -> bool {
+        let room = quota.capacity.saturating_sub(self.length_us * quota.ticks_per_us);
+        tokens <= TOKENS_MAX && tokens.saturating_mul(quota.interval) <= room
+    }
+
     /// The most tokens that one grant can hold.
     #[must_use]
     pub fn most(&self, quota: &Quota) -> u64 {

@@ -200,6 +200,7 @@ impl Joint {
                 cost: concern.cost,
                 group,
                 on_failure: rules.rule(concern.rule).rule.on_store_failure,
+                lease: quota.lease,
             }));
         }
         tiers

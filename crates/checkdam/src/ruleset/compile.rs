@@ -11,6 +11,7 @@ use super::plant::Planter;
 use super::{CompiledKey, CompiledQuota, CompiledRule, RuleSet};
 use crate::definitions::Definitions;
 use crate::headers::PolicyText;
+use crate::lease::Terms;
 use crate::quota::Quota;
 use crate::rule::{Mode, QUOTAS_MAX, RULE_NAME_MAX, Rule};
 use crate::store::BucketName;
@@ -59,9 +60,9 @@ impl RuleSet {
 impl CompiledRule {
     fn new(rule: Rule, key: usize, gathered: Option<Gathered>, index: &mut Index) -> Self {
         let conditions = rule.when.iter().map(|(name, c)| (index.attribute(name), c.clone())).collect();
-        let mut quotas = CompiledQuota::all(&rule.name, &rule.quotas);
+        let mut quotas = CompiledQuota::all(&rule, &rule.quotas);
         let exceptions = gathered.map(|gathered| {
-            quotas.extend(gathered.quotas.iter().flat_map(|list| CompiledQuota::all(&rule.name, list)));
+            quotas.extend(gathered.quotas.iter().flat_map(|list| CompiledQuota::all(&rule, list)));
             Box::new(gathered.exceptions)
         });
         quotas.shrink_to_fit();
@@ -72,11 +73,12 @@ impl CompiledRule {
 impl CompiledQuota {
     /// The buckets of a list of limits are named by their places in it: whoever
     /// gets other limits keeps what is owed.
-    fn all(rule: &str, quotas: &[Quota]) -> Vec<Self> {
+    fn all(rule: &Rule, quotas: &[Quota]) -> Vec<Self> {
         let one = |(place, quota): (usize, &Quota)| Self {
             quota: *quota,
-            bucket: BucketName::new(rule, place, quota.algorithm().name()),
-            policy: PolicyText::new(rule, quota, quotas.len()),
+            bucket: BucketName::new(&rule.name, place, quota.algorithm().name()),
+            policy: PolicyText::new(&rule.name, quota, quotas.len()),
+            lease: Terms::of(rule.lease, quota),
         };
         quotas.iter().enumerate().map(one).collect()
     }

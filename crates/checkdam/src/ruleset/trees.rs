@@ -152,7 +152,7 @@ impl CompiledQuota {
     pub(crate) fn of_descriptor(rule: &str, quota: Quota) -> Self {
         let kind = format!("\0descriptor/{}", quota.period_us());
         let bucket = BucketName::new(&kind, 0, quota.algorithm().name());
-        Self { quota, bucket, policy: PolicyText::new(rule, &quota, 1) }
+        Self { quota, bucket, policy: PolicyText::new(rule, &quota, 1), lease: None }
     }
 }
 

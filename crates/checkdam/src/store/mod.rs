@@ -9,6 +9,7 @@ pub use memory::{MemoryOptions, MemoryStats, MemoryStore};
 use smallvec::SmallVec;
 
 use crate::decision::{DecidedBy, Decision, Verdict};
+use crate::lease::Terms;
 use crate::quota::Quota;
 
 /// How many tiers a request may have before its answer needs the heap.
@@ -85,6 +86,8 @@ pub struct Tier<'a> {
     pub group: u8,
     /// What to answer if the store cannot.
     pub on_failure: FailurePolicy,
+    /// On which terms a store that is shared may prepay for it; none: never.
+    pub lease: Option<Terms>,
 }
 
 /// A store's answer: one decision a tier, in their order.

@@ -16,4 +16,6 @@ mod faults_clock;
 mod faults_network;
 mod faults_server;
 mod kinds;
+mod lease_nodes;
+mod leases;
 mod setup;

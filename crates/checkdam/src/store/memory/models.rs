@@ -40,6 +40,7 @@ fn take(store: &ModelStore, quota: &Quota, subjects: &[&str], cost: u64) -> bool
             cost,
             group: 0,
             on_failure: FailurePolicy::Closed,
+            lease: None,
         })
         .collect();
     store.apply_now(Operation::Take, &tiers).decisions.iter().all(Decision::is_allowed)

@@ -180,7 +180,7 @@ impl<'a, 'b> Ask<'a, 'b> {
         let (now_us, values) = self.store.topology.call(self.slot(part), packed, tiers.len(), self.deadline).await?;
         for ((index, tier), value) in part.iter().zip(&tiers).zip(&values) {
             let unread = || CallError::Failed { reason: format!("an answer that is not understood: {value:?}") };
-            self.held[*index] = Some(Held::read(tier, now_us, value).ok_or_else(unread)?);
+            self.held[*index] = Some(Held::read(tier.quota, now_us, value).ok_or_else(unread)?);
         }
         // What is denied leaves TTLs as they are.
         if operation == Operation::Take && self.all_allow(part) {

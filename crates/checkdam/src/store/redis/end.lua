@@ -8,8 +8,9 @@ local function plain_tier(at)
 end
 
 -- Any other tier. Fields: group, operation (1 take, 2 peek, 3 refund,
--- 4 reset, 5 put back), kind (1 bucket, 2 to 4 windows, 5 log), cost, limit,
--- five numbers; and to put back, the time of the take.
+-- 4 reset, 5 put back, 6 lease), kind (1 bucket, 2 to 4 windows, 5 log), cost,
+-- limit, five numbers; to put back, the time of the take; for a lease, of which
+-- the cost is what is wanted, the least that is of use and how long it is held.
 local function general_tier(at)
   local quota = { limit = tonumber(ARGV[at + 4]) }
   local tier = {
@@ -17,6 +18,9 @@ local function general_tier(at)
     cost = tonumber(ARGV[at + 3]), quota = quota,
   }
   if tier.operation == 5 then tier.since = tonumber(ARGV[at + 10]) end
+  if tier.operation == 6 then
+    tier.ask = { wanted = tier.cost, least = tonumber(ARGV[at + 10]), length_us = tonumber(ARGV[at + 11]) }
+  end
   if tier.kind == 1 then
     quota.ticks, quota.interval, quota.capacity = tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7])
     quota.owed_initially, quota.remembered = tonumber(ARGV[at + 8]), tonumber(ARGV[at + 9])
@@ -89,7 +93,8 @@ local function put_back(tier)
   end
 end
 
--- Refund and reset: one tier by itself. Answers with the state after.
+-- Refund and reset: one tier by itself. Answers with the state after; a lease
+-- with the one before.
 local function general_give(tier)
   local quota = tier.quota
   if tier.operation == 4 then
@@ -100,6 +105,9 @@ local function general_give(tier)
   general_decide(tier)
   if tier.operation == 5 then
     put_back(tier)
+  elseif tier.operation == 6 then
+    local kept = bucket_lease(quota, tier.state, now, tier.ask)
+    if kept then bucket_write(tier.key, kept, quota) end
   elseif tier.kind == 1 then
     local kept = bucket_refund(quota, tier.state, now, tier.cost)
     if kept then
@@ -170,13 +178,14 @@ local function plain_request()
 end
 
 -- The number of its tiers stands before their fields.
+local FIELDS = { 10, 10, 10, 10, 11, 12 }
 local function general_request()
   local count, tiers = tonumber(ARGV[arg_at]), {}
   arg_at = arg_at + 1
   for i = 1, count do
     key_at = key_at + 1
     tiers[i] = general_tier(arg_at)
-    arg_at = arg_at + (tiers[i].operation == 5 and 11 or 10)
+    arg_at = arg_at + FIELDS[tiers[i].operation]
   end
   return tiers
 end

@@ -95,6 +95,7 @@ mod tests {
                 cost: 1,
                 group: 0,
                 on_failure: FailurePolicy::Closed,
+                lease: None,
             };
             String::from_utf8(maker.key(&tier)).unwrap()
         };
@@ -112,8 +113,8 @@ mod tests {
         let quota: Quota = "1/s".parse().unwrap();
         let (bucket, maker) = (BucketName::new("a", 0, "x"), KeyMaker::new("", true));
         let key = |subject: &'static [u8]| {
-            let tier =
-                Tier { quota: &quota, bucket: &bucket, subject, cost: 1, group: 0, on_failure: FailurePolicy::Closed };
+            let (quota, bucket, on_failure) = (&quota, &bucket, FailurePolicy::Closed);
+            let tier = Tier { quota, bucket, subject, cost: 1, group: 0, on_failure, lease: None };
             String::from_utf8(maker.key(&tier)).unwrap()
         };
         assert_eq!(key(b"user:42"), "cd:{user:42}:a/0/x");

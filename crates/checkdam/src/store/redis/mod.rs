@@ -3,7 +3,8 @@
 //! All tiers of a request that share a slot go out in one call of one script,
 //! which decides on the server's own clock. A request that is not answered in
 //! time is decided by each rule's failure policy; no error ever becomes a
-//! silent allow.
+//! silent allow. Rules with a lease are decided on this node where it has
+//! prepaid for them.
 
 mod ask;
 mod breaker;
@@ -14,6 +15,7 @@ mod deniers;
 mod examine;
 mod fallback;
 mod key;
+mod leases;
 mod renewals;
 mod script;
 mod seal;
@@ -21,6 +23,8 @@ mod server;
 mod shard;
 mod target;
 mod topology;
+#[cfg(test)]
+mod twin;
 
 pub use breaker::BreakerOptions;
 pub use call_error::CallError;
@@ -38,6 +42,7 @@ use self::ask::Ask;
 use self::deniers::Deniers;
 use self::fallback::Fallback;
 use self::key::KeyMaker;
+use self::leases::Leases;
 use self::renewals::Renewals;
 use self::script::Held;
 use self::shard::ShardOptions;
@@ -45,6 +50,7 @@ use self::target::Target;
 use self::topology::Topology;
 use super::{Answer, Groups, Operation, Store, TIERS_INLINE, Tier};
 use crate::decision::{DecidedBy, Decision, Verdict};
+use crate::lease::LeaseStats;
 use crate::time::ManualClock;
 
 /// How Redis is reached and how long it is waited for.
@@ -155,6 +161,7 @@ pub struct RedisStore {
     renewals: Renewals,
     deniers: Deniers,
     fallback: Fallback,
+    leases: Arc<Leases>,
     counts: Arc<Counts>,
 }
 
@@ -177,6 +184,7 @@ impl RedisStore {
             url, root_certificate, deadline, breaker, waiting_max, batch_max, nodes, max_buckets, ..
         } = options;
         let target = Target::parse(&url, root_certificate.as_deref())?;
+        let leases = Arc::new(Leases::new(clock.clone()));
         let shards = ShardOptions { breaker, waiting_max, batch_max: batch_max.max(1), clock };
         Ok(Self {
             deadline,
@@ -187,6 +195,7 @@ impl RedisStore {
             renewals: Renewals::new(),
             deniers: Deniers::new(),
             fallback: Fallback::new(nodes, max_buckets),
+            leases,
             counts: Arc::default(),
         })
     }
@@ -208,9 +217,16 @@ impl RedisStore {
         }
     }
 
+    /// What became of the tokens that were prepaid so far.
+    #[must_use]
+    pub fn lease_stats(&self) -> LeaseStats {
+        self.leases.stats()
+    }
+
     /// To be called about once a second.
     pub fn maintain(&self) {
         self.fallback.maintain();
+        self.leases.maintain();
     }
 
     /// Asks Redis, within the deadline, whatever the tiers' failure policies.
@@ -225,11 +241,47 @@ impl RedisStore {
     }
 }
 
+/// Tiers with a lease are decided here where tokens of theirs are prepaid:
+///
+/// - A peek is answered by Redis, and what is held here counts as left.
+/// - A refund of a tier that has an account here is not given back: the bucket
+///   could then owe less than nodes hold, and too much would be let in. Without
+///   an account it is given back as ever.
+/// - A reset forgets what is held here. What other nodes hold they may still
+///   spend, for as long as a lease lasts.
 impl Store for RedisStore {
     async fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> Answer {
         if tiers.is_empty() {
             return self.fallback.apply(operation, tiers);
         }
+        if tiers.iter().all(|tier| tier.lease.is_none()) {
+            return self.apply_direct(operation, tiers).await;
+        }
+        // On the heap, so that what needs no waiting has a small future.
+        match operation {
+            Operation::Take => match self.take_at_once(tiers) {
+                Some(answer) => answer,
+                None => Box::pin(self.take_leased(tiers)).await,
+            },
+            Operation::Refund => Box::pin(self.refund_leased(tiers)).await,
+            Operation::Peek | Operation::Reset => {
+                let mut answer = Box::pin(self.apply_direct(operation, tiers)).await;
+                for (tier, decision) in tiers.iter().zip(&mut answer.decisions).filter(|(tier, _)| tier.lease.is_some())
+                {
+                    match operation {
+                        Operation::Reset => self.leases.forget(tier),
+                        _ => self.leases.add_held(tier, decision),
+                    }
+                }
+                answer
+            }
+        }
+    }
+}
+
+impl RedisStore {
+    /// Redis decides, or the failure policies if it cannot.
+    async fn apply_direct(&self, operation: Operation, tiers: &[Tier<'_>]) -> Answer {
         match self.try_apply(operation, tiers).await {
             Ok(answer) => {
                 self.counts.answered.fetch_add(1, Ordering::Relaxed);

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use redis::{Cmd, Value};
 
+use crate::algorithm::token_bucket::{Grant, LeaseAsk};
 use crate::algorithm::{WindowState, fixed_window, leaky_bucket, sliding_window, sliding_window_strict, token_bucket};
 use crate::decision::{Decision, Verdict};
 use crate::quota::{Algorithm, Align, Quota};
@@ -38,8 +39,13 @@ pub(super) fn hash() -> &'static str {
     SCRIPT.get_hash()
 }
 
-/// An operation that the script knows beside those of the store.
+/// What the script calls what it does.
+const TAKE: u64 = 1;
+const PEEK: u64 = 2;
+const REFUND: u64 = 3;
+const RESET: u64 = 4;
 const PUT_BACK: u64 = 5;
+const LEASE: u64 = 6;
 
 /// What the script calls the shape of a plain tier: its capacity, and these.
 const CAPACITY_UNIT: u64 = 4;
@@ -80,8 +86,14 @@ impl Packed {
                 arguments.extend([tier.cost * tier.quota.interval, shape]);
             }
         } else {
+            let operation = match operation {
+                Operation::Take => TAKE,
+                Operation::Peek => PEEK,
+                Operation::Refund => REFUND,
+                Operation::Reset => RESET,
+            };
             arguments.push(tiers.len() as u64);
-            arguments.extend(tiers.iter().flat_map(|tier| general(operation, tier)));
+            arguments.extend(tiers.iter().flat_map(|tier| general(operation, tier.quota, tier.cost, tier.group)));
         }
         Self { is_plain, keys, arguments }
     }
@@ -89,9 +101,21 @@ impl Packed {
     /// Packs the return of what a take charged to one tier at `since_us`. What
     /// has come back by itself since is not given a second time.
     pub(super) fn put_back(tier: &Tier<'_>, key: Vec<u8>, since_us: u64) -> Self {
-        let mut numbers = general(Operation::Refund, tier);
-        numbers[1] = PUT_BACK;
-        let arguments = [1].into_iter().chain(numbers).chain([since_us]).collect();
+        Self::single(general(PUT_BACK, tier.quota, tier.cost, 0), key, &[since_us])
+    }
+
+    /// Packs a request for tokens that will be spent on this node.
+    pub(super) fn lease(quota: &Quota, key: Vec<u8>, ask: LeaseAsk) -> Self {
+        Self::single(general(LEASE, quota, ask.wanted, 0), key, &[ask.least, ask.length_us])
+    }
+
+    /// Packs the return of tokens that were not.
+    pub(super) fn refund(quota: &Quota, key: Vec<u8>, tokens: u64) -> Self {
+        Self::single(general(REFUND, quota, tokens, 0), key, &[])
+    }
+
+    fn single(numbers: [u64; 10], key: Vec<u8>, more: &[u64]) -> Self {
+        let arguments = [1].iter().chain(&numbers).chain(more).copied().collect();
         Self { is_plain: false, keys: vec![key], arguments }
     }
 
@@ -147,16 +171,9 @@ fn is_plain(tier: &Tier<'_>) -> bool {
         && (1..=quota.limit).contains(&tier.cost)
 }
 
-fn general(operation: Operation, tier: &Tier<'_>) -> [u64; 10] {
-    let quota = tier.quota;
-    let operation = match operation {
-        Operation::Take => 1,
-        Operation::Peek => 2,
-        Operation::Refund => 3,
-        Operation::Reset => 4,
-    };
+fn general(operation: u64, quota: &Quota, cost: u64, group: u8) -> [u64; 10] {
     // Doubles hold no more; what exceeds every limit is refused all the same.
-    let cost = tier.cost.min(1 << 52);
+    let cost = cost.min(1 << 52);
     let align = match quota.spec.align {
         Align::Epoch => 0,
         Align::Day => 1,
@@ -177,7 +194,7 @@ fn general(operation: Operation, tier: &Tier<'_>) -> [u64; 10] {
         [quota.spec.period_us, align, quota.interval, quota.capacity, 0]
     };
     let [a, b, c, d, e] = numbers;
-    [u64::from(tier.group), operation, kind, cost, quota.limit, a, b, c, d, e]
+    [u64::from(group), operation, kind, cost, quota.limit, a, b, c, d, e]
 }
 
 /// What one tier's bucket held, and what follows for a take.
@@ -201,7 +218,7 @@ enum HeldState {
 
 impl Held {
     /// Reads one answer of the script.
-    pub(super) fn read(tier: &Tier<'_>, now_us: u64, value: &Value) -> Option<Self> {
+    pub(super) fn read(quota: &Quota, now_us: u64, value: &Value) -> Option<Self> {
         let text = match value {
             Value::Int(owed) => {
                 let full_at = u64::try_from(*owed).ok().filter(|owed| *owed > 0).map(|owed| now_us + owed);
@@ -212,8 +229,18 @@ impl Held {
             _ => return None,
         };
         let numbers = text.split_ascii_whitespace().map(str::parse).collect::<Result<Vec<u64>, _>>().ok()?;
-        let state = read_state(tier.quota, &numbers)?;
+        let state = read_state(quota, &numbers)?;
         Some(Self { state, at_us: now_us })
+    }
+
+    /// What was granted; none if the bucket is of a kind that grants nothing.
+    pub(super) fn grant(&self, quota: &Quota, ask: LeaseAsk) -> Option<Grant> {
+        match (&self.state, quota.algorithm) {
+            (HeldState::Word(state), Algorithm::TokenBucket) => {
+                Some(token_bucket::lease(quota, *state, self.at_us, ask).0)
+            }
+            _ => None,
+        }
     }
 
     /// What a take of the tier is answered if it is charged when it passes.

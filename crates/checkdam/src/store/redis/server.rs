@@ -191,8 +191,10 @@ impl Server {
     }
 
     fn command(&self, name: &str, script: &str, call: &[Job]) -> Cmd {
-        let left_us = deadline(call).saturating_duration_since(Instant::now()).as_micros() as i64;
-        let deadline_us = self.ours_us() + left_us + self.offset_us.load(Ordering::Relaxed);
+        // Counted from the start and not from now: a process that is stopped here
+        // must not find that its time has been prolonged.
+        let ours_us = deadline(call).saturating_duration_since(self.started).as_micros() as i64;
+        let deadline_us = ours_us.saturating_add(self.offset_us.load(Ordering::Relaxed));
         let keys: usize = call.iter().map(|job| job.packed.keys.len()).sum();
         let mut command = Cmd::new();
         command.arg(name).arg(script).arg(keys);

@@ -125,5 +125,6 @@ fn name(algorithm: Algorithm) -> BucketName {
 }
 
 fn tier<'a>(quota: &'a Quota, bucket: &'a BucketName, subject: &'a str) -> Tier<'a> {
-    Tier { quota, bucket, subject: subject.as_bytes(), cost: 1, group: 0, on_failure: FailurePolicy::Closed }
+    let on_failure = FailurePolicy::Closed;
+    Tier { quota, bucket, subject: subject.as_bytes(), cost: 1, group: 0, on_failure, lease: None }
 }

@@ -1,0 +1,275 @@
+//! Limits that are spent on this node: what of a request is prepaid, and when
+//! more is fetched.
+//!
+//! Nothing here locks, allocates or asks Redis while a subject's account has
+//! what a request costs. Who must wait for a grant waits no longer than for any
+//! other answer of Redis, and is then decided by the rule's failure policy.
+
+mod fetch;
+mod take;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout_at};
+
+use super::RedisStore;
+use crate::decision::{Decision, Verdict};
+use crate::hash::{Tag, TagMaker};
+use crate::lease::{Account, Accounts, Begin, LeaseStats, Paid, Spend, Terms};
+use crate::store::Tier;
+use crate::time::{Clock, ManualClock, SystemClock};
+
+/// The most subjects that have an account; the others are asked for in Redis.
+const SUBJECTS_MAX: usize = 8_192;
+/// Who waits looks again after so long: an account is held for moments by
+/// others than those who ask for it.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// What is prepaid on this node.
+#[derive(Debug)]
+pub(super) struct Leases {
+    clock: LeaseClock,
+    tags: TagMaker,
+    /// None until a rule with a lease concerns a request.
+    book: OnceLock<Book>,
+    is_closing: watch::Sender<bool>,
+    /// How many leases somebody waits to give back.
+    watched: watch::Sender<usize>,
+}
+
+/// The accounts, and by what those are woken who wait for one of them.
+#[derive(Debug)]
+pub(super) struct Book {
+    accounts: Accounts,
+    waiting: Box<[Waiting]>,
+}
+
+/// Those who wait for a grant to one account.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Twice the number of calls that have ended, and one if the last failed.
+    ended: AtomicU64,
+    told: Notify,
+}
+
+/// The clock of leases: one that never jumps, and the time of day beside it.
+#[derive(Debug)]
+enum LeaseClock {
+    System(Box<SystemClock>),
+    Manual(Arc<ManualClock>),
+}
+
+/// How one tier of a take stands.
+enum Share {
+    /// It was paid here.
+    Paid(Purchase),
+    /// It is denied here, and would pass after so long.
+    Denied { number: usize, wait_us: u64 },
+    /// Redis decides.
+    Direct,
+    /// Redis was asked for more and did not answer.
+    Failed,
+}
+
+/// What was paid from which account.
+#[derive(Clone, Copy)]
+struct Purchase {
+    number: usize,
+    paid: Paid,
+    /// The time of day.
+    at_us: u64,
+}
+
+impl LeaseClock {
+    /// The time on the clock that never jumps, and the time of day.
+    #[inline]
+    fn read(&self) -> (u64, u64) {
+        match self {
+            Self::System(clock) => clock.read(),
+            Self::Manual(clock) => (clock.now_us(), clock.now_us()),
+        }
+    }
+}
+
+impl Leases {
+    pub(super) fn new(clock: Option<Arc<ManualClock>>) -> Self {
+        Self {
+            clock: clock.map_or_else(|| LeaseClock::System(Box::default()), LeaseClock::Manual),
+            tags: TagMaker::default(),
+            book: OnceLock::new(),
+            is_closing: watch::Sender::new(false),
+            watched: watch::Sender::new(0),
+        }
+    }
+
+    pub(super) fn stats(&self) -> LeaseStats {
+        self.book.get().map_or_else(LeaseStats::default, |book| book.accounts.stats(self.clock.read().0))
+    }
+
+    pub(super) fn maintain(&self) {
+        if let LeaseClock::System(clock) = &self.clock {
+            clock.discipline();
+        }
+        if let Some(book) = self.book.get() {
+            book.accounts.maintain(self.clock.read().0);
+        }
+    }
+
+    #[inline]
+    fn tag(&self, tier: &Tier<'_>) -> Tag {
+        self.tags.tag(tier.bucket.hash(), tier.subject)
+    }
+
+    /// The book, and the subject's account in it, if there is one.
+    #[inline]
+    fn find(&self, tier: &Tier<'_>) -> Option<(&Book, usize, Tag)> {
+        let (book, tag) = (self.book.get()?, self.tag(tier));
+        Some((book, book.accounts.find(tag)?, tag))
+    }
+
+    /// Notes that Redis was asked for a subject that could have an account.
+    fn note(&self, tier: &Tier<'_>) {
+        if let Some(terms) = terms(tier) {
+            let book = self.book.get_or_init(Book::new);
+            book.accounts.note(self.tag(tier), tier.cost, self.clock.read().0, terms);
+        }
+    }
+
+    /// Adds to what Redis says of a tier what is held of it here.
+    pub(super) fn add_held(&self, tier: &Tier<'_>, decision: &mut Decision) {
+        let Some((book, number, _)) = self.find(tier) else { return };
+        let held = book.accounts.account(number).held(self.clock.read().0);
+        decision.remaining = (decision.remaining + held).min(decision.limit);
+        if decision.verdict == Verdict::Denied && held >= tier.cost {
+            (decision.verdict, decision.retry_after_us) = (Verdict::Allowed, 0);
+        }
+    }
+
+    /// Where a tier stands, if it has an account here.
+    pub(super) fn standing(&self, tier: &Tier<'_>) -> Option<Decision> {
+        let (book, number, _) = self.find(tier)?;
+        let (now_us, account) = (self.clock.read().0, book.accounts.account(number));
+        Some(decision(tier, account, account.held(now_us), now_us))
+    }
+
+    /// Forgets what is known of a bucket that was reset.
+    pub(super) fn forget(&self, tier: &Tier<'_>) {
+        if let Some((book, number, _)) = self.find(tier) {
+            book.accounts.account(number).forget(self.clock.read().0);
+        }
+    }
+
+    /// Pays from an account, if there is one that has enough.
+    #[inline]
+    fn spend(&self, book: &Book, (number, tag): (usize, Tag), cost: u64) -> Result<Purchase, Spend> {
+        let mut at_us = 0;
+        let clock = || {
+            let (steady_us, now_us) = self.clock.read();
+            at_us = now_us;
+            steady_us
+        };
+        match book.accounts.account(number).spend(tag, cost, clock) {
+            Spend::Paid(paid) => Ok(Purchase { number, paid, at_us }),
+            unpaid => Err(unpaid),
+        }
+    }
+}
+
+impl Book {
+    fn new() -> Self {
+        let accounts = Accounts::new(SUBJECTS_MAX);
+        let waiting = (0..accounts.len()).map(|_| Waiting::default()).collect();
+        Self { accounts, waiting }
+    }
+
+    fn deny(&self, number: usize, cost: u64) {
+        self.accounts.account(number).note_denied(cost);
+        self.accounts.note_cached_denial();
+    }
+}
+
+impl Waiting {
+    fn end(&self, has_failed: bool) {
+        let before = self.ended.load(Ordering::Relaxed);
+        self.ended.store((before & !1) + 2 + u64::from(has_failed), Ordering::Release);
+        self.told.notify_waiters();
+    }
+}
+
+impl RedisStore {
+    /// Pays one tier from its account; waits for a grant if it must.
+    async fn pay(&self, tier: &Tier<'_>, deadline: Instant) -> Share {
+        let (Some(terms), Some((book, number, tag))) = (terms(tier), self.leases.find(tier)) else {
+            return Share::Direct;
+        };
+        let (account, waiting) = (book.accounts.account(number), &book.waiting[number]);
+        loop {
+            let told = waiting.told.notified();
+            tokio::pin!(told);
+            told.as_mut().enable();
+            let seen = waiting.ended.load(Ordering::Acquire);
+            match self.leases.spend(book, (number, tag), tier.cost) {
+                Ok(bought) => {
+                    if bought.paid.is_low {
+                        self.fetch_ahead(tier, (number, tag), bought.paid.at_us);
+                    }
+                    return Share::Paid(bought);
+                }
+                Err(Spend::Gone) => return Share::Direct,
+                Err(_) => {}
+            }
+            let now_us = self.leases.clock.read().0;
+            if let Some(wait_us) = account.denied_for_us(now_us) {
+                book.deny(number, tier.cost);
+                return Share::Denied { number, wait_us };
+            }
+            if *self.leases.is_closing.borrow() {
+                return Share::Direct;
+            }
+            match account.begin(tag, tier.cost, now_us, (terms, tier.quota)) {
+                Begin::Ask(ask) => self.fetch(tier, (number, tag), ask),
+                Begin::Busy => {}
+                Begin::NotBefore(_) => continue,
+                Begin::Closed => return Share::Direct,
+            }
+            let now = Instant::now();
+            if now >= deadline {
+                return Share::Failed;
+            }
+            let _ = timeout_at(deadline.min(now + LOOK_AGAIN), told).await;
+            let ended = waiting.ended.load(Ordering::Acquire);
+            if ended != seen && ended & 1 == 1 {
+                return Share::Failed;
+            }
+        }
+    }
+
+    /// Has more fetched before it is needed, if nobody does.
+    #[cold]
+    fn fetch_ahead(&self, tier: &Tier<'_>, (number, tag): (usize, Tag), now_us: u64) {
+        let (Some(terms), Some(book)) = (terms(tier), self.leases.book.get()) else { return };
+        if *self.leases.is_closing.borrow() {
+            return;
+        }
+        if let Begin::Ask(ask) = book.accounts.account(number).begin(tag, 0, now_us, (terms, tier.quota)) {
+            self.fetch(tier, (number, tag), ask);
+        }
+    }
+}
+
+/// The terms on which a tier may be paid here, if its cost can be.
+#[inline]
+fn terms<'a>(tier: &'a Tier<'_>) -> Option<&'a Terms> {
+    tier.lease.as_ref().filter(|terms| tier.cost > 0 && terms.can_grant(tier.quota, tier.cost))
+}
+
+/// A tier that passes, with so many tokens held here.
+#[inline]
+fn decision(tier: &Tier<'_>, account: &Account, held: u64, now_us: u64) -> Decision {
+    let (limit, (shared_left, reset_after_us)) = (tier.quota.limit(), account.shared(now_us));
+    let remaining = (held + shared_left).min(limit);
+    Decision { verdict: Verdict::Allowed, limit, remaining, retry_after_us: 0, reset_after_us, delay_us: 0 }
+}

@@ -1,0 +1,139 @@
+//! The life of one lease: asked for, held, and what is left of it given back.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::super::call_error::CallError;
+use super::super::script::{Held, Packed};
+use super::super::topology::Topology;
+use super::super::{Counts, RedisStore};
+use super::{Book, Leases};
+use crate::algorithm::token_bucket::{Grant, LeaseAsk};
+use crate::hash::Tag;
+use crate::lease::{Account, Ask, Receipt, Terms};
+use crate::quota::Quota;
+use crate::store::Tier;
+
+/// What is left of a lease is given back if it is at least this share of it.
+const WORTH_SHARE: u64 = 16;
+/// With less time than this a return could come too late; it would be refused,
+/// and would look like a failure of the server.
+const RETURN_US_MIN: u64 = 3_000;
+/// How long before its end a lease is given back, at least; unless that is more
+/// than half of it.
+const MARGIN_US_MIN: u64 = 10_000;
+
+/// A lease, from the call that asks for it to the one that gives back the rest.
+struct Fetch {
+    leases: Arc<Leases>,
+    topology: Arc<Topology>,
+    counts: Arc<Counts>,
+    key: Vec<u8>,
+    quota: Quota,
+    terms: Terms,
+    number: usize,
+    ask: Ask,
+    deadline: Instant,
+}
+
+impl RedisStore {
+    /// Asks for tokens, apart from the request that wants them: one that is
+    /// dropped does not lose what was granted.
+    pub(super) fn fetch(&self, tier: &Tier<'_>, (number, _): (usize, Tag), ask: Ask) {
+        let Some(terms) = tier.lease else { return };
+        let fetch = Fetch {
+            leases: Arc::clone(&self.leases),
+            topology: Arc::clone(&self.topology),
+            counts: Arc::clone(&self.counts),
+            key: self.keys.key(tier),
+            quota: *tier.quota,
+            terms,
+            number,
+            ask,
+            deadline: Instant::now() + self.deadline,
+        };
+        self.leases.watched.send_modify(|count| *count += 1);
+        tokio::spawn(async move {
+            fetch.run().await;
+            fetch.leases.watched.send_modify(|count| *count -= 1);
+        });
+    }
+
+    /// Gives back everything that is prepaid, while it can be, and prepays
+    /// nothing more. To be called when no more requests come.
+    pub async fn return_leases(&self) {
+        self.leases.is_closing.send_replace(true);
+        let mut watched = self.leases.watched.subscribe();
+        // Every one of them ends by itself: a return has a deadline.
+        let _ = watched.wait_for(|count| *count == 0).await;
+    }
+}
+
+impl Fetch {
+    async fn run(&self) {
+        let Some(book) = self.leases.book.get() else { return };
+        book.accounts.note_ask();
+        let grant = self.call().await;
+        match &grant {
+            Ok(_) => drop(self.counts.answered.fetch_add(1, Ordering::Relaxed)),
+            Err(error) => self.counts.add(error),
+        }
+        let now_us = self.leases.clock.read().0;
+        let account = book.accounts.account(self.number);
+        let receipt = account.finish(&self.ask, grant.as_ref().ok(), now_us, &self.terms);
+        book.waiting[self.number].end(grant.is_err());
+        let (Ok(grant), Some(receipt)) = (grant, receipt) else { return };
+        self.hold().await;
+        self.give_back(book, account, receipt, grant.granted).await;
+    }
+
+    async fn call(&self) -> Result<Grant, CallError> {
+        let Ask { wanted, least, .. } = self.ask;
+        let ask = LeaseAsk { wanted, least, length_us: self.terms.length_us };
+        let packed = Packed::lease(&self.quota, self.key.clone(), ask);
+        let (at_us, values) = self.topology.call(self.slot(), packed, 1, self.deadline).await?;
+        let grant = values.first().and_then(|value| Held::read(&self.quota, at_us, value)?.grant(&self.quota, ask));
+        grant.ok_or_else(|| CallError::Failed { reason: format!("an answer that is not understood: {values:?}") })
+    }
+
+    /// Waits until the lease has little time left, or the node goes.
+    async fn hold(&self) {
+        let (life_us, now) = (self.terms.life_us(), Instant::now());
+        let margin_us = (life_us / 8).max(MARGIN_US_MIN).min(life_us / 2);
+        let until_us = (self.ask.asked_us + life_us - margin_us).saturating_sub(self.leases.clock.read().0);
+        let mut is_closing = self.leases.is_closing.subscribe();
+        tokio::select! {
+            () = sleep_until(now + Duration::from_micros(until_us)) => {}
+            _ = is_closing.wait_for(|is_closing| *is_closing) => {}
+        }
+    }
+
+    /// A return must not land after the lease has ended: what was owed for it
+    /// may have come back by then. So its time is measured from before the look
+    /// at the clock, and Redis refuses it when that is over.
+    async fn give_back(&self, book: &Book, account: &Account, receipt: Receipt, granted: u64) {
+        let now = Instant::now();
+        let now_us = self.leases.clock.read().0;
+        let (left, left_us) = account.left_of(receipt, now_us);
+        if left_us < RETURN_US_MIN || left * WORTH_SHARE < granted {
+            return;
+        }
+        let (tokens, left_us) = account.withdraw(receipt, now_us);
+        if tokens == 0 {
+            return;
+        }
+        let packed = Packed::refund(&self.quota, self.key.clone(), tokens);
+        let deadline = now + Duration::from_micros(left_us);
+        match self.topology.call(self.slot(), packed, 1, deadline).await {
+            Ok(_) => book.accounts.note_returned(tokens),
+            Err(_) => drop(self.counts.unknown.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    fn slot(&self) -> u16 {
+        self.topology.slot(&self.key)
+    }
+}

@@ -1,0 +1,177 @@
+//! A take of tiers that are prepaid here, all of them or some.
+//!
+//! What is prepaid is reserved first, and put back if anything else denies; so
+//! the tiers that Redis decides are still one call, and need share no slot with
+//! the others.
+
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::super::{RedisStore, unseen};
+use super::{Book, Purchase, Share, decision, terms};
+use crate::decision::{DecidedBy, Decision, Verdict};
+use crate::lease::Spend;
+use crate::store::{Answer, Groups, Operation, TIERS_INLINE, Tier};
+
+type Decisions = SmallVec<[Decision; TIERS_INLINE]>;
+
+/// What was paid here for a request that is not decided yet: put back unless it
+/// is kept, also when the request is dropped.
+struct Reserved<'a> {
+    book: Option<&'a Book>,
+    /// With the place of the tier.
+    paid: SmallVec<[(usize, Purchase); TIERS_INLINE]>,
+}
+
+impl Reserved<'_> {
+    fn keep_if(&mut self, is_kept: impl Fn(usize) -> bool) {
+        self.paid.retain(|(place, _)| !is_kept(*place));
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        let Some(book) = self.book else { return };
+        for (_, bought) in &self.paid {
+            book.accounts.account(bought.number).put_back(bought.paid.receipt);
+        }
+    }
+}
+
+impl RedisStore {
+    /// Decides a take that needs nobody else: all of it is prepaid here, or one
+    /// of its tiers is known to deny.
+    #[inline]
+    pub(in super::super) fn take_at_once(&self, tiers: &[Tier<'_>]) -> Option<Answer> {
+        let mut reserved = Reserved { book: Some(self.leases.book.get()?), paid: SmallVec::new() };
+        let mut decisions = Decisions::new();
+        let mut at_us = 0;
+        for (place, tier) in tiers.iter().enumerate() {
+            terms(tier)?;
+            let (book, number, tag) = self.leases.find(tier)?;
+            match self.leases.spend(book, (number, tag), tier.cost) {
+                Ok(bought) => {
+                    if bought.paid.is_low {
+                        self.fetch_ahead(tier, (number, tag), bought.paid.at_us);
+                    }
+                    at_us = bought.at_us;
+                    let account = book.accounts.account(number);
+                    decisions.push(decision(tier, account, bought.paid.left, bought.paid.at_us));
+                    reserved.paid.push((place, bought));
+                }
+                Err(Spend::Dry) if tier.group == 0 => {
+                    let (steady_us, now_us) = self.leases.clock.read();
+                    let wait_us = book.accounts.account(number).denied_for_us(steady_us)?;
+                    book.deny(number, tier.cost);
+                    decisions.push(self.denied(tier, number, wait_us));
+                    decisions.extend(tiers[place + 1..].iter().map(unseen));
+                    return Some(Answer { decisions, at_us: now_us, by: DecidedBy::Lease });
+                }
+                Err(_) => return None,
+            }
+        }
+        reserved.keep_if(|_| true);
+        Some(Answer { decisions, at_us, by: DecidedBy::Lease })
+    }
+
+    /// Decides a take of which some tiers are prepaid here, or could be.
+    pub(in super::super) async fn take_leased(&self, tiers: &[Tier<'_>]) -> Answer {
+        let deadline = Instant::now() + self.deadline;
+        let mut reserved = Reserved { book: self.leases.book.get(), paid: SmallVec::new() };
+        let mut decisions: SmallVec<[Option<Decision>; TIERS_INLINE]> = tiers.iter().map(|_| None).collect();
+        let (mut has_failed, mut is_denied) = (false, false);
+        for (place, tier) in tiers.iter().enumerate() {
+            if !self.is_spent_here(tiers, tier) {
+                continue;
+            }
+            match self.pay(tier, deadline).await {
+                Share::Paid(bought) => reserved.paid.push((place, bought)),
+                Share::Denied { number, wait_us } => {
+                    decisions[place] = Some(self.denied(tier, number, wait_us));
+                    is_denied |= tier.group == 0;
+                }
+                Share::Direct => {}
+                Share::Failed => has_failed = true,
+            }
+            if is_denied {
+                break;
+            }
+        }
+        let mut by = DecidedBy::Lease;
+        let mut at_us = self.leases.clock.read().1;
+        if let (Some(book), false) = (reserved.book, is_denied) {
+            for (place, Purchase { number, paid, .. }) in &reserved.paid {
+                let account = book.accounts.account(*number);
+                decisions[*place] = Some(decision(&tiers[*place], account, paid.left, paid.at_us));
+            }
+        }
+        if !is_denied && decisions.contains(&None) {
+            let rest = self.take_rest(tiers, &mut decisions, has_failed).await;
+            (by, at_us) = (rest.by, rest.at_us);
+        }
+        let decisions: Decisions =
+            decisions.into_iter().zip(tiers).map(|(known, tier)| known.unwrap_or_else(|| unseen(tier))).collect();
+        let denied = Groups::denied(tiers, decisions.iter().map(Decision::is_allowed));
+        reserved.keep_if(|place| denied.is_charged(&tiers[place]));
+        Answer { decisions, at_us, by }
+    }
+
+    /// Has the tiers decided that were not paid here: by Redis, or by their
+    /// failure policies if it has just failed to answer.
+    async fn take_rest(&self, tiers: &[Tier<'_>], decisions: &mut [Option<Decision>], has_failed: bool) -> Answer {
+        let rest = undecided(tiers, decisions);
+        let answer = if has_failed {
+            self.fallback.apply(Operation::Take, &rest)
+        } else {
+            self.apply_direct(Operation::Take, &rest).await
+        };
+        if answer.by == DecidedBy::Redis {
+            rest.iter().for_each(|tier| self.leases.note(tier));
+        }
+        let mut answered = answer.decisions.iter().copied();
+        for known in decisions.iter_mut().filter(|known| known.is_none()) {
+            *known = answered.next();
+        }
+        answer
+    }
+
+    /// Gives back what was charged in Redis, and nothing of what has an account
+    /// here.
+    pub(in super::super) async fn refund_leased(&self, tiers: &[Tier<'_>]) -> Answer {
+        let kept: SmallVec<[Option<Decision>; TIERS_INLINE]> =
+            tiers.iter().map(|tier| tier.lease.and_then(|_| self.leases.standing(tier))).collect();
+        let rest = undecided(tiers, &kept);
+        let (by, at_us) = (DecidedBy::Lease, self.leases.clock.read().1);
+        let answer = if rest.is_empty() {
+            Answer { decisions: SmallVec::new(), at_us, by }
+        } else {
+            self.apply_direct(Operation::Refund, &rest).await
+        };
+        let mut answered = answer.decisions.into_iter();
+        let one = |(kept, tier): (Option<Decision>, &Tier<'_>)| {
+            kept.or_else(|| answered.next()).unwrap_or_else(|| unseen(tier))
+        };
+        Answer { decisions: kept.into_iter().zip(tiers).map(one).collect(), at_us: answer.at_us, by: answer.by }
+    }
+
+    /// Whether a tier may be paid here: one of a rule in shadow only if all of
+    /// that rule can be, since they are charged together or not at all.
+    fn is_spent_here(&self, tiers: &[Tier<'_>], tier: &Tier<'_>) -> bool {
+        let can_be = |tier: &Tier<'_>| terms(tier).is_some() && self.leases.find(tier).is_some();
+        can_be(tier) && (tier.group == 0 || tiers.iter().filter(|other| other.group == tier.group).all(can_be))
+    }
+
+    fn denied(&self, tier: &Tier<'_>, number: usize, wait_us: u64) -> Decision {
+        let now_us = self.leases.clock.read().0;
+        let account = self.leases.book.get().map(|book| book.accounts.account(number));
+        let reset_after_us = account.map_or(0, |account| account.shared(now_us).1);
+        let remaining = account.map_or(0, |account| account.held(now_us));
+        let (limit, retry_after_us) = (tier.quota.limit(), wait_us.max(1));
+        Decision { verdict: Verdict::Denied, limit, remaining, retry_after_us, reset_after_us, delay_us: 0 }
+    }
+}
+
+/// The tiers of which nothing is known yet.
+fn undecided<'a>(tiers: &[Tier<'a>], known: &[Option<Decision>]) -> SmallVec<[Tier<'a>; TIERS_INLINE]> {
+    tiers.iter().zip(known).filter(|(_, known)| known.is_none()).map(|(tier, _)| *tier).collect()
+}
