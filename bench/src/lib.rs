@@ -1,7 +1,36 @@
-//! What the benchmarks share: keys, takes as each limiter makes them, a server.
+//! What the benchmarks share. Without the feature `rivals` only what counts our
+//! own instructions: keys, and takes of our store.
 
 #[cfg(feature = "rivals")]
+pub mod bare;
+#[cfg(feature = "rivals")]
+pub mod calls;
+#[cfg(feature = "rivals")]
+pub mod chart;
+#[cfg(feature = "rivals")]
+pub mod checks;
+#[cfg(feature = "rivals")]
+pub mod client;
+#[cfg(feature = "rivals")]
+pub mod contest;
+#[cfg(feature = "rivals")]
+pub mod figures;
+#[cfg(feature = "rivals")]
+pub mod inside;
+#[cfg(feature = "rivals")]
+pub mod load;
+#[cfg(feature = "rivals")]
+pub mod machine;
+#[cfg(feature = "rivals")]
+pub mod report;
+#[cfg(feature = "rivals")]
+pub mod rivals;
+#[cfg(feature = "rivals")]
 pub mod server;
+#[cfg(feature = "rivals")]
+pub mod session;
+#[cfg(feature = "rivals")]
+pub mod suites;
 
 use checkdam::Quota;
 use checkdam::conformance::TestBucket;

@@ -1,96 +1,180 @@
-//! A real server in release mode, and what asks it.
-#![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
+//! Servers as processes on the servers' core: checkdam as users build it, nginx,
+//! and our bare ones.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-/// Builds the program as users do.
-pub fn build() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    let built = cargo.args(["build", "--release", "-p", "checkdam-server"]).current_dir(root).status().unwrap();
-    assert!(built.success());
-}
+use testkit::{Daemon, Redis, free_port, wait_until};
+
+use crate::load::{Door, Target};
+use crate::machine::{pin_process, server_core};
+
+/// One limit a user of one endpoint, so high that all pass; the same for Envoy.
+pub const ONE_TIER: &str = r#"rules:
+  - { name: per-user, scope: user, key: "user:{user}", when: { endpoint: /api/search }, limits: ["1000000/s burst 1000000000"] }
+  - { name: envoy, scope: user, domain: bench, key: "user:{user}", when: { endpoint: /api/search }, limits: ["1000000/s burst 1000000000"] }
+"#;
+
+/// Three limits a user, checked together.
+pub const THREE_TIERS: &str = r#"rules:
+  - name: per-user
+    scope: user
+    key: "user:{user}"
+    when: { endpoint: /api/search }
+    limits: ["1000000/s burst 1000000000", "10000000/m burst 1000000000", "100000000/h burst 1000000000"]
+  - name: envoy
+    scope: user
+    domain: bench
+    key: "user:{user}"
+    when: { endpoint: /api/search }
+    limits: ["1000000/s burst 1000000000", "10000000/m burst 1000000000", "100000000/h burst 1000000000"]
+"#;
+
+const START: Duration = Duration::from_secs(30);
 
 /// A server, ended when it is dropped.
-#[derive(Debug)]
 pub struct Server {
-    child: Child,
-    /// Where it decides.
-    pub http: String,
-    /// Where operators are let in.
-    pub admin: String,
+    daemon: Daemon,
+    /// Where it speaks gRPC, if it is checkdam.
+    grpc: Option<SocketAddr>,
+    /// Where operators are let in, if it is checkdam.
+    admin: Option<SocketAddr>,
+}
+
+/// The program that is measured.
+///
+/// # Panics
+/// If it was not built.
+#[must_use]
+pub fn checkdam() -> PathBuf {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/checkdam");
+    let path = std::env::var_os("CHECKDAM_BIN").map_or(built, PathBuf::from);
+    assert!(path.exists(), "{} is not there: bench/run builds it, or name another by CHECKDAM_BIN", path.display());
+    path
 }
 
 impl Server {
-    /// Starts one on free ports, with its data in that folder.
+    /// `checkdam serve` with these rules, and other settings as they are by default.
     #[must_use]
-    pub fn start(data: &Path, arguments: &[&str]) -> Self {
-        let binary = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/checkdam");
-        let mut command = Command::new(binary);
-        command.args([
-            "serve",
-            "--http-listen",
-            "127.0.0.1:0",
-            "--grpc-listen",
-            "off",
-            "--admin-listen",
-            "127.0.0.1:0",
-            "--data-dir",
-        ]);
-        let mut child = command.arg(data).args(arguments).stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let (mut http, mut admin) = (String::new(), String::new());
-        for line in lines.by_ref().map_while(Result::ok) {
-            let behind = |words: &str| Some(line.split_once(words)?.1.split(['/', ' ']).next()?.to_owned());
-            http = behind("listening  http://").unwrap_or(http);
-            admin = behind("admin      http://").unwrap_or(admin);
-            if line.contains("/v1/check") {
-                break;
+    pub fn checkdam(rules: &str, arguments: &[&str]) -> Self {
+        Self::with_doors(
+            |http, rule_file| {
+                let mut all: Vec<OsString> = ["serve", "--http-listen"].map(Into::into).to_vec();
+                all.extend([listen(http), "--rules".into(), rule_file.into()]);
+                all.extend(arguments.iter().map(Into::into));
+                all
+            },
+            Some(rules),
+        )
+    }
+
+    /// As [`checkdam`](Self::checkdam), with the rules of its database.
+    #[must_use]
+    pub fn checkdam_with_database(folder: &Path, arguments: &[&str]) -> Self {
+        Self::with_doors(
+            |http, _| {
+                let mut all: Vec<OsString> = ["serve", "--http-listen"].map(Into::into).to_vec();
+                all.extend([listen(http), "--data-dir".into(), folder.into()]);
+                all.extend(arguments.iter().map(Into::into));
+                all
+            },
+            None,
+        )
+    }
+
+    /// `checkdam proxy` before that upstream.
+    #[must_use]
+    pub fn proxy(rules: &str, upstream: SocketAddr) -> Self {
+        Self::with_doors(
+            |port, rule_file| {
+                let mut all: Vec<OsString> = ["proxy", "--listen"].map(Into::into).to_vec();
+                all.extend([listen(port), "--rules".into(), rule_file.into()]);
+                all.extend(["--header-attributes", "X-User=user", "--upstream"].map(Into::into));
+                all.push(format!("http://{upstream}").into());
+                all
+            },
+            Some(rules),
+        )
+    }
+
+    fn with_doors(arguments: impl Fn(u16, &Path) -> Vec<OsString>, rules: Option<&str>) -> Self {
+        let (grpc, admin) = (loopback(free_port()), loopback(free_port()));
+        let daemon = pinned(&checkdam(), |port, folder| {
+            let rule_file = folder.join("rules.yaml");
+            if let Some(rules) = rules {
+                std::fs::write(&rule_file, rules).unwrap_or_else(|error| panic!("cannot write the rules: {error}"));
             }
-        }
-        std::thread::spawn(move || lines.map_while(Result::ok).count());
-        Self { child, http, admin }
+            let mut all = arguments(port, &rule_file);
+            let doors = ["--grpc-listen".into(), grpc.to_string(), "--admin-listen".into(), admin.to_string()];
+            all.extend(doors.map(OsString::from));
+            all
+        });
+        let is_open = |address: SocketAddr| TcpStream::connect(address).is_ok();
+        wait_until("checkdam to open its doors", START, || is_open(grpc) && is_open(admin));
+        Self { daemon, grpc: Some(grpc), admin: Some(admin) }
+    }
+
+    /// One of our bare servers.
+    #[must_use]
+    pub fn bare(name: &str, redis: Option<&Redis>) -> Self {
+        let program = std::env::current_exe().unwrap_or_else(|error| panic!("who am I? {error}"));
+        let daemon = pinned(&program, |port, _| {
+            let mut all: Vec<OsString> = ["serve".into(), name.into(), port.to_string().into()].to_vec();
+            all.extend(redis.map(|redis| redis.url().into()));
+            all
+        });
+        Self { daemon, grpc: None, admin: None }
+    }
+
+    /// nginx with one process and this site, on that core.
+    #[must_use]
+    pub fn nginx(core: usize, site: impl Fn(u16) -> String) -> Self {
+        let daemon = Daemon::nginx(site);
+        pin_process(daemon.pid(), core);
+        Self { daemon, grpc: None, admin: None }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.daemon.address()
+    }
+
+    /// Where operators are let in.
+    ///
+    /// # Panics
+    /// If it is not checkdam.
+    #[must_use]
+    pub fn admin(&self) -> SocketAddr {
+        self.admin.unwrap_or_else(|| panic!("only checkdam has an admin door"))
+    }
+
+    /// This server under load.
+    #[must_use]
+    pub fn target(&self, door: Door) -> Target {
+        let address = match door {
+            Door::Grpc => self.grpc.unwrap_or_else(|| self.address()),
+            Door::Check | Door::Get => self.address(),
+        };
+        Target { address, process: self.daemon.pid(), door }
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn loopback(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// One request and its answer: the status and the body.
-pub fn ask(stream: &mut BufReader<TcpStream>, method: &str, path: &str, body: &str) -> (u16, String) {
-    let length = body.len();
-    let request = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n{body}");
-    stream.get_mut().write_all(request.as_bytes()).unwrap();
-    let (mut status, mut length) = (0, 0);
-    loop {
-        let mut line = String::new();
-        stream.read_line(&mut line).unwrap();
-        if let Some(rest) = line.strip_prefix("HTTP/1.1 ") {
-            status = rest[..3].parse().unwrap();
-        }
-        if let Some(rest) = line.to_lowercase().strip_prefix("content-length: ") {
-            length = rest.trim().parse().unwrap();
-        }
-        if line.trim().is_empty() {
-            break;
-        }
-    }
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).unwrap();
-    (status, String::from_utf8(body).unwrap())
+fn listen(port: u16) -> OsString {
+    loopback(port).to_string().into()
 }
 
-/// A connection that is kept.
-#[must_use]
-pub fn connect(address: &str) -> BufReader<TcpStream> {
-    let stream = TcpStream::connect(address).unwrap();
-    stream.set_nodelay(true).unwrap();
-    BufReader::new(stream)
+/// Starts a program on the servers' core: how many threads it makes depends on it.
+fn pinned(program: &Path, arguments: impl Fn(u16, &Path) -> Vec<OsString>) -> Daemon {
+    Daemon::start(Path::new("taskset"), |port, folder| {
+        let mut all: Vec<OsString> = ["-c".into(), server_core().to_string().into(), program.into()].to_vec();
+        all.extend(arguments(port, folder));
+        all
+    })
 }

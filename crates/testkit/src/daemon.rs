@@ -111,6 +111,11 @@ impl Daemon {
         })
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address

@@ -1,0 +1,50 @@
+//! What is measured, each suite by itself.
+
+mod audit;
+mod bytes;
+mod dashboard;
+mod growth;
+mod lease;
+mod limiter;
+mod memory;
+mod proxy;
+mod redis;
+mod rules;
+mod servers;
+mod shared;
+
+pub use bytes::print_bytes;
+
+use crate::session::Session;
+
+/// One suite.
+pub struct Suite {
+    /// What it is called on the command line.
+    pub name: &'static str,
+    /// What it measures.
+    pub about: &'static str,
+    /// How long it takes with `--quick`, in seconds: what the time left is told by.
+    pub share: f64,
+    /// Measures it.
+    pub run: fn(&mut Session),
+}
+
+const fn suite(name: &'static str, about: &'static str, share: f64, run: fn(&mut Session)) -> Suite {
+    Suite { name, about, share, run }
+}
+
+/// All suites, in the order they run.
+pub const ALL: &[Suite] = &[
+    suite("memory", "a take in memory beside governor and others, and a bare compare-and-swap", 16.0, memory::run),
+    suite("bytes", "memory a bucket, beside governor", 3.0, bytes::run),
+    suite("limiter", "a whole check in memory beside limitador's", 3.0, limiter::run),
+    suite("rules", "a check with 10 rules and with 100,000", 4.0, rules::run),
+    suite("redis", "takes in Redis beside the classic script, by Redis' CPU time and memory", 18.0, redis::run),
+    suite("lease", "a leased hot key beside a call of Redis for every check", 8.0, lease::run),
+    suite("servers", "HTTP and gRPC checks in memory beside bare axum, bare tonic and nginx", 18.0, servers::run),
+    suite("shared", "HTTP and gRPC checks on Redis beside limitador's library", 14.0, shared::run),
+    suite("proxy", "the proxy beside nginx with limit_req", 8.0, proxy::run),
+    suite("growth", "buckets, rules, tiers, connections and shards: what more of them cost", 45.0, growth::run),
+    suite("audit", "denials with and without their record; a start with 100,000 rules", 15.0, audit::run),
+    suite("dashboard", "checks with and without the dashboard open in five browsers", 15.0, dashboard::run),
+];
