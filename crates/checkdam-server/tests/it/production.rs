@@ -143,6 +143,7 @@ fn the_manual_has_a_page_for_each_command() {
         ("checkdam", "checkdam\\-serve"),
         ("checkdam-serve", "CHECKDAM_HTTP_LISTEN"),
         ("checkdam-rules-check", "SYNOPSIS"),
+        ("checkdam-bench", "target"),
     ] {
         let read = std::fs::read_to_string(folder.join(format!("{page}.1"))).unwrap();
         assert!(read.contains(part) && read.contains(".TH"), "{page}");
