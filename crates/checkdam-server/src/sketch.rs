@@ -22,6 +22,8 @@ pub(crate) struct Sketch {
     /// Whoever is not listed came at most so often.
     floor: u64,
     total: u64,
+    /// Where the next to be replaced is looked for first.
+    next: usize,
 }
 
 /// How often somebody came.
@@ -44,7 +46,7 @@ impl Sketch {
     /// An empty one that holds so many names, at least one.
     pub(crate) const fn new(max: usize) -> Self {
         let max = if max == 0 { 1 } else { max };
-        Self { max, tags: Vec::new(), counts: Vec::new(), names: Vec::new(), floor: 0, total: 0 }
+        Self { max, tags: Vec::new(), counts: Vec::new(), names: Vec::new(), floor: 0, total: 0, next: 0 }
     }
 
     /// Somebody came. The hash is the caller's, the same for the same name in
@@ -62,8 +64,8 @@ impl Sketch {
             self.push(tag, Name { rule: rule.to_owned(), subject: subject.to_owned() }, count);
             return;
         }
-        let least = self.counts.iter().enumerate().min_by_key(|(_, count)| count.count);
-        let Some((place, &Count { count, .. })) = least else { return };
+        let Some(place) = self.least() else { return };
+        let count = self.counts[place].count;
         self.floor = count;
         self.tags[place] = tag;
         self.counts[place] = Count { count: count + 1, too_high_by: count };
@@ -140,6 +142,18 @@ impl Sketch {
             }
         }
         None
+    }
+
+    /// Where somebody stands whom nobody came less often than. None is below the
+    /// floor, so whoever is at it will do: the search goes on where the last one
+    /// ended, and in a flood of new names finds the next at once.
+    fn least(&mut self) -> Option<usize> {
+        let is_least = |place: &usize| self.counts[*place].count <= self.floor;
+        let next = self.next.min(self.counts.len());
+        let found = (next..self.counts.len()).chain(0..next).find(is_least);
+        let place = found.or_else(|| (0..self.counts.len()).min_by_key(|place| self.counts[*place].count))?;
+        self.next = place + 1;
+        Some(place)
     }
 
     fn drop_least(&mut self) {
