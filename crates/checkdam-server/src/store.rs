@@ -157,7 +157,8 @@ impl Store for AnyStore {
     async fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> Answer {
         match self {
             Self::Memory(store) => store.apply_now(operation, tiers),
-            Self::Redis(watched) => watched.store.apply(operation, tiers).await,
+            // On the heap, so that what memory decides does not carry the room for it.
+            Self::Redis(watched) => Box::pin(watched.store.apply(operation, tiers)).await,
         }
     }
 }

@@ -4,11 +4,11 @@ use tokio::sync::mpsc;
 
 use crate::config::LeaveOptions;
 use crate::grpc;
-use crate::http::Server;
+use crate::http::{Checks, Server};
 
 /// The doors of a server for requests.
 pub(super) struct Doors {
-    pub(super) http: Server,
+    pub(super) http: Server<Checks>,
     pub(super) grpc: Option<grpc::Door>,
 }
 

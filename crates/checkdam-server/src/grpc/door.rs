@@ -6,29 +6,20 @@ use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
-use axum::extract::Request;
-use axum::middleware::{self, Next};
-use axum::response::Response;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tonic::Status;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
+use super::calls::Calls;
 use super::messages::{DESCRIPTORS, RateLimitServiceServer};
 use super::service::RateLimits;
 use crate::app::App;
 use crate::config::LeaveOptions;
 use crate::http::Server;
 
-/// The largest message in bytes. Envoy takes 60 KiB of headers from a client by
-/// default, and a header may stand in several descriptors: were this smaller, a
-/// client could make a message that is refused, which Envoy lets pass.
-const MESSAGE_MAX: usize = 4 << 20;
-/// How long a request may take to arrive.
-const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long those who watch our health have to hear that we are leaving when
 /// nobody new is let in: whose watch ended before could begin another.
 const HEARD: Duration = Duration::from_millis(500);
@@ -38,7 +29,7 @@ const NAMES: [&str; 3] = ["", "envoy.service.ratelimit.v3.RateLimitService", "ra
 
 /// The gRPC door, open.
 pub(crate) struct Door {
-    server: Server,
+    server: Server<Calls>,
     health: HealthReporter,
 }
 
@@ -53,8 +44,8 @@ impl Door {
         for name in NAMES {
             health.set_service_status(name, ServingStatus::Serving).await;
         }
-        let router = router(rate_limits, &health).context("the messages cannot be described")?;
-        Ok(Self { server: Server::for_grpc(listener, app, router), health })
+        let others = router(Arc::clone(&rate_limits), &health).context("the messages cannot be described")?;
+        Ok(Self { server: Server::for_grpc(listener, app, Calls::new(rate_limits, others)), health })
     }
 
     /// Where the door is.
@@ -105,21 +96,11 @@ fn router(rate_limits: Arc<RateLimits>, health: &HealthReporter) -> Result<Route
             .register_encoded_file_descriptor_set(DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    let rate_limits = RateLimitServiceServer::from_arc(rate_limits).max_decoding_message_size(MESSAGE_MAX);
     let mut routes = Routes::builder();
     routes
-        .add_service(rate_limits)
+        .add_service(RateLimitServiceServer::from_arc(rate_limits))
         .add_service(HealthServer::new(HealthService::from_health_reporter(health.clone())))
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?);
-    Ok(routes.routes().into_axum_router().layer(middleware::from_fn(in_time)))
-}
-
-/// Nobody is waited for for ever. Streams have begun to be answered by then,
-/// and last as long as they like.
-async fn in_time(request: Request, next: Next) -> Response {
-    match tokio::time::timeout(TIMEOUT, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => Status::deadline_exceeded("the message did not arrive in time").into_http(),
-    }
+    Ok(routes.routes().into_axum_router())
 }

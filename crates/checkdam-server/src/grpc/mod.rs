@@ -6,6 +6,7 @@
 //! So this door must never answer with an error what a client of Envoy can
 //! cause by what it sends.
 
+mod calls;
 mod door;
 mod messages;
 mod metadata;

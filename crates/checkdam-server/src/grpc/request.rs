@@ -9,16 +9,17 @@ use super::refusal::Refusal;
 /// more at once. Envoy's configuration says how many there are, not its clients.
 pub(super) const DESCRIPTORS_MAX: usize = checkdam::TIERS_MAX;
 
-/// One descriptor.
+/// What is asked with the descriptors of a message.
 #[derive(Debug)]
 pub(super) struct Asked<'a> {
-    pub(super) request: Request<'a>,
-    /// Whether its cost is given back instead of charged.
-    pub(super) is_refund: bool,
+    /// What is to be charged, in the order of the descriptors.
+    pub(super) checks: Vec<Request<'a>>,
+    /// What is to be given back instead, each with its descriptor's place.
+    pub(super) refunds: Vec<(usize, Request<'a>)>,
 }
 
 /// Reads the descriptors, in their order.
-pub(super) fn read(message: &RateLimitRequest) -> Result<Vec<Asked<'_>>, Refusal> {
+pub(super) fn read(message: &RateLimitRequest) -> Result<Asked<'_>, Refusal> {
     if message.domain.is_empty() {
         return Err(Refusal::NoDomain);
     }
@@ -27,12 +28,20 @@ pub(super) fn read(message: &RateLimitRequest) -> Result<Vec<Asked<'_>>, Refusal
         count if count > DESCRIPTORS_MAX => return Err(Refusal::TooManyDescriptors { count }),
         _ => {}
     }
-    let descriptors = message.descriptors.iter().enumerate();
-    descriptors.map(|(index, descriptor)| descriptor.asked(message, index)).collect()
+    let mut asked = Asked { checks: Vec::with_capacity(message.descriptors.len()), refunds: Vec::new() };
+    for (index, descriptor) in message.descriptors.iter().enumerate() {
+        let request = descriptor.asked(message, index)?;
+        if descriptor.is_negative_hits {
+            asked.refunds.push((index, request));
+        } else {
+            asked.checks.push(request);
+        }
+    }
+    Ok(asked)
 }
 
 impl RateLimitDescriptor {
-    fn asked<'a>(&'a self, message: &'a RateLimitRequest, index: usize) -> Result<Asked<'a>, Refusal> {
+    fn asked<'a>(&'a self, message: &'a RateLimitRequest, index: usize) -> Result<Request<'a>, Refusal> {
         if self.entries.is_empty() {
             return Err(Refusal::NoEntries { index });
         }
@@ -50,7 +59,7 @@ impl RateLimitDescriptor {
         // A cost of 0 asks without charging, but only if the descriptor says so.
         let cost = self.hits_addend.unwrap_or_else(|| u64::from(message.hits_addend).max(1));
         // More than any limit can hold is over every limit.
-        Ok(Asked { request: request.costing(cost.min(LIMIT_MAX)), is_refund: self.is_negative_hits })
+        Ok(request.costing(cost.min(LIMIT_MAX)))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use checkdam::{Outcome, Request};
+use checkdam::Outcome;
 use tonic::{Response, Status};
 
 use super::messages::{Code, RateLimitRequest, RateLimitResponse, RateLimitService};
@@ -30,28 +30,21 @@ impl RateLimits {
 
     /// Charges all descriptors, or none.
     pub(crate) async fn decide(&self, message: &RateLimitRequest) -> Result<RateLimitResponse, Refusal> {
-        let asked = request::read(message)?;
+        let Asked { checks, refunds } = request::read(message)?;
         if self.app.limiter().rules().is_empty() {
             return Err(Refusal::NoRules);
         }
-        let (refunds, checks): (Vec<_>, Vec<_>) =
-            asked.into_iter().enumerate().partition(|(_, Asked { is_refund, .. })| *is_refund);
-        let (indexes, checks): (Vec<usize>, Vec<Request<'_>>) =
-            checks.into_iter().map(|(index, asked)| (index, asked.request)).unzip();
         let together = self.app.check_together(&checks).await;
-        if refunds.is_empty() {
-            let outcomes: Vec<_> = together.outcomes().iter().collect();
-            return Ok(self.answer(message, &outcomes, together.is_allowed()));
-        }
+        let mut outcomes: Vec<&Outcome> = together.outcomes().iter().collect();
         // What is given back passes whatever the others do.
         let mut refunded = Vec::with_capacity(refunds.len());
-        for (index, Asked { request, .. }) in &refunds {
+        for (index, request) in &refunds {
             refunded.push((*index, self.app.refund(request).await));
         }
-        let mut outcomes: Vec<(usize, &Outcome)> = indexes.into_iter().zip(together.outcomes()).collect();
-        outcomes.extend(refunded.iter().map(|(index, outcome)| (*index, outcome)));
-        outcomes.sort_unstable_by_key(|(index, _)| *index);
-        let outcomes: Vec<_> = outcomes.into_iter().map(|(_, outcome)| outcome).collect();
+        for (index, outcome) in &refunded {
+            // In the order of the descriptors, so that all before it are there.
+            outcomes.insert((*index).min(outcomes.len()), outcome);
+        }
         Ok(self.answer(message, &outcomes, together.is_allowed()))
     }
 

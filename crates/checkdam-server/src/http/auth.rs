@@ -61,10 +61,10 @@ impl Auth {
         let request = options.apply(described(&self.origin, parts, peer)?)?;
         let outcome = self.app.check(&request).await;
         if !outcome.is_allowed() {
-            return Ok(wire::refuse(&outcome, self.app.dialect()));
+            return Ok(wire::refuse(&outcome, self.app.dialect()).map(Body::new));
         }
         let mut response = Response::new(Body::empty());
-        *response.headers_mut() = wire::standing(&outcome, self.app.dialect());
+        response.headers_mut().extend(wire::standing(&outcome, self.app.dialect()));
         if outcome.delay_us() > 0 {
             response.headers_mut().insert(DELAY, outcome.delay_us().div_ceil(1_000).into());
         }

@@ -1,8 +1,12 @@
 //! Reads a request's body: all of it, within a bound and a time.
 
+use std::fmt::Display;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
-use axum::body::{Body, HttpBody};
+use axum::body::HttpBody;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 
@@ -19,21 +23,49 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The whole body.
-pub(super) async fn read(body: Body) -> Result<Bytes, Problem> {
+pub(super) async fn read<B>(body: B) -> Result<Bytes, Problem>
+where
+    B: HttpBody<Data = Bytes, Error: Display> + Unpin,
+{
     read_within(body, BODY_MAX).await
 }
 
 /// The whole body, which may be larger and take longer than usual.
-pub(super) async fn read_within(body: Body, bytes_max: usize) -> Result<Bytes, Problem> {
+pub(super) async fn read_within<B>(body: B, bytes_max: usize) -> Result<Bytes, Problem>
+where
+    B: HttpBody<Data = Bytes, Error: Display> + Unpin,
+{
     let limit = if bytes_max > BODY_MAX { DOCUMENT_TIMEOUT } else { TIMEOUT };
-    // The timer is armed only if the body is not there yet.
-    match tokio::time::timeout(limit, collect(body, bytes_max)).await {
+    let mut reading = std::pin::pin!(collect(body, bytes_max));
+    if let Some(read) = soon(reading.as_mut()).await {
+        return read;
+    }
+    match tokio::time::timeout(limit, reading).await {
         Ok(read) => read,
         Err(_) => Err(Problem::timeout(limit.as_secs())),
     }
 }
 
-async fn collect(mut body: Body, bytes_max: usize) -> Result<Bytes, Problem> {
+/// What is there at the first or the second look, so that most requests arm no
+/// timer: of HTTP/1, hyper reads a body only once it is asked for.
+async fn soon<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
+    let mut is_second = false;
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending if is_second => Poll::Ready(None),
+        Poll::Pending => {
+            is_second = true;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    })
+    .await
+}
+
+async fn collect<B>(mut body: B, bytes_max: usize) -> Result<Bytes, Problem>
+where
+    B: HttpBody<Data = Bytes, Error: Display> + Unpin,
+{
     let discarded_max = DISCARD_MAX.max(bytes_max);
     let announced = body.size_hint().lower();
     if announced > discarded_max as u64 {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::http::header::{CONNECTION, HeaderValue};
 use axum::http::{Request, StatusCode, Version};
+use http_body_util::Either;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -111,9 +112,11 @@ impl<R: Responder> Connections<R> {
             let (responder, app, progress) = (responder.clone(), Arc::clone(&app), Arc::clone(&progress));
             async move {
                 let shed = shedding.and_then(|shedding| shedding.turn_away(app.overload(), request.uri().path()));
-                let mut response = match shed {
-                    Some(response) => response,
-                    None => trace::within(parent, responder.answer(request, arrival)).await,
+                let mut response = match (shed, parent) {
+                    (Some(response), _) => response.map(Either::Right),
+                    (None, None) => responder.answer(request, arrival).await,
+                    // Boxed, so that requests that nobody traces do not carry the room for it.
+                    (None, Some(parent)) => trace::within(parent, Box::pin(responder.answer(request, arrival))).await,
                 };
                 if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                     progress.tunnel();

@@ -5,6 +5,7 @@
 //! clients that pool them; and it arms a timer for every request.
 
 use std::io::{Error, ErrorKind};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -103,8 +104,8 @@ impl Deadline {
             return Pin::new(&mut self.io).poll_read(context, buffer);
         };
         // hyper's buffer shows nobody what was read into it.
-        let mut space = [0; LOOK_MAX];
-        let mut read = ReadBuf::new(&mut space[..buffer.remaining().min(LOOK_MAX)]);
+        let mut space = [const { MaybeUninit::uninit() }; LOOK_MAX];
+        let mut read = ReadBuf::uninit(&mut space[..buffer.remaining().min(LOOK_MAX)]);
         std::task::ready!(Pin::new(self.io.inner_mut()).poll_read(context, &mut read))?;
         if let Some(fault) = framing.read(read.filled())? {
             // Only the first counts: nothing is read after it.

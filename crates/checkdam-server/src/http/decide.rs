@@ -1,18 +1,23 @@
 //! The endpoints under `/v1`.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::State;
 use axum::http::Response;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
+use http_body_util::Full;
 
 use super::body::read;
 use super::openapi::{Refused, example};
 use super::problem::Problem;
 use super::wire::{self, Answer, BatchAnswer, BatchBody, CheckBody, Denied, ExplainAnswer};
 use crate::app::App;
+
+/// Where checks are asked for.
+pub(super) const CHECK: &str = "/v1/check";
 
 type Answered = Result<Response<Body>, Problem>;
 
@@ -36,6 +41,14 @@ type Answered = Result<Response<Body>, Problem>;
     )
 )]
 pub(super) async fn check(State(app): State<Arc<App>>, body: Body) -> Answered {
+    checked(&app, body).await.map(whole)
+}
+
+/// The same for a caller that knows where it is.
+pub(super) async fn checked<B>(app: &App, body: B) -> Result<Response<Full<Bytes>>, Problem>
+where
+    B: HttpBody<Data = Bytes, Error: Display> + Unpin,
+{
     let body = read(body).await?;
     let request = wire::parse(&body)?;
     let outcome = app.check(&request).await;
@@ -82,7 +95,7 @@ pub(super) async fn peek(State(app): State<Arc<App>>, body: Body) -> Answered {
     let body = read(body).await?;
     let request = wire::parse(&body)?;
     let outcome = app.peek(&request).await;
-    Ok(wire::state(&request, &outcome, app.dialect()))
+    Ok(whole(wire::state(&request, &outcome, app.dialect())))
 }
 
 /// Gives back the request's cost to every limit that concerns it, at most what is owed.
@@ -101,7 +114,7 @@ pub(super) async fn refund(State(app): State<Arc<App>>, body: Body) -> Answered 
     let body = read(body).await?;
     let request = wire::parse(&body)?;
     let outcome = app.refund(&request).await;
-    Ok(wire::state(&request, &outcome, app.dialect()))
+    Ok(whole(wire::state(&request, &outcome, app.dialect())))
 }
 
 /// Forgets what is owed to every limit that concerns the request.
@@ -120,7 +133,7 @@ pub(super) async fn reset(State(app): State<Arc<App>>, body: Body) -> Answered {
     let body = read(body).await?;
     let request = wire::parse(&body)?;
     let outcome = app.reset(&request).await;
-    Ok(wire::state(&request, &outcome, app.dialect()))
+    Ok(whole(wire::state(&request, &outcome, app.dialect())))
 }
 
 /// Says which rules concern the request and why, with their state, charging nothing.
@@ -139,4 +152,8 @@ pub(super) async fn explain(State(app): State<Arc<App>>, body: Body) -> Answered
     let outcome = app.peek(&request).await;
     let explained = wire::explain(outcome.rules(), &request, &outcome);
     Ok(([(CONTENT_TYPE, "application/json")], explained).into_response())
+}
+
+fn whole(response: Response<Full<Bytes>>) -> Response<Body> {
+    response.map(Body::new)
 }

@@ -5,6 +5,7 @@
 mod admin;
 mod auth;
 mod body;
+mod checks;
 mod connections;
 mod dashboard;
 mod deadline;
@@ -31,13 +32,14 @@ use axum::middleware::from_fn;
 use axum::routing::{any, get, post};
 
 pub(crate) use self::admin::{Admin, Live, RuleSource};
+pub(crate) use self::checks::Checks;
 pub(crate) use self::connections::UnderWay;
 use self::foreign::refuse_foreign_pages;
 pub(crate) use self::framing::Fault;
 pub(crate) use self::metrics::Texts;
-pub(crate) use self::origin::{ATTRIBUTES as ORIGIN_ATTRIBUTES, Asked, Origin, OriginError, Target};
+pub(crate) use self::origin::{ATTRIBUTES as ORIGIN_ATTRIBUTES, Asked, Origin, OriginError, Target, address_text};
 pub(crate) use self::problem::Problem;
-pub(crate) use self::responder::{Arrival, Responder};
+pub(crate) use self::responder::{Answered, Arrival, Responder, route};
 pub(crate) use self::server::Server;
 pub(crate) use self::wire::{STANDING, explain, mode_name, refuse, standing};
 use crate::app::App;
@@ -54,7 +56,7 @@ fn router(app: Arc<App>, origin: Arc<Origin>, rate_limits: Arc<RateLimits>) -> R
     let for_proxies = Router::new().route(auth::PATH, any(auth::auth)).route("/v1/auth/{options}", any(auth::auth));
     Router::new()
         .route("/json", post(json::decide).with_state(rate_limits))
-        .route("/v1/check", post(decide::check))
+        .route(decide::CHECK, post(decide::check))
         .route("/v1/check/batch", post(decide::batch))
         .route("/v1/peek", post(decide::peek))
         .route("/v1/refund", post(decide::refund).layer(from_fn(refuse_foreign_pages)))

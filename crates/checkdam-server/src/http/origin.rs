@@ -16,6 +16,7 @@ pub(crate) use checkdam::origin::host;
 use checkdam::{LIMIT_MAX, Request, RequestError};
 use ipnet::IpNet;
 
+pub(crate) use self::address::text as address_text;
 pub(crate) use self::endpoint::Target;
 use crate::config::OriginOptions;
 
@@ -103,7 +104,7 @@ impl Origin {
         let target = Target::parse(asked.target);
         let mut request = Request::new().with("method", method.to_owned())?;
         request.insert_whole("endpoint", target.endpoint())?;
-        request.insert("ip", self.client_ip(asked.peer, asked.headers).to_string())?;
+        request.insert("ip", address::text(self.client_ip(asked.peer, asked.headers)))?;
         if let Some(host) = target.authority.or(asked.host).and_then(host) {
             request.insert_whole("host", host)?;
         }

@@ -5,13 +5,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{Request, Response};
+use http_body_util::{Either, Empty};
 use hyper::body::{Frame, Incoming, SizeHint};
 use tower_service::Service;
 
 use super::connections::{Peer, UnderWay};
 use super::framing::Fault;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How a request came.
 pub(crate) struct Arrival {
@@ -23,33 +26,46 @@ pub(crate) struct Arrival {
     pub(crate) under_way: UnderWay,
 }
 
+/// An answer: with a body of the responder's own, which is not boxed, or with any.
+pub(crate) type Answered<B> = Response<Either<B, Body>>;
+
 /// Answers requests.
 pub(crate) trait Responder: Clone + Send + Sync + 'static {
     /// Whether requests are looked over for ambiguities: those who pass them
     /// on must know.
     const IS_STRICT: bool;
 
+    /// The body of the answers that are most frequent.
+    type Own: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
+
     /// Answers one.
-    fn answer(&self, request: Request<Incoming>, arrival: Arrival) -> impl Future<Output = Response<Body>> + Send;
+    fn answer(&self, request: Request<Incoming>, arrival: Arrival) -> impl Future<Output = Answered<Self::Own>> + Send;
 }
 
 impl Responder for Router {
     const IS_STRICT: bool = false;
 
-    async fn answer(&self, mut request: Request<Incoming>, arrival: Arrival) -> Response<Body> {
-        request.extensions_mut().insert(Peer(arrival.peer));
-        let answered = self.clone().call(request).await;
-        let response = match answered {
-            Ok(response) => response,
-            Err(never) => match never {},
-        };
-        if response.extensions().get::<Lasting>().is_some() {
-            return response.map(|body| Body::new(LastingBody { body, _under_way: arrival.under_way }));
-        }
-        // Our other answers are whole: what is left is only to be written.
-        drop(arrival.under_way);
-        response
+    type Own = Empty<Bytes>;
+
+    async fn answer(&self, request: Request<Incoming>, arrival: Arrival) -> Answered<Self::Own> {
+        route(self, request, arrival).await.map(Either::Right)
     }
+}
+
+/// Answers a request by way of a router.
+pub(crate) async fn route(router: &Router, mut request: Request<Incoming>, arrival: Arrival) -> Response<Body> {
+    request.extensions_mut().insert(Peer(arrival.peer));
+    let answered = router.clone().call(request).await;
+    let response = match answered {
+        Ok(response) => response,
+        Err(never) => match never {},
+    };
+    if response.extensions().get::<Lasting>().is_some() {
+        return response.map(|body| Body::new(LastingBody { body, _under_way: arrival.under_way }));
+    }
+    // Our other answers are whole: what is left is only to be written.
+    drop(arrival.under_way);
+    response
 }
 
 /// Marks an answer whose body goes on: its connection does not rest meanwhile.

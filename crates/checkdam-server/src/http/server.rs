@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use super::admin::Admin;
+use super::checks::Checks;
 use super::connections::{Connections, Protocol};
 use super::last_places::LastPlaces;
 use super::origin::Origin;
@@ -43,18 +44,16 @@ pub(crate) struct Server<R = Router> {
     door: &'static str,
 }
 
-impl Server {
+impl Server<Checks> {
     /// The door for requests.
     pub(crate) fn new(listener: TcpListener, app: Arc<App>, origin: Arc<Origin>, rate_limits: Arc<RateLimits>) -> Self {
-        let router = super::router(Arc::clone(&app), origin, rate_limits);
-        Self::open(listener, app, router, ("http", Protocol::Http, Some(Shedding::HTTP)))
+        let others = super::router(Arc::clone(&app), origin, rate_limits);
+        let checks = Checks::new(Arc::clone(&app), others);
+        Self::open(listener, app, checks, ("http", Protocol::Http, Some(Shedding::HTTP)))
     }
+}
 
-    /// The door for gRPC.
-    pub(crate) fn for_grpc(listener: TcpListener, app: Arc<App>, router: Router) -> Self {
-        Self::open(listener, app, router, ("grpc", Protocol::Grpc, Some(Shedding::GRPC)))
-    }
-
+impl Server {
     /// The door for operators.
     pub(crate) fn for_admin(listener: TcpListener, admin: Arc<Admin>) -> Self {
         let (app, router) = (Arc::clone(&admin.app), super::admin::router(admin));
@@ -63,6 +62,11 @@ impl Server {
 }
 
 impl<R: Responder> Server<R> {
+    /// The door for gRPC.
+    pub(crate) fn for_grpc(listener: TcpListener, app: Arc<App>, responder: R) -> Self {
+        Self::open(listener, app, responder, ("grpc", Protocol::Grpc, Some(Shedding::GRPC)))
+    }
+
     /// A door behind which somebody else answers.
     pub(crate) fn with(listener: TcpListener, app: Arc<App>, responder: R) -> Self {
         // Turning away is its own: it knows what to do with the bodies.

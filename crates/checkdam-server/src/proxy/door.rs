@@ -9,7 +9,7 @@ use axum::http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, Head
 use axum::http::uri::PathAndQuery;
 use axum::http::{Method, Request, Response, StatusCode, Version};
 use axum::response::IntoResponse;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Either};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 
@@ -23,7 +23,7 @@ use super::upload::Source;
 use super::{health, tunnel};
 use crate::app::App;
 use crate::config::{OriginOptions, ProxyOptions};
-use crate::http::{self, Arrival, Asked, Fault, Origin, Responder, UnderWay};
+use crate::http::{self, Answered, Arrival, Asked, Fault, Origin, Responder, UnderWay};
 use crate::overload::Entrance;
 
 /// What is read and thrown away of the body of a request that is not
@@ -49,7 +49,7 @@ struct Admitted {
     /// As it was charged.
     asked: checkdam::Request<'static>,
     /// The headers that tell where the client stands; empty if no rule concerns it.
-    standing: HeaderMap,
+    standing: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Proxy {
@@ -76,7 +76,7 @@ impl Proxy {
         })
     }
 
-    async fn pass(&self, mut request: Request<Incoming>, arrival: Arrival) -> Result<Response<Body>, Refusal> {
+    async fn pass(&self, mut request: Request<Incoming>, arrival: Arrival) -> Result<Answered<Download>, Refusal> {
         if let Some(fault) = arrival.fault {
             return Err(Refusal::Ambiguous(fault));
         }
@@ -110,11 +110,11 @@ impl Proxy {
                 return Ok(answer);
             }
         };
-        let standing = admitted.standing.clone();
+        let Admitted { asked, standing } = admitted;
         let head = Head::new(&mut request, host, arrival.peer, is_trusted);
-        let mut response = match self.forward(route, request, &head, admitted, arrival.under_way).await {
+        let mut response = match self.forward(route, request, &head, asked, arrival.under_way).await {
             Ok(response) => response,
-            Err(refusal) => refusal.into_response(),
+            Err(refusal) => refused(refusal),
         };
         mark(response.headers_mut(), standing);
         Ok(response)
@@ -122,11 +122,11 @@ impl Proxy {
 
     /// Charges a request and holds it back as long as it must be; the answer,
     /// if it may not pass.
-    async fn admit(&self, asked: checkdam::Request<'static>) -> Result<Admitted, Response<Body>> {
+    async fn admit(&self, asked: checkdam::Request<'static>) -> Result<Admitted, Answered<Download>> {
         let dialect = self.app.dialect();
         let outcome = self.app.check_within(&asked, self.delay_max).await;
         if !outcome.is_allowed() {
-            return Err(http::refuse(&outcome, dialect));
+            return Err(http::refuse(&outcome, dialect).map(|body| Either::Right(Body::new(body))));
         }
         let delay = Duration::from_micros(outcome.delay_us());
         let standing = http::standing(&outcome, dialect);
@@ -142,9 +142,9 @@ impl Proxy {
         route: &Route,
         mut request: Request<Incoming>,
         head: &Head,
-        admitted: Admitted,
+        asked: checkdam::Request<'static>,
         under_way: UnderWay,
-    ) -> Result<Response<Body>, Refusal> {
+    ) -> Result<Answered<Download>, Refusal> {
         let is_http2 = request.version() == Version::HTTP_2;
         let client = head.upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
         let source = Source::new(request.into_body(), self.body_timeout);
@@ -162,10 +162,10 @@ impl Proxy {
             return Ok(self.tunnel(client, &mut response, under_way));
         }
         let (parts, body) = response.into_parts();
-        let charge = route.response_bytes.map(|bytes| Charge::new(Arc::clone(&self.app), admitted.asked, bytes));
+        let charge = route.response_bytes.map(|bytes| Charge::new(Arc::clone(&self.app), asked, bytes));
         let body = Download::new(body, charge, self.idle_timeout, under_way);
         let body = if is_http2 { body.watch(self.body_timeout) } else { body };
-        let mut answer = Response::new(Body::new(body));
+        let mut answer = Response::new(Either::Left(body));
         *answer.status_mut() = parts.status;
         *answer.headers_mut() = parts.headers;
         head::strip(answer.headers_mut());
@@ -173,7 +173,7 @@ impl Proxy {
     }
 
     /// Answers that the connection becomes something else, and lets it.
-    fn tunnel(&self, client: OnUpgrade, response: &mut Response<Incoming>, under_way: UnderWay) -> Response<Body> {
+    fn tunnel(&self, client: OnUpgrade, response: &mut Response<Incoming>, under_way: UnderWay) -> Answered<Download> {
         let upstream = hyper::upgrade::on(&mut *response);
         tokio::spawn(tunnel::carry(client, upstream, self.idle_timeout, under_way));
         let mut headers = std::mem::take(response.headers_mut());
@@ -181,7 +181,7 @@ impl Proxy {
         head::strip(&mut headers);
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.extend(becomes.map(|becomes| (UPGRADE, becomes)));
-        let mut answer = Response::new(Body::empty());
+        let mut answer = Response::new(Either::Right(Body::empty()));
         *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
         *answer.headers_mut() = headers;
         answer
@@ -191,20 +191,24 @@ impl Proxy {
 impl Responder for Arc<Proxy> {
     const IS_STRICT: bool = true;
 
-    async fn answer(&self, request: Request<Incoming>, arrival: Arrival) -> Response<Body> {
-        self.pass(request, arrival).await.unwrap_or_else(IntoResponse::into_response)
+    type Own = Download;
+
+    async fn answer(&self, request: Request<Incoming>, arrival: Arrival) -> Answered<Download> {
+        self.pass(request, arrival).await.unwrap_or_else(refused)
     }
+}
+
+fn refused(refusal: Refusal) -> Answered<Download> {
+    refusal.into_response().map(Either::Right)
 }
 
 /// Puts where the client stands on an answer: in place of what the upstream
 /// says of its own limits, if a rule of ours concerned the request.
-fn mark(headers: &mut HeaderMap, standing: HeaderMap) {
+fn mark(headers: &mut HeaderMap, standing: Vec<(HeaderName, HeaderValue)>) {
     if standing.is_empty() {
         return;
     }
-    for name in http::STANDING {
-        headers.remove(name);
-    }
+    head::remove(headers, |name| http::STANDING.contains(name));
     headers.extend(standing);
 }
 

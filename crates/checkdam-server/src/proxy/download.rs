@@ -17,7 +17,7 @@ use crate::http::UnderWay;
 
 /// The body of an answer: cut if its upstream falls silent, or if its client
 /// takes nothing of it; charged when it ends.
-pub(super) struct Download(Arc<Mutex<Answer>>);
+pub(crate) struct Download(Arc<Mutex<Answer>>);
 
 struct Answer {
     /// None if it was cut.

@@ -17,7 +17,7 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// Besides those that Connection names.
-const OF_ONE_CONNECTION: [HeaderName; 7] = [
+static OF_ONE_CONNECTION: [HeaderName; 7] = [
     CONNECTION,
     TE,
     TRANSFER_ENCODING,
@@ -29,7 +29,7 @@ const OF_ONE_CONNECTION: [HeaderName; 7] = [
 
 /// What upstreams take for a proxy's word on its client. From strangers it is
 /// taken out.
-const OF_PROXIES: [HeaderName; 8] = [
+static OF_PROXIES: [HeaderName; 8] = [
     FORWARDED,
     X_FORWARDED_FOR,
     X_FORWARDED_HOST,
@@ -94,26 +94,31 @@ pub(super) fn strip(headers: &mut HeaderMap) {
         headers.remove(CONTENT_LENGTH);
     }
     let listed: Vec<_> = tokens(headers, &CONNECTION).filter_map(|name| HeaderName::try_from(name).ok()).collect();
-    for name in listed.iter().filter(|name| **name != CONTENT_LENGTH && **name != HOST).chain(&OF_ONE_CONNECTION) {
+    let is_listed = |name: &HeaderName| *name != CONTENT_LENGTH && *name != HOST && listed.contains(name);
+    remove(headers, |name| OF_ONE_CONNECTION.contains(name) || is_listed(name));
+}
+
+/// Takes out what is such. Names are compared instead of looked up: there are
+/// mostly fewer in a head than could be such.
+pub(super) fn remove(headers: &mut HeaderMap, is_such: impl Fn(&HeaderName) -> bool) {
+    let removed: Vec<_> = headers.keys().filter(|name| is_such(name)).cloned().collect();
+    for name in removed {
         headers.remove(name);
     }
 }
 
 /// Many programs cannot tell X_API_Key from X-API-Key, so the former must not
 /// pass where the latter is looked at.
-fn remove_underscored(headers: &mut HeaderMap) {
-    let underscored: Vec<_> = headers.keys().filter(|name| name.as_str().contains('_')).cloned().collect();
-    for name in underscored {
-        headers.remove(name);
-    }
+fn is_underscored(name: &HeaderName) -> bool {
+    name.as_str().contains('_')
 }
 
 /// Takes out of a body's trailers what would be taken out of its head.
 pub(super) fn clean_trailers(trailers: &mut HeaderMap) {
-    remove_underscored(trailers);
-    for name in OF_PROXIES.iter().chain(&OF_ONE_CONNECTION).chain([&HOST, &CONTENT_LENGTH]) {
-        trailers.remove(name);
-    }
+    let is_of_head = |name: &HeaderName| {
+        OF_PROXIES.contains(name) || OF_ONE_CONNECTION.contains(name) || [HOST, CONTENT_LENGTH].contains(name)
+    };
+    remove(trailers, |name| is_underscored(name) || is_of_head(name));
 }
 
 impl Head {
@@ -124,24 +129,19 @@ impl Head {
         let mut headers = std::mem::take(request.headers_mut());
         let takes_trailers = has_token(&headers, &TE, "trailers");
         strip(&mut headers);
-        remove_underscored(&mut headers);
         // We have told the client to go on by the time anything is forwarded.
-        headers.remove(EXPECT);
-        if !is_trusted {
-            for name in OF_PROXIES {
-                headers.remove(name);
-            }
-        }
-        let address = peer.to_canonical().to_string();
-        append(&mut headers, X_FORWARDED_FOR, &address);
+        let is_unwanted = |name: &HeaderName| *name == EXPECT || (!is_trusted && OF_PROXIES.contains(name));
+        remove(&mut headers, |name| is_underscored(name) || is_unwanted(name));
+        append(&mut headers, X_FORWARDED_FOR, &crate::http::address_text(peer.to_canonical()));
         headers.entry(X_FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
-        headers.remove(HOST);
-        if let Some(host) = host {
-            headers.entry(X_FORWARDED_HOST).or_insert_with(|| host.clone());
-            headers.insert(HOST, host);
+        match host {
+            Some(host) => {
+                headers.entry(X_FORWARDED_HOST).or_insert_with(|| host.clone());
+                headers.insert(HOST, host);
+            }
+            None => drop(headers.remove(HOST)),
         }
-        let version = if request.version() == Version::HTTP_2 { "2" } else { "1.1" };
-        append(&mut headers, VIA, &format!("{version} checkdam"));
+        append(&mut headers, VIA, if request.version() == Version::HTTP_2 { "2 checkdam" } else { "1.1 checkdam" });
         if let Some(wanted) = &upgrade {
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             headers.insert(UPGRADE, wanted.clone());

@@ -8,12 +8,8 @@ tokio::task_local! {
 }
 
 /// Answers a request of this caller.
-pub(crate) async fn within<T>(parent: Option<TraceParent>, answering: impl Future<Output = T>) -> T {
-    match parent {
-        // Boxed, so that requests that nobody traces do not carry the room for it.
-        Some(parent) => PARENT.scope(parent, Box::pin(answering)).await,
-        None => answering.await,
-    }
+pub(crate) fn within<T>(parent: TraceParent, answering: impl Future<Output = T>) -> impl Future<Output = T> {
+    PARENT.scope(parent, answering)
 }
 
 /// The span of whoever asked, if it said so.

@@ -21,3 +21,16 @@ fn parse(entry: &[u8]) -> Option<IpAddr> {
     let address = bare.parse().or_else(|_| text.parse::<SocketAddr>().map(|address| address.ip())).ok()?;
     Some(address.to_canonical())
 }
+
+/// An address as text, without the machinery that formats anything.
+pub(crate) fn text(address: IpAddr) -> String {
+    let IpAddr::V4(address) = address else { return address.to_string() };
+    let mut text = String::with_capacity("255.255.255.255".len());
+    for (place, part) in address.octets().into_iter().enumerate() {
+        if place > 0 {
+            text.push('.');
+        }
+        text.push_str(itoa::Buffer::new().format(part));
+    }
+    text
+}

@@ -1,14 +1,16 @@
 //! Answers as JSON and headers.
 
 use axum::body::Body;
-use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use axum::http::{Response, StatusCode};
+use bytes::{Bytes, BytesMut};
 use checkdam::headers::Dialect;
 use checkdam::{Ban, KeyPattern, Outcome, Request, TierView, Verdict};
+use http_body_util::Full;
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 use utoipa::ToSchema;
 
-use super::json;
+use super::{body, json};
 use crate::http::problem::PROBLEM_JSON;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -135,18 +137,17 @@ const fn is_zero(number: &u64) -> bool {
 }
 
 /// Answers a check: 200, 429, 422 for what can never pass, 403 for who is banned.
-pub(in crate::http) fn answer(request: &Request<'_>, outcome: &Outcome, dialect: Dialect) -> Response<Body> {
+pub(in crate::http) fn answer(request: &Request<'_>, outcome: &Outcome, dialect: Dialect) -> Response<Full<Bytes>> {
     let status = status(outcome.verdict());
     if status == StatusCode::OK {
         return state(request, outcome, dialect);
     }
-    let body = json(&Denied::new(request, outcome));
-    respond(status, PROBLEM_JSON, body, outcome, dialect)
+    respond(status, PROBLEM_JSON, body::refusal(request, outcome, status), outcome, dialect)
 }
 
 /// Answers with where the request stands: always 200.
-pub(in crate::http) fn state(request: &Request<'_>, outcome: &Outcome, dialect: Dialect) -> Response<Body> {
-    respond(StatusCode::OK, JSON, json(&Answer::new(request, outcome)), outcome, dialect)
+pub(in crate::http) fn state(request: &Request<'_>, outcome: &Outcome, dialect: Dialect) -> Response<Full<Bytes>> {
+    respond(StatusCode::OK, JSON, body::standing(request, outcome), outcome, dialect)
 }
 
 /// Answers a batch: 200, whatever its requests were answered.
@@ -161,38 +162,54 @@ pub(in crate::http) fn batch(decided: &[(Request<'_>, Outcome)]) -> Response<Bod
 pub(super) fn respond(
     status: StatusCode,
     content_type: HeaderValue,
-    body: Vec<u8>,
+    mut out: BytesMut,
     outcome: &Outcome,
     dialect: Dialect,
-) -> Response<Body> {
-    let mut headers = HeaderMap::with_capacity(8);
-    headers.insert(CONTENT_TYPE, content_type);
-    write(&mut headers, outcome, dialect, status == StatusCode::OK);
-    let mut response = Response::new(Body::from(body));
+) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(out.split().freeze()));
     *response.status_mut() = status;
-    *response.headers_mut() = headers;
+    let headers = response.headers_mut();
+    headers.reserve(HEADERS_MAX);
+    headers.insert(CONTENT_TYPE, content_type);
+    write(out, outcome, dialect, status == StatusCode::OK, |name, value| {
+        headers.insert(name, value);
+    });
     response
 }
 
 /// The headers that tell where a request stands that passes.
-pub(crate) fn standing(outcome: &Outcome, dialect: Dialect) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    write(&mut headers, outcome, dialect, true);
+pub(crate) fn standing(outcome: &Outcome, dialect: Dialect) -> Vec<(HeaderName, HeaderValue)> {
+    let mut headers = Vec::with_capacity(STANDING.len());
+    let out = BytesMut::with_capacity(STANDING_BYTES);
+    write(out, outcome, dialect, true, |name, value| headers.push((name, value)));
     headers
 }
 
-fn write(headers: &mut HeaderMap, outcome: &Outcome, dialect: Dialect, is_passing: bool) {
+/// The values stand in one piece of memory, which is written behind what there is.
+fn write(
+    mut out: BytesMut,
+    outcome: &Outcome,
+    dialect: Dialect,
+    is_passing: bool,
+    mut set: impl FnMut(HeaderName, HeaderValue),
+) {
     checkdam::headers::write(outcome, dialect, |name, value| {
         let Some(name) = header_name(name) else { return };
         // An answer that is no refusal asks nobody to wait.
         if name == RETRY_AFTER && is_passing {
             return;
         }
-        if let Ok(value) = HeaderValue::from_str(value) {
-            headers.insert(name, value);
+        out.extend_from_slice(value.as_bytes());
+        if let Ok(value) = HeaderValue::from_maybe_shared(out.split().freeze()) {
+            set(name, value);
         }
     });
 }
+
+/// What an answer has at most: these, what it is written in, when, and its length.
+const HEADERS_MAX: usize = 9;
+/// What the values of most answers take.
+const STANDING_BYTES: usize = 256;
 
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -201,7 +218,7 @@ const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// Every header that tells where a client stands, of both dialects.
-pub(crate) const STANDING: [HeaderName; 5] = [LIMIT, REMAINING, RESET, POLICY, RATE_LIMIT];
+pub(crate) static STANDING: [HeaderName; 5] = [LIMIT, REMAINING, RESET, POLICY, RATE_LIMIT];
 
 /// The header of that name, without reading the name anew for every answer.
 fn header_name(name: &'static str) -> Option<HeaderName> {
@@ -252,7 +269,7 @@ pub(super) const fn millis(us: u64) -> u64 {
 }
 
 impl<'a> Answer<'a> {
-    fn new(request: &'a dyn Subjects, outcome: &'a Outcome) -> Self {
+    pub(super) fn new(request: &'a dyn Subjects, outcome: &'a Outcome) -> Self {
         let governing = outcome.governing();
         Self {
             allowed: outcome.is_allowed(),
@@ -278,20 +295,25 @@ impl<'a> Answer<'a> {
 }
 
 impl<'a> Denied<'a> {
-    fn new(request: &'a dyn Subjects, outcome: &'a Outcome) -> Self {
+    pub(super) fn new(request: &'a dyn Subjects, outcome: &'a Outcome) -> Self {
         let status = status(outcome.verdict());
         let (kind, title) = kind_and_title(status);
         Self {
             kind,
             title,
             status: status.as_u16(),
-            detail: match outcome.ban() {
-                Some(ban) => banned(ban),
-                None => outcome.violated().map(|tier| detail(request, &tier)).unwrap_or_default(),
-            },
+            detail: refusal_text(request, outcome),
             violated_policies: outcome.failing().map(|tier| tier.policy_name().to_owned()).collect(),
             answer: Answer::new(request, outcome),
         }
+    }
+}
+
+/// Which rule denies a request, or why it is banned, and when to come back.
+pub(super) fn refusal_text(request: &dyn Subjects, outcome: &Outcome) -> String {
+    match outcome.ban() {
+        Some(ban) => banned(ban),
+        None => outcome.violated().map(|tier| detail(request, &tier)).unwrap_or_default(),
     }
 }
 
@@ -317,7 +339,7 @@ fn detail(request: &dyn Subjects, tier: &TierView<'_>) -> String {
 
 /// A request, as far as the tiers' subjects need it. It hides the request's own
 /// lifetime, which cannot be shortened to that of the answer.
-trait Subjects {
+pub(super) trait Subjects {
     fn subject(&self, key: &KeyPattern) -> String;
     fn cost(&self) -> u64;
 }

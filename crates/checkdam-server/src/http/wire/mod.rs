@@ -2,6 +2,7 @@
 //! These types know JSON; the library's types do not.
 
 mod answer;
+mod body;
 mod explain;
 mod rate_limit;
 mod refusal;
@@ -17,7 +18,7 @@ pub(crate) use refusal::refuse;
 pub(super) use request::{BatchBody, CheckBody, parse, parse_batch};
 
 /// A value as JSON. Our own types cannot fail to be written into memory.
-pub(super) fn json(value: &impl serde::Serialize) -> Vec<u8> {
+pub(super) fn json<T: serde::Serialize + ?Sized>(value: &T) -> Vec<u8> {
     let mut out = Vec::with_capacity(1_024);
     if let Err(error) = serde_json::to_writer(&mut out, value) {
         tracing::error!(%error, "an answer could not be written");

@@ -1,10 +1,11 @@
 //! Refusals for the client itself, which a proxy hands on: they say what to do
 //! and nothing of other tiers, subjects or an operator's reasons.
 
-use axum::body::Body;
 use axum::http::{Response, StatusCode};
+use bytes::{Bytes, BytesMut};
 use checkdam::Outcome;
 use checkdam::headers::Dialect;
+use http_body_util::Full;
 use utoipa::ToSchema;
 
 use super::answer::{kind_and_title, millis, respond, status};
@@ -40,7 +41,7 @@ pub(in crate::http) struct Refusal {
 }
 
 /// Answers a request that does not pass.
-pub(crate) fn refuse(outcome: &Outcome, dialect: Dialect) -> Response<Body> {
+pub(crate) fn refuse(outcome: &Outcome, dialect: Dialect) -> Response<Full<Bytes>> {
     let status = status(outcome.verdict());
     let (kind, title) = kind_and_title(status);
     let retry_after_ms = millis(outcome.retry_after_us());
@@ -61,5 +62,5 @@ pub(crate) fn refuse(outcome: &Outcome, dialect: Dialect) -> Response<Body> {
         violated_policies: outcome.failing().map(|tier| tier.policy_name().to_owned()).collect(),
         retry_after_ms,
     });
-    respond(status, PROBLEM_JSON, body, outcome, dialect)
+    respond(status, PROBLEM_JSON, BytesMut::from(&body[..]), outcome, dialect)
 }

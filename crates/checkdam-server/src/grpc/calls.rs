@@ -1,0 +1,68 @@
+//! The gRPC door's responder: rate limit requests, of which there are most, are
+//! answered without the router, which would box and copy every one of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::Request;
+use http_body_util::Either;
+use hyper::body::Incoming;
+use tonic::Status;
+use tower_service::Service;
+
+use super::messages::RateLimitServiceServer;
+use super::service::RateLimits;
+use crate::http::{Answered, Arrival, Responder, route};
+
+/// The largest message in bytes. Envoy takes 60 KiB of headers from a client by
+/// default, and a header may stand in several descriptors: were this smaller, a
+/// client could make a message that is refused, which Envoy lets pass.
+const MESSAGE_MAX: usize = 4 << 20;
+/// How long a request may take to arrive.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// What Envoy asks for.
+const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+
+/// Answers rate limit requests itself, and hands everything else to the router.
+#[derive(Clone)]
+pub(crate) struct Calls {
+    rate_limits: RateLimitServiceServer<RateLimits>,
+    others: Router,
+}
+
+impl Calls {
+    /// `others` knows the service too, for calls of methods that it does not have.
+    pub(super) fn new(rate_limits: Arc<RateLimits>, others: Router) -> Self {
+        let rate_limits = RateLimitServiceServer::from_arc(rate_limits).max_decoding_message_size(MESSAGE_MAX);
+        Self { rate_limits, others }
+    }
+}
+
+impl Responder for Calls {
+    const IS_STRICT: bool = false;
+
+    type Own = tonic::body::Body;
+
+    async fn answer(&self, request: Request<Incoming>, arrival: Arrival) -> Answered<Self::Own> {
+        if request.uri().path() != SHOULD_RATE_LIMIT {
+            // Boxed, so that the others do not carry the room for it. Nobody is
+            // waited for for ever; streams have begun to be answered by then, and
+            // last as long as they like.
+            let answering = Box::pin(route(&self.others, request, arrival));
+            return match tokio::time::timeout(TIMEOUT, answering).await {
+                Ok(response) => response.map(Either::Right),
+                Err(_) => late(),
+            };
+        }
+        match tokio::time::timeout(TIMEOUT, self.rate_limits.clone().call(request)).await {
+            Ok(Ok(response)) => response.map(Either::Left),
+            Ok(Err(never)) => match never {},
+            Err(_) => late(),
+        }
+    }
+}
+
+fn late() -> Answered<tonic::body::Body> {
+    Status::deadline_exceeded("the message did not arrive in time").into_http().map(Either::Right)
+}
