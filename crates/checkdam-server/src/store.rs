@@ -165,7 +165,7 @@ impl Store for AnyStore {
     fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>]) -> Option<Answer> {
         match self {
             Self::Memory(store) => store.apply_at_once(operation, tiers),
-            Self::Redis(_) => None,
+            Self::Redis(watched) => watched.store.apply_at_once(operation, tiers),
         }
     }
 }
