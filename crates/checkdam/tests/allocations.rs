@@ -17,7 +17,7 @@ const FAST: &str = "1000000/s burst 1000000000";
 const SPENT: &str = "1/d";
 
 fn spec(limit: &str) -> QuotaSpec {
-    *limit.parse::<Quota>().unwrap().spec()
+    limit.parse::<Quota>().unwrap().spec()
 }
 
 fn rule(name: &str, key: &str, limits: &[&str], algorithm: Algorithm) -> Rule {
