@@ -86,8 +86,7 @@ fn bars(body: &mut String, top: f64, verdicts: &[Verdict]) -> f64 {
             y + 3.0,
             (end - BARS).max(1.0)
         );
-        put(body, (BARS - 10.0, y + 10.0), "", "end", &shortened(&verdict.what, 52));
-        put(body, (BARS - 10.0, y + 21.0), "quiet", "end", "");
+        put(body, (BARS - 10.0, y + 14.0), "", "end", &shortened(&verdict.what, 50));
         let ratio = format!("{} ({})", shown(verdict.ratio.median), target(verdict.bound));
         put(body, (BARS_END + 12.0, y + 14.0), class, "start", &ratio);
     }
@@ -112,7 +111,7 @@ fn curve(body: &mut String, (left, top): (f64, f64), figures: &Figures) {
     let medians: Vec<f64> = figures.rows.iter().map(|row| Spread::of(&row.values[0]).median).collect();
     let most = medians.iter().fold(0.0, |most: f64, value| most.max(*value)).max(f64::MIN_POSITIVE);
     let (low, high) = (top + CURVE.1 - 22.0, top + 44.0);
-    put(body, (left, top + 14.0), "title", "start", &shortened(&figures.title, 58));
+    put(body, (left, top + 14.0), "title", "start", &shortened(&figures.title, 48));
     put(body, (left, top + 30.0), "quiet", "start", figures.metrics[0]);
     let right = left + CURVE.0 - 20.0;
     let _ = writeln!(body, "<line class=\"axis\" x1=\"{left:.1}\" x2=\"{right:.1}\" y1=\"{low:.1}\" y2=\"{low:.1}\"/>");

@@ -60,6 +60,8 @@ impl Scene {
         let server = Redis::start();
         pin_process(server.pid(), server_core());
         let runtime = runtime();
+        // Stores start their tasks where they are made.
+        let inside = runtime.enter();
         let store = |batch_max: usize| {
             let options =
                 RedisOptions { deadline: Duration::from_secs(5), batch_max, ..RedisOptions::new(server.url()) };
@@ -70,7 +72,9 @@ impl Scene {
             client.get_multiplexed_async_connection().await
         });
         let link = link.unwrap_or_else(|error| panic!("the classic script's connection: {error}"));
-        Self { quota: quota("1/s burst 100000"), single: store(1), batched: store(32), runtime, link, server }
+        let (single, batched) = (store(1), store(32));
+        drop(inside);
+        Self { quota: quota("1/s burst 100000"), single, batched, runtime, link, server }
     }
 
     fn classic(&self, key_length: usize) -> impl AsyncFn(usize) + 'static {
