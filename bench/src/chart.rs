@@ -17,7 +17,7 @@ const ROW: f64 = 26.0;
 const LEAST: f64 = 0.25;
 const MOST: f64 = 16.0;
 /// Small pictures of curves: two beside each other.
-const CURVE: (f64, f64) = (416.0, 170.0);
+const CURVE: (f64, f64) = (416.0, 180.0);
 
 const STYLE: &str = "\
     text { font: 12px system-ui, sans-serif; fill: #1f2328; } .title { font-weight: 600; font-size: 14px; }\n\
@@ -86,8 +86,7 @@ fn bars(body: &mut String, top: f64, verdicts: &[Verdict]) -> f64 {
             y + 3.0,
             (end - BARS).max(1.0)
         );
-        put(body, (BARS - 10.0, y + 10.0), "", "end", &shortened(&verdict.what, 52));
-        put(body, (BARS - 10.0, y + 21.0), "quiet", "end", "");
+        put(body, (BARS - 10.0, y + 14.0), "", "end", &shortened(&verdict.what, 48));
         let ratio = format!("{} ({})", shown(verdict.ratio.median), target(verdict.bound));
         put(body, (BARS_END + 12.0, y + 14.0), class, "start", &ratio);
     }
@@ -111,8 +110,8 @@ fn shortened(text: &str, most: usize) -> String {
 fn curve(body: &mut String, (left, top): (f64, f64), figures: &Figures) {
     let medians: Vec<f64> = figures.rows.iter().map(|row| Spread::of(&row.values[0]).median).collect();
     let most = medians.iter().fold(0.0, |most: f64, value| most.max(*value)).max(f64::MIN_POSITIVE);
-    let (low, high) = (top + CURVE.1 - 22.0, top + 44.0);
-    put(body, (left, top + 14.0), "title", "start", &shortened(&figures.title, 58));
+    let (low, high) = (top + CURVE.1 - 22.0, top + 56.0);
+    put(body, (left, top + 14.0), "title", "start", &shortened(&figures.title, 48));
     put(body, (left, top + 30.0), "quiet", "start", figures.metrics[0]);
     let right = left + CURVE.0 - 20.0;
     let _ = writeln!(body, "<line class=\"axis\" x1=\"{left:.1}\" x2=\"{right:.1}\" y1=\"{low:.1}\" y2=\"{low:.1}\"/>");

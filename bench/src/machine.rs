@@ -127,6 +127,9 @@ pub fn pin_process(process: u32, core: usize) {
 /// If the process is gone.
 #[must_use]
 pub fn cpu_seconds(process: u32) -> f64 {
+    if let Some(nanoseconds) = scheduled_ns(process) {
+        return nanoseconds as f64 / 1e9;
+    }
     let stat = read(&format!("/proc/{process}/stat"));
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
     let ticks = |place: usize| fields.get(place).and_then(|text| text.parse::<f64>().ok());
@@ -134,6 +137,17 @@ pub fn cpu_seconds(process: u32) -> f64 {
         (Some(user), Some(system)) => (user + system) / rustix::param::clock_ticks_per_second() as f64,
         _ => panic!("process {process} is gone"),
     }
+}
+
+/// Nanoseconds that the threads of a process have run, where the kernel tells:
+/// its ticks are a hundredth of a second, and rounds are short.
+fn scheduled_ns(process: u32) -> Option<u64> {
+    let mut sum = 0;
+    for thread in std::fs::read_dir(format!("/proc/{process}/task")).ok()?.flatten() {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        sum += text.split_whitespace().next()?.parse::<u64>().ok()?;
+    }
+    (sum > 0).then_some(sum)
 }
 
 /// Bytes of memory that this process holds.

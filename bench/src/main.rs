@@ -2,7 +2,7 @@
 #![allow(clippy::print_stderr, reason = "talk, not data")]
 #![allow(clippy::print_stdout, reason = "data")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -63,7 +63,7 @@ fn measure(arguments: &[String]) -> ExitCode {
     let before = std::env::var("BENCH_LOAD").unwrap_or_else(|_| format!("{load:.2}"));
     machine.push(("Load", format!("average of the minute before {before}; {busy:.2} cores busy just before")));
     let date = today();
-    let name = file_name(&date, &order);
+    let name = free_name(&file_name(&date, &order));
     let head = Head { date, command: format!("bench/run{words}"), machine, doubts, chart: format!("{name}.svg") };
     finish(&session, &head, &name)
 }
@@ -124,8 +124,19 @@ fn file_name(date: &str, order: &Order) -> String {
     name
 }
 
+/// Results are kept: a second run of a day has a name of its own.
+fn free_name(name: &str) -> String {
+    let is_free = |name: &String| !results().join(format!("{name}.md")).exists();
+    let names = std::iter::once(name.to_owned()).chain((2..).map(|number| format!("{name}-{number}")));
+    names.into_iter().find(is_free).unwrap_or_else(|| name.to_owned())
+}
+
+fn results() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("results")
+}
+
 fn finish(session: &Session, head: &Head, name: &str) -> ExitCode {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
+    let folder = results();
     let curves: Vec<&Figures> = session.figures().iter().map(|(_, figures)| figures).filter(|it| it.is_curve).collect();
     let files = [
         (format!("{name}.md"), report::markdown(head, session)),

@@ -51,7 +51,7 @@ fn write(text: &mut String, head: &Head, session: &Session) {
     for (name, value) in &head.machine {
         line!(text, "| {name} | {value} |");
     }
-    let (long, short) = (pace.long.as_secs_f64(), pace.short.as_secs_f64());
+    let (long, short) = (shown(pace.long.as_secs_f64()), shown(pace.short.as_secs_f64()));
     line!(
         text,
         "| Rounds | {} by turns after one to warm up: {long} s each with servers, {short} s or a few times that within one process |",

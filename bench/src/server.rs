@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use testkit::{Daemon, Redis, free_port, wait_until};
 
+use crate::client::Client;
 use crate::load::{Door, Target};
 use crate::machine::{pin_process, server_core};
 
@@ -50,8 +51,8 @@ pub struct Server {
 #[must_use]
 pub fn checkdam() -> PathBuf {
     let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/checkdam");
-    let path = std::env::var_os("CHECKDAM_BIN").map_or(built, PathBuf::from);
-    assert!(path.exists(), "{} is not there: bench/run builds it, or name another by CHECKDAM_BIN", path.display());
+    let path = std::env::var_os("BENCH_CHECKDAM").map_or(built, PathBuf::from);
+    assert!(path.exists(), "{} is not there: bench/run builds it, or name another by BENCH_CHECKDAM", path.display());
     path
 }
 
@@ -59,61 +60,52 @@ impl Server {
     /// `checkdam serve` with these rules, and other settings as they are by default.
     #[must_use]
     pub fn checkdam(rules: &str, arguments: &[&str]) -> Self {
-        Self::with_doors(
-            |http, rule_file| {
-                let mut all: Vec<OsString> = ["serve", "--http-listen"].map(Into::into).to_vec();
-                all.extend([listen(http), "--rules".into(), rule_file.into()]);
-                all.extend(arguments.iter().map(Into::into));
-                all
-            },
-            Some(rules),
-        )
+        Self::serve(Some(rules), arguments.iter().map(Into::into).collect())
     }
 
-    /// As [`checkdam`](Self::checkdam), with the rules of its database.
+    /// As [`checkdam`](Self::checkdam), with the rules of its database in that folder.
     #[must_use]
     pub fn checkdam_with_database(folder: &Path, arguments: &[&str]) -> Self {
-        Self::with_doors(
-            |http, _| {
-                let mut all: Vec<OsString> = ["serve", "--http-listen"].map(Into::into).to_vec();
-                all.extend([listen(http), "--data-dir".into(), folder.into()]);
-                all.extend(arguments.iter().map(Into::into));
-                all
-            },
-            None,
-        )
+        let mut all: Vec<OsString> = vec!["--data-dir".into(), folder.into()];
+        all.extend(arguments.iter().map(Into::into));
+        Self::serve(None, all)
+    }
+
+    fn serve(rules: Option<&str>, mut arguments: Vec<OsString>) -> Self {
+        let grpc = loopback(free_port());
+        arguments.extend(["--grpc-listen".into(), grpc.to_string().into()]);
+        let server = Self::start("serve", "--http-listen", rules, &arguments);
+        wait_until("checkdam to open its gRPC door", START, || TcpStream::connect(grpc).is_ok());
+        // Doors are open before the rules are there.
+        let mut client = Client::connect(server.address());
+        wait_until("checkdam to be ready", START, || client.ask("GET", "/readyz", "").0 == 200);
+        Self { grpc: Some(grpc), ..server }
     }
 
     /// `checkdam proxy` before that upstream.
     #[must_use]
     pub fn proxy(rules: &str, upstream: SocketAddr) -> Self {
-        Self::with_doors(
-            |port, rule_file| {
-                let mut all: Vec<OsString> = ["proxy", "--listen"].map(Into::into).to_vec();
-                all.extend([listen(port), "--rules".into(), rule_file.into()]);
-                all.extend(["--header-attributes", "X-User=user", "--upstream"].map(Into::into));
-                all.push(format!("http://{upstream}").into());
-                all
-            },
-            Some(rules),
-        )
+        let upstream = format!("http://{upstream}");
+        let arguments = ["--header-attributes", "X-User=user", "--upstream", &upstream].map(Into::into);
+        Self::start("proxy", "--listen", Some(rules), &arguments)
     }
 
-    fn with_doors(arguments: impl Fn(u16, &Path) -> Vec<OsString>, rules: Option<&str>) -> Self {
-        let (grpc, admin) = (loopback(free_port()), loopback(free_port()));
+    fn start(command: &str, listen: &str, rules: Option<&str>, arguments: &[OsString]) -> Self {
+        let admin = loopback(free_port());
         let daemon = pinned(&checkdam(), |port, folder| {
-            let rule_file = folder.join("rules.yaml");
+            let mut all: Vec<OsString> = [command, listen].map(Into::into).to_vec();
+            all.push(loopback(port).to_string().into());
+            all.extend(["--admin-listen".into(), admin.to_string().into()]);
             if let Some(rules) = rules {
-                std::fs::write(&rule_file, rules).unwrap_or_else(|error| panic!("cannot write the rules: {error}"));
+                let file = folder.join("rules.yaml");
+                std::fs::write(&file, rules).unwrap_or_else(|error| panic!("cannot write the rules: {error}"));
+                all.extend(["--rules".into(), file.into()]);
             }
-            let mut all = arguments(port, &rule_file);
-            let doors = ["--grpc-listen".into(), grpc.to_string(), "--admin-listen".into(), admin.to_string()];
-            all.extend(doors.map(OsString::from));
+            all.extend_from_slice(arguments);
             all
         });
-        let is_open = |address: SocketAddr| TcpStream::connect(address).is_ok();
-        wait_until("checkdam to open its doors", START, || is_open(grpc) && is_open(admin));
-        Self { daemon, grpc: Some(grpc), admin: Some(admin) }
+        wait_until("checkdam to open its admin door", START, || TcpStream::connect(admin).is_ok());
+        Self { daemon, grpc: None, admin: Some(admin) }
     }
 
     /// One of our bare servers.
@@ -164,10 +156,6 @@ impl Server {
 
 fn loopback(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
-}
-
-fn listen(port: u16) -> OsString {
-    loopback(port).to_string().into()
 }
 
 /// Starts a program on the servers' core: how many threads it makes depends on it.

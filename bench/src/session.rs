@@ -4,7 +4,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use crate::figures::{Bound, Figures, Spread, Verdict, shown};
+use crate::figures::{Bound, Figures, Verdict, shown};
 
 /// Rounds, seconds of a long one, seconds of a short one with `--quick`.
 const QUICK: (usize, f64, f64) = (3, 0.6, 0.08);
@@ -155,21 +155,6 @@ impl Session {
         let number = |name: &str| format!("{} {unit}", shown(figures.median(name, metric)));
         let (what, against) = (what.to_owned(), against.to_owned());
         self.verdicts.push(Verdict { what, against, ours: number(ours), theirs: number(theirs), ratio, bound, fault });
-    }
-
-    /// Keeps a promise that nothing was measured for, as one that is not kept.
-    pub fn miss(&mut self, what: &str, against: &str, bound: Bound, why: &str) {
-        let (what, against) = (what.to_owned(), against.to_owned());
-        let (none, fault) = ("not measured".to_owned(), Some(why.to_owned()));
-        self.verdicts.push(Verdict {
-            what,
-            against,
-            ours: none.clone(),
-            theirs: none,
-            ratio: Spread::of(&[]),
-            bound,
-            fault,
-        });
     }
 }
 

@@ -32,7 +32,7 @@ impl Limited {
 
 fn answer(is_allowed: bool) -> Response<RateLimitResponse> {
     let code = if is_allowed { Code::Ok } else { Code::OverLimit };
-    let limit = RateLimit { requests_per_unit: 1_000_000, unit: 1, name: "per-user".to_owned() };
+    let limit = RateLimit { requests_per_unit: 1_000_000_000, unit: 0, name: "envoy".to_owned() };
     let status = DescriptorStatus {
         code: code.into(),
         current_limit: Some(limit),

@@ -35,7 +35,7 @@ fn buckets(session: &mut Session) {
         let is_full = fill(*size, Duration::from_secs(120), &|key| store.take(key));
         assert!(is_full, "{size} takes took more than two minutes");
     }
-    let mut contest = Contest::curve("a take from random ones of so many live buckets, 1 thread", &["ns a take"]);
+    let mut contest = Contest::curve("a take from one of N live buckets", &["ns a take"]);
     for (size, store) in sizes.iter().zip(&stores) {
         let (keys, take) = (Keys::Even(*size), |_: usize, key: &String| store.take(key));
         contest.add(size.to_string(), move |length| vec![takes_ns(1, length, keys, &take)]);
@@ -61,7 +61,7 @@ fn rules(session: &mut Session) {
         (size, 1, limiter(definitions))
     };
     let limiters: Vec<_> = (0..=5).map(|power| of(10_usize.pow(power))).collect();
-    checks(session, "a check with so many rules, one of which concerns it, in memory", &limiters);
+    checks(session, "a check with N rules, one concerns it", &limiters);
 }
 
 fn tiers(session: &mut Session) {
@@ -70,12 +70,12 @@ fn tiers(session: &mut Session) {
         (size, size, limiter(Definitions { rules, ..Definitions::default() }))
     };
     let limiters: Vec<_> = (0..=4).map(|power| of(1 << power)).collect();
-    checks(session, "a check of so many tiers, all or none, in memory", &limiters);
+    checks(session, "a check of N tiers, all or none", &limiters);
 }
 
 fn connections(session: &mut Session) {
     let server = Server::checkdam(ONE_TIER, &[]);
-    let mut contest = Contest::curve("HTTP checks in memory over so many connections", METRICS);
+    let mut contest = Contest::curve("HTTP checks over N connections", METRICS);
     for power in 0..=6 {
         let count = 1_usize << power;
         let server = &server;
@@ -93,7 +93,7 @@ fn shards(session: &mut Session) {
     let quota = quota("1/s burst 100000");
     let clusters: Vec<Cluster> =
         (1..=3).map(|masters| Cluster::builder().masters(masters).replicas_per_master(0).start()).collect();
-    let mut contest = Contest::curve("takes in Redis Cluster with so many shards, 256 waiting", METRICS);
+    let mut contest = Contest::curve("takes in a Redis Cluster of N shards", METRICS);
     for cluster in &clusters {
         for (place, node) in cluster.nodes().iter().enumerate() {
             pin_process(node.pid(), cores()[place % cores().len()]);

@@ -20,7 +20,7 @@ const METRICS: &[&str] = &["checks/s", "admitted of checks", "Redis calls of che
 const LEASED: &str = "lease: 100ms";
 const EACH: &str = "no lease, 512 waiting";
 /// Far more than one core can ask for.
-const PLENTY: &str = "100000000/s burst 1000000000";
+const PLENTY: &str = "1000000/s burst 100000000000";
 /// Less than one core can ask for: what is admitted shows whether it is kept.
 const SCARCE_RATE: f64 = 50_000.0;
 const SCARCE_BURST: f64 = 20_000.0;
