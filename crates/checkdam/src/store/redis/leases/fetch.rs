@@ -22,6 +22,8 @@ const WORTH_SHARE: u64 = 16;
 /// With less time than this a return could come too late; it would be refused,
 /// and would look like a failure of the server.
 const RETURN_US_MIN: u64 = 3_000;
+/// How long a return may take: nobody waits for it, but for a node that goes.
+const RETURN_LIMIT: Duration = Duration::from_millis(500);
 /// How long before its end a lease is given back, at least; unless that is more
 /// than half of it.
 const MARGIN_US_MIN: u64 = 10_000;
@@ -126,10 +128,12 @@ impl Fetch {
             return;
         }
         let packed = Packed::refund(&self.quota, self.key.clone(), tokens);
-        let deadline = now + Duration::from_micros(left_us);
-        match self.topology.call(self.slot(), packed, 1, deadline).await {
-            Ok(_) => book.accounts.note_returned(tokens),
-            Err(_) => drop(self.counts.unknown.fetch_add(1, Ordering::Relaxed)),
+        let deadline = now + Duration::from_micros(left_us).min(RETURN_LIMIT);
+        book.accounts.note_returning(tokens);
+        let result = self.topology.call(self.slot(), packed, 1, deadline).await;
+        book.accounts.note_returned(tokens, result.is_ok());
+        if result.is_err() {
+            self.counts.unknown.fetch_add(1, Ordering::Relaxed);
         }
     }
 
