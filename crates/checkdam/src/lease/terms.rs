@@ -38,7 +38,7 @@ impl Terms {
             return None;
         }
         let fills_in_us = quota.window_us();
-        let fits_us = if 2 * asked_us < fills_in_us { asked_us } else { fills_in_us / 4 };
+        let fits_us = if asked_us.saturating_mul(2) < fills_in_us { asked_us } else { fills_in_us / 4 };
         let length_us = fits_us.min(LONGEST_US);
         (length_us >= SHORTEST_US).then_some(Self { length_us, worth })
     }
@@ -57,7 +57,7 @@ impl Terms {
             return Some(format!("lease has no effect on {quota} by {name}: only token_bucket can be leased"));
         }
         let burst_for = |length_us: u64| {
-            let tokens = u128::from(quota.spec().amount) * u128::from(2 * length_us + 1);
+            let tokens = u128::from(quota.spec().amount) * (2 * u128::from(length_us) + 1);
             tokens.div_ceil(u128::from(quota.period_us())).max(2)
         };
         let (asked_ms, fills_in_ms) = (asked_us as f64 / 1e3, quota.window_us() as f64 / 1e3);
