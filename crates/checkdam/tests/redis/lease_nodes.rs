@@ -164,7 +164,7 @@ fn alone() -> MutexGuard<'static, ()> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn spend_a_hot_limit(length: Duration) {
+fn spend_a_hot_limit(length: Duration, used_min: f64) {
     let _alone = alone();
     let server = Redis::start();
     let nodes = start_all(&server, length);
@@ -172,19 +172,20 @@ fn spend_a_hot_limit(length: Duration) {
     let (used, calls) = (judge(QUOTA, &reports), script_calls(&server));
     let checks: usize = reports.iter().map(|report| report.takes.len()).sum();
     println!("{calls} calls for {checks} checks: {:.3} %", calls as f64 / checks as f64 * 100.0);
-    assert!(used >= 0.95, "only {used} of what an ideal bucket admits");
+    assert!(used >= used_min, "only {used} of what an ideal bucket admits");
     assert!(calls * 100 <= checks as u64, "{calls} calls for {checks} checks");
 }
 
 #[test]
 fn four_processes_never_exceed_a_hot_limit_and_use_it() {
-    spend_a_hot_limit(Duration::from_secs(3));
+    // The first grant takes a tenth of a second's tokens for granted: 3 % of this.
+    spend_a_hot_limit(Duration::from_secs(3), 0.92);
 }
 
 #[test]
 #[ignore = "it takes a minute"]
 fn four_processes_never_exceed_a_hot_limit_in_a_minute() {
-    spend_a_hot_limit(Duration::from_secs(60));
+    spend_a_hot_limit(Duration::from_secs(60), 0.95);
 }
 
 #[test]
