@@ -28,7 +28,7 @@ pub struct LeaseStats {
     pub granted: u64,
     /// Of those: spent.
     pub spent: u64,
-    /// Of those: given back while they could be.
+    /// Of those: given back, less what time had paid of them.
     pub returned: u64,
     /// Of those: neither; they had been charged, so nobody is let in for them.
     pub lost: u64,
@@ -127,11 +127,9 @@ impl Accounts {
         self.returning.fetch_add(tokens, Ordering::Relaxed);
     }
 
-    /// Counts what became of them: taken back, or not.
-    pub fn note_returned(&self, tokens: u64, is_back: bool) {
-        if is_back {
-            self.returned.fetch_add(tokens, Ordering::Relaxed);
-        }
+    /// Counts what became of them: so many came back.
+    pub fn note_returned(&self, tokens: u64, back: u64) {
+        self.returned.fetch_add(back, Ordering::Relaxed);
         self.returning.fetch_sub(tokens, Ordering::Relaxed);
     }
 

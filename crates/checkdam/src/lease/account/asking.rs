@@ -38,9 +38,11 @@ impl Account {
             self.unlock();
             return Begin::Closed;
         }
-        self.low.store(demand.within(terms.length_us / 4), Ordering::Relaxed);
+        // More is fetched an eighth of T before it is needed, and lasts five: so it
+        // is spent before its time is over, also if demand falls a little.
+        self.low.store(demand.within(terms.length_us / 8), Ordering::Relaxed);
         self.ending_us.store(terms.length_us / 8, Ordering::Relaxed);
-        let wanted = demand.within(terms.length_us / 4 * 3).max(least).max(1).min(terms.most(quota).max(1));
+        let wanted = demand.within(terms.length_us / 8 * 5).max(least).max(1).min(terms.most(quota).max(1));
         Begin::Ask(Ask { wanted, least: least.max(1), asked_us: now_us })
     }
 
