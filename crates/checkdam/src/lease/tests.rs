@@ -1,6 +1,8 @@
 //! Several nodes on one bucket in virtual time, over a network that is slow and
 //! loses what it likes; the oracle judges what all of them let pass.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail loudly")]
+
 use super::*;
 use crate::algorithm::token_bucket::{self, LeaseAsk, State};
 use crate::conformance::oracle::{Take, judge};
