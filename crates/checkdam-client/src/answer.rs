@@ -34,7 +34,7 @@ pub struct Answer {
     /// The ban on the request, if it is banned.
     #[serde(default)]
     pub ban: Option<Ban>,
-    /// Who decided: `memory`, `redis`, `local` or `policy`; `client` if the
+    /// Who decided: `memory`, `redis`, `lease`, `local` or `policy`; `client` if the
     /// server could not be asked.
     pub decided_by: String,
     /// Every tier that concerns the request, in the order of the rules.

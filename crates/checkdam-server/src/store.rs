@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 
+use checkdam::lease::LeaseStats;
 use checkdam::store::redis::{RedisOptions, RedisStats, RedisStore, StoreUrlError};
 use checkdam::store::{Answer, MemoryOptions, MemoryStore, Operation, Store, Tier};
 
@@ -68,6 +69,36 @@ pub(crate) struct StoreStatus {
     is_open: bool,
     /// Whether it did not answer when it was last asked.
     is_failing: bool,
+    /// What became of prepaid tokens; null if the buckets are in this process.
+    leases: Option<LeaseStatus>,
+}
+
+/// What became of prepaid tokens since the start.
+#[derive(Debug, serde::Serialize, utoipa::ToSchema)]
+pub(crate) struct LeaseStatus {
+    /// Subjects that are spent here now.
+    subjects: u64,
+    /// Tokens that can be spent here now.
+    held: u64,
+    /// How often Redis was asked for more.
+    asks: u64,
+    /// Tokens that it granted.
+    granted: u64,
+    /// Of those: spent.
+    spent: u64,
+    /// Of those: given back.
+    returned: u64,
+    /// Of those: neither, because their time was over.
+    lost: u64,
+    /// Requests that were denied without asking Redis.
+    cached_denials: u64,
+}
+
+impl From<LeaseStats> for LeaseStatus {
+    fn from(stats: LeaseStats) -> Self {
+        let LeaseStats { subjects, held, asks, granted, spent, returned, lost, cached_denials } = stats;
+        Self { subjects, held, asks, granted, spent, returned, lost, cached_denials }
+    }
 }
 
 impl Watched {
@@ -111,6 +142,7 @@ impl AnyStore {
             not_asked,
             is_open,
             is_failing,
+            leases: self.leases().map(LeaseStatus::from),
         }
     }
 
@@ -127,6 +159,18 @@ impl AnyStore {
         match self {
             Self::Memory(_) => (RedisStats::default(), false),
             Self::Redis(watched) => (watched.store.stats(), watched.store.is_open()),
+        }
+    }
+
+    /// What became of prepaid tokens, if buckets are shared.
+    pub(crate) fn leases(&self) -> Option<LeaseStats> {
+        self.redis_store().map(RedisStore::lease_stats)
+    }
+
+    /// Gives back what is prepaid: no more requests come.
+    pub(crate) async fn return_leases(&self) {
+        if let Some(store) = self.redis_store() {
+            store.return_leases().await;
         }
     }
 

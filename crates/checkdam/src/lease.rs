@@ -5,15 +5,21 @@
 //! nodes share then costs one call in hundreds, and is never exceeded:
 //!
 //! - A grant treats the bucket as if it owed at least what returns within T
-//!   ([`token_bucket::lease`](crate::algorithm::token_bucket::lease)). So while
-//!   tokens are held anywhere, the bucket owes at least as much as is held: the
-//!   first grant among those still held found rate·T owed, which takes all of T
-//!   to return, and each grant since added itself.
+//!   ([`token_bucket::lease`](crate::algorithm::token_bucket::lease)), and adds
+//!   itself. So for each lease that is held, granted an age ago, the bucket owes
+//!   at least rate·(T − age), and on top of it all that was granted since and is
+//!   held: that lease found rate·T owed, time has taken rate·age, and the others
+//!   added themselves. It owes at least as much as is held anywhere.
+//! - What is given back of a lease while it lives is less by rate·age: time has
+//!   paid for that
+//!   ([`token_bucket::put_back`](crate::algorithm::token_bucket::put_back)). A
+//!   lease that was granted later may owe it to this one that it found rate·T
+//!   owed; what is left is, by the line above for this one, enough for the other.
 //! - Let Φ be what the bucket owes less what is held, never negative. Whatever is
 //!   spent, here or by an ordinary take, adds to Φ as much as it costs; a grant
-//!   adds nothing; what expires or is given back while it lives takes nothing
-//!   away; time takes rate·w in a window of w. What is spent in that window is
-//!   thus at most Φ at its end + rate·w ≤ **burst + rate·w**.
+//!   adds nothing; what expires or is given back takes nothing away; time takes
+//!   rate·w in a window of w. What is spent in that window is thus at most Φ at
+//!   its end + rate·w ≤ **burst + rate·w**.
 //!
 //! Nodes need not know of each other, may ask on different terms, may lease and
 //! take directly from the same bucket, and may vanish: what they held was paid.

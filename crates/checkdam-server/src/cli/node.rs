@@ -169,7 +169,8 @@ impl Node {
     }
 
     /// Runs the doors until they are told to stop and have ended; the door for
-    /// operators stays open meanwhile, and what was recorded is written last.
+    /// operators stays open meanwhile, and last what was recorded is written and
+    /// what was prepaid is given back.
     pub(super) async fn run<F>(self, doors: impl FnOnce(mpsc::Receiver<()>) -> F)
     where
         F: Future<Output = ()>,
@@ -191,7 +192,7 @@ impl Node {
                 writer.finish(Instant::now() + AUDIT_DRAIN).await;
             }
         };
-        tokio::join!(written, self.app.tracer().finish());
+        tokio::join!(written, self.app.tracer().finish(), self.app.limiter().store().return_leases());
         if let Some(admin) = admin {
             let _ = admin.await;
         }

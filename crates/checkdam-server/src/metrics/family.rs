@@ -80,6 +80,27 @@ pub(super) const MEMORY_EVICTIONS: Family = Family::counter(
     "Buckets that made room for others; what they owed is still held against their subjects.",
 );
 
+pub(super) const LEASE_SUBJECTS: Family =
+    Family::gauge("rate_limiter_lease_subjects", "Subjects whose shared limit is spent on this node.");
+pub(super) const LEASE_HELD: Family =
+    Family::gauge("rate_limiter_lease_held_tokens", "Prepaid tokens that this node can spend.");
+pub(super) const LEASE_ASKS: Family =
+    Family::counter("rate_limiter_lease_asks_total", "Calls that asked Redis for tokens to spend here.");
+pub(super) const LEASE_GRANTED: Family = Family::counter(
+    "rate_limiter_lease_granted_total",
+    "Tokens that Redis granted; a lease's size is this divided by the asks.",
+);
+pub(super) const LEASE_SPENT: Family =
+    Family::counter("rate_limiter_lease_spent_total", "Prepaid tokens that requests were let in for.");
+pub(super) const LEASE_RETURNED: Family =
+    Family::counter("rate_limiter_lease_returned_total", "Prepaid tokens given back while they could be.");
+pub(super) const LEASE_LOST: Family = Family::counter(
+    "rate_limiter_lease_lost_total",
+    "Prepaid tokens neither spent nor given back in time: nobody was let in for them.",
+);
+pub(super) const LEASE_CACHED_DENIALS: Family =
+    Family::counter("rate_limiter_lease_cached_denials_total", "Requests denied without asking Redis.");
+
 pub(super) const AUDIT_DENIED: Family =
     Family::counter("rate_limiter_audit_denied_total", "Violations: denials by a limit or a ban.");
 pub(super) const AUDIT_WRITTEN: Family =

@@ -2,8 +2,9 @@
 
 use super::family::{
     AUDIT_DENIED, AUDIT_DROPPED, AUDIT_SAMPLED_OUT, AUDIT_WAITING, AUDIT_WRITTEN, BANS, BREAKER_OPEN, BUILD,
-    CONNECTIONS, Family, IN_FLIGHT, LATENESS, MEMORY_BUCKETS, MEMORY_BUCKETS_MAX, MEMORY_EVICTIONS, OVERRIDES, READY,
-    RULES, RULES_LOAD_FAILED, RULES_LOADED, RULES_VERSION, SHED, SPANS_DROPPED, STORE_REQUESTS,
+    CONNECTIONS, Family, IN_FLIGHT, LATENESS, LEASE_ASKS, LEASE_CACHED_DENIALS, LEASE_GRANTED, LEASE_HELD, LEASE_LOST,
+    LEASE_RETURNED, LEASE_SPENT, LEASE_SUBJECTS, MEMORY_BUCKETS, MEMORY_BUCKETS_MAX, MEMORY_EVICTIONS, OVERRIDES,
+    READY, RULES, RULES_LOAD_FAILED, RULES_LOADED, RULES_VERSION, SHED, SPANS_DROPPED, STORE_REQUESTS,
 };
 use super::text::Text;
 use crate::app::App;
@@ -54,6 +55,23 @@ fn store(text: &mut Text, store: &AnyStore) {
         (MEMORY_BUCKETS, memory.map(|memory| memory.buckets as u64)),
         (MEMORY_BUCKETS_MAX, memory.map(|memory| memory.buckets_max as u64)),
         (MEMORY_EVICTIONS, memory.map(|memory| memory.evicted)),
+    ] {
+        optional(text, &family, value);
+    }
+    leases(text, store);
+}
+
+fn leases(text: &mut Text, store: &AnyStore) {
+    let stats = store.leases();
+    for (family, value) in [
+        (LEASE_SUBJECTS, stats.map(|stats| stats.subjects)),
+        (LEASE_HELD, stats.map(|stats| stats.held)),
+        (LEASE_ASKS, stats.map(|stats| stats.asks)),
+        (LEASE_GRANTED, stats.map(|stats| stats.granted)),
+        (LEASE_SPENT, stats.map(|stats| stats.spent)),
+        (LEASE_RETURNED, stats.map(|stats| stats.returned)),
+        (LEASE_LOST, stats.map(|stats| stats.lost)),
+        (LEASE_CACHED_DENIALS, stats.map(|stats| stats.cached_denials)),
     ] {
         optional(text, &family, value);
     }

@@ -4,11 +4,14 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use checkdam::lease::Terms;
 use checkdam::rule_file::{self, FileOptions};
 use checkdam::{Definitions, Lease, RuleSet};
 
 use super::book::Book;
 
+/// The most leases that are remarked on at a time.
+const REMARKS_MAX: usize = 10;
 /// The most files that a folder may hold.
 const FILES_MAX: usize = 1_000;
 
@@ -126,7 +129,9 @@ pub(crate) fn remark(rules: &RuleSet, book: &Book) {
             tracing::warn!(domain = tree.domain, "{remark}");
         }
     }
-    if let Some(rule) = rules.rules().find(|rule| rule.lease != Lease::Off) {
-        tracing::warn!(rule = rule.name, "lease has no effect yet: the rule's limit is asked of the store every time");
+    let leased = rules.rules().filter(|rule| rule.lease != Lease::Off);
+    let remarks = leased.flat_map(|rule| rule.quotas.iter().map(move |quota| (rule, Terms::remark(rule.lease, quota))));
+    for (rule, remark) in remarks.filter_map(|(rule, remark)| Some((rule, remark?))).take(REMARKS_MAX) {
+        tracing::warn!(rule = rule.name, "{remark}");
     }
 }

@@ -16,6 +16,7 @@
 //! - `envoy`: a real Envoy that asks it
 //! - `incumbent`: set up by the variables of envoyproxy/ratelimit
 //! - `redis`: several nodes that share their limits
+//! - `leases`: limits of theirs that each of them prepays
 //! - `cluster`: and whose buckets are on several servers
 //! - `admin`: rules, overrides and bans that are edited while requests flow
 //! - `preview`: what an edit would have done to the last requests
@@ -80,6 +81,7 @@ mod grpc;
 mod incumbent;
 mod json;
 mod load;
+mod leases;
 mod metrics;
 mod nodes;
 mod operations;

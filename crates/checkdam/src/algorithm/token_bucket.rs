@@ -107,6 +107,19 @@ pub fn lease(quota: &Quota, state: State, now_us: u64, ask: LeaseAsk) -> (Grant,
     (grant, Some(bucket.now + after))
 }
 
+/// Gives back tokens that were charged at `since_us`, less what time has paid of
+/// them since: that may be in use again. How many came back.
+#[must_use]
+pub fn put_back(quota: &Quota, state: State, now_us: u64, cost: u64, since_us: u64) -> (u64, State) {
+    let bucket = Bucket::at(quota, state, now_us);
+    let paid = now_us.saturating_sub(since_us).saturating_mul(quota.ticks_per_us);
+    let back = cost.min(quota.limit).saturating_mul(quota.interval).saturating_sub(paid).min(bucket.owed);
+    if bucket.is_new || back == 0 {
+        return (0, state);
+    }
+    (back.checked_div(quota.interval).unwrap_or(0), Some(bucket.now + bucket.owed - back))
+}
+
 /// The same time in ticks of another length, rounded up.
 #[must_use]
 pub fn rescale(full_at: u64, from_ticks_per_us: u64, to_ticks_per_us: u64) -> u64 {

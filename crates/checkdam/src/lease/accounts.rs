@@ -28,7 +28,7 @@ pub struct LeaseStats {
     pub granted: u64,
     /// Of those: spent.
     pub spent: u64,
-    /// Of those: given back while they could be.
+    /// Of those: given back, less what time had paid of them.
     pub returned: u64,
     /// Of those: neither; they had been charged, so nobody is let in for them.
     pub lost: u64,
@@ -45,7 +45,13 @@ pub struct Accounts {
     /// Who is asked for how often, among those that have no account.
     counts: Box<[AtomicU64]>,
     asks: AtomicU64,
+    /// Tokens on their way back.
+    returning: AtomicU64,
     returned: AtomicU64,
+    /// What was last told of these: reservations that are put back, and returns
+    /// that fail, must not make a count go down.
+    spent_told: AtomicU64,
+    lost_told: AtomicU64,
     cached_denials: AtomicU64,
 }
 
@@ -58,7 +64,10 @@ impl Accounts {
             places: (0..subjects.max(PROBES)).map(|_| Account::new()).collect(),
             counts: (0..4 * subjects.max(PROBES)).map(|_| zero()).collect(),
             asks: zero(),
+            returning: zero(),
             returned: zero(),
+            spent_told: zero(),
+            lost_told: zero(),
             cached_denials: zero(),
         }
     }
@@ -113,9 +122,15 @@ impl Accounts {
         self.asks.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts tokens that the shared bucket has taken back.
-    pub fn note_returned(&self, tokens: u64) {
-        self.returned.fetch_add(tokens, Ordering::Relaxed);
+    /// Counts tokens that are on their way back.
+    pub fn note_returning(&self, tokens: u64) {
+        self.returning.fetch_add(tokens, Ordering::Relaxed);
+    }
+
+    /// Counts what became of them: so many came back.
+    pub fn note_returned(&self, tokens: u64, back: u64) {
+        self.returned.fetch_add(back, Ordering::Relaxed);
+        self.returning.fetch_sub(tokens, Ordering::Relaxed);
     }
 
     /// Counts a denial that needed no call.
@@ -140,8 +155,10 @@ impl Accounts {
             stats.held += account.held(now_us);
             stats.subjects += u64::from(!account.is_of(0));
         }
-        stats.spent = stats.granted.saturating_sub(unspent).saturating_sub(stats.held);
-        stats.lost = unspent.saturating_sub(stats.returned);
+        let told = |cell: &AtomicU64, count: u64| cell.fetch_max(count, Ordering::Relaxed).max(count);
+        stats.spent = told(&self.spent_told, stats.granted.saturating_sub(unspent).saturating_sub(stats.held));
+        let lost = unspent.saturating_sub(stats.returned).saturating_sub(self.returning.load(Ordering::Relaxed));
+        stats.lost = told(&self.lost_told, lost);
         stats
     }
 

@@ -38,9 +38,53 @@ impl Terms {
             return None;
         }
         let fills_in_us = quota.window_us();
-        let fits_us = if 2 * asked_us < fills_in_us { asked_us } else { fills_in_us / 4 };
+        let fits_us = if asked_us.saturating_mul(2) < fills_in_us { asked_us } else { fills_in_us / 4 };
         let length_us = fits_us.min(LONGEST_US);
         (length_us >= SHORTEST_US).then_some(Self { length_us, worth })
+    }
+
+    /// What the operator should know of a lease that cannot work, or not as it
+    /// is written: what is wrong, and what to write instead.
+    #[must_use]
+    pub fn remark(lease: Lease, quota: &Quota) -> Option<String> {
+        let asked_us = match lease {
+            Lease::Off => return None,
+            Lease::For(length_us) => length_us,
+            Lease::Auto => AUTO_US,
+        };
+        let name = quota.algorithm().name();
+        if quota.algorithm() != Algorithm::TokenBucket {
+            return Some(format!("lease has no effect on {quota} by {name}: only token_bucket can be leased"));
+        }
+        let burst_for = |length_us: u64| {
+            let tokens = u128::from(quota.spec().amount) * (2 * u128::from(length_us) + 1);
+            tokens.div_ceil(u128::from(quota.period_us())).max(2)
+        };
+        let (asked_ms, fills_in_ms) = (asked_us as f64 / 1e3, quota.window_us() as f64 / 1e3);
+        match Self::of(lease, quota) {
+            None if asked_us < SHORTEST_US => Some(format!(
+                "lease {asked_ms}ms has no effect on {quota}: it must be at least {}ms",
+                SHORTEST_US / 1_000
+            )),
+            None => Some(format!(
+                "lease has no effect on {quota}: its burst fills in {fills_in_ms}ms, which is too short to prepay for; \
+                 a burst of {} could be leased for {asked_ms}ms",
+                burst_for(asked_us)
+            )),
+            Some(terms) if terms.length_us < asked_us && lease != Lease::Auto => Some(format!(
+                "lease {asked_ms}ms of {quota} is shortened to {}ms: {}",
+                terms.length_us as f64 / 1e3,
+                if asked_us > LONGEST_US {
+                    "no lease is longer than a minute".to_owned()
+                } else {
+                    format!(
+                        "it must be less than half of the {fills_in_ms}ms in which the burst fills; a burst of {} allows it",
+                        burst_for(asked_us)
+                    )
+                }
+            )),
+            Some(_) => None,
+        }
     }
 
     /// How long what was granted may be spent, from before it was asked for.

@@ -1,6 +1,8 @@
 //! Several nodes on one bucket in virtual time, over a network that is slow and
 //! loses what it likes; the oracle judges what all of them let pass.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail loudly")]
+
 use super::*;
 use crate::algorithm::token_bucket::{self, LeaseAsk, State};
 use crate::conformance::oracle::{Take, judge};
@@ -12,9 +14,9 @@ const TAG: u64 = 7;
 /// What is on its way over the network.
 enum Sent {
     Ask { node: usize, ask: Ask },
-    Answer { node: usize, ask: Ask, grant: Option<token_bucket::Grant> },
-    Return { tokens: u64, until_us: u64 },
-    Ending { node: usize, receipt: Receipt },
+    Answer { node: usize, ask: Ask, grant: Option<token_bucket::Grant>, since_us: u64 },
+    Return { tokens: u64, since_us: u64, until_us: u64 },
+    Ending { node: usize, receipt: Receipt, since_us: u64 },
 }
 
 struct World {
@@ -83,27 +85,27 @@ impl World {
                     let (grant, next) = token_bucket::lease(&self.quota, self.bucket, now_us, wish);
                     self.bucket = next;
                     let is_lost = self.below(40) == 0;
-                    self.send(Sent::Answer { node, ask, grant: (!is_lost).then_some(grant) });
+                    self.send(Sent::Answer { node, ask, grant: (!is_lost).then_some(grant), since_us: now_us });
                 }
-                Sent::Answer { node, ask, grant } => {
+                Sent::Answer { node, ask, grant, since_us } => {
                     let number = self.number(node);
                     let account = self.nodes[node].account(number);
                     if let Some(receipt) = account.finish(&ask, grant.as_ref(), now_us, &self.terms) {
                         let at_us = (ask.asked_us + self.terms.life_us() * 7 / 8).max(now_us);
-                        self.sent.push((at_us, Sent::Ending { node, receipt }));
+                        self.sent.push((at_us, Sent::Ending { node, receipt, since_us }));
                     }
                 }
-                Sent::Ending { node, receipt } => {
+                Sent::Ending { node, receipt, since_us } => {
                     let number = self.number(node);
                     let (tokens, left_us) = self.nodes[node].account(number).withdraw(receipt, now_us);
                     if tokens > 0 {
-                        self.send(Sent::Return { tokens, until_us: now_us + left_us });
+                        self.send(Sent::Return { tokens, since_us, until_us: now_us + left_us });
                     }
                 }
                 // The script refuses what comes too late.
                 Sent::Return { until_us, .. } if until_us < now_us => {}
-                Sent::Return { tokens, .. } => {
-                    self.bucket = token_bucket::refund(&self.quota, self.bucket, now_us, tokens).1;
+                Sent::Return { tokens, since_us, .. } => {
+                    self.bucket = token_bucket::put_back(&self.quota, self.bucket, now_us, tokens, since_us).1;
                 }
             }
         }
@@ -188,4 +190,28 @@ fn grants_that_leave_no_burst_are_caught() {
         judge(&world.quota, &mut world.takes).is_err()
     });
     assert!(caught, "the oracle did not notice");
+}
+
+/// The one that comes later finds enough owed because of the one that is given
+/// back: given back whole, that would leave the other too little.
+#[test]
+fn what_time_has_paid_is_not_given_back() {
+    let quota: Quota = "1000/s burst 500".parse().unwrap();
+    let lease = |bucket: State, now_us, wanted| {
+        let ask = LeaseAsk { wanted, least: 1, length_us: 100_000 };
+        let (grant, next) = token_bucket::lease(&quota, bucket, now_us, ask);
+        assert_eq!(grant.granted, wanted);
+        next
+    };
+    let spent_at_once = |give_back: fn(&Quota, State) -> State| {
+        let bucket = lease(None, 1_000_000, 100);
+        let bucket = lease(bucket, 1_090_000, 100);
+        let bucket = give_back(&quota, bucket);
+        // The second still holds all of its tokens, and others take the rest.
+        100 + token_bucket::peek(&quota, bucket, 1_189_000, 0).remaining
+    };
+    let rightly = spent_at_once(|quota, bucket| token_bucket::put_back(quota, bucket, 1_099_000, 100, 1_000_000).1);
+    assert!(rightly <= 500, "{rightly} pass at once");
+    let wholly = spent_at_once(|quota, bucket| token_bucket::refund(quota, bucket, 1_099_000, 100).1);
+    assert!(wholly > 500, "the test sees nothing");
 }

@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -20,8 +21,8 @@ use testkit::Redis;
 
 use crate::setup::{quota, script_calls};
 
-/// What a node is to do: the server's URL, the quota, its leases, how much it
-/// asks for a second, for how long, and where it writes what came of it.
+/// What a node is to do: the server's URL, its leases, how much it asks for a
+/// second, for how many milliseconds, where it writes what came of it, the quota.
 const ORDER: &str = "CHECKDAM_TEST_NODE";
 /// How often a node pays attention to anything but its requests.
 const TICK: Duration = Duration::from_millis(2);
@@ -46,9 +47,9 @@ struct Report {
 }
 
 impl Node {
-    fn start(url: &str, leases: &str, per_s: u64, length: Duration) -> Self {
+    fn start(url: &str, quota: &str, leases: &str, per_s: u64, length: Duration) -> Self {
         let file = std::env::temp_dir().join(format!("checkdam-node-{}-{:x}", std::process::id(), unique()));
-        let order = format!("{url} {leases} {per_s} {} {}", length.as_millis(), file.display());
+        let order = format!("{url} {leases} {per_s} {} {} {quota}", length.as_millis(), file.display());
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "lease_nodes::is_a_node", "--nocapture"])
             .env(ORDER, order)
@@ -107,17 +108,17 @@ fn terms(name: &str, quota: &Quota, since: Duration) -> Option<Terms> {
 #[ignore = "it is started by the other tests of this module"]
 fn is_a_node() {
     let Ok(order) = std::env::var(ORDER) else { return };
-    let words: Vec<&str> = order.split(' ').collect();
-    let [url, leases, per_s, length_ms, file] = words[..] else { panic!("{order}") };
+    let words: Vec<&str> = order.splitn(6, ' ').collect();
+    let [url, leases, per_s, length_ms, file, text] = words[..] else { panic!("{order}") };
     let (per_s, length) = (per_s.parse().unwrap(), Duration::from_millis(length_ms.parse().unwrap()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(be_a_node(url, leases, per_s, length, file.into()));
+    runtime.block_on(be_a_node((url, text, leases), per_s, length, file.into()));
 }
 
-async fn be_a_node(url: &str, leases: &str, per_s: u64, length: Duration, path: PathBuf) {
+async fn be_a_node((url, text, leases): (&str, &str, &str), per_s: u64, length: Duration, path: PathBuf) {
     let options = RedisOptions { deadline: Duration::from_millis(500), ..RedisOptions::new(url) };
     let store = RedisStore::new(options).unwrap();
-    let (quota, bucket) = (quota(QUOTA), TestBucket::new("node", "hot"));
+    let (quota, bucket) = (quota(text), TestBucket::new("node", "hot"));
     let mut file = File::create(&path).unwrap();
     let (began, mut paid_for) = (Instant::now(), Duration::ZERO);
     while began.elapsed() < length {
@@ -143,77 +144,95 @@ async fn be_a_node(url: &str, leases: &str, per_s: u64, length: Duration, path: 
 }
 
 /// Judges what all of them let pass; gives the share of what was to be had.
-fn judge(reports: &[Report]) -> f64 {
+fn judge(text: &str, reports: &[Report]) -> f64 {
     let mut takes: Vec<Take> = reports.iter().flat_map(|report| report.takes.iter().copied()).collect();
-    let found = oracle::judge(&quota(QUOTA), &mut takes).unwrap();
+    let found = oracle::judge(&quota(text), &mut takes).unwrap();
     let used = found.admitted as f64 / found.ideal as f64;
     let stats: Vec<_> = reports.iter().map(|report| report.stats).collect();
     println!("{} takes, {found:?}, used {used:.4}, granted/spent/returned/lost/cached {stats:?}", takes.len());
     used
 }
 
-fn start_all(server: &Redis, leases: &str, length: Duration) -> Vec<Node> {
-    DEMAND.iter().map(|per_s| Node::start(&server.url(), leases, *per_s, length)).collect()
+fn start_all(server: &Redis, length: Duration) -> Vec<Node> {
+    let leases = LENGTH.as_millis().to_string();
+    DEMAND.iter().map(|per_s| Node::start(&server.url(), QUOTA, &leases, *per_s, length)).collect()
 }
 
-fn spend_a_hot_limit(length: Duration) {
+/// Four processes at a time are enough for a small machine.
+fn alone() -> MutexGuard<'static, ()> {
+    static RUNNING: Mutex<()> = Mutex::new(());
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn spend_a_hot_limit(length: Duration, used_min: f64) {
+    let _alone = alone();
     let server = Redis::start();
-    let nodes = start_all(&server, &LENGTH.as_millis().to_string(), length);
+    let nodes = start_all(&server, length);
     let reports: Vec<Report> = nodes.into_iter().map(Node::report).collect();
-    let (used, calls) = (judge(&reports), script_calls(&server));
+    let (used, calls) = (judge(QUOTA, &reports), script_calls(&server));
     let checks: usize = reports.iter().map(|report| report.takes.len()).sum();
     println!("{calls} calls for {checks} checks: {:.3} %", calls as f64 / checks as f64 * 100.0);
-    assert!(used >= 0.95, "only {used} of what an ideal bucket admits");
+    assert!(used >= used_min, "only {used} of what an ideal bucket admits");
     assert!(calls * 100 <= checks as u64, "{calls} calls for {checks} checks");
 }
 
 #[test]
 fn four_processes_never_exceed_a_hot_limit_and_use_it() {
-    spend_a_hot_limit(Duration::from_secs(4));
+    // The first grant takes a tenth of a second's tokens for granted: 3 % of this.
+    spend_a_hot_limit(Duration::from_secs(3), 0.92);
 }
 
 #[test]
 #[ignore = "it takes a minute"]
 fn four_processes_never_exceed_a_hot_limit_in_a_minute() {
-    spend_a_hot_limit(Duration::from_secs(60));
+    spend_a_hot_limit(Duration::from_secs(60), 0.95);
 }
 
 #[test]
-fn a_process_that_was_stopped_spends_nothing_stale() {
+fn a_process_that_is_stopped_spends_nothing_stale_and_one_that_is_killed_is_not_missed() {
+    let _alone = alone();
     let server = Redis::start();
-    let nodes = start_all(&server, &LENGTH.as_millis().to_string(), Duration::from_secs(3));
-    sleep(Duration::from_millis(1_000));
-    for _ in 0..3 {
-        nodes[0].signal("-STOP");
-        sleep(3 * LENGTH);
-        nodes[0].signal("-CONT");
-        sleep(Duration::from_millis(200));
+    let nodes = start_all(&server, Duration::from_millis(3_500));
+    let pause = |node: &Node, length| {
+        node.signal("-STOP");
+        sleep(length);
+        node.signal("-CONT");
+    };
+    for _ in 0..2 {
+        sleep(Duration::from_millis(500));
+        pause(&nodes[1], 3 * LENGTH);
     }
-    let reports: Vec<Report> = nodes.into_iter().map(Node::report).collect();
-    judge(&reports);
-    let [.., lost, _] = reports[0].stats.unwrap();
-    assert!(lost > 0, "what it held when it was stopped cannot have been spent");
-}
-
-#[test]
-fn a_process_that_is_killed_takes_with_it_what_it_held() {
-    let server = Redis::start();
-    let nodes = start_all(&server, &LENGTH.as_millis().to_string(), Duration::from_secs(3));
-    sleep(Duration::from_millis(1_500));
     nodes[0].signal("-KILL");
+    sleep(Duration::from_millis(400));
+    pause(&nodes[1], 3 * LENGTH);
     let reports: Vec<Report> = nodes.into_iter().map(Node::report).collect();
-    // It held at most what is granted for the length of a lease; the others
-    // have the rest, and want all of it but for the thousand that they do not.
-    let used = judge(&reports);
-    assert!(used >= 0.9, "only {used} of what an ideal bucket admits");
+    judge(QUOTA, &reports);
+    assert!(reports[0].stats.is_none(), "it ended by itself");
+    let [.., lost, _] = reports[1].stats.unwrap();
+    assert!(lost > 0, "what it held when it was stopped cannot have been spent");
+    // The others want less than is allowed, and soon have all of it: what was
+    // lost with the dead is no more than it held.
+    let late = |report: &Report| {
+        let last_us = report.takes.last().unwrap().at_us;
+        let takes = report.takes.iter().filter(|take| take.at_us + 500_000 > last_us);
+        takes.fold((0, 0), |(passed, all), take| (passed + usize::from(take.admitted), all + 1))
+    };
+    for (passed, all) in reports[1..].iter().map(late) {
+        assert!(passed * 100 >= all * 99, "{passed} of {all} passed in the last half second");
+    }
 }
 
 #[test]
 fn leases_may_come_go_and_change_at_any_time() {
-    let server = Redis::start();
+    let _alone = alone();
+    let (server, text) = (Redis::start(), "2000/s burst 1000");
     let orders = ["100,off,50,auto", "off,200,100", "auto,off", "50,20"];
-    let start = |(leases, per_s): (&str, &u64)| Node::start(&server.url(), leases, *per_s / 4, Duration::from_secs(3));
-    let nodes: Vec<Node> = orders.into_iter().zip(&DEMAND).map(start).collect();
+    let nodes: Vec<Node> = orders
+        .into_iter()
+        .map(|leases| Node::start(&server.url(), text, leases, 1_500, Duration::from_millis(2_500)))
+        .collect();
     let reports: Vec<Report> = nodes.into_iter().map(Node::report).collect();
-    judge(&reports);
+    judge(text, &reports);
+    let prepaid = |report: &Report| report.stats.is_some_and(|[_, spent, ..]| spent > 0);
+    assert!(reports.iter().all(prepaid), "somebody prepaid nothing");
 }

@@ -74,12 +74,13 @@ async fn what_another_tier_denies_is_put_back() {
     store.return_leases().await;
     assert!(began.elapsed() < Duration::from_secs(5));
     let stats = store.lease_stats();
-    assert_eq!((stats.held, stats.lost), (0, 0), "{stats:?}");
+    // Of each lease time has paid for less than one token.
+    assert!(stats.held == 0 && stats.lost <= 2, "{stats:?}");
     // All that is owed is what passed, and what a grant takes for granted.
     let left = remaining(server.url(), all.tier(&global, 1)).await;
     let floor = 50;
     assert!((1_000 - passed - floor..=1_000 - passed + 5).contains(&left), "{left} left, {passed} passed: {stats:?}");
-    assert_eq!(stats.granted, stats.spent + stats.returned, "{stats:?}");
+    assert_eq!(stats.granted, stats.spent + stats.returned + stats.lost, "{stats:?}");
 }
 
 #[tokio::test]
@@ -181,7 +182,8 @@ async fn sentinels_and_clusters_grant_too() {
         store.return_leases().await;
         let stats = store.lease_stats();
         assert!(by_lease > 80, "{by_lease}: {stats:?}");
-        assert_eq!((stats.subjects, stats.granted), (4, stats.spent + stats.returned), "{stats:?}");
-        assert!(stats.lost + stats.held == 0, "{stats:?}");
+        assert_eq!((stats.subjects, stats.held), (4, 0), "{stats:?}");
+        assert_eq!(stats.granted, stats.spent + stats.returned + stats.lost, "{stats:?}");
+        assert!(stats.returned > stats.lost, "{stats:?}");
     }
 }

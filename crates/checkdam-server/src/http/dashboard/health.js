@@ -33,7 +33,17 @@ function storeCard(store) {
     ["Circuit breaker", is_redis ? (store.is_open ? "open: Redis is not asked, rules follow on_store_failure" : "closed") : "none: the store is in this process"],
     ["Answered", is_redis ? count(store.answered) : null], ["Fate unknown", is_redis ? count(store.unknown) : null],
     ["Refused", is_redis ? count(store.refused) : null], ["Not asked", is_redis ? count(store.not_asked) : null],
+    ...leaseRows(store.leases),
   ], is_redis && failed ? "Counts are since the start: what failed was decided by each rule's on_store_failure." : null);
+}
+
+function leaseRows(leases) {
+  if (!leases || !leases.asks) return [];
+  return [
+    ["Leased subjects", count(leases.subjects)], ["Prepaid tokens held", count(leases.held)],
+    ["Prepaid and spent", `${count(leases.spent)} of ${count(leases.granted)}, by ${count(leases.asks)} calls`],
+    ["Given back", count(leases.returned)], ["Lost with their time", count(leases.lost)], ["Denied without a call", count(leases.cached_denials)],
+  ];
 }
 
 function auditCard(audit) {

@@ -197,7 +197,8 @@ impl<'a, 'b> Ask<'a, 'b> {
         let mut returns = Vec::new();
         for index in parts.iter().flatten() {
             if let Some(held) = &self.held[*index] {
-                let packed = Packed::put_back(&self.tiers[*index], self.keys[*index].clone(), held.at_us);
+                let (tier, key) = (&self.tiers[*index], self.keys[*index].clone());
+                let packed = Packed::put_back(tier.quota, tier.cost, key, held.at_us);
                 returns.push((self.store.topology.slot(&self.keys[*index]), packed));
             }
         }

@@ -123,6 +123,11 @@ impl Leases {
         self.tags.tag(tier.bucket.hash(), tier.subject)
     }
 
+    /// The book, which the first request that needs it opens.
+    fn book(&self) -> &Book {
+        self.book.get_or_init(Book::new)
+    }
+
     /// The book, and the subject's account in it, if there is one.
     #[inline]
     fn find(&self, tier: &Tier<'_>) -> Option<(&Book, usize, Tag)> {
@@ -133,8 +138,7 @@ impl Leases {
     /// Notes that Redis was asked for a subject that could have an account.
     fn note(&self, tier: &Tier<'_>) {
         if let Some(terms) = terms(tier) {
-            let book = self.book.get_or_init(Book::new);
-            book.accounts.note(self.tag(tier), tier.cost, self.clock.read().0, terms);
+            self.book().accounts.note(self.tag(tier), tier.cost, self.clock.read().0, terms);
         }
     }
 

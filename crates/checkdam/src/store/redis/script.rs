@@ -98,20 +98,15 @@ impl Packed {
         Self { is_plain, keys, arguments }
     }
 
-    /// Packs the return of what a take charged to one tier at `since_us`. What
+    /// Packs the return of what was charged to one bucket at `since_us`. What
     /// has come back by itself since is not given a second time.
-    pub(super) fn put_back(tier: &Tier<'_>, key: Vec<u8>, since_us: u64) -> Self {
-        Self::single(general(PUT_BACK, tier.quota, tier.cost, 0), key, &[since_us])
+    pub(super) fn put_back(quota: &Quota, cost: u64, key: Vec<u8>, since_us: u64) -> Self {
+        Self::single(general(PUT_BACK, quota, cost, 0), key, &[since_us])
     }
 
     /// Packs a request for tokens that will be spent on this node.
     pub(super) fn lease(quota: &Quota, key: Vec<u8>, ask: LeaseAsk) -> Self {
         Self::single(general(LEASE, quota, ask.wanted, 0), key, &[ask.least, ask.length_us])
-    }
-
-    /// Packs the return of tokens that were not.
-    pub(super) fn refund(quota: &Quota, key: Vec<u8>, tokens: u64) -> Self {
-        Self::single(general(REFUND, quota, tokens, 0), key, &[])
     }
 
     fn single(numbers: [u64; 10], key: Vec<u8>, more: &[u64]) -> Self {
@@ -240,6 +235,14 @@ impl Held {
                 Some(token_bucket::lease(quota, *state, self.at_us, ask).0)
             }
             _ => None,
+        }
+    }
+
+    /// How many of the tokens that were granted at `since_us` came back.
+    pub(super) fn put_back(&self, quota: &Quota, tokens: u64, since_us: u64) -> u64 {
+        match &self.state {
+            HeldState::Word(state) => token_bucket::put_back(quota, *state, self.at_us, tokens, since_us).0,
+            _ => 0,
         }
     }
 

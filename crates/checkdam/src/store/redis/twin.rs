@@ -48,6 +48,17 @@ impl Twin<'_> {
         self.state = next;
     }
 
+    async fn put_back(&mut self, cost: u64, since_us: u64, about: &str) {
+        let key = self.redis.keys.key(&self.bucket.tier(&self.quota, 1));
+        let packed = Packed::put_back(&self.quota, cost, key, since_us);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let (at_us, values) = self.redis.topology.call(0, packed, 1, deadline).await.unwrap();
+        let held = Held::read(&self.quota, at_us, &values[0]).unwrap();
+        let (back, next) = token_bucket::put_back(&self.quota, self.state, self.now_us, cost, since_us);
+        assert_eq!(held.put_back(&self.quota, cost, since_us), back, "{about}: {cost} put back");
+        self.state = next;
+    }
+
     async fn apply(&mut self, operation: Operation, cost: u64, about: &str) {
         let (quota, tier) = (self.quota, self.bucket.tier(&self.quota, cost));
         let answered = self.redis.try_apply(operation, &[tier]).await.unwrap().decisions[0];
@@ -81,7 +92,7 @@ async fn leases_are_granted_alike_in_rust_and_in_redis() {
             clock.set(twin.now_us);
             let about = format!("{text}, seed {seed:#x}, step {step}");
             let cost = random.below(quota.limit() / 3 + 2);
-            match random.below(5) {
+            match random.below(6) {
                 0 | 1 => {
                     let least = random.below(cost + 2);
                     let length_us = random.below(quota.window_us());
@@ -89,6 +100,10 @@ async fn leases_are_granted_alike_in_rust_and_in_redis() {
                 }
                 2 => twin.apply(Operation::Take, cost, &about).await,
                 3 => twin.apply(Operation::Refund, cost, &about).await,
+                4 => {
+                    let since_us = twin.now_us - random.below(quota.window_us() / 4);
+                    twin.put_back(cost.min(quota.limit()), since_us, &about).await;
+                }
                 _ => twin.apply(Operation::Peek, cost, &about).await,
             }
         }

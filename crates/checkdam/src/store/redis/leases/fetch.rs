@@ -17,12 +17,15 @@ use crate::lease::{Account, Ask, Receipt, Terms};
 use crate::quota::Quota;
 use crate::store::Tier;
 
-/// What is left of a lease is given back if it is at least this share of it.
+/// What is left of a lease is given back if it is at least this share of it, or
+/// if the node goes.
 const WORTH_SHARE: u64 = 16;
 /// With less time than this a return could come too late; it would be refused,
 /// and would look like a failure of the server.
 const RETURN_US_MIN: u64 = 3_000;
-/// How long before its end a lease is given back, at least; unless that is more
+/// How long a return may take: nobody waits for it, but for a node that goes.
+const RETURN_LIMIT: Duration = Duration::from_millis(500);
+/// How long before its end a lease is given back, at least, unless that is more
 /// than half of it.
 const MARGIN_US_MIN: u64 = 10_000;
 
@@ -76,34 +79,41 @@ impl Fetch {
     async fn run(&self) {
         let Some(book) = self.leases.book.get() else { return };
         book.accounts.note_ask();
-        let grant = self.call().await;
-        match &grant {
+        let granted = self.call().await;
+        match &granted {
             Ok(_) => drop(self.counts.answered.fetch_add(1, Ordering::Relaxed)),
             Err(error) => self.counts.add(error),
         }
         let now_us = self.leases.clock.read().0;
         let account = book.accounts.account(self.number);
-        let receipt = account.finish(&self.ask, grant.as_ref().ok(), now_us, &self.terms);
-        book.waiting[self.number].end(grant.is_err());
-        let (Ok(grant), Some(receipt)) = (grant, receipt) else { return };
-        self.hold().await;
-        self.give_back(book, account, receipt, grant.granted).await;
+        let grant = granted.as_ref().ok().map(|(grant, _)| grant);
+        let receipt = account.finish(&self.ask, grant, now_us, &self.terms);
+        book.waiting[self.number].end(granted.is_err());
+        let (Ok((grant, since_us)), Some(receipt)) = (granted, receipt) else { return };
+        // What nobody has touched is of more use elsewhere, and the sooner the more.
+        self.hold(self.terms.life_us() / 2).await;
+        if account.left_of(receipt, now_us).0 < grant.granted {
+            self.hold(self.terms.life_us() / 8).await;
+        }
+        self.give_back(book, account, receipt, (grant.granted, since_us)).await;
     }
 
-    async fn call(&self) -> Result<Grant, CallError> {
+    /// What was granted, and when by the server's clock.
+    async fn call(&self) -> Result<(Grant, u64), CallError> {
         let Ask { wanted, least, .. } = self.ask;
         let ask = LeaseAsk { wanted, least, length_us: self.terms.length_us };
         let packed = Packed::lease(&self.quota, self.key.clone(), ask);
         let (at_us, values) = self.topology.call(self.slot(), packed, 1, self.deadline).await?;
         let grant = values.first().and_then(|value| Held::read(&self.quota, at_us, value)?.grant(&self.quota, ask));
-        grant.ok_or_else(|| CallError::Failed { reason: format!("an answer that is not understood: {values:?}") })
+        let unread = || CallError::Failed { reason: format!("an answer that is not understood: {values:?}") };
+        grant.map(|grant| (grant, at_us)).ok_or_else(unread)
     }
 
-    /// Waits until the lease has little time left, or the node goes.
-    async fn hold(&self) {
+    /// Waits until the lease has so much time left, or the node goes.
+    async fn hold(&self, left_us: u64) {
         let (life_us, now) = (self.terms.life_us(), Instant::now());
-        let margin_us = (life_us / 8).max(MARGIN_US_MIN).min(life_us / 2);
-        let until_us = (self.ask.asked_us + life_us - margin_us).saturating_sub(self.leases.clock.read().0);
+        let left_us = left_us.max(MARGIN_US_MIN).min(life_us / 2);
+        let until_us = (self.ask.asked_us + life_us - left_us).saturating_sub(self.leases.clock.read().0);
         let mut is_closing = self.leases.is_closing.subscribe();
         tokio::select! {
             () = sleep_until(now + Duration::from_micros(until_us)) => {}
@@ -111,25 +121,34 @@ impl Fetch {
         }
     }
 
-    /// A return must not land after the lease has ended: what was owed for it
-    /// may have come back by then. So its time is measured from before the look
-    /// at the clock, and Redis refuses it when that is over.
-    async fn give_back(&self, book: &Book, account: &Account, receipt: Receipt, granted: u64) {
+    /// A return must not land after the lease has ended: so its time is measured
+    /// from before the look at the clock, and Redis refuses it when that is over.
+    async fn give_back(&self, book: &Book, account: &Account, receipt: Receipt, (granted, since_us): (u64, u64)) {
         let now = Instant::now();
         let now_us = self.leases.clock.read().0;
         let (left, left_us) = account.left_of(receipt, now_us);
-        if left_us < RETURN_US_MIN || left * WORTH_SHARE < granted {
+        // Time has paid for some of it already.
+        let paid = now_us.saturating_sub(self.ask.asked_us) * self.quota.ticks_per_us / self.quota.interval.max(1);
+        let back = left.saturating_sub(paid);
+        let is_worth_it = back * WORTH_SHARE >= granted || *self.leases.is_closing.borrow();
+        if left_us < RETURN_US_MIN || back == 0 || !is_worth_it {
             return;
         }
         let (tokens, left_us) = account.withdraw(receipt, now_us);
         if tokens == 0 {
             return;
         }
-        let packed = Packed::refund(&self.quota, self.key.clone(), tokens);
-        let deadline = now + Duration::from_micros(left_us);
-        match self.topology.call(self.slot(), packed, 1, deadline).await {
-            Ok(_) => book.accounts.note_returned(tokens),
-            Err(_) => drop(self.counts.unknown.fetch_add(1, Ordering::Relaxed)),
+        let packed = Packed::put_back(&self.quota, tokens, self.key.clone(), since_us);
+        let deadline = now + Duration::from_micros(left_us).min(RETURN_LIMIT);
+        book.accounts.note_returning(tokens);
+        let result = self.topology.call(self.slot(), packed, 1, deadline).await;
+        let back = result.as_ref().ok().and_then(|(at_us, values)| {
+            let held = Held::read(&self.quota, *at_us, values.first()?)?;
+            Some(held.put_back(&self.quota, tokens, since_us))
+        });
+        book.accounts.note_returned(tokens, back.unwrap_or(0));
+        if result.is_err() {
+            self.counts.unknown.fetch_add(1, Ordering::Relaxed);
         }
     }
 

@@ -18,7 +18,7 @@ type Decisions = SmallVec<[Decision; TIERS_INLINE]>;
 /// What was paid here for a request that is not decided yet: put back unless it
 /// is kept, also when the request is dropped.
 struct Reserved<'a> {
-    book: Option<&'a Book>,
+    book: &'a Book,
     /// With the place of the tier.
     paid: SmallVec<[(usize, Purchase); TIERS_INLINE]>,
 }
@@ -31,9 +31,8 @@ impl Reserved<'_> {
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        let Some(book) = self.book else { return };
         for (_, bought) in &self.paid {
-            book.accounts.account(bought.number).put_back(bought.paid.receipt);
+            self.book.accounts.account(bought.number).put_back(bought.paid.receipt);
         }
     }
 }
@@ -43,7 +42,7 @@ impl RedisStore {
     /// of its tiers is known to deny.
     #[inline]
     pub(in super::super) fn take_at_once(&self, tiers: &[Tier<'_>]) -> Option<Answer> {
-        let mut reserved = Reserved { book: Some(self.leases.book.get()?), paid: SmallVec::new() };
+        let mut reserved = Reserved { book: self.leases.book.get()?, paid: SmallVec::new() };
         let mut decisions = Decisions::new();
         let mut at_us = 0;
         for (place, tier) in tiers.iter().enumerate() {
@@ -77,7 +76,7 @@ impl RedisStore {
     /// Decides a take of which some tiers are prepaid here, or could be.
     pub(in super::super) async fn take_leased(&self, tiers: &[Tier<'_>]) -> Answer {
         let deadline = Instant::now() + self.deadline;
-        let mut reserved = Reserved { book: self.leases.book.get(), paid: SmallVec::new() };
+        let mut reserved = Reserved { book: self.leases.book(), paid: SmallVec::new() };
         let mut decisions: SmallVec<[Option<Decision>; TIERS_INLINE]> = tiers.iter().map(|_| None).collect();
         let (mut has_failed, mut is_denied) = (false, false);
         for (place, tier) in tiers.iter().enumerate() {
@@ -99,9 +98,9 @@ impl RedisStore {
         }
         let mut by = DecidedBy::Lease;
         let mut at_us = self.leases.clock.read().1;
-        if let (Some(book), false) = (reserved.book, is_denied) {
+        if !is_denied {
             for (place, Purchase { number, paid, .. }) in &reserved.paid {
-                let account = book.accounts.account(*number);
+                let account = reserved.book.accounts.account(*number);
                 decisions[*place] = Some(decision(&tiers[*place], account, paid.left, paid.at_us));
             }
         }

@@ -1,0 +1,167 @@
+//! What whoever holds an account does with it: asks for more, takes in what
+//! comes, learns the demand, and gives the account to another subject.
+
+use super::{Account, Ask, Begin, Receipt};
+use crate::algorithm::token_bucket::Grant;
+use crate::hash::Tag;
+use crate::lease::demand::Demand;
+use crate::lease::purse::{Held, TOKENS_MAX};
+use crate::lease::terms::Terms;
+use crate::quota::Quota;
+use crate::sync::Ordering;
+
+/// How long a denial is believed at most: the bucket may be reset by somebody.
+const DENIAL_KEPT_US: u64 = 1_000_000;
+
+impl Account {
+    /// Becomes the one who asks, if nobody is and it is worth it. `least` is what
+    /// the caller cannot do without: 0 to fetch ahead of need.
+    pub fn begin(&self, tag: Tag, least: u64, now_us: u64, (terms, quota): (&Terms, &Quota)) -> Begin {
+        if !self.lock() {
+            return Begin::Busy;
+        }
+        if !self.is_of(tag) {
+            self.unlock();
+            return Begin::Closed;
+        }
+        let until_us = self.ask_after_us.load(Ordering::Relaxed);
+        if until_us > now_us {
+            self.unlock();
+            return Begin::NotBefore(until_us);
+        }
+        let demand = self.measure(now_us, terms);
+        if demand.within(terms.length_us) < terms.worth.div_ceil(2) {
+            self.low.store(0, Ordering::Relaxed);
+            if self.held(now_us) == 0 {
+                self.close(now_us);
+            }
+            self.unlock();
+            return Begin::Closed;
+        }
+        // More is fetched an eighth of T before it is needed, and lasts five: so it
+        // is spent before its time is over, also if demand falls a little.
+        self.low.store(demand.within(terms.length_us / 8), Ordering::Relaxed);
+        self.ending_us.store(terms.length_us / 8, Ordering::Relaxed);
+        let wanted = demand.within(terms.length_us / 8 * 5).max(least).max(1).min(terms.most(quota).max(1));
+        Begin::Ask(Ask { wanted, least: least.max(1), asked_us: now_us })
+    }
+
+    /// Takes in what came of asking; none if there was no answer, and then
+    /// whatever was granted is lost. Gives the receipt of the new lease.
+    pub fn finish(&self, ask: &Ask, grant: Option<&Grant>, now_us: u64, terms: &Terms) -> Option<Receipt> {
+        let receipt = grant.and_then(|grant| {
+            self.shared_left.store(grant.left, Ordering::Relaxed);
+            self.reset_at_us.store(now_us.saturating_add(grant.reset_after_us), Ordering::Relaxed);
+            let (pause_us, wait_us) = match grant.granted {
+                0 => (terms.pause_us().max(grant.retry_after_us.min(DENIAL_KEPT_US)), grant.retry_after_us),
+                short if short < ask.wanted => (terms.pause_us(), 0),
+                _ => (0, 0),
+            };
+            self.ask_after_us.store(ask.asked_us + pause_us, Ordering::Relaxed);
+            self.retry_at_us.store(now_us.saturating_add(wait_us), Ordering::Relaxed);
+            (grant.granted > 0).then(|| self.deposit(grant.granted, ask.asked_us + terms.life_us(), now_us))
+        });
+        self.unlock();
+        receipt
+    }
+
+    /// Gives the account to a subject, if it is nobody's.
+    pub(in crate::lease) fn open(&self, tag: Tag, demand: u64, now_us: u64) -> bool {
+        if !self.lock() {
+            return false;
+        }
+        let is_free = self.is_of(0);
+        if is_free {
+            let (came, left_unspent) = self.totals();
+            for (cell, value) in [
+                (&self.spent, came.saturating_sub(left_unspent)),
+                (&self.low, 0),
+                (&self.ask_after_us, 0),
+                (&self.retry_at_us, 0),
+                (&self.denied, 0),
+                (&self.shared_left, 0),
+                (&self.reset_at_us, 0),
+                (&self.demand, demand),
+                (&self.measured_us, now_us),
+            ] {
+                cell.store(value, Ordering::Relaxed);
+            }
+            self.tag.store(tag, Ordering::Release);
+        }
+        self.unlock();
+        is_free
+    }
+
+    /// Closes the account if nobody has used it for so long.
+    pub(in crate::lease) fn close_if_idle(&self, now_us: u64, idle_us: u64) {
+        if self.is_of(0) || self.held(now_us) > 0 || !self.lock() {
+            return;
+        }
+        if self.measured_us.load(Ordering::Relaxed) + idle_us < now_us && self.held(now_us) == 0 {
+            self.close(now_us);
+        }
+        self.unlock();
+    }
+
+    /// Begins a lease in the purse that has least to lose. Where both have
+    /// something, it joins the one that ends later, and ends with it.
+    fn deposit(&self, tokens: u64, end_us: u64, now_us: u64) -> Receipt {
+        self.came.fetch_add(tokens, Ordering::Relaxed);
+        loop {
+            let held = [self.purses[0].look(), self.purses[1].look()];
+            let is_spent = |held: Held| held.tokens() == 0 || !held.is_live(now_us);
+            if let Some(purse) = (0..2).find(|purse| is_spent(held[*purse])) {
+                if let Some(new) = self.purses[purse].begin(held[purse], tokens, end_us) {
+                    self.left_unspent.fetch_add(held[purse].tokens(), Ordering::Relaxed);
+                    return Receipt { purse, lease: new.lease(), cost: tokens };
+                }
+                continue;
+            }
+            let purse = usize::from(held[0].ends_before(held[1]));
+            let seen = held[purse];
+            let sum = (seen.tokens() + tokens).min(TOKENS_MAX);
+            if self.purses[purse].set(seen, sum) {
+                self.left_unspent.fetch_add(seen.tokens() + tokens - sum, Ordering::Relaxed);
+                return Receipt { purse, lease: seen.lease(), cost: tokens };
+            }
+        }
+    }
+
+    /// Learns the demand since the last time: what was spent, and what was denied.
+    fn measure(&self, now_us: u64, terms: &Terms) -> Demand {
+        self.bury(0, now_us);
+        self.bury(1, now_us);
+        let (came, left_unspent) = self.totals();
+        let held: u64 = self.purses.iter().map(|purse| purse.look().tokens()).sum();
+        let spent = came.saturating_sub(left_unspent).saturating_sub(held);
+        let used =
+            spent.saturating_sub(self.spent.swap(spent, Ordering::Relaxed)) + self.denied.swap(0, Ordering::Relaxed);
+        let mut demand = Demand {
+            milli_per_s: self.demand.load(Ordering::Relaxed),
+            at_us: self.measured_us.load(Ordering::Relaxed),
+        };
+        demand.learn(used, now_us, terms.length_us);
+        self.demand.store(demand.milli_per_s, Ordering::Relaxed);
+        self.measured_us.store(demand.at_us, Ordering::Relaxed);
+        demand
+    }
+
+    /// Only by whoever holds the lock, and with nothing left that lives.
+    fn close(&self, now_us: u64) {
+        self.tag.store(0, Ordering::Release);
+        // Who looked before still finds the words they saw changed.
+        for purse in &self.purses {
+            let seen = purse.empty();
+            self.left_unspent.fetch_add(seen.tokens(), Ordering::Relaxed);
+            purse.begin(purse.look(), 0, now_us);
+        }
+    }
+
+    fn lock(&self) -> bool {
+        self.is_asking.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    fn unlock(&self) {
+        self.is_asking.store(0, Ordering::Release);
+    }
+}
