@@ -8,19 +8,21 @@
 //! that gives up or crashes as a message that is lost or a lease that is not spent.
 
 use checkdam::Quota;
-use checkdam::algorithm::token_bucket::{self, LeaseAsk, State};
-use stateright::{Checker, Model, Property};
+use checkdam::algorithm::token_bucket::{self, Grants, LeaseAsk, State};
+use stateright::{Checker, HasDiscoveries, Model, Property};
 
 const TICK_US: u64 = 1_000_000;
-/// Any time will do, for all others are told by it.
-const NOW_US: u64 = 1_000 * TICK_US;
 /// T.
-const LIFE: u8 = 3;
+const LIFE: u8 = 2;
+const LIFE_US: u64 = LIFE as u64 * TICK_US;
 const BURST: u8 = 6;
 const NODES: usize = 3;
-const WANTED_MAX: u8 = 3;
+const WANTED_MAX: u8 = 2;
+/// The period in which everything happens: when it is over, its number stays.
+const PERIOD: u64 = 1_000;
 
 const NEVER_OVER: &str = "no window sees more than the burst and the rate";
+const WHOLE_BURST: &str = "the whole burst is spent";
 const IS_OWED: &str = "whatever is held is owed";
 
 /// The system, or what it must not be.
@@ -44,10 +46,21 @@ enum Kind {
 enum Node {
     #[default]
     Idle,
-    Asked { age: u8 },
-    Answered { age: u8, tokens: u8 },
-    Holding { age: u8, granted: u8, tokens: u8 },
-    Returning { age: u8, granted: u8, tokens: u8 },
+    Asked {
+        age: u8,
+    },
+    Answered {
+        age: u8,
+        tokens: u8,
+    },
+    Holding {
+        age: u8,
+        tokens: u8,
+    },
+    Returning {
+        age: u8,
+        tokens: u8,
+    },
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -57,6 +70,10 @@ struct World {
     /// What an ideal bucket owes that admitted what was admitted: more than the
     /// burst if, in some window, more passed than the burst and the rate.
     ideal: u8,
+    /// Ticks since the period began, and what was granted in it and before.
+    phase: u8,
+    lately: u8,
+    before: u8,
     nodes: [Node; NODES],
 }
 
@@ -64,14 +81,29 @@ struct World {
 enum Step {
     Tick,
     TakeDirectly,
-    Ask { node: usize },
-    AskArrives { node: usize, wanted: u8 },
-    AnswerArrives { node: usize },
-    Spend { node: usize },
-    Return { node: usize },
-    ReturnArrives { node: usize },
+    Ask {
+        node: usize,
+    },
+    AskArrives {
+        node: usize,
+        wanted: u8,
+    },
+    AnswerArrives {
+        node: usize,
+    },
+    Spend {
+        node: usize,
+    },
+    Return {
+        node: usize,
+    },
+    ReturnArrives {
+        node: usize,
+    },
     /// A message is lost, a caller gives up, or a node crashes.
-    Vanish { node: usize },
+    Vanish {
+        node: usize,
+    },
 }
 
 struct Leases {
@@ -86,22 +118,36 @@ impl Leases {
 
     /// The grant of as many as are wanted, or of none.
     fn grant(&self, world: &mut World, wanted: u8) -> u8 {
-        let length = if self.kind == Kind::BurstNotReduced { 0 } else { LIFE };
-        let ask = LeaseAsk { wanted: wanted.into(), least: wanted.into(), length_us: u64::from(length) * TICK_US };
-        let (grant, next) = token_bucket::lease(&self.quota, bucket(world), NOW_US, ask);
+        let length_us = if self.kind == Kind::BurstNotReduced { 0 } else { LIFE_US };
+        let ask = LeaseAsk { wanted: wanted.into(), least: wanted.into(), length_us };
+        let (grant, next) = token_bucket::lease(&self.quota, bucket(world), now_us(world), ask);
         set_bucket(world, next);
+        let grants = grants(world).with(grant.granted);
+        // With more than this, nothing is taken back anyway.
+        world.lately = u8::try_from(grants.lately).unwrap().min(BURST - LIFE);
         u8::try_from(grant.granted).unwrap()
     }
 
-    fn take_back(&self, world: &mut World, age: u8, granted: u8, tokens: u8) {
-        let whole = matches!(self.kind, Kind::LateReturnsLand | Kind::WholeReturnsLand);
-        let back = if whole { tokens } else { tokens.min(granted.saturating_sub(age)) };
-        set_bucket(world, token_bucket::refund(&self.quota, bucket(world), NOW_US, back.into()).1);
+    fn take_back(&self, world: &mut World, tokens: u8) {
+        let (bucket, now_us, tokens) = (bucket(world), now_us(world), u64::from(tokens));
+        let next = match self.kind {
+            Kind::LateReturnsLand | Kind::WholeReturnsLand => {
+                token_bucket::refund(&self.quota, bucket, now_us, tokens).1
+            }
+            _ => token_bucket::give_back(&self.quota, bucket, now_us, (tokens, LIFE_US), &grants(world)),
+        };
+        set_bucket(world, next);
     }
 
     fn tick(&self, world: &mut World) {
         world.owed = world.owed.saturating_sub(1);
         world.ideal = world.ideal.saturating_sub(1);
+        world.phase += 1;
+        if world.phase == LIFE {
+            let grants = grants(world).at((PERIOD + 1) * LIFE_US, LIFE_US);
+            world.phase = 0;
+            (world.lately, world.before) = (0, u8::try_from(grants.before).unwrap());
+        }
         for node in &mut world.nodes {
             let is_kept = self.kind == Kind::LateReturnsLand && matches!(node, Node::Returning { .. });
             match node {
@@ -157,7 +203,7 @@ impl Model for Leases {
         match step {
             Step::Tick => self.tick(&mut world),
             Step::TakeDirectly => {
-                let (decision, next) = token_bucket::decide(&self.quota, bucket(&world), NOW_US, 1);
+                let (decision, next) = token_bucket::decide(&self.quota, bucket(&world), now_us(&world), 1);
                 set_bucket(&mut world, next);
                 world.ideal += u8::from(decision.is_allowed());
             }
@@ -171,21 +217,20 @@ impl Model for Leases {
             Step::AnswerArrives { node } => {
                 let Node::Answered { age, tokens } = last.nodes[node] else { return None };
                 let age = if self.kind == Kind::CountedFromTheAnswer { 0 } else { age };
-                world.nodes[node] = Node::Holding { age, granted: tokens, tokens };
+                world.nodes[node] = Node::Holding { age, tokens };
             }
             Step::Spend { node } => {
-                let Node::Holding { age, granted, tokens } = last.nodes[node] else { return None };
+                let Node::Holding { age, tokens } = last.nodes[node] else { return None };
                 world.ideal += 1;
-                world.nodes[node] =
-                    if tokens > 1 { Node::Holding { age, granted, tokens: tokens - 1 } } else { Node::Idle };
+                world.nodes[node] = if tokens > 1 { Node::Holding { age, tokens: tokens - 1 } } else { Node::Idle };
             }
             Step::Return { node } => {
-                let Node::Holding { age, granted, tokens } = last.nodes[node] else { return None };
-                world.nodes[node] = Node::Returning { age, granted, tokens };
+                let Node::Holding { age, tokens } = last.nodes[node] else { return None };
+                world.nodes[node] = Node::Returning { age, tokens };
             }
             Step::ReturnArrives { node } => {
-                let Node::Returning { age, granted, tokens } = last.nodes[node] else { return None };
-                self.take_back(&mut world, age, granted, tokens);
+                let Node::Returning { tokens, .. } = last.nodes[node] else { return None };
+                self.take_back(&mut world, tokens);
                 world.nodes[node] = Node::Idle;
             }
         }
@@ -197,10 +242,8 @@ impl Model for Leases {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always(NEVER_OVER, |_, world: &World| world.ideal <= BURST),
-            Property::always(IS_OWED, |_, world: &World| {
-                world.nodes.iter().map(held).sum::<u8>() <= world.owed
-            }),
-            Property::sometimes("the whole burst is spent", |_, world: &World| world.ideal == BURST),
+            Property::always(IS_OWED, |_, world: &World| world.nodes.iter().map(held).sum::<u8>() <= world.owed),
+            Property::sometimes(WHOLE_BURST, |_, world: &World| world.ideal == BURST),
         ]
     }
 }
@@ -213,12 +256,21 @@ fn held(node: &Node) -> u8 {
     }
 }
 
+fn now_us(world: &World) -> u64 {
+    PERIOD * LIFE_US + u64::from(world.phase) * TICK_US
+}
+
+fn grants(world: &World) -> Grants {
+    Grants { period: PERIOD, lately: world.lately.into(), before: world.before.into() }
+}
+
 fn bucket(world: &World) -> State {
-    (world.owed > 0).then_some(NOW_US + u64::from(world.owed) * TICK_US)
+    (world.owed > 0).then_some(now_us(world) + u64::from(world.owed) * TICK_US)
 }
 
 fn set_bucket(world: &mut World, state: State) {
-    world.owed = u8::try_from(state.map_or(0, |full_at| full_at.saturating_sub(NOW_US) / TICK_US)).unwrap();
+    let owed = state.map_or(0, |full_at| full_at.saturating_sub(now_us(world)) / TICK_US);
+    world.owed = u8::try_from(owed).unwrap();
 }
 
 #[test]
@@ -230,13 +282,15 @@ fn leases_never_exceed_the_limit() {
 
 #[test]
 fn leases_alone_can_spend_the_whole_burst() {
-    Leases::new(Kind::NoDirectTakes).checker().spawn_dfs().join().assert_properties();
+    let checker = Leases::new(Kind::NoDirectTakes).checker().finish_when(HasDiscoveries::Any).spawn_bfs().join();
+    assert!(checker.discovery(WHOLE_BURST).is_some());
 }
 
 #[test]
 fn what_leases_must_not_do_is_noticed() {
     for kind in [Kind::BurstNotReduced, Kind::CountedFromTheAnswer, Kind::LateReturnsLand, Kind::WholeReturnsLand] {
-        let checker = Leases::new(kind).checker().spawn_bfs().join();
+        let until = HasDiscoveries::AllOf([NEVER_OVER].into());
+        let checker = Leases::new(kind).checker().finish_when(until).spawn_bfs().join();
         assert!(checker.discovery(NEVER_OVER).is_some(), "{kind:?} went unnoticed");
     }
 }

@@ -109,6 +109,60 @@ pub fn lease(quota: &Quota, state: State, now_us: u64, ask: LeaseAsk) -> (Grant,
     (grant, Some(bucket.now + after))
 }
 
+/// How many tokens were granted of late: at least all those whose leases live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Grants {
+    /// The number of the period, each as long as a lease may live.
+    pub period: u64,
+    /// In that period.
+    pub lately: u64,
+    /// In the one before.
+    pub before: u64,
+}
+
+impl Grants {
+    /// As they stand at that time.
+    #[must_use]
+    pub const fn at(self, now_us: u64, length_us: u64) -> Self {
+        let period = match now_us.checked_div(length_us) {
+            Some(period) => period,
+            None => 0,
+        };
+        let before = match period.wrapping_sub(self.period) {
+            0 => return self,
+            1 => self.lately,
+            // A clock that stepped back forgets nothing.
+            ahead if ahead > u64::MAX / 2 => return self,
+            _ => 0,
+        };
+        Self { period, lately: 0, before }
+    }
+
+    /// With one more grant.
+    #[must_use]
+    pub const fn with(self, granted: u64) -> Self {
+        Self { lately: self.lately.saturating_add(granted), ..self }
+    }
+}
+
+/// Gives back `tokens` of a lease of `length_us`, as far as that leaves owed what
+/// the leases that live may count on: for each of them the time that it had when
+/// it was granted, and whatever was granted since. A grant that found the bucket
+/// nearly full counts as owed what an older lease owed already; if that one gave
+/// back all of it, the younger would be spent and owed to nobody.
+#[must_use]
+pub fn give_back(quota: &Quota, state: State, now_us: u64, (tokens, length_us): (u64, u64), grants: &Grants) -> State {
+    let bucket = Bucket::at(quota, state, now_us);
+    if bucket.is_new {
+        return state;
+    }
+    let grants = grants.at(now_us, length_us);
+    let granted = grants.lately.saturating_add(grants.before).min(quota.limit) * quota.interval;
+    let counted_on = length_us.saturating_mul(quota.ticks_per_us).saturating_add(granted);
+    let back = tokens.min(quota.limit) * quota.interval;
+    Some(bucket.now + bucket.owed.saturating_sub(back).max(counted_on.min(bucket.owed)))
+}
+
 /// The same time in ticks of another length, rounded up.
 #[must_use]
 pub fn rescale(full_at: u64, from_ticks_per_us: u64, to_ticks_per_us: u64) -> u64 {
