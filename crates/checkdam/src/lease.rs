@@ -9,11 +9,15 @@
 //!   tokens are held anywhere, the bucket owes at least as much as is held: the
 //!   first grant among those still held found rate·T owed, which takes all of T
 //!   to return, and each grant since added itself.
+//! - Whatever is given back is taken off only as far as it leaves that much owed
+//!   ([`token_bucket::give_back`](crate::algorithm::token_bucket::give_back)): the
+//!   debt of a lease that is given back may have returned already, and what is
+//!   owed by then is owed for others.
 //! - Let Φ be what the bucket owes less what is held, never negative. Whatever is
 //!   spent, here or by an ordinary take, adds to Φ as much as it costs; a grant
-//!   adds nothing; what expires or is given back while it lives takes nothing
-//!   away; time takes rate·w in a window of w. What is spent in that window is
-//!   thus at most Φ at its end + rate·w ≤ **burst + rate·w**.
+//!   adds nothing that is spent; what expires or is given back takes nothing away;
+//!   time takes rate·w in a window of w. What is spent in that window is thus at
+//!   most Φ at its end + rate·w ≤ **burst + rate·w**.
 //!
 //! Nodes need not know of each other, may ask on different terms, may lease and
 //! take directly from the same bucket, and may vanish: what they held was paid.

@@ -117,6 +117,24 @@ fn nothing_is_spent_after_the_end_whatever_is_put_in_its_place() {
 }
 
 #[test]
+fn who_is_held_up_until_the_lease_has_ended_spends_nothing() {
+    model(3, || {
+        let (account, _) = account(2);
+        let clock = Arc::new(AtomicU64::new(NOW_US));
+        let other = {
+            let (account, clock) = (Arc::clone(&account), Arc::clone(&clock));
+            thread::spawn(move || matches!(account.spend(ONE, 1, || clock.load(Ordering::SeqCst)), Spend::Paid(_)))
+        };
+        clock.store(NOW_US + terms().0.life_us(), Ordering::SeqCst);
+        // Takes a token too, to tell whether the other has: if not, it does so late.
+        let Spend::Paid(paid) = account.spend(ONE, 1, || NOW_US) else { return };
+        let is_late = paid.left == 1;
+        let has_spent = other.join().unwrap();
+        assert!(!(is_late && has_spent), "a token was spent after the end");
+    });
+}
+
+#[test]
 fn a_place_that_is_given_away_serves_its_new_subject_alone() {
     model(3, || {
         let (account, receipt) = account(1);
