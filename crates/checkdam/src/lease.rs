@@ -37,5 +37,7 @@ pub use account::{Account, Ask, Begin, Paid, Receipt, Spend};
 pub use accounts::{Accounts, LeaseStats};
 pub use terms::Terms;
 
+#[cfg(all(test, checkdam_loom))]
+mod models;
 #[cfg(all(test, feature = "conformance"))]
 mod tests;
