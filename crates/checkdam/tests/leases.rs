@@ -7,6 +7,8 @@
 //! by what they have under way. A node with two leases counts as two nodes, one
 //! that gives up or crashes as a message that is lost or a lease that is not spent.
 
+#![allow(clippy::unwrap_used)]
+
 use checkdam::Quota;
 use checkdam::algorithm::token_bucket::{self, LeaseAsk, State};
 use stateright::{Checker, HasDiscoveries, Model, Property};
