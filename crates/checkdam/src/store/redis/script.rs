@@ -117,7 +117,7 @@ impl Packed {
     /// Whether it may be sent without the number of its run, to be answered with
     /// one number.
     pub(super) fn may_be_alone(&self) -> bool {
-        let is_short = |shape: u64| shape < CAPACITY_UNIT * ALONE_CAPACITY_END && shape % CAPACITY_UNIT == 0;
+        let is_short = |shape: u64| shape < CAPACITY_UNIT * ALONE_CAPACITY_END && shape.is_multiple_of(CAPACITY_UNIT);
         self.is_plain && matches!(self.arguments.as_slice(), [_, shape] if is_short(*shape))
     }
 
