@@ -10,11 +10,11 @@
 //!   at least rate·(T − age), and on top of it all that was granted since and is
 //!   held: that lease found rate·T owed, time has taken rate·age, and the others
 //!   added themselves. It owes at least as much as is held anywhere.
-//! - What is given back of a lease while it lives is less by rate·age: time has
-//!   paid for that
-//!   ([`token_bucket::put_back`](crate::algorithm::token_bucket::put_back)). A
-//!   lease that was granted later may owe it to this one that it found rate·T
-//!   owed; what is left is, by the line above for this one, enough for the other.
+//! - A lease that was granted later may owe it to an older one that it found
+//!   rate·T owed. So what is given back of a lease while it lives leaves owed
+//!   rate·T and all that was granted since, which is counted in a ledger beside
+//!   the bucket ([`token_bucket::give_back`](crate::algorithm::token_bucket::give_back)).
+//!   Leases before it lose nothing: what it owed stood on top of what they found.
 //! - Let Φ be what the bucket owes less what is held, never negative. Whatever is
 //!   spent, here or by an ordinary take, adds to Φ as much as it costs; a grant
 //!   adds nothing; what expires or is given back takes nothing away; time takes

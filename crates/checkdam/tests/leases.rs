@@ -10,7 +10,7 @@
 #![allow(clippy::unwrap_used)]
 
 use checkdam::Quota;
-use checkdam::algorithm::token_bucket::{self, LeaseAsk, State};
+use checkdam::algorithm::token_bucket::{self, LeaseAsk, Ledger, State};
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 const TICK_US: u64 = 1_000_000;
@@ -43,8 +43,7 @@ enum Kind {
     WholeReturnsLand,
 }
 
-/// What a node has under way, and how many ticks ago it asked for it and was
-/// granted it.
+/// What a node has under way, and how many ticks ago it asked for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Node {
     #[default]
@@ -61,8 +60,8 @@ enum Node {
 struct Grant {
     /// Since it was asked for.
     age: u8,
-    /// Since it was granted.
-    granted_ago: u8,
+    /// What was granted to others since.
+    granted_since: u8,
     tokens: u8,
 }
 
@@ -121,17 +120,24 @@ impl Leases {
         let ask = LeaseAsk { wanted: wanted.into(), least: wanted.into(), length_us };
         let (grant, next) = token_bucket::lease(&self.quota, bucket(world), NOW_US, ask);
         set_bucket(world, next);
-        u8::try_from(grant.granted).unwrap()
+        let granted = u8::try_from(grant.granted).unwrap();
+        for node in &mut world.nodes {
+            if let Node::Answered(older) | Node::Holding(older) | Node::Returning(older) = node {
+                // With more than this, nothing is taken back anyway.
+                older.granted_since = (older.granted_since + granted).min(BURST - LIFE);
+            }
+        }
+        granted
     }
 
     fn take_back(&self, world: &mut World, grant: Grant) {
         let (bucket, tokens) = (bucket(world), u64::from(grant.tokens));
-        let since_us = NOW_US - u64::from(grant.granted_ago) * TICK_US;
+        let ledger = Ledger { granted: grant.granted_since.into(), length_us: LIFE_US, until_us: NOW_US + LIFE_US };
         let next = match self.kind {
             Kind::LateReturnsLand | Kind::WholeReturnsLand => {
                 token_bucket::refund(&self.quota, bucket, NOW_US, tokens).1
             }
-            _ => token_bucket::put_back(&self.quota, bucket, NOW_US, tokens, since_us).1,
+            _ => token_bucket::give_back(&self.quota, bucket, NOW_US, (tokens, 0), &ledger).1,
         };
         set_bucket(world, next);
     }
@@ -144,10 +150,7 @@ impl Leases {
             let age = match node {
                 Node::Idle => continue,
                 Node::Asked { age } => age,
-                Node::Answered(grant) | Node::Holding(grant) | Node::Returning(grant) => {
-                    grant.granted_ago = (grant.granted_ago + 1).min(LIFE + 1);
-                    &mut grant.age
-                }
+                Node::Answered(grant) | Node::Holding(grant) | Node::Returning(grant) => &mut grant.age,
             };
             *age += 1;
             // It ended, and was paid for; the bucket refuses returns that come later.
@@ -203,7 +206,8 @@ impl Model for Leases {
             Step::AskArrives { node, wanted } => {
                 let Node::Asked { age } = last.nodes[node] else { return None };
                 let tokens = self.grant(&mut world, wanted);
-                world.nodes[node] = if tokens > 0 { Node::Answered(Grant { age, granted_ago: 0, tokens }) } else { Node::Idle };
+                world.nodes[node] =
+                    if tokens > 0 { Node::Answered(Grant { age, granted_since: 0, tokens }) } else { Node::Idle };
             }
             Step::AnswerArrives { node } => {
                 let Node::Answered(grant) = last.nodes[node] else { return None };

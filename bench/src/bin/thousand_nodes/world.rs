@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use checkdam::algorithm::token_bucket::{self, Grant, LeaseAsk, State};
+use checkdam::algorithm::token_bucket::{self, Grant, LeaseAsk, Ledger, State};
 use checkdam::lease::{Accounts, Ask, Begin, Receipt, Spend, Terms};
 use checkdam::{Lease, Quota};
 
@@ -35,7 +35,7 @@ enum Event {
     Answer {
         node: usize,
         ask: Ask,
-        /// And when it was granted.
+        /// And what the ledger said then.
         grant: Option<(Grant, u64)>,
     },
     /// A request of a node that has no account.
@@ -46,13 +46,13 @@ enum Event {
     Ending {
         node: usize,
         receipt: Receipt,
-        /// How much, and when.
+        /// How much, and what the ledger said then.
         granted: (u64, u64),
     },
     ReturnArrives {
         node: usize,
         tokens: u64,
-        since_us: u64,
+        mark: u64,
         until_us: u64,
     },
 }
@@ -70,6 +70,7 @@ pub struct World<'a> {
     quota: Quota,
     terms: Terms,
     bucket: State,
+    ledger: Ledger,
     nodes: Vec<Node>,
     shares: Vec<f64>,
     events: BinaryHeap<Reverse<(u64, u64)>>,
@@ -93,6 +94,7 @@ impl<'a> World<'a> {
             scenario,
             terms,
             bucket: None,
+            ledger: Ledger::new(0),
             nodes: (0..nodes).map(|_| node()).collect(),
             shares: scenario.shares(nodes),
             events: BinaryHeap::new(),
@@ -177,15 +179,19 @@ impl<'a> World<'a> {
                 let wish = LeaseAsk { wanted: ask.wanted, least: ask.least, length_us: self.terms.length_us };
                 let (grant, next) = token_bucket::lease(&self.quota, self.bucket, now_us, wish);
                 self.bucket = next;
-                self.send(Event::Answer { node, ask, grant: Some((grant, now_us)) });
+                if grant.granted > 0 {
+                    self.ledger = self.ledger.with(grant.granted, wish.length_us, now_us);
+                }
+                self.send(Event::Answer { node, ask, grant: Some((grant, self.ledger.granted)) });
             }
             Event::Answer { node, ask, grant } => self.answer(node, &ask, grant),
             Event::Ending { node, receipt, granted } => self.give_back(node, receipt, granted),
-            Event::ReturnArrives { node, tokens, since_us, until_us } => {
+            Event::ReturnArrives { node, tokens, mark, until_us } => {
                 self.calls += 1;
                 // The script refuses what comes too late.
                 if now_us <= until_us {
-                    let (back, next) = token_bucket::put_back(&self.quota, self.bucket, now_us, tokens, since_us);
+                    let (back, next) =
+                        token_bucket::give_back(&self.quota, self.bucket, now_us, (tokens, mark), &self.ledger);
                     self.bucket = next;
                     self.nodes[node].accounts.note_returning(tokens);
                     self.nodes[node].accounts.note_returned(tokens, back);
@@ -235,9 +241,9 @@ impl<'a> World<'a> {
         let number = self.nodes[node].accounts.find(TAG).unwrap_or(0);
         let grant = granted.as_ref().map(|(grant, _)| grant);
         let receipt = self.nodes[node].accounts.account(number).finish(ask, grant, now_us, &self.terms);
-        if let (Some(receipt), Some((grant, since_us))) = (receipt, granted) {
+        if let (Some(receipt), Some((grant, mark))) = (receipt, granted) {
             let at_us = (ask.asked_us + self.terms.life_us() * 7 / 8).max(now_us);
-            self.at(at_us, Event::Ending { node, receipt, granted: (grant.granted, since_us) });
+            self.at(at_us, Event::Ending { node, receipt, granted: (grant.granted, mark) });
         }
         // Without an answer they are decided by the failure policy: not here.
         let waiting = std::mem::take(&mut self.nodes[node].waiting);
@@ -247,18 +253,17 @@ impl<'a> World<'a> {
     }
 
     /// Gives back what is left of a lease, if that is worth a call.
-    fn give_back(&mut self, node: usize, receipt: Receipt, (granted, since_us): (u64, u64)) {
+    fn give_back(&mut self, node: usize, receipt: Receipt, (granted, mark): (u64, u64)) {
         let now_us = self.now_us;
         let number = self.nodes[node].accounts.find(TAG).unwrap_or(0);
         let account = self.nodes[node].accounts.account(number);
-        // Time has paid for some of it already.
-        let paid = (now_us - since_us) * self.quota.spec().amount / self.quota.period_us();
         let (left, _) = account.left_of(receipt, now_us);
-        if left.saturating_sub(paid) * RETURN_SHARE < granted.max(1) {
+        if left == 0 || left * RETURN_SHARE < granted {
             return;
         }
         let (tokens, left_us) = account.withdraw(receipt, now_us);
-        self.send(Event::ReturnArrives { node, tokens, since_us, until_us: now_us + left_us });
+        let tokens = tokens.min(granted);
+        self.send(Event::ReturnArrives { node, tokens, mark, until_us: now_us + left_us });
     }
 
     fn admit(&mut self, node: usize) {

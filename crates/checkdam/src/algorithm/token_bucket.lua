@@ -43,7 +43,7 @@ local function bucket_refund(quota, full_at, now_us, cost)
 end
 
 -- Grants tokens to be spent within length_us: the full_at to keep (nil: as it
--- was).
+-- was), and how many.
 local function bucket_lease(quota, full_at, now_us, ask)
   local now = math.min(now_us, HORIZON) * quota.ticks
   local owed, is_new = quota.owed_initially, true
@@ -55,7 +55,41 @@ local function bucket_lease(quota, full_at, now_us, ask)
   local floored = math.max(owed, math.min(ask.length_us * quota.ticks, quota.capacity))
   local room = math.floor((quota.capacity - floored) / quota.interval)
   local granted = room >= ask.least and math.min(ask.wanted, math.max(math.floor(room / 2), ask.least)) or 0
-  if granted > 0 then return now + floored + granted * quota.interval end
-  if clamped or (is_new and owed > 0) then return now + owed end
-  return nil
+  if granted > 0 then return now + floored + granted * quota.interval, granted end
+  if clamped or (is_new and owed > 0) then return now + owed, 0 end
+  return nil, 0
+end
+
+-- What was granted of a bucket so far, how long the longest lease that may live
+-- is, and until when it may.
+local function ledger_read(key, now_us)
+  local granted, length_us, until_us = string.match(redis.call('GET', key) or '', '^(%d+) (%d+) (%d+)$')
+  if not granted then return { granted = now_us * 16, length_us = 0, until_us = 0 } end
+  return { granted = tonumber(granted), length_us = tonumber(length_us), until_us = tonumber(until_us) }
+end
+
+-- Enters a grant; what was granted so far.
+local function ledger_add(key, now_us, granted, length_us)
+  local ledger = ledger_read(key, now_us)
+  ledger.granted = ledger.granted + granted
+  if length_us >= ledger.length_us or now_us >= ledger.until_us then
+    ledger.length_us, ledger.until_us = length_us, now_us + length_us
+  end
+  local text = string.format('%.0f %.0f %.0f', ledger.granted, ledger.length_us, ledger.until_us)
+  redis.call('SET', key, text, 'PX', ttl_text(2 * ledger.length_us))
+  return ledger.granted
+end
+
+-- Gives back tokens of a lease that lives: the full_at to keep (nil: as it was),
+-- and how many came back.
+local function bucket_give_back(quota, full_at, now_us, tokens, mark, ledger)
+  local now = math.min(now_us, HORIZON) * quota.ticks
+  if not full_at or full_at + quota.remembered <= now or ledger.granted < mark then return nil, 0 end
+  local owed, counted_on = math.min(math.max(full_at - now, 0), quota.capacity), 0
+  if ledger.granted > mark then
+    counted_on = math.min(ledger.granted - mark, quota.limit) * quota.interval + ledger.length_us * quota.ticks
+  end
+  local after = math.max(owed - math.min(tokens, quota.limit) * quota.interval, math.min(counted_on, owed), 0)
+  if after == owed then return nil, 0 end
+  return now + after, math.floor((owed - after) / quota.interval)
 end

@@ -107,17 +107,60 @@ pub fn lease(quota: &Quota, state: State, now_us: u64, ask: LeaseAsk) -> (Grant,
     (grant, Some(bucket.now + after))
 }
 
-/// Gives back tokens that were charged at `since_us`, less what time has paid of
-/// them since: that may be in use again. How many came back.
+/// What was granted of a bucket so far: kept beside it while leases may live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ledger {
+    /// All tokens granted, counted from where it was begun: what one reading has
+    /// more than an earlier one was granted in between.
+    pub granted: u64,
+    /// How long the longest lease that may live is,
+    pub length_us: u64,
+    /// and until when that one may.
+    pub until_us: u64,
+}
+
+impl Ledger {
+    /// A new one. It begins beyond all that were lost, since no bucket grants
+    /// more than 16 tokens a microsecond: whoever remembers one of those takes
+    /// very much for granted since, and gives back nothing.
+    #[must_use]
+    pub const fn new(now_us: u64) -> Self {
+        Self { granted: now_us * 16, length_us: 0, until_us: 0 }
+    }
+
+    /// With one more lease.
+    #[must_use]
+    pub const fn with(self, granted: u64, length_us: u64, now_us: u64) -> Self {
+        let is_longest = length_us >= self.length_us || now_us >= self.until_us;
+        let (length_us, until_us) =
+            if is_longest { (length_us, now_us + length_us) } else { (self.length_us, self.until_us) };
+        Self { granted: self.granted + granted, length_us, until_us }
+    }
+}
+
+/// Gives back tokens of a lease that lives, after which the ledger said `mark`, as
+/// far as that leaves owed what younger leases count on: the time that they had
+/// when they were granted, and themselves. One that found the bucket nearly full
+/// counts on what this one owed already. How many came back.
 #[must_use]
-pub fn put_back(quota: &Quota, state: State, now_us: u64, cost: u64, since_us: u64) -> (u64, State) {
+pub fn give_back(
+    quota: &Quota,
+    state: State,
+    now_us: u64,
+    (tokens, mark): (u64, u64),
+    ledger: &Ledger,
+) -> (u64, State) {
     let bucket = Bucket::at(quota, state, now_us);
-    let paid = now_us.saturating_sub(since_us).saturating_mul(quota.ticks_per_us);
-    let back = cost.min(quota.limit).saturating_mul(quota.interval).saturating_sub(paid).min(bucket.owed);
-    if bucket.is_new || back == 0 {
+    let counted_on = match ledger.granted.saturating_sub(mark) {
+        0 => 0,
+        since => since.min(quota.limit) * quota.interval + ledger.length_us.saturating_mul(quota.ticks_per_us),
+    };
+    let back = tokens.min(quota.limit) * quota.interval;
+    let owed = bucket.owed.saturating_sub(back).max(counted_on.min(bucket.owed));
+    if bucket.is_new || owed == bucket.owed || ledger.granted < mark {
         return (0, state);
     }
-    (back.checked_div(quota.interval).unwrap_or(0), Some(bucket.now + bucket.owed - back))
+    ((bucket.owed - owed).checked_div(quota.interval).unwrap_or(0), Some(bucket.now + owed))
 }
 
 /// The same time in ticks of another length, rounded up.

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail loudly")]
 
 use super::*;
-use crate::algorithm::token_bucket::{self, LeaseAsk, State};
+use crate::algorithm::token_bucket::{self, LeaseAsk, Ledger, State};
 use crate::conformance::oracle::{Take, judge};
 use crate::quota::Quota;
 use crate::rule::Lease;
@@ -14,9 +14,9 @@ const TAG: u64 = 7;
 /// What is on its way over the network.
 enum Sent {
     Ask { node: usize, ask: Ask },
-    Answer { node: usize, ask: Ask, grant: Option<token_bucket::Grant>, since_us: u64 },
-    Return { tokens: u64, since_us: u64, until_us: u64 },
-    Ending { node: usize, receipt: Receipt, since_us: u64 },
+    Answer { node: usize, ask: Ask, grant: Option<token_bucket::Grant>, mark: u64 },
+    Return { tokens: u64, mark: u64, until_us: u64 },
+    Ending { node: usize, receipt: Receipt, mark: u64 },
 }
 
 struct World {
@@ -25,6 +25,7 @@ struct World {
     /// What grants leave of the burst: T, or in a mutant nothing.
     floor_us: u64,
     bucket: State,
+    ledger: Ledger,
     nodes: Vec<Accounts>,
     /// When it arrives.
     sent: Vec<(u64, Sent)>,
@@ -42,6 +43,7 @@ impl World {
             terms,
             floor_us: terms.length_us,
             bucket: None,
+            ledger: Ledger::new(0),
             nodes: (0..nodes).map(|_| Accounts::new(4)).collect(),
             sent: Vec::new(),
             now_us: 1_000_000,
@@ -84,28 +86,37 @@ impl World {
                     let wish = LeaseAsk { wanted: ask.wanted, least: ask.least, length_us: self.floor_us };
                     let (grant, next) = token_bucket::lease(&self.quota, self.bucket, now_us, wish);
                     self.bucket = next;
+                    if grant.granted > 0 {
+                        self.ledger = self.ledger.with(grant.granted, wish.length_us, now_us);
+                    }
                     let is_lost = self.below(40) == 0;
-                    self.send(Sent::Answer { node, ask, grant: (!is_lost).then_some(grant), since_us: now_us });
+                    self.send(Sent::Answer {
+                        node,
+                        ask,
+                        grant: (!is_lost).then_some(grant),
+                        mark: self.ledger.granted,
+                    });
                 }
-                Sent::Answer { node, ask, grant, since_us } => {
+                Sent::Answer { node, ask, grant, mark } => {
                     let number = self.number(node);
                     let account = self.nodes[node].account(number);
                     if let Some(receipt) = account.finish(&ask, grant.as_ref(), now_us, &self.terms) {
                         let at_us = (ask.asked_us + self.terms.life_us() * 7 / 8).max(now_us);
-                        self.sent.push((at_us, Sent::Ending { node, receipt, since_us }));
+                        self.sent.push((at_us, Sent::Ending { node, receipt, mark }));
                     }
                 }
-                Sent::Ending { node, receipt, since_us } => {
+                Sent::Ending { node, receipt, mark } => {
                     let number = self.number(node);
                     let (tokens, left_us) = self.nodes[node].account(number).withdraw(receipt, now_us);
                     if tokens > 0 {
-                        self.send(Sent::Return { tokens, since_us, until_us: now_us + left_us });
+                        self.send(Sent::Return { tokens, mark, until_us: now_us + left_us });
                     }
                 }
                 // The script refuses what comes too late.
                 Sent::Return { until_us, .. } if until_us < now_us => {}
-                Sent::Return { tokens, since_us, .. } => {
-                    self.bucket = token_bucket::put_back(&self.quota, self.bucket, now_us, tokens, since_us).1;
+                Sent::Return { tokens, mark, .. } => {
+                    let back = (tokens, mark);
+                    self.bucket = token_bucket::give_back(&self.quota, self.bucket, now_us, back, &self.ledger).1;
                 }
             }
         }
@@ -195,7 +206,7 @@ fn grants_that_leave_no_burst_are_caught() {
 /// The one that comes later finds enough owed because of the one that is given
 /// back: given back whole, that would leave the other too little.
 #[test]
-fn what_time_has_paid_is_not_given_back() {
+fn what_younger_leases_count_on_is_not_given_back() {
     let quota: Quota = "1000/s burst 500".parse().unwrap();
     let lease = |bucket: State, now_us, wanted| {
         let ask = LeaseAsk { wanted, least: 1, length_us: 100_000 };
@@ -203,15 +214,18 @@ fn what_time_has_paid_is_not_given_back() {
         assert_eq!(grant.granted, wanted);
         next
     };
-    let spent_at_once = |give_back: fn(&Quota, State) -> State| {
-        let bucket = lease(None, 1_000_000, 100);
-        let bucket = lease(bucket, 1_090_000, 100);
-        let bucket = give_back(&quota, bucket);
+    let first = Ledger::new(1_000_000).with(100, 100_000, 1_000_000);
+    let second = first.with(100, 100_000, 1_090_000);
+    let bucket = lease(lease(None, 1_000_000, 100), 1_090_000, 100);
+    let spent_at_once = |ledger: &Ledger| {
+        let bucket = token_bucket::give_back(&quota, bucket, 1_099_000, (100, first.granted), ledger).1;
         // The second still holds all of its tokens, and others take the rest.
         100 + token_bucket::peek(&quota, bucket, 1_189_000, 0).remaining
     };
-    let rightly = spent_at_once(|quota, bucket| token_bucket::put_back(quota, bucket, 1_099_000, 100, 1_000_000).1);
+    let rightly = spent_at_once(&second);
     assert!(rightly <= 500, "{rightly} pass at once");
-    let wholly = spent_at_once(|quota, bucket| token_bucket::refund(quota, bucket, 1_099_000, 100).1);
-    assert!(wholly > 500, "the test sees nothing");
+    assert!(spent_at_once(&first) > 500, "the test sees nothing");
+    // Who was the last to be granted gives back all of it.
+    let (back, _) = token_bucket::give_back(&quota, bucket, 1_099_000, (100, second.granted), &second);
+    assert_eq!(back, 100);
 }

@@ -8,9 +8,11 @@ local function plain_tier(at)
 end
 
 -- Any other tier. Fields: group, operation (1 take, 2 peek, 3 refund,
--- 4 reset, 5 put back, 6 lease), kind (1 bucket, 2 to 4 windows, 5 log), cost,
--- limit, five numbers; to put back, the time of the take; for a lease, of which
--- the cost is what is wanted, the least that is of use and how long it is held.
+-- 4 reset, 5 put back, 6 lease, 7 give back of a lease), kind (1 bucket, 2 to 4
+-- windows, 5 log), cost, limit, five numbers; to put back, the time of the take;
+-- for a lease, of which the cost is what is wanted, the least that is of use and
+-- how long it is held; to give back, what the ledger said after the lease. The
+-- last two have a second key: the ledger.
 local function general_tier(at)
   local quota = { limit = tonumber(ARGV[at + 4]) }
   local tier = {
@@ -20,6 +22,11 @@ local function general_tier(at)
   if tier.operation == 5 then tier.since = tonumber(ARGV[at + 10]) end
   if tier.operation == 6 then
     tier.ask = { wanted = tier.cost, least = tonumber(ARGV[at + 10]), length_us = tonumber(ARGV[at + 11]) }
+  end
+  if tier.operation == 7 then tier.mark = tonumber(ARGV[at + 10]) end
+  if tier.operation >= 6 then
+    key_at = key_at + 1
+    tier.ledger = KEYS[key_at]
   end
   if tier.kind == 1 then
     quota.ticks, quota.interval, quota.capacity = tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7])
@@ -94,7 +101,7 @@ local function put_back(tier)
 end
 
 -- Refund and reset: one tier by itself. Answers with the state after; a lease
--- with the one before.
+-- with what the ledger says and the state before, its return with what came back.
 local function general_give(tier)
   local quota = tier.quota
   if tier.operation == 4 then
@@ -106,8 +113,15 @@ local function general_give(tier)
   if tier.operation == 5 then
     put_back(tier)
   elseif tier.operation == 6 then
-    local kept = bucket_lease(quota, tier.state, now, tier.ask)
+    local kept, granted = bucket_lease(quota, tier.state, now, tier.ask)
     if kept then bucket_write(tier.key, kept, quota) end
+    local mark = granted > 0 and ledger_add(tier.ledger, now, granted, tier.ask.length_us) or 0
+    tier.answer = string.format('%.0f ', mark) .. tier.answer
+  elseif tier.operation == 7 then
+    local ledger = ledger_read(tier.ledger, now)
+    local kept, back = bucket_give_back(quota, tier.state, now, tier.cost, tier.mark, ledger)
+    if kept then bucket_write(tier.key, kept, quota) end
+    tier.answer = string.format('%.0f', back)
   elseif tier.kind == 1 then
     local kept = bucket_refund(quota, tier.state, now, tier.cost)
     if kept then
@@ -178,7 +192,7 @@ local function plain_request()
 end
 
 -- The number of its tiers stands before their fields.
-local FIELDS = { 10, 10, 10, 10, 11, 12 }
+local FIELDS = { 10, 10, 10, 10, 11, 12, 11 }
 local function general_request()
   local count, tiers = tonumber(ARGV[arg_at]), {}
   arg_at = arg_at + 1
@@ -191,8 +205,9 @@ local function general_request()
 end
 
 local is_plain = true
+-- Up to here every key had its answer; some have two keys from here on.
+local answer_at = key_at + 1
 while key_at < keys_end do
-  local keys_before = key_at
   if run_left == 0 and ARGV[arg_at] == 'G' then
     is_plain = false
     arg_at = arg_at + 1
@@ -206,8 +221,9 @@ while key_at < keys_end do
       if operation == 2 then general_decide(tier) else general_give(tier) end
     end
   end
-  for i, tier in ipairs(tiers) do
-    answers[1 + keys_before + i] = tier.answer
+  for _, tier in ipairs(tiers) do
+    answer_at = answer_at + 1
+    answers[answer_at] = tier.answer
   end
 end
 return answers

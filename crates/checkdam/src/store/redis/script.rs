@@ -46,6 +46,9 @@ const REFUND: u64 = 3;
 const RESET: u64 = 4;
 const PUT_BACK: u64 = 5;
 const LEASE: u64 = 6;
+const GIVE_BACK: u64 = 7;
+/// What a ledger is called, after its bucket.
+const LEDGER: &[u8] = b":granted";
 
 /// What the script calls the shape of a plain tier: its capacity, and these.
 const CAPACITY_UNIT: u64 = 4;
@@ -106,12 +109,24 @@ impl Packed {
 
     /// Packs a request for tokens that will be spent on this node.
     pub(super) fn lease(quota: &Quota, key: Vec<u8>, ask: LeaseAsk) -> Self {
-        Self::single(general(LEASE, quota, ask.wanted, 0), key, &[ask.least, ask.length_us])
+        Self::single(general(LEASE, quota, ask.wanted, 0), key, &[ask.least, ask.length_us]).with_ledger()
+    }
+
+    /// Packs the return of tokens of a lease after which the ledger said `mark`.
+    pub(super) fn give_back(quota: &Quota, tokens: u64, key: Vec<u8>, mark: u64) -> Self {
+        Self::single(general(GIVE_BACK, quota, tokens, 0), key, &[mark]).with_ledger()
     }
 
     fn single(numbers: [u64; 10], key: Vec<u8>, more: &[u64]) -> Self {
         let arguments = [1].iter().chain(&numbers).chain(more).copied().collect();
         Self { is_plain: false, keys: vec![key], arguments }
+    }
+
+    /// A bucket that is leased has a second key, in the same slot.
+    fn with_ledger(mut self) -> Self {
+        let ledger = self.keys.first().map(|key| [key, LEDGER].concat());
+        self.keys.extend(ledger);
+        self
     }
 
     /// Whether it may be sent without the number of its run, to be answered with
@@ -153,6 +168,20 @@ pub(super) fn read_alone(number: i64, about_us: u64) -> Option<(u64, i64)> {
     // Of the times with that part, the one nearest.
     let first = (about_us + ALONE_UNIT / 2).checked_sub(part)? / ALONE_UNIT;
     Some((first * ALONE_UNIT + part, owed as i64))
+}
+
+/// Reads the answer to a lease: what was granted, and what the ledger said then.
+pub(super) fn read_lease(quota: &Quota, now_us: u64, value: &Value, ask: LeaseAsk) -> Option<(Grant, u64)> {
+    let Value::BulkString(text) = value else { return None };
+    let (mark, full_at) = std::str::from_utf8(text).ok()?.split_once(' ')?;
+    let state = if full_at.is_empty() { None } else { Some(full_at.parse().ok()?) };
+    Some((token_bucket::lease(quota, state, now_us, ask).0, mark.parse().ok()?))
+}
+
+/// Reads how many tokens of a lease came back.
+pub(super) fn read_back(value: &Value) -> Option<u64> {
+    let Value::BulkString(text) = value else { return None };
+    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 /// Whether the script may charge the bucket before it looks at it.
@@ -226,24 +255,6 @@ impl Held {
         let numbers = text.split_ascii_whitespace().map(str::parse).collect::<Result<Vec<u64>, _>>().ok()?;
         let state = read_state(quota, &numbers)?;
         Some(Self { state, at_us: now_us })
-    }
-
-    /// What was granted; none if the bucket is of a kind that grants nothing.
-    pub(super) fn grant(&self, quota: &Quota, ask: LeaseAsk) -> Option<Grant> {
-        match (&self.state, quota.algorithm) {
-            (HeldState::Word(state), Algorithm::TokenBucket) => {
-                Some(token_bucket::lease(quota, *state, self.at_us, ask).0)
-            }
-            _ => None,
-        }
-    }
-
-    /// How many of the tokens that were granted at `since_us` came back.
-    pub(super) fn put_back(&self, quota: &Quota, tokens: u64, since_us: u64) -> u64 {
-        match &self.state {
-            HeldState::Word(state) => token_bucket::put_back(quota, *state, self.at_us, tokens, since_us).0,
-            _ => 0,
-        }
     }
 
     /// What a take of the tier is answered if it is charged when it passes.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::Value;
 use tokio::time::Instant;
 
-use super::script::{Held, Packed};
+use super::script::{Packed, read_back, read_lease};
 use super::{RedisOptions, RedisStore};
-use crate::algorithm::token_bucket::{self, LeaseAsk, State};
+use crate::algorithm::token_bucket::{self, LeaseAsk, Ledger, State};
 use crate::conformance::TestBucket;
 use crate::quota::Quota;
 use crate::store::Operation;
@@ -33,29 +34,41 @@ struct Twin<'a> {
     quota: Quota,
     bucket: TestBucket,
     state: State,
+    ledger: Option<Ledger>,
+    /// What the ledger said after each lease.
+    marks: Vec<u64>,
     now_us: u64,
 }
 
 impl Twin<'_> {
-    async fn lease(&mut self, ask: LeaseAsk, about: &str) {
-        let key = self.redis.keys.key(&self.bucket.tier(&self.quota, 1));
-        let packed = Packed::lease(&self.quota, key, ask);
+    async fn call(&self, packed: Packed) -> (u64, Vec<Value>) {
         let deadline = Instant::now() + Duration::from_secs(10);
-        let (at_us, values) = self.redis.topology.call(0, packed, 1, deadline).await.unwrap();
-        let held = Held::read(&self.quota, at_us, &values[0]).unwrap();
+        self.redis.topology.call(0, packed, 1, deadline).await.unwrap()
+    }
+
+    fn key(&self) -> Vec<u8> {
+        self.redis.keys.key(&self.bucket.tier(&self.quota, 1))
+    }
+
+    async fn lease(&mut self, ask: LeaseAsk, about: &str) {
+        let (at_us, values) = self.call(Packed::lease(&self.quota, self.key(), ask)).await;
         let (grant, next) = token_bucket::lease(&self.quota, self.state, self.now_us, ask);
-        assert_eq!(held.grant(&self.quota, ask), Some(grant), "{about}: {ask:?}");
+        let mut mark = 0;
+        if grant.granted > 0 {
+            let ledger = self.ledger.unwrap_or_else(|| Ledger::new(self.now_us));
+            let ledger = ledger.with(grant.granted, ask.length_us, self.now_us);
+            (mark, self.ledger) = (ledger.granted, Some(ledger));
+            self.marks.push(mark);
+        }
+        assert_eq!(read_lease(&self.quota, at_us, &values[0], ask), Some((grant, mark)), "{about}: {ask:?}");
         self.state = next;
     }
 
-    async fn put_back(&mut self, cost: u64, since_us: u64, about: &str) {
-        let key = self.redis.keys.key(&self.bucket.tier(&self.quota, 1));
-        let packed = Packed::put_back(&self.quota, cost, key, since_us);
-        let deadline = Instant::now() + Duration::from_secs(10);
-        let (at_us, values) = self.redis.topology.call(0, packed, 1, deadline).await.unwrap();
-        let held = Held::read(&self.quota, at_us, &values[0]).unwrap();
-        let (back, next) = token_bucket::put_back(&self.quota, self.state, self.now_us, cost, since_us);
-        assert_eq!(held.put_back(&self.quota, cost, since_us), back, "{about}: {cost} put back");
+    async fn give_back(&mut self, tokens: u64, mark: u64, about: &str) {
+        let (_, values) = self.call(Packed::give_back(&self.quota, tokens, self.key(), mark)).await;
+        let ledger = self.ledger.unwrap_or_else(|| Ledger::new(self.now_us));
+        let (back, next) = token_bucket::give_back(&self.quota, self.state, self.now_us, (tokens, mark), &ledger);
+        assert_eq!(read_back(&values[0]), Some(back), "{about}: {tokens} given back, {mark}");
         self.state = next;
     }
 
@@ -86,7 +99,15 @@ async fn leases_are_granted_alike_in_rust_and_in_redis() {
         let mut random = Random(seed);
         let quota: Quota = text.parse().unwrap();
         let bucket = TestBucket::new("twin", text);
-        let mut twin = Twin { redis: &redis, quota, bucket, state: None, now_us: 20_000_000_000_000 };
+        let mut twin = Twin {
+            redis: &redis,
+            quota,
+            bucket,
+            state: None,
+            ledger: None,
+            marks: Vec::new(),
+            now_us: 20_000_000_000_000,
+        };
         for step in 0..STEPS {
             twin.now_us += random.below(quota.window_us() / 4 + 2);
             clock.set(twin.now_us);
@@ -101,8 +122,10 @@ async fn leases_are_granted_alike_in_rust_and_in_redis() {
                 2 => twin.apply(Operation::Take, cost, &about).await,
                 3 => twin.apply(Operation::Refund, cost, &about).await,
                 4 => {
-                    let since_us = twin.now_us - random.below(quota.window_us() / 4);
-                    twin.put_back(cost.min(quota.limit()), since_us, &about).await;
+                    // Mostly of the last lease, sometimes of one before.
+                    let back = twin.marks.len().saturating_sub(1 + (random.below(6) / 4) as usize);
+                    let mark = twin.marks.get(back).copied().unwrap_or(0);
+                    twin.give_back(cost, mark, &about).await;
                 }
                 _ => twin.apply(Operation::Peek, cost, &about).await,
             }

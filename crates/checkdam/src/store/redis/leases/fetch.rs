@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::super::call_error::CallError;
-use super::super::script::{Held, Packed};
+use super::super::script::{Packed, read_back, read_lease};
 use super::super::topology::Topology;
 use super::super::{Counts, RedisStore};
 use super::{Book, Leases};
@@ -89,24 +89,23 @@ impl Fetch {
         let grant = granted.as_ref().ok().map(|(grant, _)| grant);
         let receipt = account.finish(&self.ask, grant, now_us, &self.terms);
         book.waiting[self.number].end(granted.is_err());
-        let (Ok((grant, since_us)), Some(receipt)) = (granted, receipt) else { return };
+        let (Ok((grant, mark)), Some(receipt)) = (granted, receipt) else { return };
         // What nobody has touched is of more use elsewhere, and the sooner the more.
         self.hold(self.terms.life_us() / 2).await;
         if account.left_of(receipt, now_us).0 < grant.granted {
             self.hold(self.terms.life_us() / 8).await;
         }
-        self.give_back(book, account, receipt, (grant.granted, since_us)).await;
+        self.give_back(book, account, receipt, (grant.granted, mark)).await;
     }
 
-    /// What was granted, and when by the server's clock.
+    /// What was granted, and what the ledger said then.
     async fn call(&self) -> Result<(Grant, u64), CallError> {
         let Ask { wanted, least, .. } = self.ask;
         let ask = LeaseAsk { wanted, least, length_us: self.terms.length_us };
         let packed = Packed::lease(&self.quota, self.key.clone(), ask);
         let (at_us, values) = self.topology.call(self.slot(), packed, 1, self.deadline).await?;
-        let grant = values.first().and_then(|value| Held::read(&self.quota, at_us, value)?.grant(&self.quota, ask));
-        let unread = || CallError::Failed { reason: format!("an answer that is not understood: {values:?}") };
-        grant.map(|grant| (grant, at_us)).ok_or_else(unread)
+        let granted = values.first().and_then(|value| read_lease(&self.quota, at_us, value, ask));
+        granted.ok_or_else(|| CallError::Failed { reason: format!("an answer that is not understood: {values:?}") })
     }
 
     /// Waits until the lease has so much time left, or the node goes.
@@ -123,29 +122,25 @@ impl Fetch {
 
     /// A return must not land after the lease has ended: so its time is measured
     /// from before the look at the clock, and Redis refuses it when that is over.
-    async fn give_back(&self, book: &Book, account: &Account, receipt: Receipt, (granted, since_us): (u64, u64)) {
+    async fn give_back(&self, book: &Book, account: &Account, receipt: Receipt, (granted, mark): (u64, u64)) {
         let now = Instant::now();
         let now_us = self.leases.clock.read().0;
         let (left, left_us) = account.left_of(receipt, now_us);
-        // Time has paid for some of it already.
-        let paid = now_us.saturating_sub(self.ask.asked_us) * self.quota.ticks_per_us / self.quota.interval.max(1);
-        let back = left.saturating_sub(paid);
-        let is_worth_it = back * WORTH_SHARE >= granted || *self.leases.is_closing.borrow();
-        if left_us < RETURN_US_MIN || back == 0 || !is_worth_it {
+        let is_worth_it = left * WORTH_SHARE >= granted || *self.leases.is_closing.borrow();
+        if left_us < RETURN_US_MIN || left == 0 || !is_worth_it {
             return;
         }
         let (tokens, left_us) = account.withdraw(receipt, now_us);
+        // What joined this lease later has a mark of its own, and is not returned by this one.
+        let tokens = tokens.min(granted);
         if tokens == 0 {
             return;
         }
-        let packed = Packed::put_back(&self.quota, tokens, self.key.clone(), since_us);
+        let packed = Packed::give_back(&self.quota, tokens, self.key.clone(), mark);
         let deadline = now + Duration::from_micros(left_us).min(RETURN_LIMIT);
         book.accounts.note_returning(tokens);
         let result = self.topology.call(self.slot(), packed, 1, deadline).await;
-        let back = result.as_ref().ok().and_then(|(at_us, values)| {
-            let held = Held::read(&self.quota, *at_us, values.first()?)?;
-            Some(held.put_back(&self.quota, tokens, since_us))
-        });
+        let back = result.as_ref().ok().and_then(|(_, values)| read_back(values.first()?));
         book.accounts.note_returned(tokens, back.unwrap_or(0));
         if result.is_err() {
             self.counts.unknown.fetch_add(1, Ordering::Relaxed);
