@@ -257,12 +257,12 @@ impl Store for RedisStore {
         if tiers.iter().all(|tier| tier.lease.is_none()) {
             return self.apply_direct(operation, tiers).await;
         }
+        if let Some(answer) = self.apply_at_once(operation, tiers) {
+            return answer;
+        }
         // On the heap, so that what needs no waiting has a small future.
         match operation {
-            Operation::Take => match self.take_at_once(tiers) {
-                Some(answer) => answer,
-                None => Box::pin(self.take_leased(tiers)).await,
-            },
+            Operation::Take => Box::pin(self.take_leased(tiers)).await,
             Operation::Refund => Box::pin(self.refund_leased(tiers)).await,
             Operation::Peek | Operation::Reset => {
                 let mut answer = Box::pin(self.apply_direct(operation, tiers)).await;
@@ -276,6 +276,12 @@ impl Store for RedisStore {
                 answer
             }
         }
+    }
+
+    #[inline]
+    fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>]) -> Option<Answer> {
+        let is_leased = operation == Operation::Take && tiers.first().is_some_and(|tier| tier.lease.is_some());
+        if is_leased { self.take_at_once(tiers) } else { None }
     }
 }
 
