@@ -59,9 +59,11 @@ pub fn limiter(definitions: Definitions) -> Limiter<MemoryStore> {
 #[must_use]
 pub fn request(user: &str) -> Request<'_> {
     let attributes = [("user", user), ("tenant", "tenant-0"), ("method", "GET"), ("endpoint", "/api/search")];
-    attributes.into_iter().fold(Request::new(), |request, (name, value)| {
-        request.with(name, value).unwrap_or_else(|error| panic!("{name}: {error}"))
-    })
+    let mut request = Request::new();
+    for (name, value) in attributes {
+        request.insert(name, value).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    request
 }
 
 /// How many tiers let it pass. The memory store never waits, so neither does this.

@@ -25,6 +25,10 @@
 //! take directly from the same bucket, and may vanish: what they held was paid.
 //! Ordinary takes keep the whole burst; only grants leave rate·T of it.
 //!
+//! A node's clock must run while it is stopped: what a suspended machine held it
+//! may spend when it goes on, if its counter stood still with it. Accounts must be
+//! maintained, since the ends of leases are kept modulo 76 hours.
+//!
 //! Everything here is arithmetic on explicit times; calls are made by the store.
 
 mod account;

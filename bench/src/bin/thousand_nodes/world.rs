@@ -216,7 +216,7 @@ impl<'a> World<'a> {
                 }
                 0
             }
-            Spend::Dry if account.denied_for_us(now_us).is_some() => {
+            Spend::Dry if account.denied_for_us(1, now_us).is_some() => {
                 account.note_denied(1);
                 return state.accounts.note_cached_denial();
             }

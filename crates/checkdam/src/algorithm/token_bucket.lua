@@ -61,7 +61,7 @@ local function bucket_lease(quota, full_at, now_us, ask)
 end
 
 -- What was granted of a bucket so far, how long the longest lease that may live
--- is, and until when it may.
+-- is at most, and until when any may.
 local function ledger_read(key, now_us)
   local granted, length_us, until_us = string.match(redis.call('GET', key) or '', '^(%d+) (%d+) (%d+)$')
   if not granted then return { granted = now_us * 16, length_us = 0, until_us = 0 } end
@@ -72,11 +72,11 @@ end
 local function ledger_add(key, now_us, granted, length_us)
   local ledger = ledger_read(key, now_us)
   ledger.granted = ledger.granted + granted
-  if length_us >= ledger.length_us or now_us >= ledger.until_us then
-    ledger.length_us, ledger.until_us = length_us, now_us + length_us
-  end
+  if now_us >= ledger.until_us then ledger.length_us, ledger.until_us = 0, 0 end
+  ledger.length_us = math.max(ledger.length_us, length_us)
+  ledger.until_us = math.max(ledger.until_us, now_us + length_us)
   local text = string.format('%.0f %.0f %.0f', ledger.granted, ledger.length_us, ledger.until_us)
-  redis.call('SET', key, text, 'PX', ttl_text(2 * ledger.length_us))
+  redis.call('SET', key, text, 'PX', ttl_text(2 * (ledger.until_us - now_us)))
   return ledger.granted
 end
 
@@ -91,5 +91,5 @@ local function bucket_give_back(quota, full_at, now_us, tokens, mark, ledger)
   end
   local after = math.max(owed - math.min(tokens, quota.limit) * quota.interval, math.min(counted_on, owed), 0)
   if after == owed then return nil, 0 end
-  return now + after, math.floor((owed - after) / quota.interval)
+  return full_at - (owed - after), math.floor((owed - after) / quota.interval)
 end

@@ -113,9 +113,9 @@ pub struct Ledger {
     /// All tokens granted, counted from where it was begun: what one reading has
     /// more than an earlier one was granted in between.
     pub granted: u64,
-    /// How long the longest lease that may live is,
+    /// How long the longest lease that may live is, at most.
     pub length_us: u64,
-    /// and until when that one may.
+    /// Until when any may live.
     pub until_us: u64,
 }
 
@@ -131,10 +131,12 @@ impl Ledger {
     /// With one more lease.
     #[must_use]
     pub const fn with(self, granted: u64, length_us: u64, now_us: u64) -> Self {
-        let is_longest = length_us >= self.length_us || now_us >= self.until_us;
-        let (length_us, until_us) =
-            if is_longest { (length_us, now_us + length_us) } else { (self.length_us, self.until_us) };
-        Self { granted: self.granted + granted, length_us, until_us }
+        let (granted, end_us) = (self.granted + granted, now_us + length_us);
+        if now_us >= self.until_us {
+            return Self { granted, length_us, until_us: end_us };
+        }
+        let length_us = if length_us > self.length_us { length_us } else { self.length_us };
+        Self { granted, length_us, until_us: if end_us > self.until_us { end_us } else { self.until_us } }
     }
 }
 
@@ -160,7 +162,9 @@ pub fn give_back(
     if bucket.is_new || owed == bucket.owed || ledger.granted < mark {
         return (0, state);
     }
-    ((bucket.owed - owed).checked_div(quota.interval).unwrap_or(0), Some(bucket.now + owed))
+    // A quota that was larger may owe more than this one knows of: it stays.
+    let less = bucket.owed - owed;
+    (less.checked_div(quota.interval).unwrap_or(0), state.map(|full_at| full_at - less))
 }
 
 /// The same time in ticks of another length, rounded up.

@@ -26,6 +26,9 @@ pub struct Account {
     is_asking: AtomicU64,
     /// A lease with so little of its time left no longer counts as tokens to come.
     ending_us: AtomicU64,
+    /// So much, and more, is denied until then: less may still pass.
+    denied_least: AtomicU64,
+    denied_until_us: AtomicU64,
     /// When the last request that was denied would pass.
     retry_at_us: AtomicU64,
     /// What the shared bucket had left after the last grant.
@@ -109,6 +112,8 @@ impl Account {
             denied: zero(),
             is_asking: zero(),
             ending_us: zero(),
+            denied_least: zero(),
+            denied_until_us: zero(),
             retry_at_us: zero(),
             shared_left: zero(),
             reset_at_us: zero(),
@@ -171,10 +176,14 @@ impl Account {
         }
     }
 
-    /// How long a request would have to wait, if that is known without asking.
-    pub fn denied_for_us(&self, now_us: u64) -> Option<u64> {
-        let ask_after_us = self.ask_after_us.load(Ordering::Relaxed);
-        (ask_after_us > now_us).then(|| ask_after_us.max(self.retry_at_us.load(Ordering::Relaxed)) - now_us)
+    /// How long a request of that cost would have to wait, if that is known
+    /// without asking.
+    pub fn denied_for_us(&self, cost: u64, now_us: u64) -> Option<u64> {
+        let is_known = cost >= self.denied_least.load(Ordering::Relaxed);
+        let denied_until_us = if is_known { self.denied_until_us.load(Ordering::Relaxed) } else { 0 };
+        let until_us = self.ask_after_us.load(Ordering::Relaxed).max(denied_until_us);
+        let retry_at_us = if is_known { self.retry_at_us.load(Ordering::Relaxed) } else { 0 };
+        (until_us > now_us).then(|| until_us.max(retry_at_us) - now_us)
     }
 
     /// Notes that `cost` was denied here, so that it counts as demand.
@@ -186,6 +195,11 @@ impl Account {
     pub fn held(&self, now_us: u64) -> u64 {
         let live = |purse: &Purse| Some(purse.look()).filter(|held| held.is_live(now_us)).map_or(0, Held::tokens);
         self.purses.iter().map(live).sum()
+    }
+
+    /// The tokens in it, also those whose time is over.
+    pub(super) fn kept(&self) -> u64 {
+        self.purses.iter().map(|purse| purse.look().tokens()).sum()
     }
 
     /// What the shared bucket had left at the last grant, and how long until it
@@ -230,6 +244,7 @@ impl Account {
     pub fn forget(&self, now_us: u64) {
         self.withdraw_all(now_us);
         self.ask_after_us.store(0, Ordering::Relaxed);
+        self.denied_until_us.store(0, Ordering::Relaxed);
     }
 
     /// Tokens that came in, and of those the ones that left unspent.

@@ -147,17 +147,20 @@ impl Accounts {
             cached_denials: self.cached_denials.load(Ordering::Relaxed),
             ..LeaseStats::default()
         };
-        let mut unspent = 0;
+        let (mut unspent, mut kept) = (0, 0);
         for account in &self.places {
             let (came, left_unspent) = account.totals();
             stats.granted += came;
             unspent += left_unspent;
             stats.held += account.held(now_us);
+            kept += account.kept();
             stats.subjects += u64::from(!account.is_of(0));
         }
         let told = |cell: &AtomicU64, count: u64| cell.fetch_max(count, Ordering::Relaxed).max(count);
-        stats.spent = told(&self.spent_told, stats.granted.saturating_sub(unspent).saturating_sub(stats.held));
-        let lost = unspent.saturating_sub(stats.returned).saturating_sub(self.returning.load(Ordering::Relaxed));
+        stats.spent = told(&self.spent_told, stats.granted.saturating_sub(unspent + kept));
+        let ended = kept.saturating_sub(stats.held);
+        let lost =
+            (unspent + ended).saturating_sub(stats.returned).saturating_sub(self.returning.load(Ordering::Relaxed));
         stats.lost = told(&self.lost_told, lost);
         stats
     }

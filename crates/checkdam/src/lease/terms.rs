@@ -10,6 +10,8 @@ const AUTO_US: u64 = 100_000;
 const LONGEST_US: u64 = 60_000_000;
 /// Below this a lease does not outlive the call that fetches it.
 const SHORTEST_US: u64 = 2_000;
+/// However long its leases are, a node asks again after this.
+const PAUSE_US_MAX: u64 = 250_000;
 /// What a node ends its leases early by, so that clocks may run apart by a
 /// sixty-fourth.
 const DRIFT_SHARE: u64 = 64;
@@ -111,6 +113,7 @@ impl Terms {
     /// How long an account waits that was granted less than it wanted: short
     /// enough to lose nothing, long enough to be granted more than crumbs.
     pub(super) const fn pause_us(&self) -> u64 {
-        self.length_us / 4
+        let quarter_us = self.length_us / 4;
+        if quarter_us < PAUSE_US_MAX { quarter_us } else { PAUSE_US_MAX }
     }
 }

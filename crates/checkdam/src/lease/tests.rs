@@ -229,3 +229,19 @@ fn what_younger_leases_count_on_is_not_given_back() {
     let (back, _) = token_bucket::give_back(&quota, bucket, 1_099_000, (100, second.granted), &second);
     assert_eq!(back, 100);
 }
+
+#[test]
+fn what_is_too_much_for_one_denies_no_other() {
+    let quota: Quota = "1000/s burst 1000".parse().unwrap();
+    let (terms, accounts) = (Terms::of(Lease::For(100_000), &quota).unwrap(), Accounts::new(4));
+    accounts.note(TAG, 100, 1_000_000, &terms);
+    let account = accounts.account(accounts.find(TAG).unwrap());
+    let Begin::Ask(ask) = account.begin(TAG, 900, 1_000_000, (&terms, &quota)) else { panic!("nobody else asks") };
+    let wish = LeaseAsk { wanted: ask.wanted, least: ask.least, length_us: terms.length_us };
+    let (grant, _) = token_bucket::lease(&quota, Some(1_950_000), 1_000_000, wish);
+    assert_eq!((grant.granted, grant.retry_after_us), (0, 850_000));
+    account.finish(&ask, Some(&grant), 1_001_000, &terms);
+    assert_eq!(account.denied_for_us(900, 1_001_000), Some(850_000));
+    assert_eq!(account.denied_for_us(1, 1_001_000), None);
+    assert!(matches!(account.begin(TAG, 1, 1_001_000, (&terms, &quota)), Begin::Ask(_)));
+}

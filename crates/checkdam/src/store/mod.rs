@@ -126,8 +126,9 @@ pub trait Store: Send + Sync {
     /// Applies `operation` to all `tiers` at one instant.
     fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> impl Future<Output = Answer> + Send;
 
-    /// The same without a future, from stores that never wait; `None`, with
-    /// nothing done, from those that may.
+    /// The same without a future, where it can be answered without waiting;
+    /// `None`, with nothing done, where it cannot. Where `apply` needs a runtime,
+    /// so does this.
     #[inline]
     fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>]) -> Option<Answer> {
         let _ = (operation, tiers);

@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -39,6 +40,9 @@ struct Node {
     file: PathBuf,
 }
 
+/// SIGKILL.
+const KILLED: i32 = 9;
+
 /// What a node did.
 struct Report {
     takes: Vec<Take>,
@@ -65,7 +69,8 @@ impl Node {
     }
 
     fn report(mut self) -> Report {
-        self.child.wait().unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(status.success() || status.signal() == Some(KILLED), "a node ended with {status}");
         let bytes = fs::read(&self.file).unwrap();
         let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
         // A time, and one bit more: whether it passed.
@@ -107,7 +112,7 @@ fn terms(name: &str, quota: &Quota, since: Duration) -> Option<Terms> {
 #[test]
 #[ignore = "it is started by the other tests of this module"]
 fn is_a_node() {
-    let Ok(order) = std::env::var(ORDER) else { return };
+    let order = std::env::var(ORDER).expect("it is not a test of its own");
     let words: Vec<&str> = order.splitn(6, ' ').collect();
     let [url, leases, per_s, length_ms, file, text] = words[..] else { panic!("{order}") };
     let (per_s, length) = (per_s.parse().unwrap(), Duration::from_millis(length_ms.parse().unwrap()));

@@ -97,6 +97,10 @@ async fn peeks_refunds_and_resets_know_what_is_held() {
     // It could be more than nodes hold.
     assert_eq!(ask(&store, Operation::Refund, tier).await.1, DecidedBy::Lease);
     assert_eq!(remaining(server.url(), tier).await, by_redis);
+    // Also for a node that leases nothing itself.
+    let other = self::store(patient(server.url()));
+    ask(&other, Operation::Refund, Tier { cost: passed, ..tier }).await;
+    assert_eq!(remaining(server.url(), tier).await, by_redis);
     ask(&store, Operation::Reset, tier).await;
     assert_eq!(store.lease_stats().held, 0);
     assert_eq!(remaining(server.url(), tier).await, 1_000);

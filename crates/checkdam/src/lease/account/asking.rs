@@ -52,11 +52,18 @@ impl Account {
         let receipt = grant.and_then(|grant| {
             self.shared_left.store(grant.left, Ordering::Relaxed);
             self.reset_at_us.store(now_us.saturating_add(grant.reset_after_us), Ordering::Relaxed);
-            let (pause_us, wait_us) = match grant.granted {
-                0 => (terms.pause_us().max(grant.retry_after_us.min(DENIAL_KEPT_US)), grant.retry_after_us),
-                short if short < ask.wanted => (terms.pause_us(), 0),
-                _ => (0, 0),
+            let wait_us = grant.retry_after_us;
+            let pause_us = match grant.granted {
+                // What costs less may still pass: it may ask at once.
+                0 if ask.least > 1 => 0,
+                0 => terms.pause_us().max(wait_us.min(DENIAL_KEPT_US)),
+                short if short < ask.wanted => terms.pause_us(),
+                _ => 0,
             };
+            if grant.granted == 0 {
+                self.denied_least.store(ask.least, Ordering::Relaxed);
+                self.denied_until_us.store(ask.asked_us + wait_us.min(DENIAL_KEPT_US), Ordering::Relaxed);
+            }
             self.ask_after_us.store(ask.asked_us + pause_us, Ordering::Relaxed);
             self.retry_at_us.store(now_us.saturating_add(wait_us), Ordering::Relaxed);
             (grant.granted > 0).then(|| self.deposit(grant.granted, ask.asked_us + terms.life_us(), now_us))
@@ -78,6 +85,7 @@ impl Account {
                 (&self.low, 0),
                 (&self.ask_after_us, 0),
                 (&self.retry_at_us, 0),
+                (&self.denied_until_us, 0),
                 (&self.denied, 0),
                 (&self.shared_left, 0),
                 (&self.reset_at_us, 0),
@@ -103,8 +111,16 @@ impl Account {
         self.unlock();
     }
 
+    /// Closes the account because its bucket cannot be leased now. Only by whoever
+    /// asks; what is still held is lost.
+    pub fn abandon(&self, now_us: u64) {
+        self.close(now_us);
+        self.unlock();
+    }
+
     /// Begins a lease in the purse that has least to lose. Where both have
-    /// something, it joins the one that ends later, and ends with it.
+    /// something, it joins the one that ends later; both then end when the first
+    /// of them would.
     fn deposit(&self, tokens: u64, end_us: u64, now_us: u64) -> Receipt {
         self.came.fetch_add(tokens, Ordering::Relaxed);
         loop {
@@ -120,9 +136,14 @@ impl Account {
             let purse = usize::from(held[0].ends_before(held[1]));
             let seen = held[purse];
             let sum = (seen.tokens() + tokens).min(TOKENS_MAX);
-            if self.purses[purse].set(seen, sum) {
+            let joined = if seen.left_us(now_us) > end_us.saturating_sub(now_us) {
+                self.purses[purse].begin(seen, sum, end_us)
+            } else {
+                self.purses[purse].set(seen, sum).then_some(seen)
+            };
+            if let Some(joined) = joined {
                 self.left_unspent.fetch_add(seen.tokens() + tokens - sum, Ordering::Relaxed);
-                return Receipt { purse, lease: seen.lease(), cost: tokens };
+                return Receipt { purse, lease: joined.lease(), cost: tokens };
             }
         }
     }
@@ -151,9 +172,13 @@ impl Account {
         self.tag.store(0, Ordering::Release);
         // Who looked before still finds the words they saw changed.
         for purse in &self.purses {
-            let seen = purse.empty();
-            self.left_unspent.fetch_add(seen.tokens(), Ordering::Relaxed);
-            purse.begin(purse.look(), 0, now_us);
+            let dropped = loop {
+                let seen = purse.look();
+                if purse.begin(seen, 0, now_us).is_some() {
+                    break seen.tokens();
+                }
+            };
+            self.left_unspent.fetch_add(dropped, Ordering::Relaxed);
         }
     }
 

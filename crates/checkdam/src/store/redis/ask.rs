@@ -34,12 +34,12 @@ pub(super) struct Ask<'a, 'b> {
 }
 
 impl<'a, 'b> Ask<'a, 'b> {
-    pub(super) fn new(store: &'a RedisStore, tiers: &'a [Tier<'b>]) -> Self {
+    pub(super) fn new(store: &'a RedisStore, tiers: &'a [Tier<'b>], deadline: Instant) -> Self {
         Self {
             store,
             tiers,
             keys: tiers.iter().map(|tier| store.keys.key(tier)).collect(),
-            deadline: Instant::now() + store.deadline,
+            deadline,
             held: tiers.iter().map(|_| None).collect(),
         }
     }
@@ -198,7 +198,7 @@ impl<'a, 'b> Ask<'a, 'b> {
         for index in parts.iter().flatten() {
             if let Some(held) = &self.held[*index] {
                 let (tier, key) = (&self.tiers[*index], self.keys[*index].clone());
-                let packed = Packed::put_back(tier.quota, tier.cost, key, held.at_us);
+                let packed = Packed::put_back(tier, key, held.at_us);
                 returns.push((self.store.topology.slot(&self.keys[*index]), packed));
             }
         }
@@ -248,7 +248,7 @@ mod tests {
             let (tiers, tier) = ([bucket.tier(&quota, 2.min(quota.limit()))], bucket.tier(&quota, 1));
             now_us += 3_600_000_000 + 137 * number as u64;
             clock.set(now_us);
-            let mut ask = Ask::new(&redis, &tiers);
+            let mut ask = Ask::new(&redis, &tiers, Instant::now() + redis.deadline);
             ask.run(Operation::Take).await.unwrap();
             for step in 1..=4 {
                 clock.set(now_us + late_us * step / 4);

@@ -8,18 +8,19 @@ local function plain_tier(at)
 end
 
 -- Any other tier. Fields: group, operation (1 take, 2 peek, 3 refund,
--- 4 reset, 5 put back, 6 lease, 7 give back of a lease), kind (1 bucket, 2 to 4
--- windows, 5 log), cost, limit, five numbers; to put back, the time of the take;
--- for a lease, of which the cost is what is wanted, the least that is of use and
--- how long it is held; to give back, what the ledger said after the lease. The
--- last two have a second key: the ledger.
+-- 4 reset, 5 put back, 6 lease, 7 give back of a lease, 8 and 9 refund and put
+-- back of a bucket that may be leased), kind (1 bucket, 2 to 4 windows, 5 log),
+-- cost, limit, five numbers; to put back, the time of the take; for a lease, of
+-- which the cost is what is wanted, the least that is of use and how long it is
+-- held; to give back, what the ledger said after the lease. From 6 on there is a
+-- second key: the ledger.
 local function general_tier(at)
   local quota = { limit = tonumber(ARGV[at + 4]) }
   local tier = {
     key = KEYS[key_at], group = ARGV[at], operation = tonumber(ARGV[at + 1]), kind = tonumber(ARGV[at + 2]),
     cost = tonumber(ARGV[at + 3]), quota = quota,
   }
-  if tier.operation == 5 then tier.since = tonumber(ARGV[at + 10]) end
+  if tier.operation == 5 or tier.operation == 9 then tier.since = tonumber(ARGV[at + 10]) end
   if tier.operation == 6 then
     tier.ask = { wanted = tier.cost, least = tonumber(ARGV[at + 10]), length_us = tonumber(ARGV[at + 11]) }
   end
@@ -110,7 +111,11 @@ local function general_give(tier)
     return
   end
   general_decide(tier)
-  if tier.operation == 5 then
+  if tier.operation >= 8 and ledger_read(tier.ledger, now).until_us > now then
+    -- Less must not be owed while leases may live: nothing comes back.
+    return
+  end
+  if tier.operation == 5 or tier.operation == 9 then
     put_back(tier)
   elseif tier.operation == 6 then
     local kept, granted = bucket_lease(quota, tier.state, now, tier.ask)
@@ -192,7 +197,7 @@ local function plain_request()
 end
 
 -- The number of its tiers stands before their fields.
-local FIELDS = { 10, 10, 10, 10, 11, 12, 11 }
+local FIELDS = { 10, 10, 10, 10, 11, 12, 11, 10, 11 }
 local function general_request()
   local count, tiers = tonumber(ARGV[arg_at]), {}
   arg_at = arg_at + 1

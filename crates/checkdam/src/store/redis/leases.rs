@@ -19,6 +19,7 @@ use super::RedisStore;
 use crate::decision::{Decision, Verdict};
 use crate::hash::{Tag, TagMaker};
 use crate::lease::{Account, Accounts, Begin, LeaseStats, Paid, Spend, Terms};
+use crate::quota::Quota;
 use crate::store::Tier;
 use crate::time::{Clock, ManualClock, SystemClock};
 
@@ -50,9 +51,20 @@ pub(super) struct Book {
 /// Those who wait for a grant to one account.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Twice the number of calls that have ended, and one if the last failed.
+    /// Four times the number of calls that have ended, and how the last did.
     ended: AtomicU64,
     told: Notify,
+}
+
+/// How a call for more ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// With an answer.
+    Answered = 0,
+    /// Without one.
+    Failed = 1,
+    /// The two keys of a leased bucket are on two servers for a while.
+    Apart = 2,
 }
 
 /// The clock of leases: one that never jumps, and the time of day beside it.
@@ -120,7 +132,11 @@ impl Leases {
 
     #[inline]
     fn tag(&self, tier: &Tier<'_>) -> Tag {
-        self.tags.tag(tier.bucket.hash(), tier.subject)
+        // What was prepaid of one quota is not spent of another.
+        let Quota { interval, capacity, .. } = tier.quota;
+        let length_us = tier.lease.map_or(0, |terms| terms.length_us);
+        let quota = interval.rotate_left(40) ^ capacity.rotate_left(16) ^ length_us;
+        self.tags.tag(tier.bucket.hash() ^ quota, tier.subject)
     }
 
     /// The book, which the first request that needs it opens.
@@ -196,9 +212,9 @@ impl Book {
 }
 
 impl Waiting {
-    fn end(&self, has_failed: bool) {
+    fn end(&self, how: Ended) {
         let before = self.ended.load(Ordering::Relaxed);
-        self.ended.store((before & !1) + 2 + u64::from(has_failed), Ordering::Release);
+        self.ended.store((before & !3) + 4 + how as u64, Ordering::Release);
         self.told.notify_waiters();
     }
 }
@@ -210,6 +226,8 @@ impl RedisStore {
             return Share::Direct;
         };
         let (account, waiting) = (book.accounts.account(number), &book.waiting[number]);
+        let began = waiting.ended.load(Ordering::Acquire);
+        let mut is_counted = false;
         loop {
             let told = waiting.told.notified();
             tokio::pin!(told);
@@ -226,7 +244,7 @@ impl RedisStore {
                 Err(_) => {}
             }
             let now_us = self.leases.clock.read().0;
-            if let Some(wait_us) = account.denied_for_us(now_us) {
+            if let Some(wait_us) = account.denied_for_us(tier.cost, now_us) {
                 book.deny(number, tier.cost);
                 return Share::Denied { number, wait_us };
             }
@@ -235,18 +253,33 @@ impl RedisStore {
             }
             match account.begin(tag, tier.cost, now_us, (terms, tier.quota)) {
                 Begin::Ask(ask) => self.fetch(tier, (number, tag), ask),
+                Begin::Busy if !is_counted => {
+                    // Who waits is demand too: the next lease must be larger.
+                    account.note_denied(tier.cost);
+                    is_counted = true;
+                }
                 Begin::Busy => {}
                 Begin::NotBefore(_) => continue,
                 Begin::Closed => return Share::Direct,
             }
             let now = Instant::now();
             if now >= deadline {
-                return Share::Failed;
+                // Too much is asked for, or Redis does not answer.
+                let ended = waiting.ended.load(Ordering::Acquire);
+                let is_answered = ended != began && ended & 3 == Ended::Answered as u64;
+                return if is_answered {
+                    Share::Denied { number, wait_us: terms.length_us / 8 }
+                } else {
+                    Share::Failed
+                };
             }
             let _ = timeout_at(deadline.min(now + LOOK_AGAIN), told).await;
             let ended = waiting.ended.load(Ordering::Acquire);
-            if ended != seen && ended & 1 == 1 {
+            if ended != seen && ended & 3 == Ended::Failed as u64 {
                 return Share::Failed;
+            }
+            if ended != seen && ended & 3 == Ended::Apart as u64 {
+                return Share::Direct;
             }
         }
     }

@@ -37,6 +37,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
 use self::ask::Ask;
 use self::deniers::Deniers;
@@ -234,7 +235,16 @@ impl RedisStore {
     /// # Errors
     /// If it does not answer, or not in time.
     pub async fn try_apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> Result<Answer, CallError> {
-        let mut ask = Ask::new(self, tiers);
+        self.try_apply_by(operation, tiers, Instant::now() + self.deadline).await
+    }
+
+    async fn try_apply_by(
+        &self,
+        operation: Operation,
+        tiers: &[Tier<'_>],
+        deadline: Instant,
+    ) -> Result<Answer, CallError> {
+        let mut ask = Ask::new(self, tiers, deadline);
         ask.run(operation).await?;
         let at_us = ask.held.iter().flatten().map(|held| held.at_us).max().unwrap_or(0);
         Ok(Answer { decisions: decisions(operation, tiers, &ask.held), at_us, by: DecidedBy::Redis })
@@ -244,9 +254,8 @@ impl RedisStore {
 /// Tiers with a lease are decided here where tokens of theirs are prepaid:
 ///
 /// - A peek is answered by Redis, and what is held here counts as left.
-/// - A refund of a tier that has an account here is not given back: the bucket
-///   could then owe less than nodes hold, and too much would be let in. Without
-///   an account it is given back as ever.
+/// - A refund of a tier that is leased by any node is not given back: the bucket
+///   could then owe less than nodes hold, and too much would be let in.
 /// - A reset forgets what is held here. What other nodes hold they may still
 ///   spend, for as long as a lease lasts.
 impl Store for RedisStore {
@@ -255,7 +264,7 @@ impl Store for RedisStore {
             return self.fallback.apply(operation, tiers);
         }
         if tiers.iter().all(|tier| tier.lease.is_none()) {
-            return self.apply_direct(operation, tiers).await;
+            return self.apply_direct(operation, tiers, Instant::now() + self.deadline).await;
         }
         if let Some(answer) = self.apply_at_once(operation, tiers) {
             return answer;
@@ -265,7 +274,8 @@ impl Store for RedisStore {
             Operation::Take => Box::pin(self.take_leased(tiers)).await,
             Operation::Refund => Box::pin(self.refund_leased(tiers)).await,
             Operation::Peek | Operation::Reset => {
-                let mut answer = Box::pin(self.apply_direct(operation, tiers)).await;
+                let deadline = Instant::now() + self.deadline;
+                let mut answer = Box::pin(self.apply_direct(operation, tiers, deadline)).await;
                 for (tier, decision) in tiers.iter().zip(&mut answer.decisions).filter(|(tier, _)| tier.lease.is_some())
                 {
                     match operation {
@@ -287,8 +297,8 @@ impl Store for RedisStore {
 
 impl RedisStore {
     /// Redis decides, or the failure policies if it cannot.
-    async fn apply_direct(&self, operation: Operation, tiers: &[Tier<'_>]) -> Answer {
-        match self.try_apply(operation, tiers).await {
+    async fn apply_direct(&self, operation: Operation, tiers: &[Tier<'_>], deadline: Instant) -> Answer {
+        match self.try_apply_by(operation, tiers, deadline).await {
             Ok(answer) => {
                 self.counts.answered.fetch_add(1, Ordering::Relaxed);
                 answer

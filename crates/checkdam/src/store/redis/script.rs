@@ -47,6 +47,8 @@ const RESET: u64 = 4;
 const PUT_BACK: u64 = 5;
 const LEASE: u64 = 6;
 const GIVE_BACK: u64 = 7;
+const REFUND_BESIDE_LEASES: u64 = 8;
+const PUT_BACK_BESIDE_LEASES: u64 = 9;
 /// What a ledger is called, after its bucket.
 const LEDGER: &[u8] = b":granted";
 
@@ -88,23 +90,34 @@ impl Packed {
                 let shape = CAPACITY_UNIT * tier.quota.capacity + next + renewal;
                 arguments.extend([tier.cost * tier.quota.interval, shape]);
             }
-        } else {
-            let operation = match operation {
-                Operation::Take => TAKE,
-                Operation::Peek => PEEK,
-                Operation::Refund => REFUND,
-                Operation::Reset => RESET,
-            };
-            arguments.push(tiers.len() as u64);
-            arguments.extend(tiers.iter().flat_map(|tier| general(operation, tier.quota, tier.cost, tier.group)));
+            return Self { is_plain, keys, arguments };
         }
-        Self { is_plain, keys, arguments }
+        arguments.push(tiers.len() as u64);
+        let mut all = Vec::with_capacity(keys.len());
+        for (tier, key) in tiers.iter().zip(keys) {
+            let (operation, ledger) = match operation {
+                Operation::Take => (TAKE, None),
+                Operation::Peek => (PEEK, None),
+                Operation::Refund if tier.lease.is_some() => (REFUND_BESIDE_LEASES, Some(ledger(&key))),
+                Operation::Refund => (REFUND, None),
+                Operation::Reset => (RESET, None),
+            };
+            arguments.extend(general(operation, tier.quota, tier.cost, tier.group));
+            all.push(key);
+            all.extend(ledger);
+        }
+        Self { is_plain, keys: all, arguments }
     }
 
-    /// Packs the return of what was charged to one bucket at `since_us`. What
-    /// has come back by itself since is not given a second time.
-    pub(super) fn put_back(quota: &Quota, cost: u64, key: Vec<u8>, since_us: u64) -> Self {
-        Self::single(general(PUT_BACK, quota, cost, 0), key, &[since_us])
+    /// Packs the return of what a take charged to one tier at `since_us`. What
+    /// has come back by itself since is not given a second time, and nothing while
+    /// leases count on what is owed.
+    pub(super) fn put_back(tier: &Tier<'_>, key: Vec<u8>, since_us: u64) -> Self {
+        if tier.lease.is_some() {
+            let numbers = general(PUT_BACK_BESIDE_LEASES, tier.quota, tier.cost, 0);
+            return Self::single(numbers, key, &[since_us]).with_ledger();
+        }
+        Self::single(general(PUT_BACK, tier.quota, tier.cost, 0), key, &[since_us])
     }
 
     /// Packs a request for tokens that will be spent on this node.
@@ -124,7 +137,7 @@ impl Packed {
 
     /// A bucket that is leased has a second key, in the same slot.
     fn with_ledger(mut self) -> Self {
-        let ledger = self.keys.first().map(|key| [key, LEDGER].concat());
+        let ledger = self.keys.first().map(|key| ledger(key));
         self.keys.extend(ledger);
         self
     }
@@ -168,6 +181,10 @@ pub(super) fn read_alone(number: i64, about_us: u64) -> Option<(u64, i64)> {
     // Of the times with that part, the one nearest.
     let first = (about_us + ALONE_UNIT / 2).checked_sub(part)? / ALONE_UNIT;
     Some((first * ALONE_UNIT + part, owed as i64))
+}
+
+fn ledger(key: &[u8]) -> Vec<u8> {
+    [key, LEDGER].concat()
 }
 
 /// Reads the answer to a lease: what was granted, and what the ledger said then.

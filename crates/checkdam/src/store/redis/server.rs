@@ -153,6 +153,9 @@ impl Server {
         let read = |(value, _)| match value {
             Value::Array(values) => {
                 self.told_us.store(self.ours_us(), Ordering::Relaxed);
+                if let (Some(Value::Int(now_us)), None) = (values.first(), &self.clock) {
+                    self.learn_offset(script::unix_us(*now_us as u64) as i64, asked_us);
+                }
                 Ok(values)
             }
             Value::Int(number) => match script::read_alone(number, self.about_us()) {
@@ -162,15 +165,7 @@ impl Server {
             Value::ServerError(error) => Err(error.into()),
             other => Ok(vec![other]),
         };
-        let answers: Vec<CallResult> = answers.map(read).collect();
-        if self.clock.is_none() {
-            for values in answers.iter().flatten() {
-                if let Some(Value::Int(now_us)) = values.first() {
-                    self.learn_offset(script::unix_us(*now_us as u64) as i64, asked_us);
-                }
-            }
-        }
-        answers
+        answers.map(read).collect()
     }
 
     /// The server's time, about.

@@ -169,12 +169,12 @@ async fn drive(mut queue: mpsc::Receiver<Job>, server: Arc<Server>, batch_max: u
 /// The jobs that go out together: those that wait, whose callers still do, and
 /// whose deadlines are close to each other, because a call has but one.
 fn gather(first: Job, queue: &mut mpsc::Receiver<Job>, next: &mut Option<Job>) -> Vec<Job> {
-    let until = first.deadline + DEADLINE_SPREAD;
+    let (since, until) = (first.deadline.checked_sub(DEADLINE_SPREAD), first.deadline + DEADLINE_SPREAD);
     let mut batch = vec![first];
     while batch.len() < GATHERED_MAX
         && let Ok(job) = queue.try_recv()
     {
-        if job.deadline > until {
+        if job.deadline > until || Some(job.deadline) < since {
             *next = Some(job);
             break;
         }

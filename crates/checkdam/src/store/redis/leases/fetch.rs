@@ -10,7 +10,7 @@ use super::super::call_error::CallError;
 use super::super::script::{Packed, read_back, read_lease};
 use super::super::topology::Topology;
 use super::super::{Counts, RedisStore};
-use super::{Book, Leases};
+use super::{Book, Ended, Leases};
 use crate::algorithm::token_bucket::{Grant, LeaseAsk};
 use crate::hash::Tag;
 use crate::lease::{Account, Ask, Receipt, Terms};
@@ -87,8 +87,14 @@ impl Fetch {
         let now_us = self.leases.clock.read().0;
         let account = book.accounts.account(self.number);
         let grant = granted.as_ref().ok().map(|(grant, _)| grant);
+        if let Err(CallError::Apart { .. }) = granted {
+            // Until its keys are together again, one by one will do.
+            account.abandon(now_us);
+            book.waiting[self.number].end(Ended::Apart);
+            return;
+        }
         let receipt = account.finish(&self.ask, grant, now_us, &self.terms);
-        book.waiting[self.number].end(granted.is_err());
+        book.waiting[self.number].end(if granted.is_err() { Ended::Failed } else { Ended::Answered });
         let (Ok((grant, mark)), Some(receipt)) = (granted, receipt) else { return };
         // What nobody has touched is of more use elsewhere, and the sooner the more.
         self.hold(self.terms.life_us() / 2).await;
@@ -131,7 +137,7 @@ impl Fetch {
             return;
         }
         let (tokens, left_us) = account.withdraw(receipt, now_us);
-        // What joined this lease later has a mark of its own, and is not returned by this one.
+        // What joined this lease has a mark of its own: it is lost.
         let tokens = tokens.min(granted);
         if tokens == 0 {
             return;

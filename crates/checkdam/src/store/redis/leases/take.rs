@@ -60,7 +60,7 @@ impl RedisStore {
                 }
                 Err(Spend::Dry) if tier.group == 0 => {
                     let (steady_us, now_us) = self.leases.clock.read();
-                    let wait_us = book.accounts.account(number).denied_for_us(steady_us)?;
+                    let wait_us = book.accounts.account(number).denied_for_us(tier.cost, steady_us)?;
                     book.deny(number, tier.cost);
                     decisions.push(self.denied(tier, number, wait_us));
                     decisions.extend(tiers[place + 1..].iter().map(unseen));
@@ -69,7 +69,7 @@ impl RedisStore {
                 Err(_) => return None,
             }
         }
-        reserved.keep_if(|_| true);
+        reserved.paid.clear();
         Some(Answer { decisions, at_us, by: DecidedBy::Lease })
     }
 
@@ -105,7 +105,7 @@ impl RedisStore {
             }
         }
         if !is_denied && decisions.contains(&None) {
-            let rest = self.take_rest(tiers, &mut decisions, has_failed).await;
+            let rest = self.take_rest(tiers, &mut decisions, (has_failed, deadline)).await;
             (by, at_us) = (rest.by, rest.at_us);
         }
         let decisions: Decisions =
@@ -117,12 +117,17 @@ impl RedisStore {
 
     /// Has the tiers decided that were not paid here: by Redis, or by their
     /// failure policies if it has just failed to answer.
-    async fn take_rest(&self, tiers: &[Tier<'_>], decisions: &mut [Option<Decision>], has_failed: bool) -> Answer {
+    async fn take_rest(
+        &self,
+        tiers: &[Tier<'_>],
+        decisions: &mut [Option<Decision>],
+        (has_failed, deadline): (bool, Instant),
+    ) -> Answer {
         let rest = undecided(tiers, decisions);
         let answer = if has_failed {
             self.fallback.apply(Operation::Take, &rest)
         } else {
-            self.apply_direct(Operation::Take, &rest).await
+            self.apply_direct(Operation::Take, &rest, deadline).await
         };
         if answer.by == DecidedBy::Redis {
             rest.iter().for_each(|tier| self.leases.note(tier));
@@ -144,7 +149,7 @@ impl RedisStore {
         let answer = if rest.is_empty() {
             Answer { decisions: SmallVec::new(), at_us, by }
         } else {
-            self.apply_direct(Operation::Refund, &rest).await
+            self.apply_direct(Operation::Refund, &rest, Instant::now() + self.deadline).await
         };
         let mut answered = answer.decisions.into_iter();
         let one = |(kept, tier): (Option<Decision>, &Tier<'_>)| {
