@@ -1,8 +1,7 @@
 //! Rules with a lease: who decided, what is told of it, and what is left behind.
 
-use std::time::Instant;
-
 use testkit::Redis;
+use tokio::time::Instant;
 
 use crate::process::{Server, rule_file};
 
