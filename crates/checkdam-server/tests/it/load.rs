@@ -123,7 +123,7 @@ fn errors_are_told_by_kind_and_set_the_exit_code() {
 #[test]
 fn what_decides_nothing_is_told_by_its_status() {
     let upstream = Upstream::start();
-    let rules = crate::process::rule_file("bans: [{subject: \"api_key:x\"}]");
+    let rules = crate::process::rule_file("rules: []\nbans: [{subject: \"api_key:x\"}]");
     let proxy = Server::proxy(&[
         "--upstream",
         &format!("http://{}", upstream.addr()),

@@ -82,3 +82,39 @@ impl Arguments {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Bench {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn the_first_address_that_answers_is_returned() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let open = listener.local_addr().unwrap();
+        let closed: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        let arguments = Bench::parse_from(["bench", "--get", "/"]).arguments;
+        let mut target = Target::find("http://localhost:1", false).unwrap();
+        target.addresses = vec![closed, closed];
+        let refused = arguments.probe(&target).unwrap_err().to_string();
+        assert_eq!(refused.matches("cannot reach a server at http://localhost:1").count(), 1, "{refused}");
+        target.addresses = vec![closed, open];
+        let serving = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 1_024]).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+        });
+        assert_eq!(arguments.probe(&target).unwrap(), open);
+        serving.join().unwrap();
+    }
+}
