@@ -5,11 +5,12 @@ mod probe;
 mod progress;
 mod text;
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use serde_json::Value;
 
 pub(crate) use self::arguments::Arguments;
@@ -26,8 +27,8 @@ const GRPC_DEFAULT: &str = "http://127.0.0.1:8081";
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let url = arguments.url.as_deref().unwrap_or(if arguments.grpc { GRPC_DEFAULT } else { SERVER_DEFAULT });
     let target = Target::find(url, arguments.target_is_mine)?;
-    let plan = arguments.plan(target)?;
-    arguments.probe(&plan.target)?;
+    let address = arguments.probe(&target)?;
+    let plan = arguments.plan(target, address)?;
     if !arguments.quiet && !arguments.has_key() && plan.spread != Spread::One {
         say("no {key} is in what is sent, so all requests are the same");
     }
@@ -49,21 +50,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 impl Arguments {
-    fn plan(&self, target: Target) -> anyhow::Result<Plan> {
+    fn plan(&self, target: Target, address: SocketAddr) -> anyhow::Result<Plan> {
         let asked = if self.grpc {
             Asked::Grpc(Arc::new(self.grpc_request(&target)?))
         } else {
-            let headers: Vec<Template> =
-                self.header.iter().map(|(name, value)| Template::of(format!("{name}: ")).then(value)).collect();
             let path = Template::of(target.prefix.as_str());
             Asked::Http(Arc::new(match &self.get {
-                Some(get) => HttpRequest::get(&path.then(get), &target.authority, &headers),
-                None => HttpRequest::check(&path.text("/v1/check"), &target.authority, &headers, self.body()),
+                Some(get) => HttpRequest::get(&path.then(get), &target.authority, &self.header),
+                None => HttpRequest::check(&path.text("/v1/check"), &target.authority, &self.header, self.body()),
             }))
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Plan {
             target,
+            address,
             asked,
             lanes: self.connections,
             threads: self.threads.unwrap_or((cores as u64 / 2).max(1)),
@@ -102,9 +102,13 @@ impl Arguments {
     }
 
     fn grpc_request(&self, target: &Target) -> anyhow::Result<GrpcRequest> {
+        let Target { url, prefix, .. } = target;
+        if !prefix.is_empty() {
+            bail!("the target {url:?} has the path {prefix:?}, and gRPC has paths of its own: give a host and a port");
+        }
         let domain = self.domain.as_deref().unwrap_or_default();
         let request = GrpcRequest::new(&target.authority, domain, &self.attributes, self.cost);
-        request.with_context(|| format!("the target {:?} is not a URL", target.url))
+        request.with_context(|| format!("the target {url:?} is not a URL"))
     }
 
     fn has_key(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Asks a server over plain HTTP.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -11,6 +12,8 @@ use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::net::TcpStream;
+
+use crate::load::false_port;
 
 /// A server has this long to answer a simple question.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -49,17 +52,31 @@ impl Call {
         self
     }
 
-    /// The same with a body.
+    /// The same with a body, which is of this kind unless a header says otherwise.
     pub(super) fn body(self, kind: &str, body: impl Into<Bytes>) -> Self {
-        Self { body: body.into(), ..self.header(CONTENT_TYPE, kind) }
+        let typed = if self.has(&CONTENT_TYPE) { self } else { self.header(CONTENT_TYPE, kind) };
+        Self { body: body.into(), ..typed }
     }
 
     /// Asks the server.
     pub(super) fn send(self, server: &str) -> anyhow::Result<Answer> {
-        let address = Address::parse(server)?;
+        self.send_over(&Address::parse(server)?)
+    }
+
+    /// Asks the server at this one of its addresses.
+    pub(super) fn send_to(self, server: &str, at: SocketAddr) -> anyhow::Result<Answer> {
+        self.send_over(&Address { at: Some(at), ..Address::parse(server)? })
+    }
+
+    fn has(&self, wanted: &HeaderName) -> bool {
+        self.headers.iter().any(|(name, _)| name == wanted)
+    }
+
+    fn send_over(self, address: &Address) -> anyhow::Result<Answer> {
+        let server = &address.server;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let timeout = self.timeout;
-        match runtime.block_on(async { tokio::time::timeout(timeout, self.ask(&address)).await }) {
+        match runtime.block_on(async { tokio::time::timeout(timeout, self.ask(address)).await }) {
             Ok(answer) => answer,
             Err(_) => bail!("the server at {server} did not answer within {} s", timeout.as_secs()),
         }
@@ -67,14 +84,21 @@ impl Call {
 
     async fn ask(self, address: &Address) -> anyhow::Result<Answer> {
         let server = &address.server;
-        let stream = TcpStream::connect((address.host.as_str(), address.port)).await.with_context(|| {
+        let connected = match address.at {
+            Some(at) => TcpStream::connect(at).await,
+            None => TcpStream::connect((address.host.as_str(), address.port)).await,
+        };
+        let stream = connected.with_context(|| {
             format!("cannot reach a server at {server}: start one with `checkdam serve`, or give another address")
         })?;
+        let has_host = self.has(&HOST);
         let talked = async {
             let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
             tokio::spawn(connection);
             let mut request = Request::builder().method(self.method).uri(format!("{}{}", address.prefix, self.path));
-            request = request.header(HOST, &address.authority);
+            if !has_host {
+                request = request.header(HOST, &address.authority);
+            }
             for (name, value) in self.headers {
                 request = request.header(name, value);
             }
@@ -111,6 +135,8 @@ struct Address {
     authority: String,
     host: String,
     port: u16,
+    /// The only one to be tried of those that the host stands for.
+    at: Option<SocketAddr>,
     prefix: String,
 }
 
@@ -124,9 +150,13 @@ impl Address {
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             bail!("the server's URL has a login in it, which no door takes: give the admin token with --token-file");
         }
+        if let Some(port) = false_port(&uri) {
+            bail!("the server {server:?} has the port {port:?}: ports are numbers up to 65535");
+        }
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
         let prefix = uri.path().trim_end_matches('/').to_owned();
-        Ok(Self { server: server.to_owned(), authority, host, port: uri.port_u16().unwrap_or(80), prefix })
+        let port = uri.port_u16().unwrap_or(80);
+        Ok(Self { server: server.to_owned(), authority, host, port, at: None, prefix })
     }
 }

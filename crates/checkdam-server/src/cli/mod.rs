@@ -119,7 +119,8 @@ pub(crate) enum Command {
                             checkdam bench --rate 20000 --duration 30s --spread zipf    (latency as users see it)\n  \
                             checkdam bench --grpc --domain edge --attributes 'remote_address={key}'\n  \
                             checkdam bench http://127.0.0.1:8000 --get '/search?q={key}' --header 'X-API-Key: {key}'\n\n\
-                            Each request is charged like any other. Latencies are of answers and of timeouts. A closed \
+                            Each request is charged like any other. Latencies are of answers, of timeouts, and of \
+                            requests that were due and never sent, which count with the time they had waited. A closed \
                             loop asks when it is answered; an open one (--rate) asks by the clock, skips nothing, and \
                             counts latency from when a request was due. Ctrl-C ends it with what was measured so far. \
                             Exits with 0 if every request was sent and decided, with 1 if not, and with 2 on wrong \

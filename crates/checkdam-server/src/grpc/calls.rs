@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use tonic::Status;
 use tower_service::Service;
 
-use super::messages::RateLimitServiceServer;
+use super::messages::{RateLimitServiceServer, SHOULD_RATE_LIMIT};
 use super::service::RateLimits;
 use crate::http::{Answered, Arrival, Responder, route};
 
@@ -21,8 +21,6 @@ use crate::http::{Answered, Arrival, Responder, route};
 const MESSAGE_MAX: usize = 4 << 20;
 /// How long a request may take to arrive.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// What Envoy asks for.
-const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
 /// Answers rate limit requests itself, and hands everything else to the router.
 #[derive(Clone)]
@@ -32,7 +30,7 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// `others` knows the service too, for calls of methods that it does not have.
+    /// `others` answers calls of methods that the service does not have.
     pub(super) fn new(rate_limits: Arc<RateLimits>, others: Router) -> Self {
         let rate_limits = RateLimitServiceServer::from_arc(rate_limits).max_decoding_message_size(MESSAGE_MAX);
         Self { rate_limits, others }

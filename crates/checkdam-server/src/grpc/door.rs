@@ -14,7 +14,7 @@ use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
 use super::calls::Calls;
-use super::messages::{DESCRIPTORS, RateLimitServiceServer};
+use super::messages::DESCRIPTORS;
 use super::service::RateLimits;
 use crate::app::App;
 use crate::config::LeaveOptions;
@@ -44,7 +44,7 @@ impl Door {
         for name in NAMES {
             health.set_service_status(name, ServingStatus::Serving).await;
         }
-        let others = router(Arc::clone(&rate_limits), &health).context("the messages cannot be described")?;
+        let others = router(&health).context("the messages cannot be described")?;
         Ok(Self { server: Server::for_grpc(listener, app, Calls::new(rate_limits, others)), health })
     }
 
@@ -90,7 +90,9 @@ async fn end_watches(health: &mut HealthReporter) {
     }
 }
 
-fn router(rate_limits: Arc<RateLimits>, health: &HealthReporter) -> Result<Router, tonic_reflection::server::Error> {
+/// All services but the rate limits, which [`Calls`] answers. A method that
+/// nobody has is answered as unimplemented.
+fn router(health: &HealthReporter) -> Result<Router, tonic_reflection::server::Error> {
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(DESCRIPTORS)
@@ -98,7 +100,6 @@ fn router(rate_limits: Arc<RateLimits>, health: &HealthReporter) -> Result<Route
     };
     let mut routes = Routes::builder();
     routes
-        .add_service(RateLimitServiceServer::from_arc(rate_limits))
         .add_service(HealthServer::new(HealthService::from_health_reporter(health.clone())))
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?);

@@ -15,5 +15,8 @@ pub(crate) use generated::envoy::service::ratelimit::v3::rate_limit_service_serv
 };
 pub(crate) use generated::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 
-/// The same as a description of themselves, for reflection.
+/// The path of the method that Envoy calls.
+pub(crate) const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+
+/// The messages as a description of themselves, for reflection.
 pub(super) const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

@@ -19,7 +19,7 @@ mod service;
 pub(crate) use self::door::Door;
 pub(crate) use self::messages::{
     Code, DescriptorStatus, Entry, LimitUnit, RateLimit, RateLimitDescriptor, RateLimitOverride, RateLimitRequest,
-    RateLimitResponse,
+    RateLimitResponse, SHOULD_RATE_LIMIT,
 };
 pub(crate) use self::options::{HeaderNames, RateLimitOptions};
 pub(crate) use self::refusal::Refusal;

@@ -17,9 +17,8 @@ use tokio::sync::Mutex;
 use super::answer::{Answer, Fault, Verdict};
 use super::lane::Door;
 use super::template::Template;
-use crate::grpc::{Code, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse};
+use crate::grpc::{Code, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse, SHOULD_RATE_LIMIT};
 
-const METHOD: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 /// Before each message: not compressed, and its length in four bytes.
 const PREFIX: usize = 5;
 /// The longest answer in bytes.
@@ -43,7 +42,7 @@ impl GrpcRequest {
         entries: &[(String, Template)],
         cost: u64,
     ) -> Result<Self, axum::http::uri::InvalidUri> {
-        let uri = format!("http://{authority}{METHOD}").parse()?;
+        let uri = format!("http://{authority}{SHOULD_RATE_LIMIT}").parse()?;
         let cost = (cost != 1).then_some(cost);
         Ok(Self { uri, domain: domain.to_owned(), entries: entries.to_vec(), cost })
     }
@@ -160,12 +159,13 @@ fn status(headers: &HeaderMap) -> Option<u16> {
 
 /// What an error of the connection comes from.
 fn fault(error: &(dyn Error + 'static)) -> Fault {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<std::io::Error>() {
-            return std::io::Error::from(error.kind()).into();
-        }
-        cause = error.source();
+    let causes = || std::iter::successors(Some(error), |error| (*error).source());
+    if let Some(error) = causes().find_map(|error| error.downcast_ref::<std::io::Error>()) {
+        return std::io::Error::from(error.kind()).into();
     }
-    Fault::Reset
+    let is_end = |error: &hyper::Error| error.is_closed() || error.is_canceled();
+    if causes().filter_map(|error| error.downcast_ref()).any(is_end) {
+        return Fault::Reset;
+    }
+    Fault::Other(causes().map(ToString::to_string).collect::<Vec<_>>().join(": "))
 }

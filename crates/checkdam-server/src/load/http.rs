@@ -4,6 +4,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use axum::http::HeaderName;
+use axum::http::header::{CONTENT_TYPE, HOST};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
@@ -11,6 +13,9 @@ use super::answer::{Answer, Fault, Verdict};
 use super::lane::Door;
 use super::reply::{Replies, Reply};
 use super::template::Template;
+
+/// A header that is given, with its value.
+pub(crate) type Header = (HeaderName, Template);
 
 /// The text of requests.
 #[derive(Debug)]
@@ -22,13 +27,16 @@ pub(crate) struct HttpRequest {
 
 impl HttpRequest {
     /// Asks to decide, by `POST`.
-    pub(crate) fn check(path: &Template, authority: &str, headers: &[Template], body: Template) -> Self {
-        let head = head("POST", path, authority, headers);
-        Self { head: head.text("content-type: application/json\r\n"), body: Some(body) }
+    pub(crate) fn check(path: &Template, authority: &str, headers: &[Header], body: Template) -> Self {
+        let mut head = head("POST", path, authority, headers);
+        if !has(headers, &CONTENT_TYPE) {
+            head = head.text("content-type: application/json\r\n");
+        }
+        Self { head, body: Some(body) }
     }
 
     /// Asks for a page, by `GET`.
-    pub(crate) fn get(path: &Template, authority: &str, headers: &[Template]) -> Self {
+    pub(crate) fn get(path: &Template, authority: &str, headers: &[Header]) -> Self {
         Self { head: head("GET", path, authority, headers), body: None }
     }
 
@@ -61,13 +69,20 @@ impl HttpRequest {
     }
 }
 
-fn head(method: &str, path: &Template, authority: &str, headers: &[Template]) -> Template {
+fn head(method: &str, path: &Template, authority: &str, headers: &[Header]) -> Template {
     let mut head = Template::of(format!("{method} ")).then(path).text(" HTTP/1.1\r\n");
-    head = head.text(&format!("host: {authority}\r\n"));
-    for header in headers {
-        head = head.then(header).text("\r\n");
+    if !has(headers, &HOST) {
+        head = head.text(&format!("host: {authority}\r\n"));
+    }
+    for (name, value) in headers {
+        head = head.text(&format!("{name}: ")).then(value).text("\r\n");
     }
     head
+}
+
+/// Whether it is given: then it stands in place of ours.
+fn has(headers: &[Header], wanted: &HeaderName) -> bool {
+    headers.iter().any(|(name, _)| name == wanted)
 }
 
 /// A connection, and a new one where it has ended.
@@ -128,9 +143,13 @@ impl Door for HttpDoor {
 }
 
 impl Connection {
-    /// Whether the server has not closed it meanwhile. Asks the system only if
-    /// something has come.
+    /// Whether the server has neither closed it meanwhile nor said more than it
+    /// was asked, which would be taken for the next answer. Asks the system only
+    /// if something has come.
     fn is_alive(&self) -> bool {
+        if !self.replies.is_empty() {
+            return false;
+        }
         let nothing = self.stream.try_read(&mut [0]);
         matches!(nothing, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
     }
@@ -143,7 +162,7 @@ mod tests {
     #[test]
     fn requests_say_how_long_they_are() {
         let path = "/p/{key}".parse().unwrap();
-        let headers = ["x-user: u{key}".parse().unwrap()];
+        let headers = [(HeaderName::from_static("x-user"), "u{key}".parse().unwrap())];
         let body = Template::of("{\"a\":\"").then(&"{key}".parse().unwrap()).text("\"}");
         let check = HttpRequest::check(&path, "here:1", &headers, body);
         let mut text = Vec::new();
@@ -155,6 +174,45 @@ mod tests {
         );
         HttpRequest::get(&path, "here:1", &[]).write(7, &mut text);
         assert_eq!(String::from_utf8(text).unwrap(), "GET /p/7 HTTP/1.1\r\nhost: here:1\r\n\r\n");
+    }
+
+    #[test]
+    fn headers_that_are_given_replace_ours() {
+        let headers =
+            [(HOST, "u{key}.example".parse().unwrap()), (CONTENT_TYPE, Template::of("application/problem+json"))];
+        let path = Template::of("/");
+        let mut text = Vec::new();
+        HttpRequest::check(&path, "here:1", &headers, Template::of("{}")).write(7, &mut text);
+        assert_eq!(
+            String::from_utf8(text.clone()).unwrap(),
+            "POST / HTTP/1.1\r\nhost: u7.example\r\ncontent-type: application/problem+json\r\n\
+             content-length: 2\r\n\r\n{}"
+        );
+        HttpRequest::get(&path, "here:1", &headers[..1]).write(8, &mut text);
+        assert_eq!(String::from_utf8(text).unwrap(), "GET / HTTP/1.1\r\nhost: u8.example\r\n\r\n");
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_said_too_much_is_not_used_again() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(async move {
+            let both = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nHTTP/1.1 429 No\r\ncontent-length: 0\r\n\r\n";
+            // They stay open: only what was said ends their use.
+            let mut open = Vec::new();
+            while open.len() < 2 {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                stream.write_all(both).await.unwrap();
+                open.push(stream);
+            }
+            open
+        });
+        let request = HttpRequest::get(&Template::of("/"), "here", &[]);
+        let mut door = HttpDoor::new(address, Arc::new(request));
+        for _ in 0..2 {
+            assert_eq!(door.ask(0).await.unwrap().status, Some(200));
+        }
+        serving.await.unwrap();
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod target;
 mod template;
 mod worker;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -28,14 +29,14 @@ use tokio::time::Instant;
 pub(crate) use self::answer::{Answer, Fault};
 pub(crate) use self::grpc::GrpcRequest;
 use self::grpc::{GrpcDoor, Link};
-pub(crate) use self::http::HttpRequest;
+pub(crate) use self::http::{Header, HttpRequest};
 pub(crate) use self::keys::Spread;
 use self::lane::Door;
 pub(crate) use self::report::{PERCENTILES, Report};
 pub(crate) use self::schedule::Bounds;
 use self::schedule::Schedule;
 pub(crate) use self::tally::Tally;
-pub(crate) use self::target::Target;
+pub(crate) use self::target::{Target, false_port};
 pub(crate) use self::template::Template;
 use self::worker::{Worker, runtime};
 
@@ -46,6 +47,8 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) target: Target,
+    /// The one of the target's addresses that is loaded.
+    pub(crate) address: SocketAddr,
     pub(crate) asked: Asked,
     /// Requests in flight at once.
     pub(crate) lanes: u64,
@@ -88,11 +91,11 @@ pub(crate) struct Progress<'a> {
 
 /// Asks once, whether there is anybody to load.
 pub(crate) fn probe_grpc(
-    target: &Target,
+    address: SocketAddr,
     request: GrpcRequest,
     timeout: Duration,
 ) -> std::io::Result<Result<Answer, Fault>> {
-    let mut door = GrpcDoor::new(Arc::new(Link::new(target.address)), Arc::new(request));
+    let mut door = GrpcDoor::new(Arc::new(Link::new(address)), Arc::new(request));
     let asked = async { tokio::time::timeout(timeout, door.ask(0)).await.unwrap_or(Err(Fault::Timeout)) };
     Ok(runtime()?.block_on(asked))
 }

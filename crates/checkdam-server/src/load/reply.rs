@@ -88,6 +88,11 @@ impl Replies {
         Ok(Reply { status: head.status, is_kept, decided_by, bytes })
     }
 
+    /// Whether nothing has come that no answer was read from.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
     fn unused(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }

@@ -117,6 +117,7 @@ impl Report {
             tally.statuses.iter().map(|(status, count)| (status.to_string(), (*count).into())).collect();
         json!({
             "target": plan.target.url,
+            "address": plan.address.to_string(),
             "door": match plan.asked { Asked::Http(_) => "http", Asked::Grpc(_) => "grpc" },
             "loop": if plan.bounds.rate_per_s.is_some() { "open" } else { "closed" },
             "rate_per_s": plan.bounds.rate_per_s,
@@ -127,7 +128,7 @@ impl Report {
             "elapsed_s": self.elapsed.as_secs_f64(),
             "interrupted": self.is_interrupted,
             "requests": tally.requests(),
-            "requests_per_s": self.answers_per_s(),
+            "answers_per_s": self.answers_per_s(),
             "allowed": tally.allowed,
             "limited": tally.limited,
             "errors": {

@@ -126,15 +126,20 @@ impl Schedule {
     /// Lets what is due begin; how long until there is more.
     pub(crate) fn release(&self) -> Option<Duration> {
         let line = self.line.as_ref()?;
-        let elapsed = self.start.elapsed();
-        let is_over = elapsed >= self.end() + self.bounds.timeout || self.is_stopped.load(Ordering::Relaxed);
-        if is_over || line.due.is_closed() {
+        if self.is_stopped.load(Ordering::Relaxed) {
             line.due.close();
             return None;
         }
+        let elapsed = self.start.elapsed();
+        // What fell due while the pacer itself was held up counts too, so it is
+        // released before the line closes.
         let due = line.due_by(elapsed);
         let fresh = due - line.released.swap(due, Ordering::Relaxed);
         line.due.add_permits(usize::try_from(fresh).unwrap_or(Semaphore::MAX_PERMITS));
+        if line.due.is_closed() || elapsed >= self.end() + self.bounds.timeout {
+            line.due.close();
+            return None;
+        }
         Some(if due < line.total { line.due_at(due).saturating_sub(elapsed) } else { NAP_MAX })
     }
 

@@ -20,7 +20,8 @@ const LATE: Duration = Duration::from_millis(1);
 /// What came of requests.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    /// Of answers, and of those that were waited for in vain until the timeout.
+    /// Of answers, of those that were waited for in vain until the timeout, and
+    /// of those that were never sent, until the end.
     pub(crate) latencies: Histogram<u64>,
     pub(crate) allowed: u64,
     pub(crate) limited: u64,
@@ -32,6 +33,8 @@ pub(crate) struct Tally {
     /// The first of the others in words.
     pub(crate) other: Option<String>,
     pub(crate) statuses: BTreeMap<u16, u64>,
+    /// Those of them that came with no decision.
+    pub(crate) undecided_statuses: BTreeMap<u16, u64>,
     /// By [`DecidedBy::number`].
     pub(crate) decided_by: [u64; DecidedBy::ALL.len()],
     pub(crate) sent_bytes: u64,
@@ -62,6 +65,7 @@ impl Tally {
             others: 0,
             other: None,
             statuses: BTreeMap::new(),
+            undecided_statuses: BTreeMap::new(),
             decided_by: [0; DecidedBy::ALL.len()],
             sent_bytes: 0,
             received_bytes: 0,
@@ -150,8 +154,12 @@ impl Tally {
         for (sum, more) in pairs.into_iter().chain(self.decided_by.iter_mut().zip(other.decided_by)) {
             *sum += more;
         }
-        for (status, count) in &other.statuses {
-            *self.statuses.entry(*status).or_default() += count;
+        for (sums, more) in
+            [(&mut self.statuses, &other.statuses), (&mut self.undecided_statuses, &other.undecided_statuses)]
+        {
+            for (status, count) in more {
+                *sums.entry(*status).or_default() += count;
+            }
         }
         self.other = self.other.take().or_else(|| other.other.clone());
         self.ended = self.ended.max(other.ended);
@@ -165,6 +173,9 @@ impl Tally {
         }
         if let Some(status) = answer.status {
             *self.statuses.entry(status).or_default() += 1;
+            if answer.verdict == Verdict::Undecided {
+                *self.undecided_statuses.entry(status).or_default() += 1;
+            }
         }
         if let Some(decided_by) = answer.decided_by {
             self.decided_by[decided_by.number()] += 1;

@@ -13,7 +13,8 @@ pub(crate) struct Target {
     pub(crate) authority: String,
     /// What stands before every path.
     pub(crate) prefix: String,
-    pub(crate) address: SocketAddr,
+    /// All that its name stands for; at least one.
+    pub(crate) addresses: Vec<SocketAddr>,
 }
 
 /// Why nobody is loaded.
@@ -26,6 +27,8 @@ pub(crate) enum TargetError {
     Tls { url: String },
     #[error("the target {url:?} has a login or a query in it: give a scheme, a host, a port and at most a path")]
     Extra { url: String },
+    #[error("the target {url:?} has the port {port:?}: ports are numbers up to 65535")]
+    Port { url: String, port: String },
     #[error("the target {url:?} has no address: {reason}")]
     Unknown { url: String, reason: String },
     #[error(
@@ -51,21 +54,39 @@ impl Target {
         if authority.contains('@') || uri.query().is_some() {
             return Err(TargetError::Extra { url: given() });
         }
-        // What stands behind the host and is no port is dropped when it is read.
-        if uri.port().is_none() && uri.host().is_none_or(|host| authority != host) {
-            return Err(TargetError::NotAUrl { url: given() });
+        if let Some(port) = false_port(&uri) {
+            return Err(TargetError::Port { url: given(), port: port.to_owned() });
         }
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
         let unknown = |reason: String| TargetError::Unknown { url: given(), reason };
-        let mut found =
+        let found =
             (host, uri.port_u16().unwrap_or(80)).to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
-        let address = found.next().ok_or_else(|| unknown("its name is nobody's".to_owned()))?;
-        if !is_mine && !address.ip().to_canonical().is_loopback() {
+        let addresses: Vec<SocketAddr> = found.collect();
+        if addresses.is_empty() {
+            return Err(unknown("its name is nobody's".to_owned()));
+        }
+        if !is_mine && !are_here(&addresses) {
             return Err(TargetError::Foreign { url: given() });
         }
         let prefix = uri.path().trim_end_matches('/').to_owned();
-        Ok(Self { url: with_scheme, authority, prefix, address })
+        Ok(Self { url: with_scheme, authority, prefix, addresses })
     }
+}
+
+/// What stands in a port's place and is none: such is dropped when a URL is
+/// read, and the usual port would be asked instead.
+pub(crate) fn false_port(uri: &Uri) -> Option<&str> {
+    if uri.port().is_some() {
+        return None;
+    }
+    let (before, port) = uri.authority()?.as_str().rsplit_once(':')?;
+    // An IPv6 address without a port ends in a bracket.
+    (uri.host() == Some(before)).then_some(port)
+}
+
+/// Whether all of them are on this machine.
+fn are_here(addresses: &[SocketAddr]) -> bool {
+    addresses.iter().all(|address| address.ip().to_canonical().is_loopback())
 }
 
 #[cfg(test)]
@@ -81,7 +102,8 @@ mod tests {
             ("http://[::ffff:127.0.0.1]:1", "[::ffff:127.0.0.1]:1", ""),
         ] {
             let target = Target::find(url, false).unwrap();
-            assert_eq!((target.address.to_string().as_str(), target.prefix.as_str()), (address, prefix), "{url}");
+            assert_eq!(target.addresses, [address.parse().unwrap()], "{url}");
+            assert_eq!(target.prefix, prefix, "{url}");
         }
         assert!(Target::find("http://192.0.2.1:8080", true).is_ok());
         for (url, part) in [
@@ -92,10 +114,14 @@ mod tests {
             ("http://", "not a URL"),
             ("http://user@127.0.0.1", "login"),
             ("http://127.0.0.1/?a=1", "query"),
-            ("http://127.0.0.1:99999", "not a URL"),
+            ("http://127.0.0.1:99999", "port \"99999\""),
+            ("http://[::1]:99999", "port \"99999\""),
+            ("http://127.0.0.1:", "port \"\""),
         ] {
             let refused = Target::find(url, false).unwrap_err().to_string();
             assert!(refused.contains(part) && refused.contains(url), "{url}: {refused}");
         }
+        let addresses = ["127.0.0.1:80", "[::1]:80", "192.0.2.1:80"].map(|address| address.parse().unwrap());
+        assert!(are_here(&addresses[..2]) && !are_here(&addresses), "one that is elsewhere suffices");
     }
 }

@@ -40,14 +40,14 @@ impl Worker {
                 let work = Work { plan: &plan, tally: &shared };
                 match &plan.asked {
                     Asked::Http(request) => {
-                        let doors = lanes.map(|lane| (lane, HttpDoor::new(plan.target.address, Arc::clone(request))));
+                        let doors = lanes.map(|lane| (lane, HttpDoor::new(plan.address, Arc::clone(request))));
                         work.run(doors, connected_sender, given).await;
                     }
                     Asked::Grpc(request) => {
-                        let mut link = Arc::new(Link::new(plan.target.address));
+                        let mut link = Arc::new(Link::new(plan.address));
                         let doors = lanes.enumerate().map(|(place, lane)| {
                             if place.is_multiple_of(STREAMS_PER_CONNECTION) {
-                                link = Arc::new(Link::new(plan.target.address));
+                                link = Arc::new(Link::new(plan.address));
                             }
                             (lane, GrpcDoor::new(Arc::clone(&link), Arc::clone(request)))
                         });

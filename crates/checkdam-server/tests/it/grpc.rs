@@ -87,6 +87,21 @@ fn reflection_shows_every_service_in_both_versions() {
 }
 
 #[test]
+fn methods_that_nobody_has_are_unimplemented() {
+    let server = Server::start();
+    within(async {
+        let mut client = tonic::client::Grpc::new(connect(&server).await);
+        for method in [format!("/{SERVICE}/Other"), format!("/{SERVICE}"), "/other.Service/Method".to_owned()] {
+            client.ready().await.unwrap();
+            let codec = tonic_prost::ProstCodec::<RateLimitRequest, RateLimitRequest>::default();
+            let request = tonic::Request::new(RateLimitRequest::default());
+            let refused = client.unary(request, method.parse().unwrap(), codec).await.unwrap_err();
+            assert_eq!(refused.code(), Code::Unimplemented, "{method}: {refused:?}");
+        }
+    });
+}
+
+#[test]
 fn a_message_beyond_four_mebibytes_and_http1_are_refused() {
     let server = Server::start();
     let mut client = RateLimits::of(&server);

@@ -121,6 +121,35 @@ fn errors_are_told_by_kind_and_set_the_exit_code() {
 }
 
 #[test]
+fn what_decides_nothing_is_told_by_its_status() {
+    let upstream = Upstream::start();
+    let rules = crate::process::rule_file("rules: []\nbans: [{subject: \"api_key:x\"}]");
+    let proxy = Server::proxy(&[
+        "--upstream",
+        &format!("http://{}", upstream.addr()),
+        "--rules",
+        rules.to_str().unwrap(),
+        "--header-attributes",
+        "X-API-Key=api_key",
+    ]);
+    // A ban is a decision of a check; to who gets pages its 403 tells nothing.
+    let arguments = ["--get", "/", "--header", "X-API-Key: x", "--requests", "20", "--warmup", "0s", "--quiet"];
+    let output = run(&[&["bench", &proxy.url()], &arguments[..]].concat());
+    assert!(text(&output.stdout).contains("errors                20  status 403 20\n"), "{output:?}");
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(1), 0), "{output:?}");
+}
+
+#[test]
+fn the_address_that_answered_is_the_one_that_is_loaded() {
+    let server = Server::with_rules(RULES);
+    let port = server.url().rsplit_once(':').unwrap().1.to_owned();
+    // A name that may stand for two addresses, of which the server has one.
+    let report =
+        measure(&format!("http://localhost:{port}"), &["--requests", "10", "--header", "Host: limits.example"]);
+    assert_eq!((&report["address"], &report["allowed"]), (&format!("127.0.0.1:{port}").into(), &10.into()));
+}
+
+#[test]
 fn an_interrupt_ends_it_with_what_was_measured() {
     let server = Server::with_rules(RULES);
     let loading = bench(&server.url(), &["--duration", "1h"]).stdout(Stdio::piped()).spawn().unwrap();
@@ -188,6 +217,10 @@ fn what_cannot_be_sent_is_refused_before_anything_is() {
     refused(bench(&grpc, &[]).output().unwrap(), "does not answer");
     refused(bench("http://192.0.2.1:8080", &[]).output().unwrap(), "--target-is-mine");
     refused(bench("https://127.0.0.1:8080", &[]).output().unwrap(), "TLS");
+    refused(bench("http://127.0.0.1:99999", &[]).output().unwrap(), "port \"99999\"");
+    let with_path = bench(&format!("{grpc}/limits"), &["--grpc", "--domain", "edge"]).output();
+    refused(with_path.unwrap(), "the path \"/limits\"");
+    refused(run(&["check", "--server", "http://127.0.0.1:99999", "user=1"]), "port \"99999\"");
     for arguments in [&[][..], &["--grpc", "--domain", "edge"], &["--get", "/"]] {
         refused(bench("http://127.0.0.1:1", arguments).output().unwrap(), "start one with `checkdam serve`");
     }

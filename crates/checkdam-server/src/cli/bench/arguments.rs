@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use axum::http::HeaderName;
-
 use crate::cli::attribute as plain_attribute;
 use crate::config::Span;
-use crate::load::{Spread, Template};
+use crate::load::{Header, Spread, Template};
 
 /// No load lasts longer, so that what is forgotten ends.
 const DURATION_MAX: Duration = Duration::from_secs(3_600);
@@ -32,9 +30,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ATTR=VALUE,…", value_delimiter = ',', value_parser = attribute, default_value = "user={key},plan=free")]
     pub(super) attributes: Vec<(String, Template)>,
 
-    /// A header of each request; {key} is replaced
+    /// A header of each request; {key} is replaced; Host and Content-Type stand in place of ours
     #[arg(long, value_name = "NAME: VALUE", value_parser = header, conflicts_with = "grpc")]
-    pub(super) header: Vec<(HeaderName, Template)>,
+    pub(super) header: Vec<Header>,
 
     /// The domain of the requests
     #[arg(long, value_name = "DOMAIN")]
@@ -61,7 +59,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) requests: Option<u64>,
 
-    /// For how long requests are sent before they are counted
+    /// For how long requests are sent before they are counted, at most 1h
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = warmup)]
     pub(super) warmup: Duration,
 
@@ -85,7 +83,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
 
-    /// Load a server that is not on this machine: it is yours, and its owner expects it
+    /// Allow a target that is not on this machine; name only your own
     #[arg(long)]
     pub(super) target_is_mine: bool,
 
@@ -93,7 +91,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(super) json: bool,
 
-    /// Tell nothing while it runs
+    /// Tell nothing while it runs, and hide the remarks on the result
     #[arg(long, short)]
     pub(super) quiet: bool,
 }
@@ -103,7 +101,7 @@ fn attribute(text: &str) -> Result<(String, Template), String> {
     Ok((name, value.parse()?))
 }
 
-fn header(text: &str) -> Result<(HeaderName, Template), String> {
+fn header(text: &str) -> Result<Header, String> {
     let (name, value) = text.split_once(':').ok_or("write a name, a colon and a value, such as 'X-API-Key: {key}'")?;
     let name = name.parse().map_err(|_| format!("{name:?} is not the name of a header"))?;
     if matches!(name, axum::http::header::CONTENT_LENGTH | axum::http::header::TRANSFER_ENCODING) {

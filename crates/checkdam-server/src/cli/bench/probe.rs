@@ -1,5 +1,6 @@
 //! One question before any load.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -13,27 +14,44 @@ use crate::cli::table::printable;
 use crate::load::{self, Answer, Fault, Target};
 
 impl Arguments {
-    /// Asks once before any load, charging nothing, so that a wrong address or
-    /// request is one clear error instead of a million.
-    pub(super) fn probe(&self, target: &Target) -> anyhow::Result<()> {
-        let url = &target.url;
-        if self.grpc {
-            return self.probe_grpc(target);
+    /// Asks once before any load, so that a wrong address or request is one clear
+    /// error instead of a million. Returns the first of the target's addresses
+    /// that answers: that one is loaded. A check is asked for without charging; a
+    /// page that is got counts as any other.
+    pub(super) fn probe(&self, target: &Target) -> anyhow::Result<SocketAddr> {
+        let mut failures: Vec<String> = Vec::new();
+        for address in &target.addresses {
+            let probed =
+                if self.grpc { self.probe_grpc(target, *address) } else { self.probe_http(&target.url, *address) };
+            match probed.map_err(|error| format!("{error:#}")) {
+                Ok(()) => return Ok(*address),
+                Err(failure) if failures.contains(&failure) => {}
+                Err(failure) => failures.push(failure),
+            }
         }
+        bail!(failures.join("; "))
+    }
+
+    fn probe_http(&self, url: &str, address: SocketAddr) -> anyhow::Result<()> {
         let mut call = match &self.get {
             Some(path) => Call::new(Method::GET, path.filled("0")),
-            None => Call::new(Method::POST, "/v1/peek").body("application/json", self.body().filled("0")),
+            None => Call::new(Method::POST, "/v1/peek"),
         };
         for (name, value) in &self.header {
             call = call.header(name.clone(), value.filled("0"));
         }
-        let answer = call.send(url)?;
+        if self.get.is_none() {
+            call = call.body("application/json", self.body().filled("0"));
+        }
+        let answer = call.send_to(url, address)?;
         let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         match (answer.status, &self.get) {
             (StatusCode::OK, Some(_)) => Ok(()),
             (StatusCode::OK, None) if said["allowed"].is_boolean() => Ok(()),
             (status, Some(path)) => {
-                say(&format!("{url} answers {} with {}", path.filled("0"), status.as_u16()));
+                if !self.quiet {
+                    say(&format!("{url} answers {} with {}", path.filled("0"), status.as_u16()));
+                }
                 Ok(())
             }
             (StatusCode::OK | StatusCode::NOT_FOUND, None) => {
@@ -46,11 +64,11 @@ impl Arguments {
         }
     }
 
-    fn probe_grpc(&self, target: &Target) -> anyhow::Result<()> {
+    fn probe_grpc(&self, target: &Target, address: SocketAddr) -> anyhow::Result<()> {
         let url = &target.url;
         let request = self.grpc_request(target)?.free();
         let no_service = || format!("the server at {url} is no gRPC server: is it the right port?");
-        match load::probe_grpc(target, request, self.timeout.max(Duration::from_secs(1)))? {
+        match load::probe_grpc(address, request, self.timeout.max(Duration::from_secs(1)))? {
             Ok(Answer { status: None, .. }) => Ok(()),
             Ok(Answer { status: Some(status @ 0..100), .. }) => {
                 bail!("the server at {url} refuses such requests with the gRPC status {status}")
@@ -62,5 +80,41 @@ impl Arguments {
             Err(Fault::Timeout) => bail!("the server at {url} did not answer in time"),
             Err(Fault::Other(reason)) => bail!("{}: {reason}", no_service()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Bench {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn the_first_address_that_answers_is_returned() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let open = listener.local_addr().unwrap();
+        let closed: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        let arguments = Bench::parse_from(["bench", "--get", "/"]).arguments;
+        let mut target = Target::find("http://localhost:1", false).unwrap();
+        target.addresses = vec![closed, closed];
+        let refused = arguments.probe(&target).unwrap_err().to_string();
+        assert_eq!(refused.matches("cannot reach a server at http://localhost:1").count(), 1, "{refused}");
+        target.addresses = vec![closed, open];
+        let serving = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 1_024]).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+        });
+        assert_eq!(arguments.probe(&target).unwrap(), open);
+        serving.join().unwrap();
     }
 }

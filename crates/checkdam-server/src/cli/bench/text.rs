@@ -74,12 +74,10 @@ fn errors(report: &Report) -> String {
         ("timeout".to_owned(), tally.timeouts),
         ("other".to_owned(), tally.others),
     ];
-    if tally.undecided > 0 {
-        // Of a proxy, or of a server that is overloaded; those that decide are above.
-        let is_decision = |status: u16| matches!(status, 200..=399 | 403 | 429);
-        let odd = tally.statuses.iter().filter(|(status, _)| !is_decision(**status));
-        kinds.extend(odd.map(|(status, count)| (format!("status {status}"), *count)));
-    }
+    // Of a proxy, or of a server that is overloaded; those that decide are above.
+    kinds.extend(tally.undecided_statuses.iter().map(|(status, count)| (format!("status {status}"), *count)));
+    let with_status: u64 = tally.undecided_statuses.values().sum();
+    kinds.push(("no decision".to_owned(), tally.undecided.saturating_sub(with_status)));
     let told = kinds.into_iter().filter(|(_, count)| *count > 0);
     told.map(|(kind, count)| format!("{kind} {}", grouped(count))).collect::<Vec<_>>().join(", ")
 }

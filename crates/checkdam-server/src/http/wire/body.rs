@@ -137,8 +137,8 @@ impl Body {
 
 #[cfg(test)]
 mod tests {
-    use checkdam::store::{MemoryOptions, MemoryStore};
-    use checkdam::{Limiter, rule_file};
+    use checkdam::store::{self, MemoryOptions, MemoryStore, Operation, Store, Tier};
+    use checkdam::{DecidedBy, Decision, Limiter, Verdict, rule_file};
 
     use super::super::answer::{Answer, Denied, status};
     use super::*;
@@ -147,10 +147,40 @@ mod tests {
 rules:
   - { name: per-user, key: "user:{user}", limits: ["1/m burst 2", "100/d"] }
   - { name: watched, key: "user:{user}", limits: ["1/h"], mode: shadow }
+  - { name: 'a "quoted\name"', key: "path:{path}", limits: ["1/m"] }
   - { name: queue, key: "queue:{queue}", algorithm: leaky_bucket, limits: ["2/s burst 3"] }
 bans:
   - { subject: "user:banned", reason: "said \"no\"" }
+  - { subject: "user:paused", until: "2999-12-01T00:00:00Z" }
 "#;
+
+    /// A store that failed, with rules that pass nothing then.
+    struct Failed;
+
+    impl Store for Failed {
+        async fn apply(&self, _: Operation, tiers: &[Tier<'_>]) -> store::Answer {
+            let decisions = tiers.iter().map(|tier| Decision {
+                verdict: Verdict::Unavailable,
+                limit: tier.quota.limit(),
+                remaining: 0,
+                retry_after_us: 1_000_000,
+                reset_after_us: 0,
+                delay_us: 0,
+            });
+            store::Answer { decisions: decisions.collect(), at_us: 0, by: DecidedBy::Policy }
+        }
+    }
+
+    /// Writes both bodies, and compares them with serde's.
+    async fn compare(limiter: &Limiter<impl Store>, request: &Request<'_>) -> u16 {
+        let outcome = limiter.check(request).await;
+        let status = status(outcome.verdict());
+        let by_serde = serde_json::to_string(&Answer::new(request, &outcome)).unwrap();
+        assert_eq!(String::from_utf8_lossy(&standing(request, &outcome)), by_serde);
+        let by_serde = serde_json::to_string(&Denied::new(request, &outcome)).unwrap();
+        assert_eq!(String::from_utf8_lossy(&refusal(request, &outcome, status)), by_serde);
+        status.as_u16()
+    }
 
     #[tokio::test]
     async fn what_is_written_is_what_serde_would_write() {
@@ -170,17 +200,15 @@ bans:
             (&[("user", "42"), ("queue", "mail")], 1),
             (&[("user", "42")], 200),
             (&[("user", "banned")], 1),
+            (&[("user", "paused")], 1),
+            (&[("path", "/")], 1),
+            (&[("path", "/")], 1),
             (&[("nobody", "x")], 1),
         ] {
-            let request = asked(pairs, cost);
-            let outcome = limiter.check(&request).await;
-            let status = status(outcome.verdict());
-            let by_serde = serde_json::to_string(&Answer::new(&request, &outcome)).unwrap();
-            assert_eq!(String::from_utf8_lossy(&standing(&request, &outcome)), by_serde);
-            let by_serde = serde_json::to_string(&Denied::new(&request, &outcome)).unwrap();
-            assert_eq!(String::from_utf8_lossy(&refusal(&request, &outcome, status)), by_serde);
-            seen.push(status.as_u16());
+            seen.push(compare(&limiter, &asked(pairs, cost)).await);
         }
-        assert_eq!(seen, [200, 200, 200, 429, 422, 403, 200]);
+        assert_eq!(seen, [200, 200, 200, 429, 422, 403, 403, 200, 429, 200]);
+        let failed = Limiter::new(rule_file::compile(RULES).unwrap(), Failed);
+        assert_eq!(compare(&failed, &asked(&[("user", "42"), ("path", "/")], 1)).await, 503);
     }
 }

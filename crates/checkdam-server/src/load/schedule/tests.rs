@@ -121,6 +121,18 @@ async fn bounds_hold_to_the_request() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_fell_due_while_the_pacer_was_held_up_is_not_left_out() {
+    let bounds = Bounds { timeout: Duration::from_secs(1), ..bounds(Duration::from_secs(5), Some(1_000)) };
+    let schedule = Schedule::new(bounds, Arc::default());
+    schedule.release();
+    assert!(schedule.next().await.is_some());
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(schedule.release(), None);
+    assert!(schedule.next().await.is_none());
+    assert_eq!(schedule.left_in_line().count(), 4_999);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stop_ends_both_loops_at_once() {
     for rate_per_s in [None, Some(1_000)] {
         let is_stopped = Arc::new(AtomicBool::new(false));
