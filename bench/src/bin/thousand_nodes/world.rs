@@ -230,7 +230,7 @@ impl<'a> World<'a> {
                 self.send(Event::AskArrives { node, ask });
             }
             Begin::Busy => self.nodes[node].waiting += least,
-            Begin::NotBefore(_) => account.note_denied(least),
+            Begin::NotYet => account.note_denied(least),
             Begin::Closed if least > 0 => self.send(Event::Direct { node }),
             Begin::Closed => {}
         }

@@ -19,19 +19,25 @@ local function bucket_write(key, full_at, quota)
   redis.call('SET', key, text, 'PX', ttl_text(2 * (quota.capacity + quota.remembered) / quota.ticks))
 end
 
--- Whether the take passes, and the full_at to keep (nil: as it was).
-local function bucket_decide(quota, full_at, now_us, cost)
+-- The time in the quota's ticks, what is owed then, and whether that must be
+-- written down even if nothing is taken.
+local function bucket_at(quota, full_at, now_us)
   local now = math.min(now_us, HORIZON) * quota.ticks
   local owed, is_new = quota.owed_initially, true
   if full_at and full_at + quota.remembered > now then
     owed, is_new = math.max(full_at - now, 0), false
   end
-  local clamped = owed > quota.capacity
-  if clamped then owed = quota.capacity end
+  if owed > quota.capacity then return now, quota.capacity, true end
+  return now, owed, is_new and owed > 0
+end
+
+-- Whether the take passes, and the full_at to keep (nil: as it was).
+local function bucket_decide(quota, full_at, now_us, cost)
+  local now, owed, is_kept = bucket_at(quota, full_at, now_us)
   if cost == 0 then return true, nil end
   local after = owed + math.min(cost, quota.limit) * quota.interval
   if after <= quota.capacity and cost <= quota.limit then return true, now + after end
-  if clamped or (is_new and owed > 0) then return false, now + owed end
+  if is_kept then return false, now + owed end
   return false, nil
 end
 
@@ -45,18 +51,12 @@ end
 -- Grants tokens to be spent within length_us: the full_at to keep (nil: as it
 -- was), and how many.
 local function bucket_lease(quota, full_at, now_us, ask)
-  local now = math.min(now_us, HORIZON) * quota.ticks
-  local owed, is_new = quota.owed_initially, true
-  if full_at and full_at + quota.remembered > now then
-    owed, is_new = math.max(full_at - now, 0), false
-  end
-  local clamped = owed > quota.capacity
-  if clamped then owed = quota.capacity end
+  local now, owed, is_kept = bucket_at(quota, full_at, now_us)
   local floored = math.max(owed, math.min(ask.length_us * quota.ticks, quota.capacity))
   local room = math.floor((quota.capacity - floored) / quota.interval)
   local granted = room >= ask.least and math.min(ask.wanted, math.max(math.floor(room / 2), ask.least)) or 0
   if granted > 0 then return now + floored + granted * quota.interval, granted end
-  if clamped or (is_new and owed > 0) then return now + owed, 0 end
+  if is_kept then return now + owed, 0 end
   return nil, 0
 end
 

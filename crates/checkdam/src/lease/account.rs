@@ -84,8 +84,8 @@ pub enum Begin {
     Ask(Ask),
     /// Somebody is asking.
     Busy,
-    /// Nothing is to be had before that time.
-    NotBefore(u64),
+    /// Nothing is to be had for now.
+    NotYet,
     /// It is no longer worth it: the account was closed.
     Closed,
 }

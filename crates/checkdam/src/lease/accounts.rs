@@ -100,14 +100,8 @@ impl Accounts {
 
     /// How many accounts there are at most.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn places(&self) -> usize {
         self.places.len()
-    }
-
-    /// Whether there is none: never.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
     }
 
     /// Closes accounts that nobody asks for. To be called about once a second.

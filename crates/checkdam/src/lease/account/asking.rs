@@ -24,10 +24,9 @@ impl Account {
             self.unlock();
             return Begin::Closed;
         }
-        let until_us = self.ask_after_us.load(Ordering::Relaxed);
-        if until_us > now_us {
+        if self.ask_after_us.load(Ordering::Relaxed) > now_us {
             self.unlock();
-            return Begin::NotBefore(until_us);
+            return Begin::NotYet;
         }
         let demand = self.measure(now_us, terms);
         if demand.within(terms.length_us) < terms.worth.div_ceil(2) {

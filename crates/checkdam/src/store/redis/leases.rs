@@ -201,7 +201,7 @@ impl Leases {
 impl Book {
     fn new() -> Self {
         let accounts = Accounts::new(SUBJECTS_MAX);
-        let waiting = (0..accounts.len()).map(|_| Waiting::default()).collect();
+        let waiting = (0..accounts.places()).map(|_| Waiting::default()).collect();
         Self { accounts, waiting }
     }
 
@@ -252,14 +252,14 @@ impl RedisStore {
                 return Share::Direct;
             }
             match account.begin(tag, tier.cost, now_us, (terms, tier.quota)) {
-                Begin::Ask(ask) => self.fetch(tier, (number, tag), ask),
+                Begin::Ask(ask) => self.fetch(tier, number, ask),
                 Begin::Busy if !is_counted => {
                     // Who waits is demand too: the next lease must be larger.
                     account.note_denied(tier.cost);
                     is_counted = true;
                 }
                 Begin::Busy => {}
-                Begin::NotBefore(_) => continue,
+                Begin::NotYet => continue,
                 Begin::Closed => return Share::Direct,
             }
             let now = Instant::now();
@@ -292,7 +292,7 @@ impl RedisStore {
             return;
         }
         if let Begin::Ask(ask) = book.accounts.account(number).begin(tag, 0, now_us, (terms, tier.quota)) {
-            self.fetch(tier, (number, tag), ask);
+            self.fetch(tier, number, ask);
         }
     }
 }

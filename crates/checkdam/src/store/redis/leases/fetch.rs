@@ -12,7 +12,6 @@ use super::super::topology::Topology;
 use super::super::{Counts, RedisStore};
 use super::{Book, Ended, Leases};
 use crate::algorithm::token_bucket::{Grant, LeaseAsk};
-use crate::hash::Tag;
 use crate::lease::{Account, Ask, Receipt, Terms};
 use crate::quota::Quota;
 use crate::store::Tier;
@@ -45,7 +44,7 @@ struct Fetch {
 impl RedisStore {
     /// Asks for tokens, apart from the request that wants them: one that is
     /// dropped does not lose what was granted.
-    pub(super) fn fetch(&self, tier: &Tier<'_>, (number, _): (usize, Tag), ask: Ask) {
+    pub(super) fn fetch(&self, tier: &Tier<'_>, number: usize, ask: Ask) {
         let Some(terms) = tier.lease else { return };
         let fetch = Fetch {
             leases: Arc::clone(&self.leases),
