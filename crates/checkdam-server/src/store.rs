@@ -206,10 +206,10 @@ impl Store for AnyStore {
         }
     }
 
-    fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>]) -> Option<Answer> {
+    fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut Answer) -> bool {
         match self {
-            Self::Memory(store) => store.apply_at_once(operation, tiers),
-            Self::Redis(watched) => watched.store.apply_at_once(operation, tiers),
+            Self::Memory(store) => store.apply_at_once(operation, tiers, answer),
+            Self::Redis(watched) => watched.store.apply_at_once(operation, tiers, answer),
         }
     }
 }

@@ -49,10 +49,13 @@ struct Ask {
     subjects: Buffer,
 }
 
+type Tiers<'a> = SmallVec<[Tier<'a>; TIERS_INLINE]>;
+
 /// A rule that concerns a request.
 #[derive(Clone, Copy)]
 struct Concern {
     rule: u32,
+    key: u32,
     /// Which of its quotas count, from the first to before the last.
     quotas: (u32, u32),
     /// Where its subject stands.
@@ -134,19 +137,34 @@ impl<S: Store> Limiter<S> {
                 }
             }
         }
-        let mut tiers = SmallVec::<[Tier<'_>; TIERS_INLINE]>::new();
-        ask.write_tiers(&rules, request.cost(), &mut tiers);
-        if tiers.len() > TIERS_MAX {
-            let answer = Answer::refusing(&tiers[..TIERS_MAX]);
-            drop(tiers);
-            return Outcome::new(rules, ask.places(), answer);
-        }
-        let answer = match self.store.apply_at_once(operation, &tiers) {
-            Some(answer) => answer,
-            None => self.store.apply(operation, &tiers).await,
+        let rules = {
+            // Gone before anything is waited for: an outcome is large, and is
+            // moved once less if it is no part of the future.
+            let mut outcome = Outcome::open(rules);
+            if self.apply_at_once(operation, &ask, request.cost(), &mut outcome) {
+                outcome.close();
+                return outcome;
+            }
+            outcome.into_rules()
         };
+        let (mut tiers, mut places) = (Tiers::new(), SmallVec::new());
+        ask.write_tiers(&rules, request.cost(), &mut tiers, &mut places);
+        let answer = self.store.apply(operation, &tiers).await;
         drop(tiers);
-        Outcome::new(rules, ask.places(), answer)
+        Outcome::of_path(rules, places, answer, (None, None))
+    }
+
+    /// Decides where nothing is to be waited for; whether it did.
+    #[inline]
+    fn apply_at_once(&self, operation: Operation, ask: &Ask, cost: u64, outcome: &mut Outcome) -> bool {
+        let (rules, places, answer) = outcome.parts();
+        let mut tiers = Tiers::new();
+        ask.write_tiers(rules, cost, &mut tiers, places);
+        if tiers.len() > TIERS_MAX {
+            *answer = Answer::refusing(&tiers[..TIERS_MAX]);
+            return true;
+        }
+        self.store.apply_at_once(operation, &tiers, answer)
     }
 }
 
@@ -156,31 +174,39 @@ impl Ask {
     fn fill(&mut self, rules: &RuleSet, request: &Request<'_>) -> Option<u32> {
         let mut values = Values::new();
         rules.fill_values(request, &mut values);
-        for rule in rules.matching(request, &values) {
-            let quotas = rules.quotas(rule, &values);
+        let values = values.as_slice();
+        for &rule in &rules.matching(request.domain(), values) {
+            let quotas = rules.quotas(rule, values);
             if quotas.0 == quotas.1 {
                 continue;
             }
-            let key = rules.rule(rule).key;
-            let same = self.concerns.iter().find(|other| rules.rule(other.rule).key == key);
+            let key = rules.rule(rule).key as u32;
+            let same = self.concerns.iter().find(|other| other.key == key);
             let subject = match same {
                 Some(other) => other.subject,
                 None => {
                     let start = self.subjects.len();
-                    rules.write_subject(key, &values, &mut self.subjects);
+                    rules.write_subject(key as usize, values, &mut self.subjects);
                     (start as u32, self.subjects.len() as u32)
                 }
             };
-            self.concerns.push(Concern { rule, quotas, subject });
+            self.concerns.push(Concern { rule, key, quotas, subject });
         }
-        rules.ban_on(&values)
+        rules.ban_on(values)
     }
 
-    /// Rules in shadow are charged each by itself: every one is a group.
+    /// Writes the tiers, and which rule and which of its quotas each is. Rules in
+    /// shadow are charged each by itself: every one is a group.
     #[inline]
-    fn write_tiers<'a>(&'a self, rules: &'a RuleSet, cost: u64, tiers: &mut SmallVec<[Tier<'a>; TIERS_INLINE]>) {
+    fn write_tiers<'a>(
+        &'a self,
+        rules: &'a RuleSet,
+        cost: u64,
+        tiers: &mut Tiers<'a>,
+        places: &mut SmallVec<[(u32, u32); TIERS_INLINE]>,
+    ) {
         let mut shadows = 0_u8;
-        for Concern { rule, quotas: (first, last), subject: (start, end) } in &self.concerns {
+        for Concern { rule, quotas: (first, last), subject: (start, end), .. } in &self.concerns {
             let compiled = rules.rule(*rule);
             let group = if compiled.rule.mode == Mode::Shadow {
                 shadows = shadows.saturating_add(1);
@@ -189,22 +215,12 @@ impl Ask {
                 0
             };
             let subject = &self.subjects[*start as usize..*end as usize];
-            for CompiledQuota { quota, bucket, lease, .. } in &compiled.quotas[*first as usize..*last as usize] {
+            let quotas = &compiled.quotas[*first as usize..*last as usize];
+            for (CompiledQuota { quota, bucket, lease, .. }, number) in quotas.iter().zip(*first..) {
                 let on_failure = compiled.rule.on_store_failure;
                 tiers.push(Tier { quota, bucket, subject, cost, group, on_failure, lease: *lease });
+                places.push((*rule, number));
             }
         }
-    }
-
-    /// Which rule and which of its quotas each tier is.
-    #[inline]
-    fn places(&self) -> SmallVec<[(u32, u32); TIERS_INLINE]> {
-        let mut places = SmallVec::new();
-        for Concern { rule, quotas: (first, last), .. } in &self.concerns {
-            for quota in *first..*last {
-                places.push((*rule, quota));
-            }
-        }
-        places
     }
 }

@@ -72,13 +72,38 @@ impl TierView<'_> {
 }
 
 impl Outcome {
+    /// The answer to a request that no store has answered yet.
     #[inline]
-    pub(crate) fn new(
-        rules: Guard<Arc<RuleSet>>,
-        places: SmallVec<[(u32, u32); TIERS_INLINE]>,
-        answer: Answer,
-    ) -> Self {
-        Self::of_path(rules, places, answer, (None, None))
+    pub(crate) fn open(rules: Guard<Arc<RuleSet>>) -> Self {
+        Self {
+            rules,
+            places: SmallVec::new(),
+            answer: Answer::new(),
+            governing: None,
+            verdict: Verdict::Allowed,
+            ban: None,
+            leaf: None,
+            given: None,
+        }
+    }
+
+    /// The rules, which rule and quota each tier is, and where a store answers.
+    #[inline]
+    pub(crate) fn parts(&mut self) -> (&RuleSet, &mut SmallVec<[(u32, u32); TIERS_INLINE]>, &mut Answer) {
+        (&self.rules, &mut self.places, &mut self.answer)
+    }
+
+    /// The rules, if no store answers after all.
+    #[inline]
+    pub(crate) fn into_rules(self) -> Guard<Arc<RuleSet>> {
+        self.rules
+    }
+
+    /// Combines what a store answered.
+    #[inline]
+    pub(crate) fn close(&mut self) {
+        self.governing = find_governing(&self.rules, &self.places, &self.answer.decisions);
+        self.verdict = self.governing.map_or(Verdict::Allowed, |tier| self.answer.decisions[tier].verdict);
     }
 
     /// The answer to a request whose path was looked for in a tree: at which
@@ -90,24 +115,23 @@ impl Outcome {
         answer: Answer,
         (leaf, given): (Option<u32>, Option<Arc<CompiledQuota>>),
     ) -> Self {
-        let governing = find_governing(&rules, &places, &answer.decisions);
-        let verdict = governing.map_or(Verdict::Allowed, |tier| answer.decisions[tier].verdict);
-        Self { rules, places, answer, governing, verdict, ban: None, leaf, given }
+        let mut outcome = Self { places, answer, leaf, given, ..Self::open(rules) };
+        outcome.close();
+        outcome
     }
 
     /// The answer to a request that is banned.
     pub(crate) fn banned(rules: Guard<Arc<RuleSet>>, number: u32, until_us: u64, at_us: u64) -> Self {
         let left_us = if until_us == u64::MAX { 0 } else { until_us - at_us };
         let ban = Some(Banned { number, left_us });
-        let answer = Answer { decisions: SmallVec::new(), at_us, by: DecidedBy::Policy };
-        let (places, verdict) = (SmallVec::new(), Verdict::Banned);
-        Self { rules, places, answer, governing: None, verdict, ban, leaf: None, given: None }
+        let answer = Answer { at_us, ..Answer::new() };
+        Self { answer, verdict: Verdict::Banned, ban, ..Self::open(rules) }
     }
 
     /// The answer to a request that would be held back for too long: each tier
     /// that asks for it denies until the wait would be short enough.
     pub(crate) fn denied_for_delay(mut self, delay_max_us: u64) -> Self {
-        for decision in &mut self.answer.decisions {
+        for decision in self.answer.decisions.iter_mut() {
             if decision.delay_us > delay_max_us {
                 decision.verdict = Verdict::Denied;
                 decision.retry_after_us = decision.delay_us - delay_max_us;
@@ -115,8 +139,7 @@ impl Outcome {
                 decision.delay_us = 0;
             }
         }
-        self.governing = find_governing(&self.rules, &self.places, &self.answer.decisions);
-        self.verdict = self.governing.map_or(Verdict::Allowed, |tier| self.answer.decisions[tier].verdict);
+        self.close();
         self
     }
 
@@ -162,7 +185,7 @@ impl Outcome {
 
     /// Every tier, in the order of the rules.
     pub fn tiers(&self) -> impl ExactSizeIterator<Item = TierView<'_>> {
-        let tiers = self.places.iter().zip(&self.answer.decisions);
+        let tiers = self.places.iter().zip(self.answer.decisions.iter());
         tiers.map(|(place, decision)| self.view(*place, decision))
     }
 
@@ -170,7 +193,7 @@ impl Outcome {
     /// together.
     pub fn by_rule(&self) -> impl Iterator<Item = impl Iterator<Item = TierView<'_>> + Clone> {
         let places = &self.places[..self.places.len().min(self.answer.decisions.len())];
-        let mut rest = self.answer.decisions.as_slice();
+        let mut rest = &*self.answer.decisions;
         places.chunk_by(|(one, _), (other, _)| one == other).map(move |places| {
             let (decisions, others) = rest.split_at(places.len());
             rest = others;

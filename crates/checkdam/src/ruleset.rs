@@ -53,6 +53,7 @@ pub(crate) struct CompiledRule {
     /// The rule's own, and behind them those of its overrides.
     pub(crate) quotas: Vec<CompiledQuota>,
     exceptions: Option<Box<Exceptions>>,
+    /// Those that hold not already because the index has found it.
     conditions: Vec<(AttributeId, Condition)>,
     pub(crate) key: usize,
 }
@@ -128,13 +129,13 @@ impl RuleSet {
         &self.trees
     }
 
-    #[inline]
     pub(crate) fn values<'a>(&self, request: &'a Request<'_>) -> Values<'a> {
         let mut values = Values::new();
         self.fill_values(request, &mut values);
         values
     }
 
+    /// The same, into an empty list.
     #[inline]
     pub(crate) fn fill_values<'a>(&self, request: &'a Request<'_>, values: &mut Values<'a>) {
         self.index.fill(request, values);
@@ -142,26 +143,38 @@ impl RuleSet {
 
     /// The number of the ban on a request, expired or not.
     #[inline]
-    pub(crate) fn ban_on(&self, values: &Values<'_>) -> Option<u32> {
+    pub(crate) fn ban_on(&self, values: &[Option<&str>]) -> Option<u32> {
         self.bans.on(values)
     }
 
-    /// The rules whose conditions hold for the request, in their order.
+    /// The rules that concern the request, in their order.
     #[inline]
-    pub(crate) fn matching(&self, request: &Request<'_>, values: &Values<'_>) -> impl Iterator<Item = u32> {
-        let domain = request.domain();
-        self.index.candidates(domain, values).into_iter().filter(move |index| {
-            let compiled = &self.rules[*index as usize];
-            compiled.rule.domain == domain
-                && self.keys[compiled.key].attributes.iter().all(|id| values[*id].is_some())
-                && compiled.conditions.iter().all(|(id, condition)| condition.holds(values[*id]))
-        })
+    pub(crate) fn matching(&self, domain: &str, values: &[Option<&str>]) -> Matched {
+        let mut matched = Matched::new();
+        for rule in &self.index.candidates(domain, values) {
+            if self.concerns(*rule, domain, values) {
+                matched.push(*rule);
+            }
+        }
+        matched
+    }
+
+    /// Whether a rule that the index has found does concern the request.
+    #[inline]
+    fn concerns(&self, rule: u32, domain: &str, values: &[Option<&str>]) -> bool {
+        let compiled = &self.rules[rule as usize];
+        // Most have no domain: nothing is compared for these.
+        let is_of_domain =
+            if domain.is_empty() { compiled.rule.domain.is_empty() } else { compiled.rule.domain == domain };
+        is_of_domain
+            && self.keys[compiled.key].attributes.iter().all(|id| values[*id].is_some())
+            && compiled.conditions.iter().all(|(id, condition)| condition.holds(values[*id]))
     }
 
     /// Which of a matching rule's quotas count for the request, from the first
     /// to before the last; none if an override lifts the rule.
     #[inline]
-    pub(crate) fn quotas(&self, rule: u32, values: &Values<'_>) -> (u32, u32) {
+    pub(crate) fn quotas(&self, rule: u32, values: &[Option<&str>]) -> (u32, u32) {
         let compiled = &self.rules[rule as usize];
         match &compiled.exceptions {
             None => (0, compiled.quotas.len() as u32),
@@ -171,7 +184,7 @@ impl RuleSet {
         }
     }
 
-    fn exception(&self, rule: &CompiledRule, exceptions: &Exceptions, values: &Values<'_>) -> Option<Exception> {
+    fn exception(&self, rule: &CompiledRule, exceptions: &Exceptions, values: &[Option<&str>]) -> Option<Exception> {
         let key = &self.keys[rule.key];
         let mut subject = Buffer::new();
         key.pattern.write(key.attributes.iter().filter_map(|id| values[*id]), &mut subject);
@@ -181,7 +194,7 @@ impl RuleSet {
     /// Writes a subject in a form that no two subjects share: the pattern, then
     /// each value with its length before it.
     #[inline]
-    pub(crate) fn write_subject(&self, key: usize, values: &Values<'_>, out: &mut Buffer) {
+    pub(crate) fn write_subject(&self, key: usize, values: &[Option<&str>], out: &mut Buffer) {
         let key = &self.keys[key];
         out.push(&key.prefix);
         for value in key.attributes.iter().filter_map(|id| values[*id]) {

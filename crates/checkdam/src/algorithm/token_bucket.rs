@@ -217,7 +217,10 @@ impl<'a> Bucket<'a> {
     /// Ticks as microseconds, rounded up.
     #[inline]
     pub(super) fn micros(&self, ticks: u64) -> u64 {
-        let per_us = self.quota.ticks_per_us;
-        (ticks + per_us - 1).checked_div(per_us).unwrap_or(0)
+        match self.quota.ticks_per_us {
+            // Division is slow, and most quotas need none.
+            1 => ticks,
+            per_us => (ticks + per_us - 1).checked_div(per_us).unwrap_or(0),
+        }
     }
 }

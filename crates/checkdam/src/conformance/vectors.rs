@@ -115,7 +115,7 @@ pub async fn run<H: Harness>(harness: &H) -> Result<usize, String> {
         for (number, step) in case.steps.iter().enumerate() {
             harness.set_now_us(step.at_us);
             let answer = apply(harness, step.operation, &[bucket.tier(&step.quota, step.cost)]).await;
-            match answer.decisions.as_slice() {
+            match &*answer.decisions {
                 [decision] if *decision == step.expected => steps += 1,
                 other => {
                     let Case { name, .. } = &case;

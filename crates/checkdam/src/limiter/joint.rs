@@ -15,7 +15,7 @@ use crate::quota::{Algorithm, Align, Quota, QuotaSpec};
 use crate::request::Request;
 use crate::rule::Mode;
 use crate::ruleset::{CompiledQuota, Leaf, RuleSet, Tree, write_path_subject};
-use crate::store::{Answer, TIERS_INLINE, Tier};
+use crate::store::{Answer, Decisions, TIERS_INLINE, Tier};
 use crate::time::EPOCH_UNIX_US;
 
 /// All that several requests must pass.
@@ -95,7 +95,7 @@ impl Joint {
         // What a request brings with it takes the place of what is written.
         let leaf = leaf.filter(|_| request.given_limit().is_none());
         self.asks.push(Ask { cost: request.cost(), ban: rules.ban_on(&values), leaf, ..Ask::default() });
-        for rule in rules.matching(request, &values) {
+        for &rule in &rules.matching(request.domain(), &values) {
             let quotas = rules.quotas(rule, &values);
             if quotas.0 < quotas.1 {
                 let start = self.subjects.len();
@@ -284,9 +284,9 @@ impl Ask {
             return Outcome::banned(guard, ban, rules.bans()[ban as usize].until_us(), at_us);
         }
         let mut given = self.given;
-        let (mut places, mut decisions) = (SmallVec::new(), SmallVec::new());
+        let (mut places, mut decisions) = (SmallVec::new(), Decisions::new());
         for concern in self.concerns.iter().map(|number| &concerns[*number]) {
-            decisions.extend_from_slice(concern.decisions(rules, answer));
+            decisions.extend(concern.decisions(rules, answer).iter().copied());
             match &concern.quotas {
                 Ok((first, last)) => places.extend((*first..*last).map(|quota| (concern.rule, quota))),
                 Err(quota) => {

@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 
-use super::Values;
 use super::error::{Item, RuleSetError};
 use super::index::{AttributeId, Index, Map};
 use super::networks::Networks;
@@ -65,11 +64,11 @@ impl Bans {
     /// The ban on a request, expired or not: of several the one that ends last,
     /// since until then it will not be served.
     #[inline]
-    pub(super) fn on(&self, values: &Values<'_>) -> Option<u32> {
+    pub(super) fn on(&self, values: &[Option<&str>]) -> Option<u32> {
         if self.by_attribute.is_empty() { None } else { self.longest(values) }
     }
 
-    fn longest(&self, values: &Values<'_>) -> Option<u32> {
+    fn longest(&self, values: &[Option<&str>]) -> Option<u32> {
         let mut longest: Option<(u64, u32)> = None;
         let mut found = |number: u32| {
             let until_us = self.list[number as usize].until_us();

@@ -39,17 +39,17 @@ impl RuleSet {
         listed.sort_by_key(|(_, rule)| Reverse(rule.priority));
         let (places, rules): (Vec<usize>, Vec<Rule>) = listed.into_iter().unzip();
 
-        let mut index = Index::new(&rules);
+        let (mut index, held) = Index::new(&rules);
         let mut keys: Vec<CompiledKey> = Vec::new();
         let mut known_keys = HashMap::new();
         let mut compiled = Vec::with_capacity(rules.len());
-        for (place, rule) in places.into_iter().zip(rules) {
+        for ((place, rule), held) in places.into_iter().zip(rules).zip(held) {
             let key = *known_keys.entry(rule.key.text().to_owned()).or_insert_with(|| {
                 let attributes = rule.key.attributes().map(|name| index.attribute(name)).collect();
                 keys.push(CompiledKey::new(rule.key.clone(), attributes));
                 keys.len() - 1
             });
-            compiled.push(CompiledRule::new(rule, key, gathered.remove(&place), &mut index));
+            compiled.push(CompiledRule::new(rule, key, gathered.remove(&place), (&mut index, held)));
         }
         let bans = Bans::new(bans, &mut index)?;
         let (trees, shown) = Planter::new(&mut compiled, &mut keys).plant(&trees)?;
@@ -58,8 +58,10 @@ impl RuleSet {
 }
 
 impl CompiledRule {
-    fn new(rule: Rule, key: usize, gathered: Option<Gathered>, index: &mut Index) -> Self {
-        let conditions = rule.when.iter().map(|(name, c)| (index.attribute(name), c.clone())).collect();
+    /// `held` is the condition that holds for whoever the index finds it by.
+    fn new(rule: Rule, key: usize, gathered: Option<Gathered>, (index, held): (&mut Index, Option<usize>)) -> Self {
+        let others = rule.when.iter().enumerate().filter(|(number, _)| Some(*number) != held);
+        let conditions = others.map(|(_, (name, c))| (index.attribute(name), c.clone())).collect();
         let mut quotas = CompiledQuota::all(&rule, &rule.quotas);
         let exceptions = gathered.map(|gathered| {
             quotas.extend(gathered.quotas.iter().flat_map(|list| CompiledQuota::all(&rule, list)));

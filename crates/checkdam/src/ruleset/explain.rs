@@ -1,6 +1,6 @@
 //! Why a rule concerns a request, or does not.
 
-use super::{Matched, RuleSet, Values};
+use super::RuleSet;
 use crate::overrides::{Allowance, Override};
 use crate::request::Request;
 use crate::rule::Rule;
@@ -24,7 +24,7 @@ impl RuleSet {
     #[must_use]
     pub fn explain(&self, request: &Request<'_>, others_max: usize) -> Vec<Explanation<'_>> {
         let values = self.values(request);
-        let holding: Matched = self.matching(request, &values).collect();
+        let holding = self.matching(request.domain(), &values);
         let explain = |number: u32| {
             let rule = &self.rule(number).rule;
             let applied = self.applied(number, &values);
@@ -57,7 +57,7 @@ impl RuleSet {
     }
 
     /// The override that counts for a rule whose conditions hold.
-    fn applied(&self, rule: u32, values: &Values<'_>) -> Option<&Override> {
+    fn applied(&self, rule: u32, values: &[Option<&str>]) -> Option<&Override> {
         let compiled = self.rule(rule);
         let exception = self.exception(compiled, compiled.exceptions.as_deref()?, values)?;
         self.overrides.get(exception.number as usize)

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::networks::Networks;
 use super::{Matched, Values};
 use crate::request::Request;
-use crate::rule::{Condition, Handle, Rule};
+use crate::rule::{Handle, Rule};
 
 /// An attribute's number in one rule set.
 pub(super) type AttributeId = usize;
@@ -43,12 +43,16 @@ struct ByAttribute {
 
 /// Where a rule could be filed.
 struct Place<'a> {
+    /// Which of its conditions says so.
+    condition: usize,
     attribute: &'a str,
     handles: Vec<Handle<'a>>,
 }
 
 impl Index {
-    pub(super) fn new(rules: &[Rule]) -> Self {
+    /// Files all rules; answers also which of its conditions each rule is found
+    /// by alone if that holds.
+    pub(super) fn new(rules: &[Rule]) -> (Self, Vec<Option<usize>>) {
         let places: Vec<Vec<Place<'_>>> = rules.iter().map(places).collect();
         let mut shared: Map<(&str, Handle<'_>), usize> = Map::default();
         for place in places.iter().flatten() {
@@ -59,9 +63,14 @@ impl Index {
         let crowd = |place: &Place<'_>| place.handles.iter().map(|one| shared[&(place.attribute, *one)]).max();
         let width = |place: &Place<'_>| place.handles.iter().copied().map(breadth).max();
         let mut index = Self::default();
+        let mut held = vec![None; rules.len()];
         for (number, (rule, places)) in rules.iter().zip(&places).enumerate() {
             match places.iter().min_by_key(|place| (crowd(place), width(place))) {
-                Some(place) => index.file(number as u32, place),
+                Some(place) => {
+                    index.file(number as u32, place);
+                    let is_whole = place.handles.iter().all(|handle| matches!(handle, Handle::Exact(_)));
+                    held[number] = is_whole.then_some(place.condition);
+                }
                 None if rule.domain.is_empty() => index.always.push(number as u32),
                 None => index.of_domain.entry(rule.domain.as_str().into()).or_default().push(number as u32),
             }
@@ -70,7 +79,7 @@ impl Index {
             attribute.prefix_lengths.sort_unstable();
             attribute.prefix_lengths.dedup();
         }
-        index
+        (index, held)
     }
 
     /// The number of an attribute, a new one if it is not known yet.
@@ -88,25 +97,27 @@ impl Index {
     }
 
     /// Files a request's attributes under their numbers.
+    #[inline]
     pub(super) fn fill<'a>(&self, request: &'a Request<'_>, values: &mut Values<'a>) {
         for _ in 0..self.ids.len() {
             values.push(None);
         }
+        let filed = values.as_mut_slice();
         for (name, value) in request.attributes() {
-            let id = if self.ids.len() <= NAMES_MAX {
+            let id = if filed.len() <= NAMES_MAX {
                 self.names.iter().position(|known| **known == *name)
             } else {
                 self.ids.get(name).copied()
             };
             if let Some(id) = id {
                 // Of a name that repeats, the first counts.
-                values[id].get_or_insert(value);
+                filed[id].get_or_insert(value);
             }
         }
     }
 
     /// Every rule that may concern the values, ascending, once each.
-    pub(super) fn candidates(&self, domain: &str, values: &Values<'_>) -> Matched {
+    pub(super) fn candidates(&self, domain: &str, values: &[Option<&str>]) -> Matched {
         let always = match domain {
             "" => self.always.as_slice(),
             _ => self.of_domain.get(domain).map_or(&[][..], Vec::as_slice),
@@ -174,6 +185,9 @@ const fn breadth(handle: Handle<'_>) -> u8 {
 }
 
 fn places(rule: &Rule) -> Vec<Place<'_>> {
-    let place = |(attribute, condition)| Some(Place { attribute, handles: Condition::handles(condition)? });
-    rule.when.iter().map(|(attribute, condition)| (attribute.as_str(), condition)).filter_map(place).collect()
+    let mut places = Vec::new();
+    for (number, (attribute, condition)) in rule.when.iter().enumerate() {
+        places.extend(condition.handles().map(|handles| Place { condition: number, attribute, handles }));
+    }
+    places
 }

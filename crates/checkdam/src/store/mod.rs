@@ -1,18 +1,18 @@
 //! Where buckets live, and the contract that every store keeps.
 
+mod decisions;
 pub mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
 
+pub use decisions::Decisions;
 pub use memory::{MemoryOptions, MemoryStats, MemoryStore};
-
-use smallvec::SmallVec;
 
 use crate::decision::{DecidedBy, Decision, Verdict};
 use crate::lease::Terms;
 use crate::quota::Quota;
 
-/// How many tiers a request may have before its answer needs the heap.
+/// How many tiers a request may have before deciding it needs the heap.
 pub const TIERS_INLINE: usize = 8;
 
 /// What is done to the tiers of a request.
@@ -94,7 +94,7 @@ pub struct Tier<'a> {
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// One decision a tier.
-    pub decisions: SmallVec<[Decision; TIERS_INLINE]>,
+    pub decisions: Decisions,
     /// The store's time of the decision.
     pub at_us: u64,
     /// Who decided.
@@ -102,10 +102,23 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Nothing, until a store has answered.
+    #[must_use]
+    #[inline]
+    pub const fn new() -> Self {
+        Self { decisions: Decisions::new(), at_us: 0, by: DecidedBy::Policy }
+    }
+
     /// What is answered where no store was asked: nothing passes.
     pub(crate) fn refusing(tiers: &[Tier<'_>]) -> Self {
         let decisions = tiers.iter().map(|tier| Decision::undecided(tier.quota.limit(), Verdict::Unavailable));
         Self { decisions: decisions.collect(), at_us: 0, by: DecidedBy::Policy }
+    }
+}
+
+impl Default for Answer {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -126,13 +139,13 @@ pub trait Store: Send + Sync {
     /// Applies `operation` to all `tiers` at one instant.
     fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> impl Future<Output = Answer> + Send;
 
-    /// The same without a future, where it can be answered without waiting;
-    /// `None`, with nothing done, where it cannot. Where `apply` needs a runtime,
-    /// so does this.
+    /// The same without a future, into an empty `answer`, where it can be
+    /// answered without waiting; `false`, with nothing done, where it cannot.
+    /// Where `apply` needs a runtime, so does this.
     #[inline]
-    fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>]) -> Option<Answer> {
-        let _ = (operation, tiers);
-        None
+    fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut Answer) -> bool {
+        let _ = (operation, tiers, answer);
+        false
     }
 }
 
@@ -142,8 +155,8 @@ impl<S: Store> Store for std::sync::Arc<S> {
     }
 
     #[inline]
-    fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>]) -> Option<Answer> {
-        (**self).apply_at_once(operation, tiers)
+    fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut Answer) -> bool {
+        (**self).apply_at_once(operation, tiers, answer)
     }
 }
 

@@ -14,12 +14,10 @@ mod word;
 
 use std::future::ready;
 
-use smallvec::SmallVec;
-
 use self::table::{Insert, Table};
 use self::windows::{Locked, Windows};
 use self::word::Word;
-use super::{Answer, Operation, Store, TIERS_INLINE, Tier};
+use super::{Answer, Operation, Store, Tier};
 use crate::algorithm::{leaky_bucket, token_bucket};
 use crate::decision::{DecidedBy, Decision};
 use crate::hash::{Tag, TagMaker};
@@ -111,30 +109,38 @@ impl<C: Clock> MemoryStore<C> {
 
     /// Applies `operation` to all `tiers` at one instant, without waiting.
     pub fn apply_now(&self, operation: Operation, tiers: &[Tier<'_>]) -> Answer {
+        let mut answer = Answer::new();
+        self.apply_into(operation, tiers, &mut answer);
+        answer
+    }
+
+    /// The same, into an empty answer.
+    #[inline]
+    fn apply_into(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut Answer) {
+        answer.by = DecidedBy::Memory;
         match (operation, tiers) {
             (Operation::Take, [tier]) => {
                 let (decision, at_us) = self.take_one(tier);
-                let mut decisions = SmallVec::new();
-                decisions.push(decision);
-                answer(decisions, at_us)
+                answer.decisions.push(decision);
+                answer.at_us = at_us;
             }
-            (Operation::Take, _) => self.take_all(tiers),
-            (Operation::Peek, _) => {
-                let mut locked = self.lock_windows(tiers);
-                let now_us = self.clock.now_us();
-                answer(tiers.iter().map(|tier| self.peek(tier, &mut locked, now_us)).collect(), now_us)
-            }
-            (Operation::Refund | Operation::Reset, _) => {
-                let mut locked = self.lock_windows(tiers);
-                let mut at_us = 0;
-                let give = |tier| {
-                    let (decision, now_us) = self.give(operation, tier, &mut locked);
-                    at_us = now_us;
-                    decision
-                };
-                let decisions = tiers.iter().map(give).collect();
-                answer(decisions, at_us)
-            }
+            (Operation::Take, _) => self.take_all(tiers, answer),
+            _ => self.apply_other(operation, tiers, answer),
+        }
+    }
+
+    fn apply_other(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut Answer) {
+        let mut locked = self.lock_windows(tiers);
+        answer.at_us = self.clock.now_us();
+        for tier in tiers {
+            let decision = if operation == Operation::Peek {
+                self.peek(tier, &mut locked, answer.at_us)
+            } else {
+                let (decision, at_us) = self.give(operation, tier, &mut locked);
+                answer.at_us = at_us;
+                decision
+            };
+            answer.decisions.push(decision);
         }
     }
 
@@ -161,7 +167,8 @@ impl<C: Clock> MemoryStore<C> {
             Algorithm::TokenBucket => self.take_word(tier, token_bucket::decide),
             Algorithm::LeakyBucket => self.take_word(tier, leaky_bucket::decide),
             _ => {
-                let answer = self.take_all(std::slice::from_ref(tier));
+                let mut answer = Answer::new();
+                self.take_all(std::slice::from_ref(tier), &mut answer);
                 (answer.decisions[0], answer.at_us)
             }
         }
@@ -272,8 +279,9 @@ impl<C: Clock> Store for MemoryStore<C> {
     }
 
     #[inline]
-    fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>]) -> Option<Answer> {
-        Some(self.apply_now(operation, tiers))
+    fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut Answer) -> bool {
+        self.apply_into(operation, tiers, answer);
+        true
     }
 }
 
@@ -307,11 +315,6 @@ fn peek(quota: &Quota, state: token_bucket::State, now_us: u64, cost: u64) -> De
 fn inherited(quota: &Quota, full_at_us: u64, now_us: u64) -> token_bucket::State {
     let owed = full_at_us.saturating_sub(now_us).saturating_mul(quota.ticks_per_us).min(quota.capacity);
     (owed > quota.owed_initially).then(|| now_us * quota.ticks_per_us + owed)
-}
-
-#[inline]
-fn answer(decisions: SmallVec<[Decision; TIERS_INLINE]>, at_us: u64) -> Answer {
-    Answer { decisions, at_us, by: DecidedBy::Memory }
 }
 
 #[cfg(all(test, checkdam_loom))]

@@ -20,6 +20,7 @@ use crate::sync::{AtomicU64, Backoff, Mutex, Ordering, lock};
 use crate::time::SECOND_US;
 
 const SLOTS: usize = 4;
+const LINE_BYTES: usize = 64;
 /// How many lines a bucket may stand in, counted from its home.
 const LINES_SEARCHED: usize = 4;
 /// Far more places than a request has tiers: a request that holds places must
@@ -33,26 +34,33 @@ const SLOTS_PER_SKETCH_PLACE: usize = 8;
 /// A request adds a bucket at most so long after it decided to.
 pub(super) const STALE_MAX_US: u64 = SECOND_US;
 
-#[derive(Debug)]
-#[cfg_attr(not(checkdam_loom), derive(bytemuck::Zeroable))]
-#[repr(align(64))]
-struct Line {
-    tags: [AtomicU64; SLOTS],
-    words: [AtomicU64; SLOTS],
-}
+/// The tags of a line's buckets, and then their words.
+type Line = [AtomicU64; 2 * SLOTS];
 
-/// Where a bucket stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Position {
-    line: usize,
-    slot: usize,
-}
+/// Where a bucket stands among all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) struct Position(usize);
 
 impl Position {
+    #[inline]
+    const fn new(line: usize, slot: usize) -> Self {
+        Self(line * SLOTS + slot)
+    }
+
+    #[inline]
+    const fn line(self) -> usize {
+        self.0 / SLOTS
+    }
+
+    #[inline]
+    const fn slot(self) -> usize {
+        self.0 % SLOTS
+    }
+
     /// Its place among all.
     #[inline]
     pub(super) const fn rank(self) -> u64 {
-        (self.line * SLOTS + self.slot) as u64
+        self.0 as u64
     }
 }
 
@@ -68,7 +76,10 @@ pub(super) enum Insert {
 
 #[derive(Debug)]
 pub(super) struct Table {
-    lines: Box<[Line]>,
+    /// The lines, behind as many words as it takes for them to be cache lines.
+    cells: Box<[AtomicU64]>,
+    skipped: usize,
+    lines: usize,
     inserting: Box<[Mutex<()>]>,
     sketch: Sketch,
     evicted: AtomicU64,
@@ -77,8 +88,12 @@ pub(super) struct Table {
 impl Table {
     pub(super) fn new(buckets_max: usize) -> Self {
         let lines = buckets_max.div_ceil(SLOTS).max(if cfg!(checkdam_loom) { 1 } else { LINES_MIN });
+        let cells = zeroed((lines + 1) * 2 * SLOTS);
+        let beyond = cells.as_ptr() as usize % LINE_BYTES;
         Self {
-            lines: zeroed_lines(lines),
+            skipped: (LINE_BYTES - beyond) % LINE_BYTES / size_of::<AtomicU64>(),
+            cells,
+            lines,
             inserting: (0..lines.min(1_024)).map(|_| Mutex::new(())).collect(),
             sketch: Sketch::new((lines * SLOTS / SLOTS_PER_SKETCH_PLACE).max(if cfg!(checkdam_loom) { 1 } else { 64 })),
             evicted: AtomicU64::new(0),
@@ -88,17 +103,23 @@ impl Table {
     /// Finds a bucket and its word. The word may be locked.
     #[inline]
     pub(super) fn find(&self, tag: Tag) -> Option<(Position, Word)> {
-        let home = place(tag, self.lines.len());
-        let line = &self.lines[home];
+        self.find_at_home(tag).or_else(|| self.find_beyond(place(tag, self.lines), tag))
+    }
+
+    /// The same for a bucket that stands in its home line, as nearly all do.
+    #[inline]
+    pub(super) fn find_at_home(&self, tag: Tag) -> Option<(Position, Word)> {
+        let home = place(tag, self.lines);
+        let line = self.line(home);
         for slot in 0..SLOTS {
-            if line.tags[slot].load(Ordering::Acquire) == tag {
-                let word = Word(line.words[slot].load(Ordering::Acquire));
-                if line.tags[slot].load(Ordering::Acquire) == tag {
-                    return Some((Position { line: home, slot }, word));
+            if line[slot].load(Ordering::Acquire) == tag {
+                let word = Word(line[SLOTS + slot].load(Ordering::Acquire));
+                if line[slot].load(Ordering::Acquire) == tag {
+                    return Some((Position::new(home, slot), word));
                 }
             }
         }
-        self.find_beyond(home, tag)
+        None
     }
 
     /// Searches the lines after the home line, then all of them again as long
@@ -107,16 +128,16 @@ impl Table {
     fn find_beyond(&self, home: usize, tag: Tag) -> Option<(Position, Word)> {
         'search: loop {
             for index in self.searched(home) {
-                let line = &self.lines[index];
+                let line = self.line(index);
                 for slot in 0..SLOTS {
-                    if line.tags[slot].load(Ordering::Acquire) != tag {
+                    if line[slot].load(Ordering::Acquire) != tag {
                         continue;
                     }
-                    let word = Word(line.words[slot].load(Ordering::Acquire));
-                    if line.tags[slot].load(Ordering::Acquire) != tag {
+                    let word = Word(line[SLOTS + slot].load(Ordering::Acquire));
+                    if line[slot].load(Ordering::Acquire) != tag {
                         continue 'search;
                     }
-                    return Some((Position { line: index, slot }, word));
+                    return Some((Position::new(index, slot), word));
                 }
             }
             return None;
@@ -140,7 +161,7 @@ impl Table {
     /// time at which an evicted bucket of that tag would be full; it answers
     /// with the time now and the first word, or `None` to add nothing.
     pub(super) fn insert(&self, tag: Tag, start: impl FnOnce(u64) -> (u64, Option<Word>)) -> Insert {
-        let home = place(tag, self.lines.len());
+        let home = place(tag, self.lines);
         let _inserting = lock(&self.inserting[home % self.inserting.len()]);
         if self.find(tag).is_some() {
             return Insert::Lost;
@@ -149,7 +170,7 @@ impl Table {
         let Some(first) = first else { return Insert::Declined };
         let Some((at, old)) = self.claim(home, now_us) else { return Insert::Lost };
         let first = first.succeeding(old);
-        self.lines[at.line].tags[at.slot].store(tag, Ordering::Release);
+        self.tag(at).store(tag, Ordering::Release);
         self.word(at).store(first.0, Ordering::Release);
         Insert::Done(at, first)
     }
@@ -165,7 +186,7 @@ impl Table {
 
     /// How many buckets owe something now. Reads the whole table.
     pub(super) fn live(&self, now_us: u64) -> usize {
-        let words = self.lines.iter().flat_map(|line| &line.words);
+        let words = (0..self.lines).flat_map(|line| &self.line(line)[SLOTS..]);
         words.filter(|word| !Word(word.load(Ordering::Relaxed)).is_free(now_us)).count()
     }
 
@@ -181,7 +202,7 @@ impl Table {
                 // A bucket that filled up only now is remembered too: a request
                 // that read the clock a moment ago may still see it owing.
                 if word.full_at_us() + STALE_MAX_US > now_us {
-                    let old = self.lines[at.line].tags[at.slot].load(Ordering::Acquire);
+                    let old = self.tag(at).load(Ordering::Acquire);
                     self.sketch.remember(old, word.full_at_us());
                 }
                 if !word.is_free(now_us) {
@@ -198,8 +219,8 @@ impl Table {
         let mut nearest: Option<(Position, Word)> = None;
         for line in self.searched(home) {
             for slot in 0..SLOTS {
-                let word = Word(self.lines[line].words[slot].load(Ordering::Acquire));
-                let at = Position { line, slot };
+                let at = Position::new(line, slot);
+                let word = Word(self.word(at).load(Ordering::Acquire));
                 if word.is_locked() {
                     continue;
                 }
@@ -216,24 +237,34 @@ impl Table {
 
     #[inline]
     fn searched(&self, home: usize) -> impl Iterator<Item = usize> {
-        let count = self.lines.len();
+        let count = self.lines;
         (home..home + LINES_SEARCHED.min(count)).map(move |line| if line < count { line } else { line - count })
     }
 
     #[inline]
+    fn line(&self, index: usize) -> &Line {
+        &self.cells[self.skipped..].as_chunks().0[index]
+    }
+
+    #[inline]
+    fn tag(&self, at: Position) -> &AtomicU64 {
+        &self.line(at.line())[at.slot()]
+    }
+
+    #[inline]
     fn word(&self, at: Position) -> &AtomicU64 {
-        &self.lines[at.line].words[at.slot]
+        &self.line(at.line())[SLOTS + at.slot()]
     }
 }
 
-/// Zeroed pages come from the system untouched: an empty table costs nothing.
+/// Zeroed pages come from the system untouched, so an empty table costs nothing;
+/// but only if no more than the usual alignment is asked for.
 #[cfg(not(checkdam_loom))]
-fn zeroed_lines(count: usize) -> Box<[Line]> {
+fn zeroed(count: usize) -> Box<[AtomicU64]> {
     bytemuck::zeroed_slice_box(count)
 }
 
 #[cfg(checkdam_loom)]
-fn zeroed_lines(count: usize) -> Box<[Line]> {
-    let words = || std::array::from_fn(|_| AtomicU64::new(0));
-    (0..count).map(|_| Line { tags: words(), words: words() }).collect()
+fn zeroed(count: usize) -> Box<[AtomicU64]> {
+    (0..count).map(|_| AtomicU64::new(0)).collect()
 }

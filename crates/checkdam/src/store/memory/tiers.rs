@@ -5,13 +5,16 @@
 //! still holds what was read, and only then are they written. Nobody waits for
 //! another word while holding one: whoever finds a word changed, or no place for
 //! a new one, gives back what it holds and begins anew.
+//!
+//! Most requests pass, and have only words, which are there already: these are
+//! taken first, by fewer steps of the same kind.
 
 use smallvec::SmallVec;
 
 use super::table::{Insert, Position, STALE_MAX_US};
 use super::windows::Locked;
 use super::word::Word;
-use super::{MemoryStore, answer, decide, inherited, is_word, peek};
+use super::{MemoryStore, decide, inherited, is_word, peek};
 use crate::algorithm::token_bucket;
 use crate::decision::Decision;
 use crate::hash::Tag;
@@ -38,33 +41,92 @@ enum Spot {
 }
 
 type Plans = SmallVec<[Plan; TIERS_INLINE]>;
-type Decisions = SmallVec<[Decision; TIERS_INLINE]>;
+
+/// A word that is there, and what it becomes.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    at: Position,
+    seen: Word,
+    next: Word,
+}
 
 impl<C: Clock> MemoryStore<C> {
-    pub(super) fn take_all(&self, tiers: &[Tier<'_>]) -> Answer {
+    pub(super) fn take_all(&self, tiers: &[Tier<'_>], answer: &mut Answer) {
+        if self.take_words(tiers, answer).is_some() {
+            return;
+        }
         let mut backoff = Backoff::default();
         loop {
+            answer.decisions.clear();
             let mut locked = self.lock_windows(tiers);
-            if let Some(answer) = self.try_take_all(tiers, &mut locked) {
-                return answer;
+            if self.try_take_all(tiers, &mut locked, answer).is_some() {
+                return;
             }
             drop(locked);
             backoff.wait();
         }
     }
 
-    /// One attempt; `None` if another request changed a bucket meanwhile. The
-    /// clock is read after the buckets: no state is younger than the decision.
-    fn try_take_all(&self, tiers: &[Tier<'_>], locked: &mut Locked<'_>) -> Option<Answer> {
-        let mut plans = Plans::new();
-        self.tag_all(tiers, &mut plans);
+    /// The common case: every tier has a word, which is there, and lets the
+    /// request pass. `None`, with nothing done, if it is not so, or if another
+    /// request changed a word meanwhile.
+    #[inline]
+    fn take_words(&self, tiers: &[Tier<'_>], answer: &mut Answer) -> Option<()> {
+        let mut tags = [0; TIERS_INLINE];
+        let mut found = [Found::default(); TIERS_INLINE];
+        let (tags, found) = (tags.get_mut(..tiers.len())?, &mut found[..tiers.len()]);
+        self.tag_all(tiers, tags);
         // Nothing stands between one look at memory and the next, so that the
         // processor waits for all of them at once.
+        for ((tier, tag), word) in tiers.iter().zip(tags).zip(&mut *found) {
+            (word.at, word.seen) = self.table.find_at_home(*tag)?;
+            if word.seen.is_locked() || !is_word(tier.quota) || tier.cost == 0 {
+                return None;
+            }
+        }
+        answer.at_us = self.clock.now_us();
+        for (tier, word) in tiers.iter().zip(&mut *found) {
+            let (decision, next) = decide(tier.quota, word.seen.state(tier.quota), answer.at_us, tier.cost);
+            if !decision.is_allowed() {
+                return None;
+            }
+            word.next = Word::of(tier.quota, next);
+            answer.decisions.push(decision);
+        }
+        if !found.is_sorted_by_key(|word| word.at) {
+            found.sort_unstable_by_key(|word| word.at);
+        }
+        // The last is not locked: nobody can come between its swap and the rest.
+        let (last, others) = found.split_last()?;
+        let unlock = |words: &[Found], is_taken: bool| {
+            for Found { at, seen, next } in words {
+                self.table.unlock(*at, *seen, if is_taken { *next } else { *seen });
+            }
+        };
+        for (held, Found { at, seen, .. }) in others.iter().enumerate() {
+            if !self.table.swap(*at, *seen, seen.locked()) {
+                unlock(&others[..held], false);
+                return None;
+            }
+        }
+        let is_taken = self.table.swap(last.at, last.seen, last.next);
+        unlock(others, is_taken);
+        is_taken.then_some(())
+    }
+
+    /// One attempt; `None` if another request changed a bucket meanwhile. The
+    /// clock is read after the buckets: no state is younger than the decision.
+    fn try_take_all(&self, tiers: &[Tier<'_>], locked: &mut Locked<'_>, answer: &mut Answer) -> Option<()> {
+        let mut tags = SmallVec::<[Tag; TIERS_INLINE]>::from_elem(0, tiers.len());
+        self.tag_all(tiers, &mut tags);
+        let new = |tag| Plan { tag, spot: Spot::Window, state: None, next: None };
+        let mut plans: Plans = tags.into_iter().map(new).collect();
         for (tier, plan) in tiers.iter().zip(&mut plans) {
             plan.spot = self.spot(plan.tag, tier.quota)?;
         }
         let now_us = self.clock.now_us();
-        let mut decisions = Decisions::new();
+        answer.at_us = now_us;
+        let decisions = &mut answer.decisions;
         let mut passes = true;
         for (tier, plan) in tiers.iter().zip(&mut plans) {
             let decision = self.plan(tier, plan, locked, now_us)?;
@@ -73,7 +135,7 @@ impl<C: Clock> MemoryStore<C> {
         }
         let denied = (!passes).then(|| Groups::denied(tiers, decisions.iter().map(Decision::is_allowed)));
         if let Some(denied) = &denied {
-            for ((tier, plan), decision) in tiers.iter().zip(&mut plans).zip(&mut decisions) {
+            for ((tier, plan), decision) in tiers.iter().zip(&mut plans).zip(decisions.iter_mut()) {
                 // What a tier that denies keeps is no charge, but its own time.
                 if decision.is_allowed() && !denied.is_charged(tier) && !matches!(plan.spot, Spot::Window) {
                     plan.next = None;
@@ -82,7 +144,7 @@ impl<C: Clock> MemoryStore<C> {
             }
         }
         self.write_words(tiers, &mut plans, now_us)?;
-        for ((tier, plan), decision) in tiers.iter().zip(&plans).zip(&mut decisions) {
+        for ((tier, plan), decision) in tiers.iter().zip(&plans).zip(decisions.iter_mut()) {
             if matches!(plan.spot, Spot::Window)
                 && (!decision.is_allowed() || denied.as_ref().is_none_or(|denied| denied.is_charged(tier)))
                 && let Some(shard) = self.windows.of(locked, plan.tag)
@@ -90,21 +152,20 @@ impl<C: Clock> MemoryStore<C> {
                 *decision = shard.take(plan.tag, tier.quota, now_us, tier.cost);
             }
         }
-        Some(answer(decisions, now_us))
+        Some(())
     }
 
     /// The tags of all tiers; what a subject's have in common is made once.
     #[inline]
-    fn tag_all(&self, tiers: &[Tier<'_>], plans: &mut Plans) {
+    fn tag_all(&self, tiers: &[Tier<'_>], tags: &mut [Tag]) {
         let mut last: Option<(&[u8], u64)> = None;
-        for tier in tiers {
+        for (tier, tag) in tiers.iter().zip(tags) {
             let subject = match last {
                 Some((same, subject)) if std::ptr::eq(same, tier.subject) => subject,
                 _ => self.tags.subject(tier.subject),
             };
             last = Some((tier.subject, subject));
-            let tag = self.tags.tag_of(tier.bucket.hash(), subject);
-            plans.push(Plan { tag, spot: Spot::Window, state: None, next: None });
+            *tag = self.tags.tag_of(tier.bucket.hash(), subject);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::time::HORIZON_US;
 ///
 /// The generation goes up when a place changes hands, so that the words of two
 /// buckets in one place differ even if they owe the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Word(pub(super) u64);
 
 const TICKS_BITS: u32 = 4;

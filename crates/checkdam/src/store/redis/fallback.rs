@@ -32,7 +32,8 @@ impl Fallback {
             Operation::Take if tiers.iter().any(is_closed) => Operation::Peek,
             other => other,
         };
-        let mut decided = self.memory.apply_now(operation, &local).decisions.into_iter();
+        let answer = self.memory.apply_now(operation, &local);
+        let mut decided = answer.decisions.iter().copied();
         let undecided = |tier: &Tier<'_>, verdict| Decision::undecided(tier.quota.limit(), verdict);
         let decide = |tier: &Tier<'_>| match tier.on_failure {
             FailurePolicy::Local => decided.next().unwrap_or_else(|| undecided(tier, Verdict::Unavailable)),

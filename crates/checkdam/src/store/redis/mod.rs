@@ -36,7 +36,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use self::ask::Ask;
@@ -49,7 +48,7 @@ use self::script::Held;
 use self::shard::ShardOptions;
 use self::target::Target;
 use self::topology::Topology;
-use super::{Answer, Groups, Operation, Store, TIERS_INLINE, Tier};
+use super::{Answer, Decisions, Groups, Operation, Store, Tier};
 use crate::decision::{DecidedBy, Decision, Verdict};
 use crate::lease::LeaseStats;
 use crate::time::ManualClock;
@@ -266,7 +265,8 @@ impl Store for RedisStore {
         if tiers.iter().all(|tier| tier.lease.is_none()) {
             return self.apply_direct(operation, tiers, Instant::now() + self.deadline).await;
         }
-        if let Some(answer) = self.apply_at_once(operation, tiers) {
+        let mut answer = Answer::new();
+        if self.apply_at_once(operation, tiers, &mut answer) {
             return answer;
         }
         // On the heap, so that what needs no waiting has a small future.
@@ -276,7 +276,8 @@ impl Store for RedisStore {
             Operation::Peek | Operation::Reset => {
                 let deadline = Instant::now() + self.deadline;
                 let mut answer = Box::pin(self.apply_direct(operation, tiers, deadline)).await;
-                for (tier, decision) in tiers.iter().zip(&mut answer.decisions).filter(|(tier, _)| tier.lease.is_some())
+                for (tier, decision) in
+                    tiers.iter().zip(answer.decisions.iter_mut()).filter(|(tier, _)| tier.lease.is_some())
                 {
                     match operation {
                         Operation::Reset => self.leases.forget(tier),
@@ -289,9 +290,9 @@ impl Store for RedisStore {
     }
 
     #[inline]
-    fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>]) -> Option<Answer> {
+    fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut Answer) -> bool {
         let is_leased = operation == Operation::Take && tiers.first().is_some_and(|tier| tier.lease.is_some());
-        if is_leased { self.take_at_once(tiers) } else { None }
+        is_leased && self.take_at_once(tiers, answer)
     }
 }
 
@@ -312,8 +313,8 @@ impl RedisStore {
 }
 
 /// What the tiers answer, given what their buckets held.
-fn decisions(operation: Operation, tiers: &[Tier<'_>], held: &[Option<Held>]) -> SmallVec<[Decision; TIERS_INLINE]> {
-    let each = |decide: fn(&Held, &Tier<'_>) -> Decision| -> SmallVec<[Decision; TIERS_INLINE]> {
+fn decisions(operation: Operation, tiers: &[Tier<'_>], held: &[Option<Held>]) -> Decisions {
+    let each = |decide: fn(&Held, &Tier<'_>) -> Decision| -> Decisions {
         let one = |(tier, held): (&Tier<'_>, &Option<Held>)| {
             held.as_ref().map_or_else(|| unseen(tier), |held| decide(held, tier))
         };

@@ -11,9 +11,7 @@ use super::super::{RedisStore, unseen};
 use super::{Book, Purchase, Share, decision, terms};
 use crate::decision::{DecidedBy, Decision, Verdict};
 use crate::lease::Spend;
-use crate::store::{Answer, Groups, Operation, TIERS_INLINE, Tier};
-
-type Decisions = SmallVec<[Decision; TIERS_INLINE]>;
+use crate::store::{Answer, Decisions, Groups, Operation, TIERS_INLINE, Tier};
 
 /// What was paid here for a request that is not decided yet: put back unless it
 /// is kept, also when the request is dropped.
@@ -39,12 +37,20 @@ impl Drop for Reserved<'_> {
 
 impl RedisStore {
     /// Decides a take that needs nobody else: all of it is prepaid here, or one
-    /// of its tiers is known to deny.
+    /// of its tiers is known to deny. `false`, with nothing done, if it does.
     #[inline]
-    pub(in super::super) fn take_at_once(&self, tiers: &[Tier<'_>]) -> Option<Answer> {
+    pub(in super::super) fn take_at_once(&self, tiers: &[Tier<'_>], answer: &mut Answer) -> bool {
+        let is_decided = self.spend_all(tiers, answer).is_some();
+        if !is_decided {
+            answer.decisions.clear();
+        }
+        is_decided
+    }
+
+    #[inline]
+    fn spend_all(&self, tiers: &[Tier<'_>], answer: &mut Answer) -> Option<()> {
         let mut reserved = Reserved { book: self.leases.book.get()?, paid: SmallVec::new() };
-        let mut decisions = Decisions::new();
-        let mut at_us = 0;
+        answer.by = DecidedBy::Lease;
         for (place, tier) in tiers.iter().enumerate() {
             terms(tier)?;
             let (book, number, tag) = self.leases.find(tier)?;
@@ -53,24 +59,27 @@ impl RedisStore {
                     if bought.paid.is_low {
                         self.fetch_ahead(tier, (number, tag), bought.paid.at_us);
                     }
-                    at_us = bought.at_us;
+                    answer.at_us = bought.at_us;
                     let account = book.accounts.account(number);
-                    decisions.push(decision(tier, account, bought.paid.left, bought.paid.at_us));
-                    reserved.paid.push((place, bought));
+                    answer.decisions.push(decision(tier, account, bought.paid.left, bought.paid.at_us));
+                    if place + 1 < tiers.len() {
+                        reserved.paid.push((place, bought));
+                    }
                 }
                 Err(Spend::Dry) if tier.group == 0 => {
                     let (steady_us, now_us) = self.leases.clock.read();
                     let wait_us = book.accounts.account(number).denied_for_us(tier.cost, steady_us)?;
                     book.deny(number, tier.cost);
-                    decisions.push(self.denied(tier, number, wait_us));
-                    decisions.extend(tiers[place + 1..].iter().map(unseen));
-                    return Some(Answer { decisions, at_us: now_us, by: DecidedBy::Lease });
+                    answer.decisions.push(self.denied(tier, number, wait_us));
+                    answer.decisions.extend(tiers[place + 1..].iter().map(unseen));
+                    answer.at_us = now_us;
+                    return Some(());
                 }
                 Err(_) => return None,
             }
         }
         reserved.paid.clear();
-        Some(Answer { decisions, at_us, by: DecidedBy::Lease })
+        Some(())
     }
 
     /// Decides a take of which some tiers are prepaid here, or could be.
@@ -147,11 +156,11 @@ impl RedisStore {
         let rest = undecided(tiers, &kept);
         let (by, at_us) = (DecidedBy::Lease, self.leases.clock.read().1);
         let answer = if rest.is_empty() {
-            Answer { decisions: SmallVec::new(), at_us, by }
+            Answer { at_us, by, ..Answer::new() }
         } else {
             self.apply_direct(Operation::Refund, &rest, Instant::now() + self.deadline).await
         };
-        let mut answered = answer.decisions.into_iter();
+        let mut answered = answer.decisions.iter().copied();
         let one = |(kept, tier): (Option<Decision>, &Tier<'_>)| {
             kept.or_else(|| answered.next()).unwrap_or_else(|| unseen(tier))
         };
