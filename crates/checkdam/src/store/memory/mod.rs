@@ -161,8 +161,27 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// The common case, one tier: answers with the decision and its time.
-    #[inline]
+    #[inline(always)]
     pub fn take_one(&self, tier: &Tier<'_>) -> (Decision, u64) {
+        // First as nearly all takes go, so that this stays small enough to become
+        // part of the caller, and computes only what that looks at.
+        if tier.quota.algorithm == Algorithm::TokenBucket
+            && let Some((at, seen)) = self.table.find_at_home(self.tag(tier))
+            && !seen.is_locked()
+        {
+            // Read after the word, so that the word is never of a later time.
+            let now_us = self.clock.now_us();
+            let state = seen.state(tier.quota);
+            let (decision, next) = token_bucket::decide(tier.quota, state, now_us, tier.cost);
+            if next == state || self.table.swap(at, seen, Word::of(tier.quota, next)) {
+                return (decision, now_us);
+            }
+        }
+        self.take_alone(tier)
+    }
+
+    #[inline(never)]
+    fn take_alone(&self, tier: &Tier<'_>) -> (Decision, u64) {
         match tier.quota.algorithm {
             Algorithm::TokenBucket => self.take_word(tier, token_bucket::decide),
             Algorithm::LeakyBucket => self.take_word(tier, leaky_bucket::decide),
@@ -175,7 +194,6 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// Charges one word by one swap.
-    #[inline]
     fn take_word(&self, tier: &Tier<'_>, decide: impl Decide) -> (Decision, u64) {
         let tag = self.tag(tier);
         let mut backoff = Backoff::default();

@@ -76,6 +76,39 @@ fn two_requests_of_two_tiers_in_opposite_order() {
 }
 
 #[test]
+fn two_requests_of_two_tiers_that_are_there() {
+    model(3, || {
+        let (store, quota) = (store(), quota("3/h"));
+        assert!(take(&store, &quota, &["a"], 1));
+        assert!(take(&store, &quota, &["b"], 2));
+        let other = {
+            let store = Arc::clone(&store);
+            thread::spawn(move || take(&store, &quota, &["a", "b"], 1))
+        };
+        let here = take(&store, &quota, &["b", "a"], 1);
+        assert!(here ^ other.join().unwrap(), "b has one token left");
+        assert!(take(&store, &quota, &["a"], 1), "the denied request charged nothing");
+        assert!(!take(&store, &quota, &["a"], 1));
+    });
+}
+
+#[test]
+fn a_take_of_one_tier_beside_one_of_two() {
+    model(3, || {
+        let (store, quota) = (store(), quota("2/h"));
+        assert!(take(&store, &quota, &["a"], 1));
+        assert!(take(&store, &quota, &["b"], 1));
+        let other = {
+            let store = Arc::clone(&store);
+            thread::spawn(move || take(&store, &quota, &["a"], 1))
+        };
+        let here = take(&store, &quota, &["a", "b"], 1);
+        assert!(here ^ other.join().unwrap(), "a has one token left");
+        assert_eq!(take(&store, &quota, &["b"], 1), !here, "b is charged with a or not at all");
+    });
+}
+
+#[test]
 fn a_bucket_that_is_evicted_while_it_is_charged() {
     model(2, || {
         let (store, quota) = (store(), quota("4/h"));
