@@ -50,7 +50,8 @@ where
             let mut key = task * 7_919;
             while Instant::now() < end {
                 for _ in 0..drive.at_once {
-                    check(key % drive.keys).await;
+                    // No division where it would be most of what is measured.
+                    check(if drive.keys == 1 { 0 } else { key % drive.keys }).await;
                     key += 104_729;
                 }
                 done.set(done.get() + drive.at_once as u64);

@@ -1,5 +1,6 @@
 //! A hot key through `Limiter::check` over a real Redis: leased, beside a call
-//! for every check with many waiting, by the same limiter.
+//! for every check with many waiting, and beside calls that checks share, by the
+//! same limiter.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,7 +19,8 @@ use crate::session::{Judged, Over, Session};
 
 const METRICS: &[&str] = &["checks/s", "admitted of checks", "Redis calls of checks", "Redis CPU µs/check"];
 const LEASED: &str = "lease: 100ms";
-const EACH: &str = "no lease, 512 waiting";
+const EACH: &str = "no lease, a call a check, 512 waiting";
+const SHARED: &str = "no lease, calls shared by up to 32, 512 waiting";
 /// Far more than one core can ask for.
 const PLENTY: &str = "1000000/s burst 100000000000";
 /// Less than one core can ask for: what is admitted shows whether it is kept.
@@ -35,8 +37,8 @@ struct Hot {
 }
 
 impl Hot {
-    fn new(server: &Redis, name: &str, limit: &str, lease: Lease) -> Self {
-        let options = RedisOptions { deadline: Duration::from_secs(5), ..RedisOptions::new(server.url()) };
+    fn new(server: &Redis, name: &str, limit: &str, (lease, batch_max): (Lease, usize)) -> Self {
+        let options = RedisOptions { deadline: Duration::from_secs(5), batch_max, ..RedisOptions::new(server.url()) };
         let store = RedisStore::new(options).unwrap_or_else(|error| panic!("the store: {error}"));
         let mut rule = rule(name, "global");
         rule.quotas = vec![quota(limit)];
@@ -68,15 +70,17 @@ pub(super) fn run(session: &mut Session) {
     pin_process(server.pid(), server_core());
     let runtime = runtime();
     let _inside = runtime.enter();
-    let leased = Hot::new(&server, "leased", PLENTY, Lease::For(100_000));
-    let each = Hot::new(&server, "each", PLENTY, Lease::Off);
+    let leased = Hot::new(&server, "leased", PLENTY, (Lease::For(100_000), 32));
+    let each = Hot::new(&server, "each", PLENTY, (Lease::Off, 1));
+    let shared = Hot::new(&server, "shared", PLENTY, (Lease::Off, 32));
     let mut contest = Contest::new("one hot key over Redis, through Limiter::check, one core", METRICS);
     contest.add(LEASED, |length| leased.run(&runtime, &server, AT_ONCE, length).0);
     contest.add(EACH, |length| each.run(&runtime, &server, ONE_BY_ONE, length).0);
+    contest.add(SHARED, |length| shared.run(&runtime, &server, ONE_BY_ONE, length).0);
     let length = session.pace().long;
     let mut figures = contest.run(session, length);
     let limit = format!("{SCARCE_RATE}/s burst {SCARCE_BURST}");
-    let scarce = Hot::new(&server, "scarce", &limit, Lease::For(100_000));
+    let scarce = Hot::new(&server, "scarce", &limit, (Lease::For(100_000), 32));
     let (_, admitted, seconds) = scarce.run(&runtime, &server, AT_ONCE, length * 2);
     let most = SCARCE_BURST + SCARCE_RATE * seconds;
     figures.notes.push(format!(

@@ -162,7 +162,7 @@ impl Accounts {
     #[inline]
     fn near(&self, tag: Tag) -> impl Iterator<Item = usize> {
         let (count, first) = (self.places.len(), place(tag, self.places.len()));
-        (0..PROBES).map(move |step| (first + step) % count)
+        (first..first + PROBES).map(move |number| if number < count { number } else { number - count })
     }
 
     /// How much the subject was asked for in this period, about: subjects share

@@ -165,8 +165,9 @@ impl<C: Clock> MemoryStore<C> {
     pub fn take_one(&self, tier: &Tier<'_>) -> (Decision, u64) {
         // First as nearly all takes go, so that this stays small enough to become
         // part of the caller, and computes only what that looks at.
+        let tag = self.tag(tier);
         if tier.quota.algorithm == Algorithm::TokenBucket
-            && let Some((at, seen)) = self.table.find_at_home(self.tag(tier))
+            && let Some((at, seen)) = self.table.find_at_home(tag)
             && !seen.is_locked()
         {
             // Read after the word, so that the word is never of a later time.
@@ -177,14 +178,14 @@ impl<C: Clock> MemoryStore<C> {
                 return (decision, now_us);
             }
         }
-        self.take_alone(tier)
+        self.take_alone(tier, tag)
     }
 
     #[inline(never)]
-    fn take_alone(&self, tier: &Tier<'_>) -> (Decision, u64) {
+    fn take_alone(&self, tier: &Tier<'_>, tag: Tag) -> (Decision, u64) {
         match tier.quota.algorithm {
-            Algorithm::TokenBucket => self.take_word(tier, token_bucket::decide),
-            Algorithm::LeakyBucket => self.take_word(tier, leaky_bucket::decide),
+            Algorithm::TokenBucket => self.take_word(tier, tag, token_bucket::decide),
+            Algorithm::LeakyBucket => self.take_word(tier, tag, leaky_bucket::decide),
             _ => {
                 let mut answer = Answer::new();
                 self.take_all(std::slice::from_ref(tier), &mut answer);
@@ -194,8 +195,7 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// Charges one word by one swap.
-    fn take_word(&self, tier: &Tier<'_>, decide: impl Decide) -> (Decision, u64) {
-        let tag = self.tag(tier);
+    fn take_word(&self, tier: &Tier<'_>, tag: Tag, decide: impl Decide) -> (Decision, u64) {
         let mut backoff = Backoff::default();
         loop {
             let Some((at, seen)) = self.table.find(tag) else {
