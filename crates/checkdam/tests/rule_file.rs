@@ -112,6 +112,12 @@ const REFUSED: [(&str, &str, u64, &str); 27] = [
         5,
         "the name is used by an earlier rule",
     ),
+    (
+        "reserved name",
+        "rules:\n  - name: ban\n    key: k\n    limits: [1/s]",
+        2,
+        "the name \"ban\" stands for something else",
+    ),
     ("bad name", "rules:\n  - name: \"a\\nb\"\n    key: k\n    limits: [1/s]", 2, "printable ASCII"),
     (
         "bad algorithm",
