@@ -21,7 +21,7 @@ use super::supervisor::{self, Reloading};
 use crate::app::App;
 use crate::audit::{Audit, Writer};
 use crate::config::{Config, LeaveOptions};
-use crate::http::{Admin, Live, RuleSource, Server};
+use crate::http::{Admin, Live, RuleSource, Server, answering};
 use crate::nodes::Nodes;
 use crate::overload::{self, Overload};
 use crate::rulebook::{self, Book, FollowOptions, Follower, LoadError, OpenError, RuleFile, Rulebook, Status};
@@ -96,14 +96,14 @@ fn open_rules(path: &Path, options: FileOptions) -> Result<Rules, LoadError> {
 }
 
 impl Node {
-    /// Opens what the settings name. `address` is that of the node's first
-    /// door: it names the node.
+    /// Opens what the settings name; none if a signal comes before that is done.
+    /// `address` is that of the node's first door: it names the node.
     pub(super) async fn open(
         config: &Config,
         file: Option<Rules>,
-        signals: Signals,
+        mut signals: Signals,
         address: SocketAddr,
-    ) -> anyhow::Result<Self> {
+    ) -> anyhow::Result<Option<Self>> {
         let tracer = Tracer::new(config.watch.exemplars, config.trace.as_ref())?;
         let store = match &config.redis {
             Some(options) => AnyStore::redis(options)?,
@@ -114,11 +114,14 @@ impl Node {
             None => None,
         };
         let node = node_name(address);
-        let rulebook = open_database(config, file.is_some()).await?;
-        let (file, loaded) = match file {
-            Some((file, loaded)) => (Some(file), loaded),
-            None => (None, load_book(rulebook.as_ref()).await?),
+        let opened = tokio::select! {
+            opened = open_parts(config, file, &store, admin_listener.as_ref()) => opened?,
+            _ = signals.stop.recv() => {
+                tracing::info!("told to stop before it was open");
+                return Ok(None);
+            }
         };
+        let Parts { rulebook, file, loaded } = opened;
         rulebook::remark(&loaded.0, &loaded.1);
         let version = loaded.1.version;
         let recorded = rulebook.clone().map(|rulebook| (Audit::new(&config.audit, node.clone()), rulebook));
@@ -155,7 +158,7 @@ impl Node {
         };
         tokio::spawn(maintain(Arc::clone(&app), statuses));
         tokio::spawn(overload::watch(Arc::clone(&app)));
-        Ok(Self { app, admin, rules, rulebook, writer, stop: signals.stop })
+        Ok(Some(Self { app, admin, rules, rulebook, writer, stop: signals.stop }))
     }
 
     /// What the doors share.
@@ -210,6 +213,36 @@ pub(super) async fn listen(address: &str, flag: &str) -> anyhow::Result<TcpListe
     TcpListener::bind(address)
         .await
         .with_context(|| format!("cannot listen on {address}: free the address or give another with {flag}"))
+}
+
+/// What a node is opened with.
+struct Parts {
+    rulebook: Option<Rulebook>,
+    file: Option<RuleFile>,
+    loaded: (RuleSet, Book),
+}
+
+/// Opens what others keep for us: the rules, and the store. Operators who come
+/// meanwhile are told that it takes a while.
+async fn open_parts(
+    config: &Config,
+    file: Option<Rules>,
+    store: &AnyStore,
+    admin: Option<&TcpListener>,
+) -> anyhow::Result<Parts> {
+    let load = async {
+        let rulebook = open_database(config, file.is_some()).await?;
+        let (file, loaded) = match file {
+            Some((file, loaded)) => (Some(file), loaded),
+            None => (None, load_book(rulebook.as_ref()).await?),
+        };
+        Ok(Parts { rulebook, file, loaded })
+    };
+    let both = async { tokio::join!(load, store.begin()).0 };
+    match admin {
+        Some(listener) => answering(listener, both).await,
+        None => both.await,
+    }
 }
 
 /// The database. Rules from a file do without one: then violations are not
@@ -301,7 +334,7 @@ async fn maintain(app: Arc<App>, statuses: Option<watch::Receiver<Status>>) {
     let mut ticks = tokio::time::interval(MAINTAIN_EVERY);
     loop {
         ticks.tick().await;
-        app.limiter().store().maintain();
+        app.limiter().store().maintain(app.needs_store()).await;
         // It may take a while where there is much: requests shall not wait for it.
         let watching = Arc::clone(&app);
         let _ = tokio::task::spawn_blocking(move || watching.watch().tick()).await;
