@@ -32,8 +32,10 @@ pub(crate) struct StoreStatus {
     not_asked: u64,
     /// Whether a circuit breaker is open.
     is_open: bool,
-    /// Whether it did not answer when it was last asked.
+    /// Whether it failed some requests when last looked.
     is_failing: bool,
+    /// Whether it answered none.
+    is_away: bool,
     /// What became of prepaid tokens; null if the buckets are in this process.
     leases: Option<LeaseStatus>,
 }
@@ -89,6 +91,7 @@ impl AnyStore {
             not_asked,
             is_open,
             is_failing,
+            is_away: self.is_away(),
             leases: self.leases().map(LeaseStatus::from),
         }
     }

@@ -5,10 +5,10 @@ import { h } from "./dom.js";
 const KEY = "checkdam-token";
 let asked = null;
 
-// What a header can carry; the server takes no other token.
-const CARRIED = /^[!-~]+$/;
+// What a header can carry: the browser would refuse to send anything else.
+const CARRIED = /^[ -~]+$/;
 
-// One that no header can carry is none: the browser would refuse to ask at all.
+// One that no header can carry is none.
 export function token() {
   const kept = sessionStorage.getItem(KEY) ?? "";
   return CARRIED.test(kept) ? kept : "";
@@ -33,7 +33,7 @@ export function askForToken(is_wrong, used) {
           event.preventDefault();
           const given = input.value.trim();
           if (!CARRIED.test(given)) {
-            fault.textContent = "That cannot be the token: it has only letters, digits and signs of ASCII, and no spaces.";
+            fault.textContent = "That cannot be the token: it has a character that no header can carry.";
             input.setAttribute("aria-invalid", "true");
             input.focus();
             return;
