@@ -71,7 +71,7 @@ rules:
 }
 
 /// (what is wrong, the file, the line, words of the message)
-const REFUSED: [(&str, &str, u64, &str); 27] = [
+const REFUSED: [(&str, &str, u64, &str); 28] = [
     ("nothing", "", 0, "rules"),
     ("no rules", "version: 1", 1, "version"),
     ("null rules", "rules:\n", 1, "\"rules: []\""),

@@ -238,7 +238,7 @@ async fn open_parts(
         };
         Ok(Parts { rulebook, file, loaded })
     };
-    let both = async { tokio::join!(load, store.begin()).0 };
+    let both = Box::pin(async { tokio::join!(load, store.begin()).0 });
     match admin {
         Some(listener) => answering(listener, both).await,
         None => both.await,

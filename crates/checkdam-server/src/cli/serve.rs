@@ -38,7 +38,7 @@ async fn serve(config: &Config, file: Option<Rules>) -> anyhow::Result<()> {
         Some(address) => Some(listen(address, "--grpc-listen").await?),
         None => None,
     };
-    let opening = Node::open(config, file, signals, listener.local_addr()?);
+    let opening = Box::pin(Node::open(config, file, signals, listener.local_addr()?));
     let Some(node) = answering(&listener, opening).await? else { return Ok(()) };
     let app = node.app();
     let rate_limits = Arc::new(grpc::RateLimits::new(Arc::clone(app), config.rate_limits.clone()));

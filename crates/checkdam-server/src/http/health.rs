@@ -52,7 +52,7 @@ pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response<Body> {
 
 /// That the process lives.
 pub(super) fn alive() -> Response<Body> {
-    health(StatusCode::OK, Health { status: "live", detail: None })
+    health(StatusCode::OK, &Health { status: "live", detail: None })
 }
 
 /// Whether it wants requests; `detail` is said if it does.
@@ -64,10 +64,10 @@ pub(super) fn readiness(readiness: Readiness, detail: Option<&'static str>) -> R
         Readiness::Starting => Some("no rules are in force yet"),
         Readiness::Draining => None,
     };
-    health(status, Health { status: readiness.name(), detail })
+    health(status, &Health { status: readiness.name(), detail })
 }
 
-fn health(status: StatusCode, said: Health) -> Response<Body> {
+fn health(status: StatusCode, said: &Health) -> Response<Body> {
     let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
-    (status, headers, super::wire::json(&said)).into_response()
+    (status, headers, super::wire::json(said)).into_response()
 }

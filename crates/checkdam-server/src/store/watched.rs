@@ -6,7 +6,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use checkdam::store::redis::{CallError, RedisOptions, RedisStats, RedisStore, StoreUrlError};
+use checkdam::store::redis::{CallError, RedisOptions, RedisStats, RedisStore, StoreUrlError, glance};
 use checkdam::store::{BucketName, FailurePolicy, Operation, Tier};
 use checkdam::{Algorithm, Align, Quota, QuotaSpec};
 
@@ -22,6 +22,7 @@ pub(crate) struct Watched {
     pub(super) store: RedisStore,
     /// Its URL without the password.
     url: String,
+    options: RedisOptions,
     /// A bucket that no rule has: rules have names.
     bucket: BucketName,
     quota: Option<Quota>,
@@ -49,6 +50,7 @@ impl Watched {
         let spec = QuotaSpec { amount: 1, period_us: 1_000_000, burst: None, initial: None, align: Align::default() };
         Ok(Self {
             url: options.shown_url(),
+            options: options.clone(),
             bucket: BucketName::new("", 0, "token_bucket"),
             quota: Quota::new(spec, Algorithm::TokenBucket).ok(),
             seen: Mutex::default(),
@@ -56,9 +58,11 @@ impl Watched {
         })
     }
 
-    /// Tries Redis for the first time, and says at once if it cannot be used.
-    /// The connection stays: the first request need not wait for it.
+    /// Tries Redis for the first time, and says at once if it cannot be used; what
+    /// else is wrong with it is said in a moment. The connection stays: the first
+    /// request need not wait for it.
     pub(super) async fn begin(&self) {
+        tokio::spawn(remark(self.options.clone()));
         let mut tried = self.probe().await;
         for _ in 1..FIRST_TRIES {
             if tried.is_ok() {
@@ -86,7 +90,7 @@ impl Watched {
         let is_failing = self.seen().is_failing || passed.failed > 0;
         let is_asked = is_failing || is_needed && passed.answered == 0;
         let probed = if is_asked { Some(self.probe().await) } else { None };
-        self.tell(passed, probed);
+        self.tell(passed, probed.as_ref());
     }
 
     /// Whether it did not answer when it was last asked.
@@ -141,10 +145,10 @@ impl Watched {
         self.store.try_apply(Operation::Peek, &[tier]).await.map(drop)
     }
 
-    fn tell(&self, passed: Passed, probed: Option<Result<(), CallError>>) {
+    fn tell(&self, passed: Passed, probed: Option<&Result<(), CallError>>) {
         let Passed { failed, answered } = passed;
         let mut seen = self.seen();
-        let refused = probed.as_ref().and_then(|probed| probed.as_ref().err());
+        let refused = probed.and_then(|probed| probed.as_ref().err());
         seen.is_away = answered == 0 && refused.is_some();
         if !seen.is_failing && (failed > 0 || seen.is_away) {
             seen.is_failing = true;
@@ -160,5 +164,14 @@ impl Watched {
             seen.is_failing = false;
             tracing::info!(store = self.url, answered, "Redis answers again");
         }
+    }
+}
+
+/// Says what lets limits fail, or will one day.
+async fn remark(options: RedisOptions) {
+    // A URL that is not understood was refused before.
+    for (server, finding) in glance(&options).await.unwrap_or_default() {
+        let remedy = finding.remedy.unwrap_or_default();
+        tracing::warn!(server, look = finding.look, seen = finding.seen, remedy, "the store is not as it should be");
     }
 }

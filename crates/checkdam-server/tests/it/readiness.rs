@@ -71,13 +71,22 @@ fn a_node_that_can_only_refuse_is_not_ready_and_is_again_by_itself() {
 fn a_store_that_cannot_be_used_is_told_at_the_start() {
     let url = format!("redis://:pass-word@127.0.0.1:{}", free_port());
     let file = rule_file(&rules(["closed", "closed"]));
-    let server = Server::with(&["--rules", file.to_str().unwrap(), "--store", &url]);
+    let mut server = Server::with(&["--rules", file.to_str().unwrap(), "--store", &url]);
     let log = server.log();
     assert!(log.contains("Redis cannot be used") && log.contains("…@127.0.0.1:") && log.contains("doctor"), "{log}");
     assert!(!log.contains("pass-word"), "{log}");
+    server.wait_for_log("nothing listens there");
     assert_eq!(readyz(server.address(), 503).json()["status"], "store_away");
     let server = Server::with(&["--store", &url]);
     assert_eq!(readyz(server.address(), 200).json()["status"], "ready", "by default rules decide by themselves");
+}
+
+#[test]
+fn a_store_that_forgets_buckets_is_told_at_the_start() {
+    let redis = Redis::builder().args(["--maxmemory-policy", "allkeys-lru"]).start();
+    let mut server = Server::with(&["--store", &redis.url()]);
+    server.wait_for_log("set maxmemory-policy to volatile-ttl or noeviction");
+    assert!(!server.log().contains("cannot be used"), "{}", server.log());
 }
 
 #[test]

@@ -28,6 +28,7 @@ function ask(ban) {
   const paint = () => { until.node.hidden = length.control.value !== "at"; };
   length.control.value = ban.until ? "at" : ban.version ? "" : "3600";
   until.control.value = local(ban.until ?? Date.now() + 3_600_000);
+  const known = until.control.value;
   length.control.addEventListener("change", paint);
   paint();
 
@@ -36,7 +37,9 @@ function ask(ban) {
     const chosen = length.control.value;
     const end = chosen === "at" ? Date.parse(until.control.value) : Date.now() + Number(chosen) * 1000;
     // What is no time the server refuses, and says so.
-    if (chosen) said.until = Number.isNaN(end) ? until.control.value : new Date(end).toISOString().replace(/\.\d+Z$/, "Z");
+    // The control knows no seconds: a time that nobody touched stays as it is.
+    if (chosen === "at" && ban.until && until.control.value === known) said.until = ban.until;
+    else if (chosen) said.until = Number.isNaN(end) ? until.control.value : new Date(end).toISOString().replace(/\.\d+Z$/, "Z");
     if (reason.control.value.trim()) said.reason = reason.control.value.trim();
     return said;
   }
