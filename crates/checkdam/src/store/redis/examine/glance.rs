@@ -4,7 +4,7 @@
 use super::facts::Facts;
 use super::finding::{Finding, Level};
 use super::probe::Probe;
-use super::{Kind, cluster, memory, mode, reach, sentinel};
+use super::{Examined, Kind, cluster, memory, mode, reach, sentinel};
 use crate::store::redis::RedisOptions;
 use crate::store::redis::target::{Endpoint, StoreUrlError, Target};
 
@@ -14,19 +14,23 @@ use crate::store::redis::target::{Endpoint, StoreUrlError, Target};
 /// # Errors
 /// If the URL is not understood.
 pub async fn glance(options: &RedisOptions) -> Result<Vec<(String, Finding)>, StoreUrlError> {
-    let (kind, masters, mut found) = match Target::parse(&options.url, options.root_certificate.as_deref())? {
-        Target::Single(endpoint) => (Kind::Single, vec![endpoint], Vec::new()),
+    let (kind, masters, found, others) = match Target::parse(&options.url, options.root_certificate.as_deref())? {
+        Target::Single(endpoint) => (Kind::Single, vec![endpoint], Vec::new(), Vec::new()),
         Target::Sentinel { sentinels, endpoint, master } => {
             let found = sentinel::discover(&sentinels, &endpoint, &master).await;
-            (Kind::Sentinel, found.masters, found.findings)
+            (Kind::Sentinel, found.masters, found.findings, found.sentinels)
         }
         Target::Cluster { seeds } => {
             let found = cluster::discover(&seeds).await;
-            (Kind::Cluster, found.masters.into_iter().map(|master| master.endpoint).collect(), found.findings)
+            let masters = found.masters.into_iter().map(|master| master.endpoint).collect();
+            (Kind::Cluster, masters, found.findings, found.lost)
         }
     };
     let whole = options.shown_url();
-    let mut all: Vec<_> = found.drain(..).map(|finding| (whole.clone(), finding)).collect();
+    let mut all: Vec<_> = found.into_iter().map(|finding| (whole.clone(), finding)).collect();
+    for Examined { address, findings, .. } in others {
+        all.extend(findings.into_iter().map(|finding| (address.clone(), finding)));
+    }
     for master in masters {
         let findings = look(&master, kind).await;
         all.extend(findings.into_iter().map(|finding| (master.address(), finding)));
