@@ -14,7 +14,7 @@ use checkdam::RuleSet;
 use checkdam::rule_file::{self, FileOptions};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use super::signals::Signals;
 use super::supervisor::{self, Reloading};
@@ -42,7 +42,7 @@ const DATABASE_PATIENCE: Duration = Duration::from_secs(15);
 const DATABASE_PAUSE: Duration = Duration::from_secs(1);
 /// How long whoever asked for a reload waits for it.
 const RELOAD_LIMIT: Duration = Duration::from_secs(5);
-/// How often the store forgets what has passed.
+/// How often what has passed is forgotten, and the store looked at.
 const MAINTAIN_EVERY: Duration = Duration::from_secs(1);
 /// Each keeps a core busy for a moment.
 const PREVIEWS_MAX: usize = 2;
@@ -157,6 +157,7 @@ impl Node {
             RuleSource::File(_) => None,
         };
         tokio::spawn(maintain(Arc::clone(&app), statuses));
+        tokio::spawn(maintain_store(Arc::clone(&app)));
         tokio::spawn(overload::watch(Arc::clone(&app)));
         Ok(Some(Self { app, admin, rules, rulebook, writer, stop: signals.stop }))
     }
@@ -330,11 +331,20 @@ fn node_name(address: SocketAddr) -> String {
     format!("{}:{}", if host.is_empty() { "node" } else { host }, address.port())
 }
 
+/// By itself, because a store that hangs is waited for.
+async fn maintain_store(app: Arc<App>) {
+    let mut ticks = tokio::time::interval(MAINTAIN_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        app.limiter().store().maintain(app.needs_store()).await;
+    }
+}
+
 async fn maintain(app: Arc<App>, statuses: Option<watch::Receiver<Status>>) {
     let mut ticks = tokio::time::interval(MAINTAIN_EVERY);
     loop {
         ticks.tick().await;
-        app.limiter().store().maintain(app.needs_store()).await;
         // It may take a while where there is much: requests shall not wait for it.
         let watching = Arc::clone(&app);
         let _ = tokio::task::spawn_blocking(move || watching.watch().tick()).await;

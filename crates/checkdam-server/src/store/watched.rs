@@ -15,6 +15,8 @@ use checkdam::{Algorithm, Align, Quota, QuotaSpec};
 const FIRST_TRIES: u32 = 3;
 /// The pause between them.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// How long the start may wait for it, however patient decisions are.
+const FIRST_LIMIT: Duration = Duration::from_secs(1);
 
 /// Redis, and what was last said of it.
 #[derive(Debug)]
@@ -63,15 +65,8 @@ impl Watched {
     /// request need not wait for it.
     pub(super) async fn begin(&self) {
         tokio::spawn(remark(self.options.clone()));
-        let mut tried = self.probe().await;
-        for _ in 1..FIRST_TRIES {
-            if tried.is_ok() {
-                return;
-            }
-            tokio::time::sleep(FIRST_PAUSE).await;
-            tried = self.probe().await;
-        }
-        let Err(error) = tried else { return };
+        let tried = tokio::time::timeout(FIRST_LIMIT, self.try_first()).await;
+        let Err(error) = tried.unwrap_or(Err(CallError::Late)) else { return };
         let mut seen = self.seen();
         (seen.is_failing, seen.is_away) = (true, true);
         tracing::warn!(
@@ -113,6 +108,18 @@ impl Watched {
     /// A message whenever another node has changed something.
     pub(crate) fn hints(&self) -> tokio::sync::mpsc::Receiver<()> {
         self.store.hints()
+    }
+
+    async fn try_first(&self) -> Result<(), CallError> {
+        let mut tried = self.probe().await;
+        for _ in 1..FIRST_TRIES {
+            if tried.is_ok() {
+                break;
+            }
+            tokio::time::sleep(FIRST_PAUSE).await;
+            tried = self.probe().await;
+        }
+        tried
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
