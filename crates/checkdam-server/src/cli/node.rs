@@ -2,6 +2,8 @@
 //! denies is recorded, and operators are let in. `serve` and `proxy` add their
 //! doors.
 
+mod parts;
+
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -11,20 +13,21 @@ use std::time::Duration;
 
 use anyhow::Context;
 use checkdam::RuleSet;
-use checkdam::rule_file::{self, FileOptions};
+use checkdam::rule_file::FileOptions;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
+use self::parts::Parts;
 use super::signals::Signals;
 use super::supervisor::{self, Reloading};
 use crate::app::App;
 use crate::audit::{Audit, Writer};
 use crate::config::{Config, LeaveOptions};
-use crate::http::{Admin, Live, RuleSource, Server, answering};
+use crate::http::{Admin, Live, RuleSource, Server};
 use crate::nodes::Nodes;
 use crate::overload::{self, Overload};
-use crate::rulebook::{self, Book, FollowOptions, Follower, LoadError, OpenError, RuleFile, Rulebook, Status};
+use crate::rulebook::{self, Book, FollowOptions, Follower, LoadError, RuleFile, Rulebook, Status};
 use crate::store::AnyStore;
 use crate::trace::Tracer;
 use crate::watch::Watch;
@@ -36,10 +39,6 @@ const ADMIN_LEAVE: LeaveOptions =
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 /// How long what was recorded may take to be written at the end.
 const AUDIT_DRAIN: Duration = Duration::from_secs(5);
-/// How long a database is waited for at the start.
-const DATABASE_PATIENCE: Duration = Duration::from_secs(15);
-/// How long until it is asked again.
-const DATABASE_PAUSE: Duration = Duration::from_secs(1);
 /// How long whoever asked for a reload waits for it.
 const RELOAD_LIMIT: Duration = Duration::from_secs(5);
 /// How often what has passed is forgotten, and the store looked at.
@@ -115,7 +114,7 @@ impl Node {
         };
         let node = node_name(address);
         let opened = tokio::select! {
-            opened = open_parts(config, file, &store, admin_listener.as_ref()) => opened?,
+            opened = Parts::open(config, file, &store, admin_listener.as_ref()) => opened?,
             _ = signals.stop.recv() => {
                 tracing::info!("told to stop before it was open");
                 return Ok(None);
@@ -214,72 +213,6 @@ pub(super) async fn listen(address: &str, flag: &str) -> anyhow::Result<TcpListe
     TcpListener::bind(address)
         .await
         .with_context(|| format!("cannot listen on {address}: free the address or give another with {flag}"))
-}
-
-/// What a node is opened with.
-struct Parts {
-    rulebook: Option<Rulebook>,
-    file: Option<RuleFile>,
-    loaded: (RuleSet, Book),
-}
-
-/// Opens what others keep for us: the rules, and the store. Operators who come
-/// meanwhile are told that it takes a while.
-async fn open_parts(
-    config: &Config,
-    file: Option<Rules>,
-    store: &AnyStore,
-    admin: Option<&TcpListener>,
-) -> anyhow::Result<Parts> {
-    let load = async {
-        let rulebook = open_database(config, file.is_some()).await?;
-        let (file, loaded) = match file {
-            Some((file, loaded)) => (Some(file), loaded),
-            None => (None, load_book(rulebook.as_ref()).await?),
-        };
-        Ok(Parts { rulebook, file, loaded })
-    };
-    let both = Box::pin(async { tokio::join!(load, store.begin()).0 });
-    match admin {
-        Some(listener) => answering(listener, both).await,
-        None => both.await,
-    }
-}
-
-/// The database. Rules from a file do without one: then violations are not
-/// recorded.
-async fn open_database(config: &Config, has_file: bool) -> anyhow::Result<Option<Rulebook>> {
-    if has_file && config.audit.per_rule_and_second == 0 {
-        return Ok(None);
-    }
-    let deadline = Instant::now() + DATABASE_PATIENCE;
-    let opened = loop {
-        match Rulebook::open(&config.database).await {
-            // A server that starts together with us may need a moment.
-            Err(error @ OpenError::Unavailable { .. }) if config.database.is_server() && Instant::now() < deadline => {
-                tracing::warn!(%error, "waiting for the database");
-                tokio::time::sleep(DATABASE_PAUSE).await;
-            }
-            opened => break opened,
-        }
-    };
-    match opened {
-        Ok(rulebook) => Ok(Some(rulebook)),
-        Err(error) if has_file => {
-            tracing::warn!(%error, "violations are not recorded; --audit-rate 0 asks for that without this warning");
-            Ok(None)
-        }
-        Err(error) => Err(error).context("give another place with --database or --data-dir, or rules with --rules"),
-    }
-}
-
-/// The rules in the database; on the first start the starter rules.
-async fn load_book(rulebook: Option<&Rulebook>) -> anyhow::Result<(RuleSet, Book)> {
-    let rulebook = rulebook.context("there are no rules: neither a file nor a database")?;
-    rulebook.seed(rule_file::parse_definitions(rulebook::STARTER)?).await?;
-    let book = rulebook.load().await?;
-    let rules = book.compile().context("the rules in the database are not valid: mend or remove that row")?;
-    Ok((rules, book))
 }
 
 /// Follows what the rules come from.
