@@ -12,6 +12,7 @@ use checkdam::{Limiter, Outcome, Request, RuleSet, Together};
 use crate::audit::{Audit, Effects};
 use crate::http::Texts;
 use crate::overload::Overload;
+use crate::readiness::{Readiness, is_lost_without_store};
 use crate::rulebook::{Book, Loading};
 use crate::store::AnyStore;
 use crate::trace::Tracer;
@@ -41,6 +42,8 @@ pub(crate) struct App {
     /// What scrapers were last told.
     texts: Texts,
     is_leaving: AtomicBool,
+    /// Whether the rules in force can decide nothing without their store.
+    needs_store: AtomicBool,
 }
 
 impl App {
@@ -54,6 +57,7 @@ impl App {
     ) -> Self {
         let effects = Effects::default();
         effects.follow(&rules);
+        let needs_store = is_lost_without_store(&rules);
         let limiter = Limiter::new(rules, store);
         watch.follow(&limiter.rules());
         Self {
@@ -70,6 +74,7 @@ impl App {
             doors: Mutex::default(),
             texts: Texts::default(),
             is_leaving: AtomicBool::new(false),
+            needs_store: AtomicBool::new(needs_store),
         }
     }
 
@@ -81,6 +86,7 @@ impl App {
     /// Puts other rules in force, at once and whole.
     pub(crate) fn put_in_force(&self, rules: RuleSet, book: Book) {
         self.effects.follow(&rules);
+        self.needs_store.store(is_lost_without_store(&rules), Ordering::Relaxed);
         self.limiter.set_rules(rules);
         self.watch.follow(&self.limiter.rules());
         self.book.store(Arc::new(book));
@@ -228,6 +234,22 @@ impl App {
     /// Whether the program is going away.
     pub(crate) fn is_leaving(&self) -> bool {
         self.is_leaving.load(Ordering::Relaxed)
+    }
+
+    /// Whether the rules in force can decide nothing without their store.
+    pub(crate) fn needs_store(&self) -> bool {
+        self.needs_store.load(Ordering::Relaxed)
+    }
+
+    /// Whether the program wants requests.
+    pub(crate) fn readiness(&self) -> Readiness {
+        if self.is_leaving() {
+            Readiness::Draining
+        } else if self.needs_store() && self.limiter.store().is_away() {
+            Readiness::StoreAway
+        } else {
+            Readiness::Ready
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Everything that can be set: flags, then `CHECKDAM_…` variables, then
 //! `checkdam.toml`, then the default. Unknown keys are errors.
 
+mod bounded;
 mod choice;
 mod files;
 mod grpc;
@@ -29,6 +30,7 @@ use clap::Args;
 use crate::grpc::RateLimitOptions;
 use crate::rulebook::{DatabaseUrl, DatabaseUrlError};
 
+pub(crate) use self::bounded::text as read_text;
 use self::choice::{Headers, or_variable};
 pub(crate) use self::choice::{LogFormat, LogLevel};
 pub(crate) use self::files::FileArguments;
@@ -250,7 +252,7 @@ fn redis_options(given: &Settings, file: &Settings, max_buckets: usize) -> Resul
     let mut options = RedisOptions { nodes, max_buckets, ..RedisOptions::new(url) };
     if let Some(path) = given.store_ca.as_ref().or(file.store_ca.as_ref()) {
         let shown = path.display().to_string();
-        let pem = std::fs::read(path).map_err(|reason| ConfigError::Unreadable { path: shown, reason })?;
+        let pem = bounded::bytes(path).map_err(|reason| ConfigError::Unreadable { path: shown, reason })?;
         options.root_certificate = Some(pem);
     }
     if let Some(deadline) = given.store_deadline.or(file.store_deadline) {
@@ -284,7 +286,7 @@ fn settings_file(given: Option<&Path>) -> Option<&Path> {
 
 fn read(path: &Path) -> Result<Settings, ConfigError> {
     let shown = path.display().to_string();
-    let text = match std::fs::read_to_string(path) {
+    let text = match bounded::text(path) {
         Ok(text) => text,
         Err(reason) => return Err(ConfigError::Unreadable { path: shown, reason }),
     };

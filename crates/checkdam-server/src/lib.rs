@@ -19,6 +19,7 @@ mod metrics;
 mod nodes;
 mod overload;
 mod proxy;
+mod readiness;
 mod replay;
 mod rulebook;
 mod simulate;

@@ -1,53 +1,18 @@
 //! The store that the settings choose.
 
-use std::sync::Mutex;
+mod watched;
 
 use checkdam::lease::LeaseStats;
 use checkdam::store::redis::{RedisOptions, RedisStats, RedisStore, StoreUrlError};
 use checkdam::store::{Answer, MemoryOptions, MemoryStore, Operation, Store, Tier};
+
+pub(crate) use self::watched::Watched;
 
 /// Where the buckets live.
 #[derive(Debug)]
 pub(crate) enum AnyStore {
     Memory(Box<MemoryStore>),
     Redis(Box<Watched>),
-}
-
-/// Redis, and what was last said of it.
-#[derive(Debug)]
-pub(crate) struct Watched {
-    store: RedisStore,
-    seen: Mutex<Seen>,
-}
-
-#[derive(Debug, Default)]
-struct Seen {
-    stats: RedisStats,
-    is_failing: bool,
-}
-
-impl Watched {
-    /// Says once when Redis begins to fail, and once when it answers again.
-    fn watch(&self) {
-        let stats = self.store.stats();
-        let Ok(mut seen) = self.seen.lock() else { return };
-        let failures = |stats: &RedisStats| stats.unknown + stats.refused + stats.not_asked;
-        let failed = failures(&stats) - failures(&seen.stats);
-        let answered = stats.answered - seen.stats.answered;
-        if failed > 0 && !seen.is_failing {
-            seen.is_failing = true;
-            tracing::warn!(
-                failed,
-                answered,
-                breaker_open = self.store.is_open(),
-                "Redis does not answer: rules follow their on_store_failure; check --store and the server"
-            );
-        } else if failed == 0 && answered > 0 && seen.is_failing {
-            seen.is_failing = false;
-            tracing::info!(answered, "Redis answers again");
-        }
-        seen.stats = stats;
-    }
 }
 
 /// How a store goes.
@@ -67,8 +32,10 @@ pub(crate) struct StoreStatus {
     not_asked: u64,
     /// Whether a circuit breaker is open.
     is_open: bool,
-    /// Whether it did not answer when it was last asked.
+    /// Whether it failed some requests when last looked.
     is_failing: bool,
+    /// Whether it answered none.
+    is_away: bool,
     /// What became of prepaid tokens; null if the buckets are in this process.
     leases: Option<LeaseStatus>,
 }
@@ -101,24 +68,6 @@ impl From<LeaseStats> for LeaseStatus {
     }
 }
 
-impl Watched {
-    fn is_failing(&self) -> bool {
-        self.seen.lock().is_ok_and(|seen| seen.is_failing)
-    }
-
-    /// Tells the other nodes that something has changed.
-    pub(crate) async fn announce(&self) {
-        if let Err(error) = self.store.announce().await {
-            tracing::debug!(%error, "other nodes were not told of a change; they look by themselves");
-        }
-    }
-
-    /// A message whenever another node has changed something.
-    pub(crate) fn hints(&self) -> tokio::sync::mpsc::Receiver<()> {
-        self.store.hints()
-    }
-}
-
 impl AnyStore {
     /// Redis, if it is that.
     pub(crate) fn redis_store(&self) -> Option<&RedisStore> {
@@ -142,6 +91,7 @@ impl AnyStore {
             not_asked,
             is_open,
             is_failing,
+            is_away: self.is_away(),
             leases: self.leases().map(LeaseStatus::from),
         }
     }
@@ -181,19 +131,31 @@ impl AnyStore {
 
     /// Buckets in Redis.
     pub(crate) fn redis(options: &RedisOptions) -> Result<Self, StoreUrlError> {
-        let store = RedisStore::new(options.clone())?;
-        Ok(Self::Redis(Box::new(Watched { store, seen: Mutex::default() })))
+        Ok(Self::Redis(Box::new(Watched::new(options)?)))
     }
 
-    /// To be called about once a second.
-    pub(crate) fn maintain(&self) {
+    /// Tries it for the first time, and says if it cannot be used.
+    pub(crate) async fn begin(&self) {
+        if let Self::Redis(watched) = self {
+            watched.begin().await;
+        }
+    }
+
+    /// To be called about once a second; if it `is_needed`, it is made sure that
+    /// it can be reached.
+    pub(crate) async fn maintain(&self, is_needed: bool) {
         match self {
             Self::Memory(store) => store.maintain(),
             Self::Redis(watched) => {
                 watched.store.maintain();
-                watched.watch();
+                watched.look(is_needed).await;
             }
         }
+    }
+
+    /// Whether it answers nobody.
+    pub(crate) fn is_away(&self) -> bool {
+        matches!(self, Self::Redis(watched) if watched.is_away())
     }
 }
 

@@ -15,6 +15,9 @@ use crate::store::FailurePolicy;
 
 /// The most quotas one rule may have.
 pub const QUOTAS_MAX: usize = 16;
+/// Names that no rule may have: bans are recorded under the first, and rules without
+/// metrics of their own are counted under the second.
+pub(crate) const RESERVED_NAMES: [&str; 2] = ["ban", "other"];
 /// The longest rule name in bytes.
 pub const RULE_NAME_MAX: usize = 128;
 

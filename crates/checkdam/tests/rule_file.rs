@@ -71,7 +71,7 @@ rules:
 }
 
 /// (what is wrong, the file, the line, words of the message)
-const REFUSED: [(&str, &str, u64, &str); 27] = [
+const REFUSED: [(&str, &str, u64, &str); 28] = [
     ("nothing", "", 0, "rules"),
     ("no rules", "version: 1", 1, "version"),
     ("null rules", "rules:\n", 1, "\"rules: []\""),
@@ -111,6 +111,12 @@ const REFUSED: [(&str, &str, u64, &str); 27] = [
         "rules:\n  - name: a\n    key: k\n    limits: [1/s]\n  - name: a\n    key: k\n    limits: [1/s]",
         5,
         "the name is used by an earlier rule",
+    ),
+    (
+        "reserved name",
+        "rules:\n  - name: ban\n    key: k\n    limits: [1/s]",
+        2,
+        "the name \"ban\" stands for something else",
     ),
     ("bad name", "rules:\n  - name: \"a\\nb\"\n    key: k\n    limits: [1/s]", 2, "printable ASCII"),
     (

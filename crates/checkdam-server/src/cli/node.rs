@@ -2,6 +2,8 @@
 //! denies is recorded, and operators are let in. `serve` and `proxy` add their
 //! doors.
 
+mod parts;
+
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -11,11 +13,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use checkdam::RuleSet;
-use checkdam::rule_file::{self, FileOptions};
+use checkdam::rule_file::FileOptions;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 
+use self::parts::Parts;
 use super::signals::Signals;
 use super::supervisor::{self, Reloading};
 use crate::app::App;
@@ -24,7 +27,7 @@ use crate::config::{Config, LeaveOptions};
 use crate::http::{Admin, Live, RuleSource, Server};
 use crate::nodes::Nodes;
 use crate::overload::{self, Overload};
-use crate::rulebook::{self, Book, FollowOptions, Follower, LoadError, OpenError, RuleFile, Rulebook, Status};
+use crate::rulebook::{self, Book, FollowOptions, Follower, LoadError, RuleFile, Rulebook, Status};
 use crate::store::AnyStore;
 use crate::trace::Tracer;
 use crate::watch::Watch;
@@ -36,13 +39,9 @@ const ADMIN_LEAVE: LeaveOptions =
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 /// How long what was recorded may take to be written at the end.
 const AUDIT_DRAIN: Duration = Duration::from_secs(5);
-/// How long a database is waited for at the start.
-const DATABASE_PATIENCE: Duration = Duration::from_secs(15);
-/// How long until it is asked again.
-const DATABASE_PAUSE: Duration = Duration::from_secs(1);
 /// How long whoever asked for a reload waits for it.
 const RELOAD_LIMIT: Duration = Duration::from_secs(5);
-/// How often the store forgets what has passed.
+/// How often what has passed is forgotten, and the store looked at.
 const MAINTAIN_EVERY: Duration = Duration::from_secs(1);
 /// Each keeps a core busy for a moment.
 const PREVIEWS_MAX: usize = 2;
@@ -96,14 +95,14 @@ fn open_rules(path: &Path, options: FileOptions) -> Result<Rules, LoadError> {
 }
 
 impl Node {
-    /// Opens what the settings name. `address` is that of the node's first
-    /// door: it names the node.
+    /// Opens what the settings name; none if a signal comes before that is done.
+    /// `address` is that of the node's first door: it names the node.
     pub(super) async fn open(
         config: &Config,
         file: Option<Rules>,
-        signals: Signals,
+        mut signals: Signals,
         address: SocketAddr,
-    ) -> anyhow::Result<Self> {
+    ) -> anyhow::Result<Option<Self>> {
         let tracer = Tracer::new(config.watch.exemplars, config.trace.as_ref())?;
         let store = match &config.redis {
             Some(options) => AnyStore::redis(options)?,
@@ -114,11 +113,14 @@ impl Node {
             None => None,
         };
         let node = node_name(address);
-        let rulebook = open_database(config, file.is_some()).await?;
-        let (file, loaded) = match file {
-            Some((file, loaded)) => (Some(file), loaded),
-            None => (None, load_book(rulebook.as_ref()).await?),
+        let opened = tokio::select! {
+            opened = Parts::open(config, file, &store, admin_listener.as_ref()) => opened?,
+            _ = signals.stop.recv() => {
+                tracing::info!("told to stop before it was open");
+                return Ok(None);
+            }
         };
+        let Parts { rulebook, file, loaded } = opened;
         rulebook::remark(&loaded.0, &loaded.1);
         let version = loaded.1.version;
         let recorded = rulebook.clone().map(|rulebook| (Audit::new(&config.audit, node.clone()), rulebook));
@@ -154,8 +156,9 @@ impl Node {
             RuleSource::File(_) => None,
         };
         tokio::spawn(maintain(Arc::clone(&app), statuses));
+        tokio::spawn(maintain_store(Arc::clone(&app)));
         tokio::spawn(overload::watch(Arc::clone(&app)));
-        Ok(Self { app, admin, rules, rulebook, writer, stop: signals.stop })
+        Ok(Some(Self { app, admin, rules, rulebook, writer, stop: signals.stop }))
     }
 
     /// What the doors share.
@@ -212,42 +215,6 @@ pub(super) async fn listen(address: &str, flag: &str) -> anyhow::Result<TcpListe
         .with_context(|| format!("cannot listen on {address}: free the address or give another with {flag}"))
 }
 
-/// The database. Rules from a file do without one: then violations are not
-/// recorded.
-async fn open_database(config: &Config, has_file: bool) -> anyhow::Result<Option<Rulebook>> {
-    if has_file && config.audit.per_rule_and_second == 0 {
-        return Ok(None);
-    }
-    let deadline = Instant::now() + DATABASE_PATIENCE;
-    let opened = loop {
-        match Rulebook::open(&config.database).await {
-            // A server that starts together with us may need a moment.
-            Err(error @ OpenError::Unavailable { .. }) if config.database.is_server() && Instant::now() < deadline => {
-                tracing::warn!(%error, "waiting for the database");
-                tokio::time::sleep(DATABASE_PAUSE).await;
-            }
-            opened => break opened,
-        }
-    };
-    match opened {
-        Ok(rulebook) => Ok(Some(rulebook)),
-        Err(error) if has_file => {
-            tracing::warn!(%error, "violations are not recorded; --audit-rate 0 asks for that without this warning");
-            Ok(None)
-        }
-        Err(error) => Err(error).context("give another place with --database or --data-dir, or rules with --rules"),
-    }
-}
-
-/// The rules in the database; on the first start the starter rules.
-async fn load_book(rulebook: Option<&Rulebook>) -> anyhow::Result<(RuleSet, Book)> {
-    let rulebook = rulebook.context("there are no rules: neither a file nor a database")?;
-    rulebook.seed(rule_file::parse_definitions(rulebook::STARTER)?).await?;
-    let book = rulebook.load().await?;
-    let rules = book.compile().context("the rules in the database are not valid: mend or remove that row")?;
-    Ok((rules, book))
-}
-
 /// Follows what the rules come from.
 fn follow(
     app: &Arc<App>,
@@ -297,11 +264,20 @@ fn node_name(address: SocketAddr) -> String {
     format!("{}:{}", if host.is_empty() { "node" } else { host }, address.port())
 }
 
+/// By itself, because a store that hangs is waited for.
+async fn maintain_store(app: Arc<App>) {
+    let mut ticks = tokio::time::interval(MAINTAIN_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        app.limiter().store().maintain(app.needs_store()).await;
+    }
+}
+
 async fn maintain(app: Arc<App>, statuses: Option<watch::Receiver<Status>>) {
     let mut ticks = tokio::time::interval(MAINTAIN_EVERY);
     loop {
         ticks.tick().await;
-        app.limiter().store().maintain();
         // It may take a while where there is much: requests shall not wait for it.
         let watching = Arc::clone(&app);
         let _ = tokio::task::spawn_blocking(move || watching.watch().tick()).await;

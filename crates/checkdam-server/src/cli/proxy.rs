@@ -39,7 +39,7 @@ async fn serve(config: &Config, options: &ProxyOptions, rules: Option<Rules>) ->
     // Before anybody can know of us, so that no signal finds us unprepared.
     let signals = Signals::new()?;
     let listener = listen(&options.listen, "--listen").await?;
-    let node = Node::open(config, rules, signals, listener.local_addr()?).await?;
+    let Some(node) = Node::open(config, rules, signals, listener.local_addr()?).await? else { return Ok(()) };
     let proxy = Arc::new(Proxy::start(Arc::clone(node.app()), options, &config.origin)?);
     let server = Server::with(listener, Arc::clone(node.app()), proxy);
     announce(config, options, &server, &node)?;

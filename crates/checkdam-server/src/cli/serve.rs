@@ -11,7 +11,7 @@ use super::node::{self, Node, Rules, listen};
 use super::signals::Signals;
 use crate::config::{Config, LogFormat, Settings};
 use crate::grpc;
-use crate::http::{Origin, Server};
+use crate::http::{Origin, Server, answering};
 
 /// What `checkdam serve` takes.
 #[derive(Debug, clap::Args)]
@@ -38,7 +38,8 @@ async fn serve(config: &Config, file: Option<Rules>) -> anyhow::Result<()> {
         Some(address) => Some(listen(address, "--grpc-listen").await?),
         None => None,
     };
-    let node = Node::open(config, file, signals, listener.local_addr()?).await?;
+    let opening = Box::pin(Node::open(config, file, signals, listener.local_addr()?));
+    let Some(node) = answering(&listener, opening).await? else { return Ok(()) };
     let app = node.app();
     let rate_limits = Arc::new(grpc::RateLimits::new(Arc::clone(app), config.rate_limits.clone()));
     let origin = Arc::new(Origin::new(&config.origin));

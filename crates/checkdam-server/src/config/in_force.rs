@@ -8,6 +8,7 @@ use toml::{Table, Value};
 
 use super::incumbent::Variables;
 use super::reference::{arguments, help};
+use super::watch::without_login;
 use super::{Config, ConfigError, ProxySettings, Settings, is_store, settings_file, variable};
 
 /// Where a value comes from that nobody gave.
@@ -70,6 +71,9 @@ impl InForce {
                 };
             }
         }
+        for setting in all.iter_mut().filter(|setting| setting.name == "otlp_endpoint") {
+            setting.value = without_login(&setting.value);
+        }
         if with_proxy {
             let kept = kept.get("proxy").and_then(Value::as_table).cloned().unwrap_or_default();
             for argument in arguments::<ProxySettings>() {
@@ -126,7 +130,7 @@ impl Found<'_> {
 
 fn table(path: &Path) -> Result<Table, ConfigError> {
     let shown = path.display().to_string();
-    let text = std::fs::read_to_string(path);
+    let text = super::bounded::text(path);
     let text = text.map_err(|reason| ConfigError::Unreadable { path: shown.clone(), reason })?;
     super::from_toml(&shown, &text)
 }

@@ -219,7 +219,7 @@ fn bytes(given: Option<u64>) -> Result<Option<u64>, ConfigError> {
 }
 
 fn pem(path: &Path) -> Result<Vec<u8>, ConfigError> {
-    std::fs::read(path).map_err(|reason| ConfigError::Unreadable { path: path.display().to_string(), reason })
+    super::bounded::bytes(path).map_err(|reason| ConfigError::Unreadable { path: path.display().to_string(), reason })
 }
 
 fn health_path(path: String) -> Result<String, ConfigError> {

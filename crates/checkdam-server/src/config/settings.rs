@@ -169,7 +169,7 @@ pub(crate) struct Settings {
 
     /// Where spans are sent by OTLP over gRPC, such as http://127.0.0.1:4317; needs a build with --features otlp;
     /// OTEL_EXPORTER_OTLP_ENDPOINT is read too [default: nowhere]
-    #[arg(long, env = "CHECKDAM_OTLP_ENDPOINT", value_name = "URL")]
+    #[arg(long, env = "CHECKDAM_OTLP_ENDPOINT", value_name = "URL", hide_env_values = true)]
     pub(super) otlp_endpoint: Option<String>,
 
     /// The share of requests that are traced where the caller has not decided it, 0 to 1 [default: 0.01]

@@ -44,6 +44,24 @@ pub(crate) struct TraceOptions {
     pub(crate) share: f64,
 }
 
+impl TraceOptions {
+    /// The endpoint as it may be printed: without a login that stands in it.
+    pub(crate) fn shown_endpoint(&self) -> String {
+        without_login(&self.endpoint)
+    }
+}
+
+/// A URL with an ellipsis in place of the login that may stand in it.
+pub(super) fn without_login(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    match authority.rsplit_once('@') {
+        Some((_, host)) if scheme.is_empty() => format!("…@{host}{path}"),
+        Some((_, host)) => format!("{scheme}://…@{host}{path}"),
+        None => url.to_owned(),
+    }
+}
+
 impl WatchOptions {
     pub(super) fn of(given: &Settings, file: &Settings) -> Result<Self, ConfigError> {
         let rules_max = given.metrics_rules.or(file.metrics_rules).unwrap_or(1_000);
@@ -74,4 +92,22 @@ impl TraceOptions {
 
 fn in_range(name: &'static str, value: usize, max: usize, range: &'static str) -> Result<(), ConfigError> {
     if value > max { Err(ConfigError::OutOfRange { name, value: value as u64, range }) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_login;
+
+    #[test]
+    fn a_login_in_an_endpoint_is_not_printed() {
+        for (url, shown) in [
+            ("http://127.0.0.1:4317", "http://127.0.0.1:4317"),
+            ("http://user:pa@ss@collector:4317/v1?x=a@b", "http://…@collector:4317/v1?x=a@b"),
+            ("http://token@collector", "http://…@collector"),
+            ("user:secret@collector:4317", "…@collector:4317"),
+            ("http://collector/a@b", "http://collector/a@b"),
+        ] {
+            assert_eq!(without_login(url), shown);
+        }
+    }
 }

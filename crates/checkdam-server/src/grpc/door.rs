@@ -23,12 +23,15 @@ use crate::http::Server;
 /// How long those who watch our health have to hear that we are leaving when
 /// nobody new is let in: whose watch ended before could begin another.
 const HEARD: Duration = Duration::from_millis(500);
+/// How often it is looked whether requests are wanted.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Whose health can be asked: everything's, the service's, and the name that
 /// envoyproxy/ratelimit has for it.
 const NAMES: [&str; 3] = ["", "envoy.service.ratelimit.v3.RateLimitService", "ratelimit"];
 
 /// The gRPC door, open.
 pub(crate) struct Door {
+    app: Arc<App>,
     server: Server<Calls>,
     health: HealthReporter,
 }
@@ -41,11 +44,10 @@ impl Door {
         rate_limits: Arc<RateLimits>,
     ) -> anyhow::Result<Self> {
         let health = HealthReporter::new();
-        for name in NAMES {
-            health.set_service_status(name, ServingStatus::Serving).await;
-        }
+        tell(&health, ServingStatus::Serving).await;
         let others = router(&health).context("the messages cannot be described")?;
-        Ok(Self { server: Server::for_grpc(listener, app, Calls::new(rate_limits, others)), health })
+        let server = Server::for_grpc(listener, Arc::clone(&app), Calls::new(rate_limits, others));
+        Ok(Self { app, server, health })
     }
 
     /// Where the door is.
@@ -56,13 +58,11 @@ impl Door {
     /// Serves until `stop` says so, then tells everybody that it is leaving and
     /// goes away as `leave` says, or at once if `stop` says so again.
     pub(crate) async fn run(self, mut stop: mpsc::Receiver<()>, leave: LeaveOptions) {
-        let Self { server, mut health } = self;
+        let Self { app, server, mut health } = self;
         let (forward, stop_server) = mpsc::channel(1);
         let leaving = async move {
-            let _ = stop.recv().await;
-            for name in NAMES {
-                health.set_service_status(name, ServingStatus::NotServing).await;
-            }
+            follow(&app, &health, &mut stop).await;
+            tell(&health, ServingStatus::NotServing).await;
             let _ = forward.send(()).await;
             let heard = leave.notice + HEARD.min(leave.drain / 2);
             if let Ok(Some(())) = tokio::time::timeout(heard, stop.recv()).await {
@@ -78,6 +78,29 @@ impl Door {
             () = server.run(stop_server, leave) => {}
             () = leaving => {}
         }
+    }
+}
+
+/// Tells whoever asks or watches whether requests are wanted, until `stop` says
+/// that they no longer are.
+async fn follow(app: &App, health: &HealthReporter, stop: &mut mpsc::Receiver<()>) {
+    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    let mut was_ready = true;
+    loop {
+        tokio::select! {
+            _ = stop.recv() => return,
+            _ = ticks.tick() => {}
+        }
+        let is_ready = app.readiness().is_ready();
+        if std::mem::replace(&mut was_ready, is_ready) != is_ready {
+            tell(health, if is_ready { ServingStatus::Serving } else { ServingStatus::NotServing }).await;
+        }
+    }
+}
+
+async fn tell(health: &HealthReporter, status: ServingStatus) {
+    for name in NAMES {
+        health.set_service_status(name, status).await;
     }
 }
 

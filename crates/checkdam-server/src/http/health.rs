@@ -11,31 +11,63 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::app::App;
+use crate::readiness::Readiness;
+
+/// What is said while the rules in force may not be the newest. Why is for
+/// operators: the error may name what is not for everybody.
+const NOT_THE_NEWEST: &str = "the rules in force may not be the newest: /admin/v1/status says why";
 
 /// The state of the process.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Health {
-    /// `live`, `ready` or `draining`.
+    /// `live`, `ready`, `starting`, `store_away` or `draining`.
     #[schema(value_type = String, examples("ready"))]
     status: &'static str,
+    /// What is to be known of it, if there is anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = false)]
+    detail: Option<&'static str>,
 }
 
 /// Answers 200 as long as the process lives.
 #[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, description = "It lives", body = Health)))]
 pub(super) async fn livez() -> Response<Body> {
-    health(StatusCode::OK, "live")
+    alive()
 }
 
-/// Answers 200 while the server wants requests, and 503 once it is going away.
+/// Answers 200 while the server wants requests, and 503 while it does not.
+///
+/// It wants none before its rules are in force and once it is going away. Without
+/// its store it follows the rules: only where every rule that can deny has
+/// `on_store_failure: closed` is there nothing that it could answer.
 #[utoipa::path(get, path = "/readyz", tag = "health", responses(
     (status = 200, description = "It wants requests", body = Health),
-    (status = 503, description = "It is going away", body = Health, example = json!({"status": "draining"})),
+    (status = 503, description = "It is going away, is being opened, or can only refuse", body = Health,
+        example = json!({"status": "draining"})),
 ))]
 pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response<Body> {
-    if app.is_leaving() { health(StatusCode::SERVICE_UNAVAILABLE, "draining") } else { health(StatusCode::OK, "ready") }
+    let detail = app.loading().error().map(|_| NOT_THE_NEWEST);
+    readiness(app.readiness(), detail)
 }
 
-fn health(status: StatusCode, text: &'static str) -> Response<Body> {
+/// That the process lives.
+pub(super) fn alive() -> Response<Body> {
+    health(StatusCode::OK, &Health { status: "live", detail: None })
+}
+
+/// Whether it wants requests; `detail` is said if it does.
+pub(super) fn readiness(readiness: Readiness, detail: Option<&'static str>) -> Response<Body> {
+    let status = if readiness.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let detail = match readiness {
+        Readiness::Ready => detail,
+        Readiness::StoreAway => Some("the store does not answer, and every rule is closed until it does"),
+        Readiness::Starting => Some("no rules are in force yet"),
+        Readiness::Draining => None,
+    };
+    health(status, &Health { status: readiness.name(), detail })
+}
+
+fn health(status: StatusCode, said: &Health) -> Response<Body> {
     let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
-    (status, headers, super::wire::json(&Health { status: text })).into_response()
+    (status, headers, super::wire::json(said)).into_response()
 }

@@ -52,8 +52,10 @@ pub(super) const RULE_DECISIONS: Family = Family::counter(
 pub(super) const LATENCY: Family =
     Family::histogram("rate_limiter_latency_seconds", "How long decisions took, the store included.");
 
-pub(super) const READY: Family =
-    Family::gauge("rate_limiter_ready", "1 while the server wants requests, 0 once it is going away.");
+pub(super) const READY: Family = Family::gauge(
+    "rate_limiter_ready",
+    "1 while the server wants requests, 0 while it can only refuse or is going away.",
+);
 pub(super) const CONNECTIONS: Family =
     Family::gauge("rate_limiter_connections", "Open connections of clients, by door.");
 pub(super) const SHED: Family =

@@ -20,7 +20,7 @@ pub(super) fn write(text: &mut Text, app: &App) {
 }
 
 fn doors(text: &mut Text, app: &App) {
-    text.family(&READY).sample(&[], u8::from(!app.is_leaving()));
+    text.family(&READY).sample(&[], u8::from(app.readiness().is_ready()));
     text.family(&CONNECTIONS);
     for (door, count) in app.connections() {
         text.sample(&[("door", door)], count);

@@ -171,7 +171,7 @@ impl Nodes {
             rules_version: self.app.book().version,
             requests_per_s: rates.requests_per_s,
             limited_per_s: rates.limited_per_s,
-            ready: !self.app.is_leaving(),
+            ready: self.app.readiness().is_ready(),
         }
     }
 }

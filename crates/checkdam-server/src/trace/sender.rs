@@ -47,7 +47,7 @@ pub(super) struct Sender {
 impl Sender {
     /// Begins to send.
     pub(super) fn start(options: &TraceOptions) -> Result<Self, TracerError> {
-        let refused = |reason: String| TracerError::Endpoint { endpoint: options.endpoint.clone(), reason };
+        let refused = |reason: String| TracerError::Endpoint { endpoint: options.shown_endpoint(), reason };
         if !options.endpoint.starts_with("http://") {
             return Err(refused("spans are sent over plain gRPC, to a collector near by".to_owned()));
         }

@@ -49,11 +49,11 @@ impl Tracer {
         match options {
             None => Ok(Self { wants_exemplars }),
             Some(options) if options.is_general => {
-                let endpoint = &options.endpoint;
+                let endpoint = options.shown_endpoint();
                 tracing::warn!(endpoint, "OTEL_EXPORTER_OTLP_ENDPOINT is set, and this build sends no spans");
                 Ok(Self { wants_exemplars })
             }
-            Some(options) => Err(TracerError::NotBuilt { endpoint: options.endpoint.clone() }),
+            Some(options) => Err(TracerError::NotBuilt { endpoint: options.shown_endpoint() }),
         }
     }
 

@@ -219,6 +219,8 @@ fn the_admin_door_is_closed_to_strangers() {
     assert_eq!(asked(&[]), 200);
     assert_eq!(asked(&[("host", "checkdam.example")]), 403, "a name that another machine may have given to this one");
     assert_eq!(asked(&[("origin", "http://localhost:3000")]), 403);
+    let mut scraped = |host: &str| admin.send_with("GET", "/metrics", &[("host", host)], "").unwrap().status;
+    assert_eq!((scraped("localhost:8082"), scraped("checkdam.example")), (200, 403), "metrics are no exception");
     assert_eq!(open.client().get("/admin/v1/status").status, 404, "not on the door for requests");
 
     let refused = run(&["serve", "--http-listen", "127.0.0.1:0", "--admin-listen", "0.0.0.0:0"]);

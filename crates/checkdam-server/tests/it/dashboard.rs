@@ -23,7 +23,8 @@ const RULES: &str = r#"{"rules": [
     {"name": "per-ip", "key": "ip:{ip}", "limits": ["30/m"], "algorithm": "sliding_window", "mode": "shadow"},
     {"name": "global", "key": "global", "limits": ["50000/s burst 100000"]}
 ]}"#;
-const VIEWS: [&str; 6] = ["", "limited", "rules", "violations", "inspect?user=42&plan=free", "health"];
+const VIEWS: [&str; 8] =
+    ["", "limited", "rules", "overrides", "bans", "violations", "inspect?user=42&plan=free", "health"];
 
 /// Keys as the browser's protocol writes them.
 const TAB: &str = "\u{E004}";
@@ -125,6 +126,7 @@ fn an_operator_finds_who_is_limited_changes_the_rule_and_mends_a_bucket() {
     assert_eq!([fresh(), fresh(), fresh(), fresh()], [200, 200, 200, 429], "what was saved is enforced");
     meet_another_editor(&browser, &server);
     mend_a_bucket(&browser, &server);
+    make_exceptions(&browser, &server);
     for (address, heading) in [("#/rules/%zz", "There is no rule %zz"), ("#/constructor", "Overview")] {
         browser.run("location.hash = arguments[0]", &json!([address]));
         browser.find_with("h1", heading);
@@ -137,7 +139,10 @@ fn an_operator_finds_who_is_limited_changes_the_rule_and_mends_a_bucket() {
 
 /// A wrong token is refused, the right one is kept by the tab.
 fn come_in(browser: &Browser) {
-    browser.find("#token").write("a guess");
+    browser.find("#token").write("a gue\u{df} \u{2192}");
+    browser.find_with("dialog button", "Continue").click();
+    browser.find_with("#token-fault", "a character that no header can carry");
+    browser.find("#token").replace("a guess");
     browser.find_with("dialog button", "Continue").click();
     browser.find_with("#token-fault", "That token was refused.");
     assert!(!browser.page_text().contains("user-free"), "nothing is told to strangers");
@@ -212,6 +217,48 @@ fn mend_a_bucket(browser: &Browser, server: &Server) {
     assert_eq!(left, Some(100), "and not only on the page");
 }
 
+/// One user gets other limits, another is banned; both is seen, enforced, changed and undone.
+fn make_exceptions(browser: &Browser, server: &Server) {
+    let ask = || {
+        let answer = server.client().ok("/v1/peek", r#"{"attributes": {"partner": "8"}}"#);
+        (answer["allowed"] == true, answer["limit"].as_u64())
+    };
+    show(browser, "overrides?rule=partner");
+    browser.find_with("button", "Add an override").click();
+    browser.find("dialog input[name=subject]").write("partner:8");
+    browser.find("dialog input[name=limits]").write("7/parsec");
+    browser.find("#save-entry").click();
+    browser.find_with("dialog .fault", "\"parsec\" is not a unit");
+    assert_eq!(ask(), (true, Some(100)), "a refused override changes nothing");
+    browser.find("dialog input[name=limits]").replace("7/s");
+    browser.find("dialog input[name=description]").write("on trial");
+    browser.find("#save-entry").click();
+    browser.find_with("#overrides tbody tr", "7 a second");
+    assert_eq!(ask(), (true, Some(7)), "it is enforced");
+    browser.screenshot(&pictures().join("overrides.png"));
+    browser.find_with("#overrides button", "Remove…").click();
+    browser.find_with("dialog button", "Remove").click();
+    browser.find_with("#overrides .empty", "Nobody has other limits");
+    assert_eq!(ask(), (true, Some(100)), "it is undone");
+
+    browser.find_with(".choice a", "Bans").click();
+    browser.find_with("button", "Ban somebody").click();
+    browser.find("dialog input[name=subject]").write("partner:8");
+    browser.find("dialog input[name=reason]").write("scraping");
+    browser.find("#save-entry").click();
+    browser.find_with("#bans tbody tr", "scraping");
+    assert!(!ask().0, "it is enforced");
+    browser.find_with("#bans button", "Change…").click();
+    browser.find("dialog input[name=reason]").replace("fraud");
+    browser.find("#save-entry").click();
+    browser.find_with("#bans tbody tr", "fraud");
+    browser.screenshot(&pictures().join("bans.png"));
+    browser.find_with("#bans button", "Lift…").click();
+    browser.find_with("dialog button", "Lift").click();
+    browser.find_with("#bans .empty", "Nobody is banned");
+    assert!(ask().0, "it is undone");
+}
+
 #[test]
 fn the_page_can_be_used_by_everybody_also_with_ten_thousand_rules() {
     let many = (0..10_000).map(|n| {
@@ -251,7 +298,8 @@ fn show(browser: &Browser, view: &str) {
     browser.run("location.hash = arguments[0]", &json!([format!("#/{view}")]));
     browser.wait_for(
         "a view with content",
-        "return document.querySelector('#view table, #view meter, #view .level, #view dl') !== null",
+        "return document.querySelector('#view table, #view meter, #view .level, #view dl, #view .empty') !== null \
+            && !document.querySelector('#view').textContent.includes('Asking…')",
     );
 }
 

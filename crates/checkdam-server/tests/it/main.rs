@@ -16,6 +16,7 @@
 //! - `envoy`: a real Envoy that asks it
 //! - `incumbent`: set up by the variables of envoyproxy/ratelimit
 //! - `redis`: several nodes that share their limits
+//! - `readiness`: when a node wants requests
 //! - `leases`: limits of theirs that each of them prepays
 //! - `cluster`: and whose buckets are on several servers
 //! - `admin`: rules, overrides and bans that are edited while requests flow
@@ -97,6 +98,7 @@ mod proxy_smuggling;
 mod proxy_streams;
 mod rate_limit_client;
 mod rate_limits;
+mod readiness;
 mod redis;
 mod reload;
 mod rule_files;

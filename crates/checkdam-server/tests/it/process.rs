@@ -108,7 +108,19 @@ impl Server {
     }
 
     /// Runs until it has said `ready`; its address stands behind `words`.
-    fn run(mut command: Command, ready: &str, words: &str) -> Self {
+    fn run(command: Command, ready: &str, words: &str) -> Self {
+        let mut server = Self::opening(command);
+        server.wait_for_log(ready);
+        let log = server.log();
+        let behind = |words: &str| Some(log.split(words).nth(1)?.split(['/', ' ', '\n']).next()?.to_owned());
+        server.address = behind(words).unwrap();
+        server.grpc = behind("grpc       http://").unwrap_or_default();
+        server.admin = behind("admin      http://").unwrap_or_default();
+        server
+    }
+
+    /// The same, and whether it ever listens is for the test to see.
+    pub(crate) fn opening(mut command: Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the server starts");
         let stderr = BufReader::new(child.stderr.take().expect("standard error is piped"));
         let log = Arc::new(Mutex::new(String::new()));
@@ -119,14 +131,7 @@ impl Server {
             }
         });
         let (address, grpc, admin) = Default::default();
-        let mut server = Self { child, address, grpc, admin, log, reader: Some(reader) };
-        server.wait_for_log(ready);
-        let log = server.log();
-        let behind = |words: &str| Some(log.split(words).nth(1)?.split(['/', ' ', '\n']).next()?.to_owned());
-        server.address = behind(words).unwrap();
-        server.grpc = behind("grpc       http://").unwrap_or_default();
-        server.admin = behind("admin      http://").unwrap_or_default();
-        server
+        Self { child, address, grpc, admin, log, reader: Some(reader) }
     }
 
     /// How much memory it holds, in KiB.

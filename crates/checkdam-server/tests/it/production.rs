@@ -38,7 +38,8 @@ fn a_check_of_the_settings_tells_what_is_in_force_and_keeps_secrets() {
         command.args(["config", "check", file.to_str().unwrap()]).args(arguments);
         command
             .env("CHECKDAM_ADMIN_TOKEN", "an-admin-token-of-length")
-            .env("DATABASE_URL", "postgres://u:pass-word@db/x");
+            .env("DATABASE_URL", "postgres://u:pass-word@db/x")
+            .env("CHECKDAM_OTLP_ENDPOINT", "http://u:pass-word@collector:4317");
         command.output().unwrap()
     };
     let checked = check(&["--json", "--max-buckets", "77"]);
@@ -54,6 +55,7 @@ fn a_check_of_the_settings_tells_what_is_in_force_and_keeps_secrets() {
         ("admin_token", "…", "CHECKDAM_ADMIN_TOKEN"),
         ("database", "postgres://db:5432/x", "DATABASE_URL"),
         ("store", "redis://…@cache:6379/2", file_name),
+        ("otlp_endpoint", "http://…@collector:4317", "CHECKDAM_OTLP_ENDPOINT"),
         ("http_listen", "127.0.0.1:8080", "default"),
         ("store_file", secret.to_str().unwrap(), file_name),
     ] {
@@ -67,6 +69,7 @@ fn a_check_of_the_settings_tells_what_is_in_force_and_keeps_secrets() {
         (&["--max-buckets", "0"], "max_buckets"),
         (&["--proxy"], "no upstream"),
         (&["--key-secret-file", "/does/not/exist"], "/does/not/exist"),
+        (&["--key-secret-file", "/dev/zero"], "/dev/zero: it is longer than 1 MiB"),
     ] {
         let refused = check(arguments);
         assert_eq!((refused.status.code(), refused.stdout.len()), (Some(1), 0), "{refused:?}");

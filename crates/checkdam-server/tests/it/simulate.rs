@@ -13,7 +13,7 @@ use checkdam::{Limiter, Request, RuleSet, rule_file};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::process::{checkdam, folder, text};
+use crate::process::{checkdam, folder, run, text};
 
 const RULES: &str = r#"rules:
   - { name: per-ip, key: "ip:{ip}", limits: ["2/s burst 5"] }
@@ -328,13 +328,13 @@ fn people_read_a_table_and_a_page() {
     ");
     let suggested = simulate(&folder, &["access.log", "--suggest", "ip:{ip}"]);
     insta::assert_snapshot!(text(&suggested.stdout), @r#"
-    24 requests of 24 lines, from 2026-11-01T00:00:00Z to 2026-11-01T00:00:11Z (11.0s)
-    busiest minute: 2026-11-01T00:00:00Z (24 requests)
+    # 24 requests of 24 lines, from 2026-11-01T00:00:00Z to 2026-11-01T00:00:11Z (11.0s)
+    # busiest minute: 2026-11-01T00:00:00Z (24 requests)
 
-    peaks of 2 subjects of ip:{ip}, by windows of the clock
+    # peaks of 2 subjects of ip:{ip}, by windows of the clock
 
-    PER  P50  P90  P99  P99.9  MAX
-    s      1    1    1      1    1
+    # PER  P50  P90  P99  P99.9  MAX
+    # s      1    1    1      1    1
 
     # A quarter above the 99.9th percentile; in shadow until you have seen it work.
     rules:
@@ -344,6 +344,10 @@ fn people_read_a_table_and_a_page() {
         limits: ["2/s"]
         mode: shadow
     "#);
+    let file = folder.join("suggested.yaml");
+    std::fs::write(&file, &suggested.stdout).unwrap();
+    let checked = run(&["rules", "check", file.to_str().unwrap()]);
+    assert_eq!(checked.status.code(), Some(0), "what is suggested is a rule file: {checked:?}");
 
     let (page, picture) = (std::fs::read_to_string(folder.join("out.html")).unwrap(), folder.join("out.svg"));
     assert!(page.contains("&lt;b&gt;ann") && !page.contains("<b>ann") && !page.contains("<script"), "{page}");

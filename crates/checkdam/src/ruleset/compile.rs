@@ -13,7 +13,7 @@ use crate::definitions::Definitions;
 use crate::headers::PolicyText;
 use crate::lease::Terms;
 use crate::quota::Quota;
-use crate::rule::{Mode, QUOTAS_MAX, RULE_NAME_MAX, Rule};
+use crate::rule::{Mode, QUOTAS_MAX, RESERVED_NAMES, RULE_NAME_MAX, Rule};
 use crate::store::BucketName;
 
 impl RuleSet {
@@ -102,6 +102,9 @@ fn check(rule: &Rule) -> Result<(), String> {
     let name = &rule.name;
     if name.is_empty() {
         return Err("the name is empty: give the rule one".to_owned());
+    }
+    if RESERVED_NAMES.contains(&name.as_str()) {
+        return Err(format!("the name {name:?} stands for something else in metrics and violations: choose another"));
     }
     if name.len() > RULE_NAME_MAX {
         return Err(format!("the name is {} bytes long: at most {RULE_NAME_MAX} fit", name.len()));

@@ -7,7 +7,7 @@ use super::trees::{Leaf, Level, Node, Step, Tree, Trees};
 use super::{CompiledKey, CompiledRule};
 use crate::descriptor::{Descriptor, DescriptorAllowance, DescriptorLimit, DescriptorTree};
 use crate::quota::{Algorithm, Align, Quota, QuotaSpec};
-use crate::rule::{KeyPattern, RULE_NAME_MAX, Rule};
+use crate::rule::{KeyPattern, RESERVED_NAMES, RULE_NAME_MAX, Rule};
 use crate::subject::SubjectPattern;
 
 /// What the scope of such rules is, for people.
@@ -24,7 +24,8 @@ pub(super) struct Planter<'a> {
 
 impl<'a> Planter<'a> {
     pub(super) fn new(rules: &'a mut Vec<CompiledRule>, keys: &'a mut Vec<CompiledKey>) -> Self {
-        let names = rules.iter().map(|compiled| (compiled.rule.name.clone(), 1)).collect();
+        let taken = rules.iter().map(|compiled| compiled.rule.name.as_str()).chain(RESERVED_NAMES);
+        let names = taken.map(|name| (name.to_owned(), 1)).collect();
         Self { rules, keys, names, trees: Trees::default() }
     }
 

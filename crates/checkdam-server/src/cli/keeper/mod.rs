@@ -131,7 +131,7 @@ impl ServerPlace {
     /// The token: a flag wins over a variable, and text over a file.
     fn token(&self) -> anyhow::Result<Option<String>> {
         let read = |path: PathBuf| {
-            let text = std::fs::read_to_string(&path);
+            let text = crate::config::read_text(&path);
             let text = text.with_context(|| format!("the token file {} cannot be read", path.display()))?;
             anyhow::Ok(text.trim_end().to_owned())
         };

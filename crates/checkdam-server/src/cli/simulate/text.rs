@@ -5,8 +5,18 @@ use checkdam::time::rfc3339;
 use crate::cli::table::{Table, time};
 use crate::simulate::{Comparison, Minute, SideSummary, Summary, grouped, share};
 
-/// The whole result.
+/// The whole result. With a suggestion it is a rule file: all but the rules
+/// stands in comments.
 pub(super) fn of(summary: &Summary) -> String {
+    let (mut text, rules) = (told(summary), suggested_rules(summary));
+    if !rules.is_empty() {
+        let comment = |line: &str| if line.is_empty() { "\n".to_owned() } else { format!("# {line}\n") };
+        text = text.lines().map(comment).collect();
+    }
+    text + &rules
+}
+
+fn told(summary: &Summary) -> String {
     let mut text = format!(
         "{} requests of {} lines, from {} to {} ({})\n",
         grouped(summary.requests),
@@ -24,7 +34,7 @@ pub(super) fn of(summary: &Summary) -> String {
     for side in &summary.results {
         text.push_str(&side_text(side));
     }
-    text.push_str(&suggested(summary));
+    text.push_str(&peaks(summary));
     text
 }
 
@@ -90,7 +100,7 @@ fn compared(comparison: &Comparison, sides: &[SideSummary]) -> String {
     text
 }
 
-fn suggested(summary: &Summary) -> String {
+fn peaks(summary: &Summary) -> String {
     let mut text = String::new();
     for suggestion in &summary.suggestions {
         let sampled = match suggestion.sampled_one_in {
@@ -109,6 +119,11 @@ fn suggested(summary: &Summary) -> String {
         }
         text.push_str(&table.text());
     }
+    text
+}
+
+fn suggested_rules(summary: &Summary) -> String {
+    let mut text = String::new();
     if !summary.suggestions.is_empty() {
         text.push_str("\n# A quarter above the 99.9th percentile; in shadow until you have seen it work.\nrules:\n");
         for suggestion in &summary.suggestions {

@@ -155,7 +155,7 @@ fn draw_nodes(frame: &mut Frame<'_>, area: Rect, shown: &Shown) {
         let mark = if node.is_self { "*" } else { " " };
         Row::new([
             format!("{mark}{}", printable(&node.node)),
-            if node.ready { "ready" } else { "leaving" }.to_owned(),
+            if node.ready { "ready" } else { "unready" }.to_owned(),
             format!("{:.1}", node.requests_per_s),
             format!("{:.1}", node.limited_per_s),
             node.rules_version.to_string(),

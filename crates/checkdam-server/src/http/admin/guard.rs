@@ -32,6 +32,16 @@ pub(super) async fn guard(State(admin): State<Arc<Admin>>, request: Request, nex
     }
 }
 
+/// The same for what needs no token: without one the door must still be called by
+/// a name of this machine.
+pub(super) async fn guard_host(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
+    let foreign = if admin.token.is_none() { foreign_host(request.headers(), request.uri()) } else { None };
+    match foreign {
+        Some(problem) => problem.into_response(),
+        None => next.run(request).await,
+    }
+}
+
 fn knows(headers: &HeaderMap, token: &Token) -> bool {
     let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
     let given = match given.get(..7) {
@@ -49,7 +59,7 @@ fn foreign_host(headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
     let is_ours = bare == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
     (!is_ours).then(|| {
         Problem::forbidden(format!(
-            "the admin API was called as {:?}: without a token it answers to localhost, 127.0.0.1 and [::1] only",
+            "the admin door was called as {:?}: without a token it answers to localhost, 127.0.0.1 and [::1] only",
             shown(host)
         ))
     })

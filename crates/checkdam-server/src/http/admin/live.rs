@@ -152,7 +152,7 @@ fn event(app: &App, store: &str, second: Second) -> Vec<u8> {
         total: second.total.into(),
         rules: rules.collect(),
         status: TickStatus {
-            ready: !app.is_leaving(),
+            ready: app.readiness().is_ready(),
             rules_current: app.loading().error().is_none(),
             store: app.limiter().store().status(store),
             audit: app.audit().map(|audit| audit.counts()),

@@ -112,14 +112,19 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
         .route("/admin/v1/traffic", get(traffic::show))
         .route("/admin/v1/live", get(live::listen))
         .layer(from_fn_with_state(Arc::clone(&admin), guard::guard))
-        .with_state(admin);
+        .with_state(Arc::clone(&admin));
+    // Prometheus needs no token; a web page that calls this machine by its own name gets nothing.
+    let scraped = Router::new()
+        .route("/metrics", get(metrics::metrics))
+        .layer(from_fn_with_state(admin, guard::guard_host))
+        .with_state(Arc::clone(&app));
     Router::new()
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz))
-        .route("/metrics", get(metrics::metrics))
         .route("/openapi.json", get(openapi::document))
         .with_state(app)
         .merge(guarded)
+        .merge(scraped)
         .merge(dashboard::router())
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::wrong_method)

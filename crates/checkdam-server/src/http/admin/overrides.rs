@@ -56,7 +56,7 @@ pub(super) struct OverridesAnswer {
 /// Lists the overrides in force.
 #[utoipa::path(get, path = "/admin/v1/overrides", tag = "rules",
     params(("rule" = Option<String>, Query, description = "Of this rule only"),
-        ("search" = Option<String>, Query, description = "Part of a subject"),
+        ("search" = Option<String>, Query, description = "Part of a subject, rule or description"),
         ("limit" = Option<usize>, Query, description = "How many, at most 1000"),
         ("after" = Option<String>, Query, description = "Where the last page ended")),
     responses((status = 200, description = "A page of overrides", body = OverridesAnswer), AdminRefused))]
@@ -64,7 +64,12 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered 
     let query = Query::read(&uri, &["rule", "search", "limit", "after"])?;
     let book = admin.app.book();
     let (rule, search) = (query.text("rule"), query.text("search").unwrap_or_default());
-    let is_wanted = |one: &Override| rule.is_none_or(|rule| one.rule == rule) && one.subject.text().contains(search);
+    let is_wanted = |one: &Override| {
+        rule.is_none_or(|rule| one.rule == rule) && {
+            let texts = [one.subject.text(), &one.rule, &one.description];
+            texts.into_iter().any(|text| text.contains(search))
+        }
+    };
     let name = |one: &Override| format!("{} {}", one.rule, one.subject.text());
     let Page { total, rows, next } = page(&query, &book.overrides, name, is_wanted)?;
     Ok(answer(&OverridesAnswer { version: book.version, total, overrides: rows, next }))

@@ -81,6 +81,12 @@ export const writeRule = (name, text, etag) =>
   ask("PUT", place(name), { body: text, headers: etag ? { "if-match": etag } : { "if-none-match": "*" } });
 export const removeRule = (name, etag) => ask("DELETE", place(name), { headers: { "if-match": etag } });
 
+// Overrides and bans: what they say tells which they are; `version` is what was read
+// of one that is to be changed, and a new one must not be there yet.
+export const writeEntry = (kind, entry, version) =>
+  ask("PUT", `/admin/v1/${kind}`, { body: JSON.stringify(entry), headers: version ? { "if-match": `"${version}"` } : { "if-none-match": "*" } });
+export const removeEntry = (kind, given, version) => ask("DELETE", `/admin/v1/${kind}${query(given)}`, { headers: { "if-match": `"${version}"` } });
+
 // Events of a stream, one after the other, until it ends.
 export async function* events(path, signal) {
   const answer = await send("GET", path, { signal, headers: { accept: "text/event-stream" } });

@@ -2,11 +2,13 @@
 // dark, and who is let in.
 
 import { get, wire } from "./api.js";
+import * as bans from "./bans.js";
 import { confirm, h } from "./dom.js";
 import * as health from "./health.js";
 import * as inspector from "./inspector.js";
 import * as limited from "./limited.js";
 import { listen, restart, start } from "./live.js";
+import * as overrides from "./overrides.js";
 import * as overview from "./overview.js";
 import * as rule from "./rule.js";
 import * as rules from "./rules.js";
@@ -15,7 +17,9 @@ import { forgetEdit, isUnsaved } from "./unsaved.js";
 import * as violations from "./violations.js";
 
 const at = (id) => document.getElementById(id);
-const VIEWS = { "": overview, limited, rules, violations, inspect: inspector, health };
+const VIEWS = { "": overview, limited, rules, overrides, bans, violations, inspect: inspector, health };
+// Views that are reached through another.
+const WITHIN = { overrides: "rules", bans: "rules" };
 const THEME = "checkdam-theme";
 let leave = () => {};
 
@@ -41,7 +45,7 @@ function show(is_first) {
   const { name, item, query } = route();
   const view = name === "rules" && item !== null ? rule : VIEWS[name];
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.dataset.view === name) link.setAttribute("aria-current", "page");
+    if (link.dataset.view === (WITHIN[name] ?? name)) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   const heading = h("h1", { tabindex: "-1" }, view.title(item));
@@ -82,9 +86,10 @@ function mark({ status, fault }) {
   if (!status) return;
   const store = status.store ?? {};
   const [kind, text] = !status.ready ? ["bad", "not ready"]
-    : store.is_open || store.is_failing ? ["warn", "store not reached"]
-      : !status.rules_current ? ["warn", "rules not the newest"]
-        : status.audit?.dropped > 0 ? ["warn", "record incomplete"] : ["good", "all well"];
+    : store.is_open || store.is_away ? ["warn", "store not reached"]
+      : store.is_failing ? ["warn", "store fails at times"]
+        : !status.rules_current ? ["warn", "rules not the newest"]
+          : status.audit?.dropped > 0 ? ["warn", "record incomplete"] : ["good", "all well"];
   if (at("health-text").textContent !== text) {
     at("health").className = `pill ${kind}`;
     at("health-text").textContent = text;

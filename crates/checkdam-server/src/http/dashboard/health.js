@@ -26,7 +26,7 @@ function rulesCard(rules) {
 
 function storeCard(store) {
   const failed = store.unknown + store.refused + store.not_asked;
-  const [kind, verdict] = store.is_open ? ["bad", "breaker open"] : store.is_failing ? ["bad", "does not answer"] : failed ? ["warn", "has failed"] : ["good", "answers"];
+  const [kind, verdict] = store.is_open ? ["bad", "breaker open"] : store.is_away ? ["bad", "does not answer"] : store.is_failing ? ["warn", "fails at times"] : failed ? ["warn", "has failed"] : ["good", "answers"];
   const is_redis = store.kind === "redis";
   return card("Store", kind, verdict, [
     ["Kind", store.kind], ["Which", h("span", { class: "mono" }, store.text)],

@@ -53,6 +53,7 @@ async function why(box, name, subject) {
     const bans = (await get("bans", { search: subject })).bans ?? [];
     const ban = bans.find((one) => one.subject === subject);
     parts.push(h("p", null, "It is banned", ban?.until ? ` until ${moment(ban.until)}` : "", ban?.reason ? `: ${ban.reason}.` : "."));
+    actions.append(link(`#/bans?${new URLSearchParams({ search: subject })}`, "Open the ban", true));
   } else {
     try {
       const { data: rule } = await readRule(name);
@@ -60,7 +61,8 @@ async function why(box, name, subject) {
         h("ul", { class: "plain" }, rule.limits.map((limit) => h("li", null, limitInWords(limit)))));
       if (rule.mode === "shadow") parts.push(h("p", { class: "told" }, "The rule is in shadow: it counts, and denies nobody."));
       actions.append(link(`#/rules/${encodeURIComponent(name)}`, "Open the rule", true),
-        link(`#/inspect?${new URLSearchParams(attributesOf(rule, subject))}`, "Inspect its buckets"));
+        link(`#/inspect?${new URLSearchParams(attributesOf(rule, subject))}`, "Inspect its buckets"),
+        link(`#/overrides?${new URLSearchParams({ search: subject, rule: name, subject })}`, "Its overrides"));
     } catch (error) {
       if (!(error instanceof Refusal && error.status === 404)) throw error;
       parts.push(h("p", null, `Rule ${name} is no longer in force.`));

@@ -24,19 +24,23 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const DRAWING: &str = "image/svg+xml";
 
 /// Where each file is, what it is and what it says.
-const FILES: [(&str, &str, &str); 23] = [
+const FILES: [(&str, &str, &str); 27] = [
     ("/", HTML, include_str!("index.html")),
     ("/dashboard", HTML, include_str!("index.html")),
     ("/dashboard/api.js", SCRIPT, include_str!("api.js")),
     ("/dashboard/app.js", SCRIPT, include_str!("app.js")),
+    ("/dashboard/bans.js", SCRIPT, include_str!("bans.js")),
     ("/dashboard/base.css", STYLE, include_str!("base.css")),
     ("/dashboard/charts.js", SCRIPT, include_str!("charts.js")),
     ("/dashboard/dom.js", SCRIPT, include_str!("dom.js")),
+    ("/dashboard/entry.js", SCRIPT, include_str!("entry.js")),
     ("/dashboard/health.js", SCRIPT, include_str!("health.js")),
     ("/dashboard/icon.svg", DRAWING, include_str!("../page/icon.svg")),
     ("/dashboard/inspector.js", SCRIPT, include_str!("inspector.js")),
     ("/dashboard/limited.js", SCRIPT, include_str!("limited.js")),
+    ("/dashboard/listing.js", SCRIPT, include_str!("listing.js")),
     ("/dashboard/live.js", SCRIPT, include_str!("live.js")),
+    ("/dashboard/overrides.js", SCRIPT, include_str!("overrides.js")),
     ("/dashboard/overview.js", SCRIPT, include_str!("overview.js")),
     ("/dashboard/parts.css", STYLE, include_str!("parts.css")),
     ("/dashboard/preview.js", SCRIPT, include_str!("preview.js")),

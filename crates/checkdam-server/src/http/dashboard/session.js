@@ -5,7 +5,14 @@ import { h } from "./dom.js";
 const KEY = "checkdam-token";
 let asked = null;
 
-export const token = () => sessionStorage.getItem(KEY) ?? "";
+// What a header can carry: the browser would refuse to send anything else.
+const CARRIED = /^[ -~]+$/;
+
+// One that no header can carry is none.
+export function token() {
+  const kept = sessionStorage.getItem(KEY) ?? "";
+  return CARRIED.test(kept) ? kept : "";
+}
 
 export function forget() {
   sessionStorage.removeItem(KEY);
@@ -18,12 +25,20 @@ export function askForToken(is_wrong, used) {
   asked ??= new Promise((resolve) => {
     const input = h("input", { id: "token", type: "password", autocomplete: "current-password", required: true, "aria-describedby": "token-fault" });
     const told = is_wrong && used ? "That token was refused." : "";
+    const fault = h("p", { class: "fault", id: "token-fault", role: "alert" }, told);
     if (told) input.setAttribute("aria-invalid", "true");
     const dialog = h("dialog", { "aria-labelledby": "token-title", cancel: (event) => event.preventDefault() },
       h("form", {
         submit: (event) => {
           event.preventDefault();
-          sessionStorage.setItem(KEY, input.value.trim());
+          const given = input.value.trim();
+          if (!CARRIED.test(given)) {
+            fault.textContent = "That cannot be the token: it has a character that no header can carry.";
+            input.setAttribute("aria-invalid", "true");
+            input.focus();
+            return;
+          }
+          sessionStorage.setItem(KEY, given);
           asked = null;
           dialog.close();
           dialog.remove();
@@ -32,8 +47,7 @@ export function askForToken(is_wrong, used) {
         },
       },
       h("h2", { id: "token-title" }, "This server asks for its admin token"),
-      h("div", { class: "field" }, h("label", { for: "token" }, "Admin token"), input,
-        h("p", { class: "fault", id: "token-fault", role: "alert" }, told)),
+      h("div", { class: "field" }, h("label", { for: "token" }, "Admin token"), input, fault),
       h("p", { class: "note" }, "It is the server's --admin-token. This tab keeps it until it is closed."),
       h("div", { class: "row" }, h("button", { type: "submit", class: "main" }, "Continue"))));
     document.body.append(dialog);

@@ -29,7 +29,7 @@ mod twin;
 pub use breaker::BreakerOptions;
 pub use call_error::CallError;
 pub use channel::{Heard, Speaker, Unheard};
-pub use examine::{Examination, Examined, Finding, Level, Role, examine};
+pub use examine::{Examination, Examined, Finding, Level, Role, examine, glance};
 pub use target::StoreUrlError;
 
 use std::sync::Arc;

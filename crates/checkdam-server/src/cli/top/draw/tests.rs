@@ -75,7 +75,7 @@ fn the_whole_screen() {
     "┌ 2 nodes ─────────────────────────────────────────────────────────────────────────────────────────┐"
     "│ NODE                                     STATE    REQUESTS/S LIMITED/S  RULES  UP        VERSION │"
     "│*one:8080                                 ready    123.4      5.0        3      2h 1m     0.1.0   │"
-    "│ two:8080                                 leaving  123.4      5.0        3      2h 1m     0.1.0   │"
+    "│ two:8080                                 unready  123.4      5.0        3      2h 1m     0.1.0   │"
     "└──────────────────────────────────────────────────────────────────────────────────────────────────┘"
     "q quit · tab limited/allowed · m minute · h hour · r rule · / search · p pause · ? help             "
     "#);

@@ -7,6 +7,7 @@ mod cluster;
 mod durability;
 mod facts;
 mod finding;
+mod glance;
 mod login;
 mod memory;
 mod pace;
@@ -17,6 +18,7 @@ mod trial;
 mod version;
 
 pub use finding::{Finding, Level};
+pub use glance::glance;
 
 use self::facts::Facts;
 use self::probe::Probe;

@@ -1,0 +1,76 @@
+// Other limits for some subjects of a rule.
+
+import { askForEntry, takeAway } from "./entry.js";
+import { field, h, table } from "./dom.js";
+import { listing } from "./listing.js";
+import { limitsInWords, moment } from "./words.js";
+
+const KINDS = [["limits", "these limits"], ["scale", "so many times the rule's own"], ["unlimited", "no limit at all"]];
+
+export const title = () => "Overrides";
+
+function instead(row) {
+  if (row.unlimited) return "no limit";
+  return row.scale === undefined ? limitsInWords(row.limits) : `${row.scale} times the rule's own`;
+}
+
+const kindOf = (row) => (row.unlimited ? "unlimited" : row.scale === undefined ? "limits" : "scale");
+
+// Asks for an override; `row` is what it says so far.
+function ask(row) {
+  const input = (name, value, more) => h("input", { name, value: value ?? "", autocomplete: "off", spellcheck: "false", ...more });
+  const is_known = Boolean(row.version);
+  const rule = field("Rule", input("rule", row.rule, { readonly: is_known }));
+  const subject = field("Whose", input("subject", row.subject, { readonly: is_known, placeholder: "user:42" }), "As the rule's key reads when it is filled; * stands for anything.");
+  const kind = field("Instead", h("select", { name: "kind" }, KINDS.map(([value, label]) => h("option", { value }, label))));
+  const limits = field("Limits", input("limits", row.limits?.join(", "), { placeholder: "100/s burst 500, 5000/h" }), "Several are joined by commas; all must pass.");
+  const scale = field("Times", input("scale", row.scale ?? 10, { inputmode: "decimal" }));
+  const why = field("Why", input("description", row.description));
+  const paint = () => {
+    limits.node.hidden = kind.control.value !== "limits";
+    scale.node.hidden = kind.control.value !== "scale";
+  };
+  kind.control.value = is_known ? kindOf(row) : "limits";
+  kind.control.addEventListener("change", paint);
+  paint();
+
+  function read() {
+    const said = { rule: rule.control.value.trim(), subject: subject.control.value.trim() };
+    // What is no number the server refuses, and says so.
+    const times = Number(scale.control.value);
+    if (kind.control.value === "unlimited") said.unlimited = true;
+    else if (kind.control.value === "scale") said.scale = Number.isNaN(times) ? scale.control.value : times;
+    else said.limits = limits.control.value.split(",").map((limit) => limit.trim()).filter(Boolean);
+    if (why.control.value.trim()) said.description = why.control.value.trim();
+    return said;
+  }
+
+  return askForEntry({
+    kind: "overrides", title: is_known ? "Change an override" : "Add an override", read, version: row.version,
+    note: "It is in force at once and on every node; what was charged so far stays charged.",
+    nodes: [rule.node, subject.node, kind.node, limits.node, scale.node, why.node],
+  });
+}
+
+export function show({ body, actions, query }) {
+  const then = (done) => { if (done) overrides.load(); };
+  const remove = (row) => takeAway({
+    kind: "overrides", title: "Remove the override?", told: `${row.subject} has the limits of the rule ${row.rule} again.`, verb: "Remove",
+    given: { rule: row.rule, subject: row.subject }, version: row.version,
+  }).then(then);
+  const list = (rows, caption, is_fixed) => table(caption, [
+    { label: "Whose", cell: (row) => h("code", null, row.subject) },
+    { label: "Rule", cell: (row) => h("a", { href: `#/rules/${encodeURIComponent(row.rule)}`, "data-key": `rule ${row.rule} ${row.subject}` }, row.rule) },
+    { label: "Allows instead", cell: instead },
+    { label: "Why", cell: (row) => row.description || "–" },
+    { label: "Changed", cell: (row) => (row.updated_at ? moment(row.updated_at) : "–") },
+    ...(is_fixed ? [] : [{ label: "Edit", unseen: true, cell: (row) => h("div", { class: "row" },
+      h("button", { type: "button", "data-key": `edit ${row.rule} ${row.subject}`, "aria-label": `Change the override of ${row.subject}`, click: () => ask(row).then(then) }, "Change…"),
+      h("button", { type: "button", class: "harm", "aria-label": `Remove the override of ${row.subject}`, click: () => remove(row) }, "Remove…")) }]),
+  ], rows);
+  const given = { rule: query.get("rule") ?? "", subject: query.get("subject") ?? "" };
+  const add = h("button", { type: "button", class: "main", click: () => ask(given).then(then) }, "Add an override…");
+  actions.append(add);
+  const overrides = listing({ body, query, kind: "overrides", hint: "part of a subject, rule or description", none: "Nobody has other limits than the rules'.", list, fixed: () => { add.hidden = true; } });
+  return overrides.stop;
+}

@@ -1,0 +1,83 @@
+//! Answers while a node is being opened: that it lives, and is not ready.
+//!
+//! A node opens within milliseconds, and whoever comes meanwhile waits in the
+//! system's queue as if nothing were. Only where it takes longer, because a
+//! database is waited for, are clients told instead of kept waiting.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::header::{CONNECTION, HeaderValue, RETRY_AFTER};
+use axum::http::{Request, Response};
+use axum::response::IntoResponse;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use super::health;
+use super::problem::Problem;
+use crate::readiness::Readiness;
+
+/// How long clients are kept waiting in the hope that it is done by then.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a client may take to ask.
+const ASK_LIMIT: Duration = Duration::from_secs(5);
+/// The most clients that are told at a time; others wait.
+const CLIENTS_MAX: usize = 64;
+/// The pause after the system refuses a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Waits for `opened`, and tells those who come to the listener that it takes a while.
+pub(crate) async fn answering<T>(listener: &TcpListener, opened: impl Future<Output = T>) -> T {
+    tokio::select! {
+        biased;
+        opened = opened => opened,
+        never = tell(listener) => match never {},
+    }
+}
+
+async fn tell(listener: &TcpListener) -> Infallible {
+    tokio::time::sleep(PATIENCE).await;
+    let places = Arc::new(Semaphore::new(CLIENTS_MAX));
+    loop {
+        let place = Arc::clone(&places).acquire_owned().await;
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                tokio::spawn(async move {
+                    // Whoever has not asked by then is let go.
+                    let _ = tokio::time::timeout(ASK_LIMIT, serve(stream)).await;
+                    drop(place);
+                });
+            }
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+async fn serve(stream: TcpStream) {
+    let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
+    builder.http1().timer(TokioTimer::new());
+    let service = service_fn(|request: Request<Incoming>| async move { Ok::<_, Infallible>(answer(&request)) });
+    if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
+        tracing::debug!(error, "a connection ended early");
+    }
+}
+
+fn answer(request: &Request<Incoming>) -> Response<axum::body::Body> {
+    let mut response = match request.uri().path() {
+        "/livez" => health::alive(),
+        "/readyz" | "/healthz" | "/healthcheck" => health::readiness(Readiness::Starting, None),
+        _ => Problem::busy("this node is being opened and has no rules yet: try again in a moment".to_owned())
+            .into_response(),
+    };
+    // The next request is for the door itself.
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    if response.status().is_server_error() {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}

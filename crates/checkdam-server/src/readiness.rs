@@ -1,0 +1,63 @@
+//! Whether the program wants requests.
+
+use checkdam::store::FailurePolicy;
+use checkdam::{Mode, RuleSet};
+
+/// Whether the program wants requests. That it lives is another question: no
+/// store and no database makes it less alive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Readiness {
+    /// It is being opened: no rules are in force yet.
+    Starting,
+    /// It wants them.
+    Ready,
+    /// The store does not answer, and all that could be said is no.
+    StoreAway,
+    /// It is going away.
+    Draining,
+}
+
+impl Readiness {
+    /// Whether it wants requests.
+    pub(crate) const fn is_ready(self) -> bool {
+        matches!(self, Self::Ready)
+    }
+
+    /// The state as a word.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::StoreAway => "store_away",
+            Self::Draining => "draining",
+        }
+    }
+}
+
+/// Whether these rules can decide nothing without their store: there are rules
+/// that deny, and each of them is closed when the store fails. Where only some
+/// are, the others are answered, and no node could do better than this one.
+pub(crate) fn is_lost_without_store(rules: &RuleSet) -> bool {
+    let mut enforced = rules.numbered().filter(|rule| rule.mode == Mode::Enforce).peekable();
+    enforced.peek().is_some() && enforced.all(|rule| rule.on_store_failure == FailurePolicy::Closed)
+}
+
+#[cfg(test)]
+mod tests {
+    use checkdam::rule_file;
+
+    use super::*;
+
+    #[test]
+    fn a_set_is_lost_only_if_every_rule_that_denies_is_closed() {
+        let judged = |rules: &str| is_lost_without_store(&rule_file::compile(rules).unwrap());
+        let rule =
+            |name: &str, more: &str| format!("  - {{ name: {name}, key: \"{name}:{{x}}\", limits: [1/s]{more} }}\n");
+        let closed = rule("a", ", on_store_failure: closed");
+        assert!(judged(&format!("rules:\n{closed}")));
+        assert!(judged(&format!("rules:\n{closed}{}", rule("b", ", mode: shadow"))), "a shadow denies nobody");
+        assert!(!judged(&format!("rules:\n{closed}{}", rule("b", ""))), "the default is local");
+        assert!(!judged(&format!("rules:\n{}", rule("b", ", on_store_failure: open"))));
+        assert!(!judged("rules: []"), "nothing is asked of the store");
+    }
+}

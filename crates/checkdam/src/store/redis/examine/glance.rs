@@ -1,0 +1,51 @@
+//! A short look at a store, for the start of a server: can it be reached, is it
+//! what the URL says, and does it forget buckets when its memory is full.
+
+use super::facts::Facts;
+use super::finding::{Finding, Level};
+use super::probe::Probe;
+use super::{Examined, Kind, cluster, memory, mode, reach, sentinel};
+use crate::store::redis::RedisOptions;
+use crate::store::redis::target::{Endpoint, StoreUrlError, Target};
+
+/// What is wrong with the store, or will be one day: each finding with the server
+/// that it is of. Writes nothing; [`examine`](super::examine) looks at everything.
+///
+/// # Errors
+/// If the URL is not understood.
+pub async fn glance(options: &RedisOptions) -> Result<Vec<(String, Finding)>, StoreUrlError> {
+    let (kind, masters, found, others) = match Target::parse(&options.url, options.root_certificate.as_deref())? {
+        Target::Single(endpoint) => (Kind::Single, vec![endpoint], Vec::new(), Vec::new()),
+        Target::Sentinel { sentinels, endpoint, master } => {
+            let found = sentinel::discover(&sentinels, &endpoint, &master).await;
+            (Kind::Sentinel, found.masters, found.findings, found.sentinels)
+        }
+        Target::Cluster { seeds } => {
+            let found = cluster::discover(&seeds).await;
+            let masters = found.masters.into_iter().map(|master| master.endpoint).collect();
+            (Kind::Cluster, masters, found.findings, found.lost)
+        }
+    };
+    let whole = options.shown_url();
+    let mut all: Vec<_> = found.into_iter().map(|finding| (whole.clone(), finding)).collect();
+    for Examined { address, findings, .. } in others {
+        all.extend(findings.into_iter().map(|finding| (address.clone(), finding)));
+    }
+    for master in masters {
+        let findings = look(&master, kind).await;
+        all.extend(findings.into_iter().map(|finding| (master.address(), finding)));
+    }
+    all.retain(|(_, finding)| finding.level >= Level::Warning);
+    Ok(all)
+}
+
+async fn look(endpoint: &Endpoint, kind: Kind) -> Vec<Finding> {
+    let mut probe = match Probe::open(endpoint).await {
+        Ok(probe) => probe,
+        Err(error) => return vec![reach::explain(&error, endpoint)],
+    };
+    let hello = probe.pairs(&["HELLO"]).await.unwrap_or_default();
+    let info = probe.lines(&["INFO", "memory"]).await.ok();
+    let facts = Facts { hello, info, ..Facts::default() };
+    mode(&facts, kind).into_iter().chain(memory::memory(&facts)).collect()
+}
