@@ -1,4 +1,5 @@
-//! What a decision in memory may ask of the allocator: nothing.
+//! What a decision in memory, or of tokens that are prepaid, may ask of the
+//! allocator: nothing.
 //!
 //! Each path is gone once before it is counted: the first use of a bucket in a
 //! window allocates it, and so does what a thread needs once.
@@ -10,8 +11,9 @@ use std::task::{Context, Poll, Waker};
 
 use allocation_counter::measure;
 use checkdam::headers::{self, Dialect};
+use checkdam::store::redis::{RedisOptions, RedisStore};
 use checkdam::store::{MemoryOptions, MemoryStore};
-use checkdam::{Algorithm, Limiter, Mode, Outcome, Quota, QuotaSpec, Request, Rule, RuleSet};
+use checkdam::{Algorithm, DecidedBy, Lease, Limiter, Mode, Outcome, Quota, QuotaSpec, Request, Rule, RuleSet};
 
 const FAST: &str = "1000000/s burst 1000000000";
 const SPENT: &str = "1/d";
@@ -137,4 +139,36 @@ fn requests_and_headers_allocate_nothing() {
             assert!(length > 0 || outcome.is_allowed());
         }
     }
+}
+
+#[tokio::test]
+async fn prepaid_checks_allocate_nothing_but_to_fetch_more() {
+    let server = testkit::Redis::start();
+    let mut leased = rule("leased", "user:{user}", &[FAST], Algorithm::TokenBucket);
+    leased.lease = Lease::For(100_000);
+    let store = RedisStore::new(RedisOptions::new(server.url())).unwrap();
+    let limiter = Limiter::new(RuleSet::new(vec![leased]).unwrap(), store);
+    let request = request("42");
+    let (mut prepaid, mut allocating) = (0, 0);
+    while prepaid < 1_000 {
+        let mut by = None;
+        let counted = allocations(|| {
+            let checked = pin!(limiter.check(&request));
+            if let Poll::Ready(outcome) = checked.poll(&mut Context::from_waker(Waker::noop())) {
+                assert!(outcome.is_allowed());
+                by = Some(outcome.decided_by());
+            }
+        });
+        if by == Some(DecidedBy::Lease) {
+            prepaid += 1;
+            allocating += u64::from(counted > 0);
+        } else {
+            limiter.check(&request).await;
+        }
+        tokio::task::yield_now().await;
+    }
+    // Whoever finds too little has more fetched by a task.
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    let asks = limiter.store().lease_stats().asks;
+    assert!(allocating <= asks, "{allocating} of {prepaid} checks allocated, and {asks} fetched more");
 }
