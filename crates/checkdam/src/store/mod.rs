@@ -8,6 +8,9 @@ pub mod redis;
 pub use decisions::Decisions;
 pub use memory::{MemoryOptions, MemoryStats, MemoryStore};
 
+#[cfg(feature = "redis")]
+use std::sync::OnceLock;
+
 use crate::decision::{DecidedBy, Decision, Verdict};
 use crate::lease::Terms;
 use crate::quota::Quota;
@@ -42,19 +45,39 @@ pub enum FailurePolicy {
 
 /// The name of one quota of one rule: the part of a bucket's key that does not
 /// depend on the request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct BucketName {
     text: String,
     hash: u64,
+    /// A keyed hash of the text as characters, and the number of whose key it is.
+    #[cfg(feature = "redis")]
+    keyed: OnceLock<(u64, [u8; Self::KEYED_LENGTH])>,
 }
 
+impl PartialEq for BucketName {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for BucketName {}
+
 impl BucketName {
+    /// The length of a keyed hash.
+    #[cfg(feature = "redis")]
+    pub(crate) const KEYED_LENGTH: usize = 9;
+
     /// The bucket of a rule's limit number `index`.
     #[must_use]
     pub fn new(rule: &str, index: usize, algorithm: &str) -> Self {
         let text = format!("{rule}\0{index}\0{algorithm}");
         let hash = crate::hash::stable(text.as_bytes());
-        Self { text, hash }
+        Self {
+            text,
+            hash,
+            #[cfg(feature = "redis")]
+            keyed: OnceLock::new(),
+        }
     }
 
     /// The parts, each ended by a zero byte but the last.
@@ -67,6 +90,16 @@ impl BucketName {
     #[must_use]
     pub const fn hash(&self) -> u64 {
         self.hash
+    }
+
+    /// The hash under the owner's key: kept for the first owner who asks, made
+    /// anew for any other.
+    #[cfg(feature = "redis")]
+    pub(crate) fn keyed(&self, owner: u64, make: impl Fn() -> [u8; Self::KEYED_LENGTH]) -> [u8; Self::KEYED_LENGTH] {
+        match self.keyed.get_or_init(|| (owner, make())) {
+            (known, hash) if *known == owner => *hash,
+            _ => make(),
+        }
     }
 }
 

@@ -13,7 +13,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::RedisStore;
 use super::call_error::CallError;
-use super::script::{Held, Packed};
+use super::key::Keys;
+use super::reply::Held;
+use super::script::Packed;
 use crate::store::{Operation, TIERS_INLINE, Tier};
 
 /// How long a reservation's return may take: it is right however late it comes,
@@ -27,7 +29,7 @@ type Part = SmallVec<[usize; TIERS_INLINE]>;
 pub(super) struct Ask<'a, 'b> {
     store: &'a RedisStore,
     tiers: &'a [Tier<'b>],
-    keys: Vec<Vec<u8>>,
+    keys: Keys,
     deadline: Instant,
     /// What the buckets held; none where that no longer matters.
     pub(super) held: SmallVec<[Option<Held>; TIERS_INLINE]>,
@@ -35,13 +37,7 @@ pub(super) struct Ask<'a, 'b> {
 
 impl<'a, 'b> Ask<'a, 'b> {
     pub(super) fn new(store: &'a RedisStore, tiers: &'a [Tier<'b>], deadline: Instant) -> Self {
-        Self {
-            store,
-            tiers,
-            keys: tiers.iter().map(|tier| store.keys.key(tier)).collect(),
-            deadline,
-            held: tiers.iter().map(|_| None).collect(),
-        }
+        Self { store, tiers, keys: store.keys.keys(tiers), deadline, held: tiers.iter().map(|_| None).collect() }
     }
 
     pub(super) async fn run(&mut self, operation: Operation) -> Result<(), CallError> {
@@ -142,7 +138,7 @@ impl<'a, 'b> Ask<'a, 'b> {
     fn parts(&self, members: Part) -> SmallVec<[Part; 4]> {
         let mut parts: SmallVec<[(u16, Part); 4]> = SmallVec::new();
         for index in members {
-            let slot = self.store.topology.slot(&self.keys[index]);
+            let slot = self.store.topology.slot(self.keys.get(index));
             match parts.iter_mut().find(|(known, _)| *known == slot) {
                 Some((_, part)) => part.push(index),
                 None => parts.push((slot, SmallVec::from_iter([index]))),
@@ -155,7 +151,7 @@ impl<'a, 'b> Ask<'a, 'b> {
     }
 
     fn slot(&self, part: &Part) -> u16 {
-        part.first().map_or(0, |index| self.store.topology.slot(&self.keys[*index]))
+        part.first().map_or(0, |index| self.store.topology.slot(self.keys.get(*index)))
     }
 
     /// As `call`; key by key while the keys are on two servers.
@@ -174,19 +170,11 @@ impl<'a, 'b> Ask<'a, 'b> {
     /// One call for tiers that share a slot; keeps what their buckets held.
     async fn call(&mut self, operation: Operation, part: &Part) -> Result<(), CallError> {
         let tiers: SmallVec<[Tier<'_>; TIERS_INLINE]> = part.iter().map(|index| self.tiers[*index]).collect();
-        let keys: Vec<Vec<u8>> = part.iter().map(|index| self.keys[*index].clone()).collect();
-        let renewals = &self.store.renewals;
-        let packed = Packed::new(operation, &tiers, keys, |key, capacity| renewals.is_due(key, capacity));
-        let (now_us, values) = self.store.topology.call(self.slot(part), packed, tiers.len(), self.deadline).await?;
-        for ((index, tier), value) in part.iter().zip(&tiers).zip(&values) {
-            let unread = || CallError::Failed { reason: format!("an answer that is not understood: {value:?}") };
-            self.held[*index] = Some(Held::read(tier.quota, now_us, value).ok_or_else(unread)?);
-        }
-        // What is denied leaves TTLs as they are.
-        if operation == Operation::Take && self.all_allow(part) {
-            for (index, tier) in part.iter().zip(&tiers) {
-                renewals.renewed(&self.keys[*index], tier.quota.capacity);
-            }
+        let mut keys = Keys::default();
+        part.iter().for_each(|index| keys.push(&[self.keys.get(*index)]));
+        let held = self.store.call(operation, &tiers, keys, (self.slot(part), self.deadline)).await?;
+        for (index, held) in part.iter().zip(held) {
+            self.held[*index] = held;
         }
         Ok(())
     }
@@ -197,9 +185,9 @@ impl<'a, 'b> Ask<'a, 'b> {
         let mut returns = Vec::new();
         for index in parts.iter().flatten() {
             if let Some(held) = &self.held[*index] {
-                let (tier, key) = (&self.tiers[*index], self.keys[*index].clone());
-                let packed = Packed::put_back(tier, key, held.at_us);
-                returns.push((self.store.topology.slot(&self.keys[*index]), packed));
+                let key = self.keys.get(*index);
+                let packed = Packed::put_back(&self.tiers[*index], key, held.at_us);
+                returns.push((self.store.topology.slot(key), packed));
             }
         }
         if returns.is_empty() {

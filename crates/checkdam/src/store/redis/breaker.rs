@@ -51,7 +51,10 @@ impl Breaker {
     }
 
     pub(super) fn succeeded(&self) {
-        self.failures.store(0, Ordering::Release);
+        // Read first: what all requests write would go from core to core.
+        if self.failures.load(Ordering::Relaxed) > 0 {
+            self.failures.store(0, Ordering::Release);
+        }
     }
 
     /// Counts a failure; whether it opened the breaker.

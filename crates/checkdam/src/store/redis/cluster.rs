@@ -13,9 +13,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::call_error::CallError;
+use super::reply::Reply;
 use super::script::Packed;
 use super::server::{Connector, ask, open};
-use super::shard::{Reply, Shard, ShardOptions};
+use super::shard::{Shard, ShardOptions};
 use super::target::Endpoint;
 use super::topology::SLOTS;
 

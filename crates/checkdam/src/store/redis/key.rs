@@ -3,7 +3,9 @@
 //! No personal data and nothing that a client sent stands in a key, every key
 //! has the same length, and all buckets of one subject share a slot.
 
-use crate::store::Tier;
+use smallvec::SmallVec;
+
+use crate::store::{BucketName, TIERS_INLINE, Tier};
 
 /// 64 characters that need no quoting anywhere.
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -12,13 +14,58 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 const SUBJECT_LENGTH: usize = 15;
 /// 9 characters of 6 bits: 54 bits of a bucket name's hash. A whole key has 30
 /// characters, the most that Redis holds in 32 bytes.
-const BUCKET_LENGTH: usize = 9;
+const BUCKET_LENGTH: usize = BucketName::KEYED_LENGTH;
+
+const KEY_LENGTH: usize = 6 + SUBJECT_LENGTH + BUCKET_LENGTH;
 
 /// Names buckets; the same on every node that has the same secret.
 #[derive(Debug, Clone)]
 pub(super) struct KeyMaker {
     secret: [u8; 32],
+    /// A part of the secret's hash, by which bucket names know whose their hash is.
+    owner: u64,
     readable: bool,
+}
+
+/// The keys of a request, one after another in one place.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Keys {
+    bytes: Vec<u8>,
+    /// Where each ends.
+    ends: SmallVec<[u32; TIERS_INLINE]>,
+}
+
+impl Keys {
+    /// Adds a key that is made of these parts.
+    pub(super) fn push(&mut self, parts: &[&[u8]]) {
+        for part in parts {
+            self.bytes.extend_from_slice(part);
+        }
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.ends.push(self.bytes.len() as u32);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// How many bytes they have together.
+    pub(super) fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The key at that place; empty if there is none.
+    pub(super) fn get(&self, place: usize) -> &[u8] {
+        let start = place.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |end| *end as usize);
+        self.ends.get(place).and_then(|end| self.bytes.get(start..*end as usize)).unwrap_or_default()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).map(|place| self.get(place))
+    }
 }
 
 /// How much of a subject is readable: keys must not grow with what clients send.
@@ -26,7 +73,9 @@ const READABLE_MAX: usize = 1_024;
 
 impl KeyMaker {
     pub(super) fn new(secret: &str, readable: bool) -> Self {
-        Self { secret: blake3::derive_key("checkdam 2026 bucket keys", secret.as_bytes()), readable }
+        let secret = blake3::derive_key("checkdam 2026 bucket keys", secret.as_bytes());
+        let [a, b, c, d, e, f, g, h, ..] = *blake3::hash(&secret).as_bytes();
+        Self { secret, owner: u64::from_le_bytes([a, b, c, d, e, f, g, h]), readable }
     }
 
     /// The same for all who name buckets alike; tells nothing of the secret.
@@ -37,25 +86,61 @@ impl KeyMaker {
         text.into_iter().map(char::from).collect()
     }
 
-    pub(super) fn key(&self, tier: &Tier<'_>) -> Vec<u8> {
-        let mut key = Vec::with_capacity(6 + SUBJECT_LENGTH + BUCKET_LENGTH);
-        key.extend_from_slice(b"cd:{");
-        if self.readable {
-            let (shown, rest) = tier.subject.split_at(tier.subject.len().min(READABLE_MAX));
-            escape(shown, &mut key);
-            if !rest.is_empty() {
-                key.push(b'~');
-                self.hash(tier.subject, SUBJECT_LENGTH, &mut key);
+    /// The keys of a request's tiers.
+    pub(super) fn keys(&self, tiers: &[Tier<'_>]) -> Keys {
+        let mut keys =
+            Keys { bytes: Vec::with_capacity(KEY_LENGTH * tiers.len()), ends: SmallVec::with_capacity(tiers.len()) };
+        // The last subject, and where its hash stands.
+        let mut last: Option<(&[u8], usize)> = None;
+        for tier in tiers {
+            if self.readable {
+                self.write_readable(tier, &mut keys.bytes);
+            } else {
+                keys.bytes.extend_from_slice(b"cd:{");
+                let start = keys.bytes.len();
+                match last {
+                    // Most tiers of a request are the same subject's.
+                    Some((subject, known)) if subject == tier.subject => {
+                        keys.bytes.extend_from_within(known..known + SUBJECT_LENGTH);
+                    }
+                    _ => self.hash(tier.subject, SUBJECT_LENGTH, &mut keys.bytes),
+                }
+                last = Some((tier.subject, start));
+                keys.bytes.extend_from_slice(b"}:");
+                keys.bytes.extend_from_slice(&self.bucket_hash(tier.bucket));
             }
-            key.extend_from_slice(b"}:");
-            // The last two parts hold no slash, so names with one stay apart.
-            escape(tier.bucket.text().replace('\0', "/").as_bytes(), &mut key);
-        } else {
-            self.hash(tier.subject, SUBJECT_LENGTH, &mut key);
-            key.extend_from_slice(b"}:");
-            self.hash(tier.bucket.text().as_bytes(), BUCKET_LENGTH, &mut key);
+            keys.end();
         }
-        key
+        keys
+    }
+
+    /// The key of one tier.
+    pub(super) fn key(&self, tier: &Tier<'_>) -> Vec<u8> {
+        self.keys(std::slice::from_ref(tier)).bytes
+    }
+
+    fn write_readable(&self, tier: &Tier<'_>, key: &mut Vec<u8>) {
+        key.extend_from_slice(b"cd:{");
+        let (shown, rest) = tier.subject.split_at(tier.subject.len().min(READABLE_MAX));
+        escape(shown, key);
+        if !rest.is_empty() {
+            key.push(b'~');
+            self.hash(tier.subject, SUBJECT_LENGTH, key);
+        }
+        key.extend_from_slice(b"}:");
+        // The last two parts hold no slash, so names with one stay apart.
+        escape(tier.bucket.text().replace('\0', "/").as_bytes(), key);
+    }
+
+    /// The hash of a bucket's name, which is made once for the first who asks.
+    fn bucket_hash(&self, bucket: &BucketName) -> [u8; BUCKET_LENGTH] {
+        bucket.keyed(self.owner, || {
+            let mut text = Vec::with_capacity(BUCKET_LENGTH);
+            self.hash(bucket.text().as_bytes(), BUCKET_LENGTH, &mut text);
+            let mut hash = [0; BUCKET_LENGTH];
+            hash.copy_from_slice(&text);
+            hash
+        })
     }
 
     fn hash(&self, text: &[u8], length: usize, out: &mut Vec<u8>) {

@@ -17,6 +17,7 @@ mod fallback;
 mod key;
 mod leases;
 mod renewals;
+mod reply;
 mod script;
 mod seal;
 mod server;
@@ -36,19 +37,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use self::ask::Ask;
 use self::deniers::Deniers;
 use self::fallback::Fallback;
-use self::key::KeyMaker;
+use self::key::{KeyMaker, Keys};
 use self::leases::Leases;
-use self::renewals::Renewals;
-use self::script::Held;
+use self::renewals::{Mark, Renewals};
+use self::reply::Held;
+use self::script::Packed;
 use self::shard::ShardOptions;
 use self::target::Target;
 use self::topology::Topology;
-use super::{Answer, Decisions, Groups, Operation, Store, Tier};
+use super::{Answer, Decisions, Groups, Operation, Store, TIERS_INLINE, Tier};
 use crate::decision::{DecidedBy, Decision, Verdict};
 use crate::lease::LeaseStats;
 use crate::time::ManualClock;
@@ -149,6 +152,9 @@ impl Counts {
     }
 }
 
+/// What the buckets of a request held; none where that no longer matters.
+type AllHeld = SmallVec<[Option<Held>; TIERS_INLINE]>;
+
 /// Buckets in Redis.
 #[derive(Debug)]
 pub struct RedisStore {
@@ -243,10 +249,53 @@ impl RedisStore {
         tiers: &[Tier<'_>],
         deadline: Instant,
     ) -> Result<Answer, CallError> {
+        let keys = self.keys.keys(tiers);
+        let held = if let Some(slot) = self.topology.only_slot(&keys) {
+            match self.call(operation, tiers, keys, (slot, deadline)).await {
+                Err(CallError::Apart { .. }) if tiers.len() > 1 => {
+                    Box::pin(self.ask(operation, tiers, deadline)).await?
+                }
+                result => result?,
+            }
+        } else {
+            // On the heap, so that one call has a small future.
+            Box::pin(self.ask(operation, tiers, deadline)).await?
+        };
+        let at_us = held.iter().flatten().map(|held| held.at_us).max().unwrap_or(0);
+        Ok(Answer { decisions: decisions(operation, tiers, &held), at_us, by: DecidedBy::Redis })
+    }
+
+    /// Asks slot by slot.
+    async fn ask(&self, operation: Operation, tiers: &[Tier<'_>], deadline: Instant) -> Result<AllHeld, CallError> {
         let mut ask = Ask::new(self, tiers, deadline);
         ask.run(operation).await?;
-        let at_us = ask.held.iter().flatten().map(|held| held.at_us).max().unwrap_or(0);
-        Ok(Answer { decisions: decisions(operation, tiers, &ask.held), at_us, by: DecidedBy::Redis })
+        Ok(ask.held)
+    }
+
+    /// One call for tiers that share a slot: what their buckets held.
+    async fn call(
+        &self,
+        operation: Operation,
+        tiers: &[Tier<'_>],
+        keys: Keys,
+        (slot, deadline): (u16, Instant),
+    ) -> Result<AllHeld, CallError> {
+        // The keys go with the request: what is to be remembered of them stays.
+        let mark = |(key, tier): (&[u8], &Tier<'_>)| self.renewals.mark(key, tier.quota.capacity);
+        let marks: SmallVec<[Mark; TIERS_INLINE]> = keys.iter().zip(tiers).map(mark).collect();
+        let has_due = operation == Operation::Take && marks.iter().any(|mark| self.renewals.is_due(*mark));
+        let packed = Packed::new(operation, tiers, keys, |place| has_due && self.renewals.is_due(marks[place]));
+        let reply = self.topology.call(slot, packed, tiers.len(), deadline).await?;
+        let unread = || CallError::Failed { reason: format!("an answer that is not understood: {reply:?}") };
+        let held = |(place, tier): (usize, &Tier<'_>)| reply.held(place, tier.quota).map(Some).ok_or_else(unread);
+        let held: AllHeld = tiers.iter().enumerate().map(held).collect::<Result<_, _>>()?;
+        // What is denied leaves TTLs as they are.
+        let allows =
+            |(held, tier): (&Option<Held>, &Tier<'_>)| held.as_ref().is_some_and(|it| it.peek(tier).is_allowed());
+        if has_due && held.iter().zip(tiers).all(allows) {
+            marks.iter().for_each(|mark| self.renewals.renewed(*mark));
+        }
+        Ok(held)
     }
 }
 

@@ -9,6 +9,7 @@ use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisError, ServerErrorKind, 
 use tokio::time::{Instant, timeout};
 
 use super::call_error::CallError;
+use super::reply::Told;
 use super::script;
 use super::shard::Job;
 use super::target::Endpoint;
@@ -16,6 +17,9 @@ use crate::time::{Clock, ManualClock};
 
 /// How long a new connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// As many digits as any number of a call has.
+const NUMBER_LENGTH: usize = 20;
 
 /// How a server is found, each time a connection is made.
 #[derive(Debug, Clone)]
@@ -35,19 +39,14 @@ pub(super) struct Server {
     /// The server's clock (since 1970) less ours (since `started`), never more
     /// than it really is.
     offset_us: AtomicI64,
-    /// When, by our clock, the server last told its time in full.
-    told_us: AtomicI64,
 }
 
-/// So long after the server told its time in full, a part of it says the rest.
-const TOLD_KEPT_US: i64 = 250_000;
-
-type CallResult = Result<Vec<Value>, RedisError>;
+/// What a call was answered; in words, if that is not understood.
+type CallResult = Result<Result<Told, String>, RedisError>;
 
 impl Server {
     pub(super) fn new(connector: Connector, clock: Option<Arc<ManualClock>>) -> Self {
-        let (offset_us, told_us) = (AtomicI64::new(i64::MIN), AtomicI64::new(i64::MIN));
-        Self { connector, clock, started: Instant::now(), offset_us, told_us }
+        Self { connector, clock, started: Instant::now(), offset_us: AtomicI64::new(i64::MIN) }
     }
 
     pub(super) async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
@@ -84,7 +83,7 @@ impl Server {
         &self,
         link: &mut MultiplexedConnection,
         calls: &[Vec<Job>],
-    ) -> Vec<Result<Vec<Value>, CallError>> {
+    ) -> Vec<Result<Told, CallError>> {
         let all: Vec<&Vec<Job>> = calls.iter().collect();
         let mut results = self.evaluate_as(link, "EVALSHA", script::hash(), &all).await;
         self.again(link, calls, &mut results, |_, result| {
@@ -93,16 +92,16 @@ impl Server {
         .await;
         let now = Instant::now();
         self.again(link, calls, &mut results, |call, result| {
-            result.as_ref().is_ok_and(|values| is_expired(call, values)) && deadline(call) > now
+            matches!(result, Ok(Ok(told)) if is_expired(call, told)) && deadline(call) > now
         })
         .await;
         let checked = |(call, result): (&Vec<Job>, CallResult)| {
-            let values = result.map_err(|error| CallError::of(&error))?;
-            let unread = || CallError::Failed { reason: format!("an answer that is not understood: {values:?}") };
-            match values.first() {
-                Some(Value::Int(_)) if values.len() == wanted(call) => Ok(values),
-                Some(Value::Int(_)) if values.len() == 1 => Err(CallError::Expired),
-                _ => Err(unread()),
+            let unread = |answer| CallError::Failed { reason: format!("an answer that is not understood: {answer}") };
+            let told = result.map_err(|error| CallError::of(&error))?.map_err(unread)?;
+            match told.tiers() {
+                count if count == wanted(call) => Ok(told),
+                0 => Err(CallError::Expired),
+                _ => Err(unread(format!("{told:?}"))),
             }
         };
         calls.iter().zip(results).map(checked).collect()
@@ -151,38 +150,19 @@ impl Server {
         };
         let answers = values.into_iter().zip(is_answer).filter(|(_, is_answer)| *is_answer);
         let read = |(value, _)| match value {
-            Value::Array(values) => {
-                self.told_us.store(self.ours_us(), Ordering::Relaxed);
-                if let (Some(Value::Int(now_us)), None) = (values.first(), &self.clock) {
-                    self.learn_offset(script::unix_us(*now_us as u64) as i64, asked_us);
-                }
-                Ok(values)
-            }
-            Value::Int(number) => match script::read_alone(number, self.about_us()) {
-                Some((now_us, owed)) => Ok(vec![Value::Int(now_us as i64), Value::Int(owed)]),
-                None => Err(RedisError::from((ErrorKind::UnexpectedReturnType, "a number that is not understood"))),
-            },
             Value::ServerError(error) => Err(error.into()),
-            other => Ok(vec![other]),
+            value => {
+                // Only what is no answer of ours is worth being written down.
+                let is_known = matches!(value, Value::BulkString(_) | Value::Array(_));
+                let text = if is_known { String::new() } else { format!("{value:?}") };
+                let told = Told::read(value).ok_or(text);
+                if let (Ok(told), None) = (&told, &self.clock) {
+                    self.learn_offset(script::unix_us(told.at_us) as i64, asked_us);
+                }
+                Ok(told)
+            }
         };
         answers.map(read).collect()
-    }
-
-    /// The server's time, about.
-    fn about_us(&self) -> u64 {
-        match &self.clock {
-            Some(clock) => clock.now_us(),
-            None => {
-                let unix_us = self.ours_us().saturating_add(self.offset_us.load(Ordering::Relaxed));
-                script::since_2026_us(unix_us)
-            }
-        }
-    }
-
-    /// Whether a part of the server's time is enough: a clock that is stepped is
-    /// noticed soon, because it is told in full every now and then.
-    fn knows_the_time(&self) -> bool {
-        self.clock.is_some() || self.ours_us().saturating_sub(self.told_us.load(Ordering::Relaxed)) < TOLD_KEPT_US
     }
 
     fn command(&self, name: &str, script: &str, call: &[Job]) -> Cmd {
@@ -190,11 +170,14 @@ impl Server {
         // must not find that its time has been prolonged.
         let ours_us = deadline(call).saturating_duration_since(self.started).as_micros() as i64;
         let deadline_us = ours_us.saturating_add(self.offset_us.load(Ordering::Relaxed));
-        let keys: usize = call.iter().map(|job| job.packed.keys.len()).sum();
-        let mut command = Cmd::new();
+        let sum = |count: fn(&Job) -> usize| call.iter().map(count).sum::<usize>();
+        let (keys, arguments) = (sum(|job| job.packed.keys.len()), sum(|job| job.packed.arguments()));
+        // Room for all, so that nothing is copied while it grows.
+        let size = script.len() + sum(|job| job.packed.keys.size()) + NUMBER_LENGTH * (arguments + call.len());
+        let mut command = Cmd::with_capacity(5 + keys + arguments + call.len(), size + 4 * NUMBER_LENGTH);
         command.arg(name).arg(script).arg(keys);
-        for key in call.iter().flat_map(|job| &job.packed.keys) {
-            command.arg(key.as_slice());
+        for key in call.iter().flat_map(|job| job.packed.keys.iter()) {
+            command.arg(key);
         }
         match &self.clock {
             Some(clock) => command.arg(-(clock.now_us() as i64)),
@@ -202,7 +185,6 @@ impl Server {
         };
         if let [job] = call
             && job.packed.may_be_alone()
-            && self.knows_the_time()
         {
             job.packed.write(&mut command);
             return command;
@@ -227,14 +209,14 @@ fn deadline(call: &[Job]) -> Instant {
     call.iter().map(|job| job.deadline).min().unwrap_or_else(Instant::now)
 }
 
-/// An answer holds the time and one value a tier.
+/// Of how many tiers an answer must tell.
 fn wanted(call: &[Job]) -> usize {
-    1 + call.iter().map(|job| job.tiers).sum::<usize>()
+    call.iter().map(|job| job.tiers).sum()
 }
 
 /// The time alone says that the deadline had passed and nothing was done.
-fn is_expired(call: &[Job], values: &[Value]) -> bool {
-    values.len() == 1 && wanted(call) > 1
+fn is_expired(call: &[Job], told: &Told) -> bool {
+    told.tiers() == 0 && wanted(call) > 0
 }
 
 /// Connects, within the time that a connection may take.

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use redis::Value;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
 use super::breaker::{Breaker, BreakerOptions};
 use super::call_error::CallError;
+use super::reply::{Reply, Told};
 use super::script::Packed;
 use super::server::{Connector, Server};
 use crate::time::ManualClock;
@@ -29,9 +30,6 @@ const DEADLINE_SPREAD: Duration = Duration::from_millis(2);
 /// After so many calls in a row without an answer another connection is tried.
 const UNANSWERED_MAX: u32 = 3;
 
-/// What one request gets: the time, and one value a tier.
-pub(super) type Reply = (u64, Vec<Value>);
-
 /// One request on its way.
 pub(super) struct Job {
     pub(super) packed: Packed,
@@ -40,6 +38,9 @@ pub(super) struct Job {
     pub(super) deadline: Instant,
     reply: oneshot::Sender<Result<Reply, CallError>>,
 }
+
+/// Where a request's answer will come.
+type Waiting = oneshot::Receiver<Result<Reply, CallError>>;
 
 /// How a server is waited for.
 #[derive(Debug, Clone)]
@@ -70,22 +71,33 @@ impl Shard {
         Self { jobs, breaker: Arc::new(Breaker::new(options.breaker)), started: Instant::now() }
     }
 
-    /// Sends one request and waits for its answer, at most until the deadline.
-    pub(super) async fn call(
+    /// Sends one request, at once, and waits for its answer, at most until the
+    /// deadline.
+    pub(super) fn call(
         &self,
         packed: Packed,
         tiers: usize,
         is_asking: bool,
         deadline: Instant,
-    ) -> Result<Reply, CallError> {
-        if !self.breaker.may_try(self.now_us()) {
+    ) -> impl Future<Output = Result<Reply, CallError>> {
+        // Not in the future, which would carry the request with it.
+        let sent = self.send(packed, tiers, is_asking, deadline);
+        async move { self.wait(sent?, deadline).await }
+    }
+
+    fn send(&self, packed: Packed, tiers: usize, is_asking: bool, deadline: Instant) -> Result<Waiting, CallError> {
+        if self.breaker.is_open() && !self.breaker.may_try(self.now_us()) {
             return Err(CallError::NotAsked { reason: "its circuit breaker is open" });
         }
-        let (reply, answer) = oneshot::channel();
-        if self.jobs.try_send(Job { packed, tiers, is_asking, deadline, reply }).is_err() {
-            return Err(CallError::NotAsked { reason: "too many requests wait for it" });
+        let (reply, waiting) = oneshot::channel();
+        match self.jobs.try_send(Job { packed, tiers, is_asking, deadline, reply }) {
+            Ok(()) => Ok(waiting),
+            Err(_) => Err(CallError::NotAsked { reason: "too many requests wait for it" }),
         }
-        let result = match timeout_at(deadline, answer).await {
+    }
+
+    async fn wait(&self, waiting: Waiting, deadline: Instant) -> Result<Reply, CallError> {
+        let result = match timeout_at(deadline, waiting).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(CallError::Disconnected { reason: "the request was dropped".to_owned() }),
             Err(_) => Err(CallError::Late),
@@ -143,6 +155,8 @@ async fn drive(mut queue: mpsc::Receiver<Job>, server: Arc<Server>, batch_max: u
                 None => return,
             },
         };
+        // Whoever is ready to ask does so first: the more share a call the better.
+        yield_now().await;
         let mut batch = gather(first, &mut queue, &mut next);
         if batch.is_empty() {
             continue;
@@ -159,9 +173,11 @@ async fn drive(mut queue: mpsc::Receiver<Job>, server: Arc<Server>, batch_max: u
         };
         link = Some(current.clone());
         let mut calls = Vec::new();
-        while !batch.is_empty() {
-            calls.push(batch.drain(..batch.len().min(batch_max)).collect());
+        while batch.len() > batch_max {
+            let rest = batch.split_off(batch_max);
+            calls.push(std::mem::replace(&mut batch, rest));
         }
+        calls.push(batch);
         tokio::spawn(send(Arc::clone(&server), current, calls, permit));
     }
 }
@@ -170,7 +186,8 @@ async fn drive(mut queue: mpsc::Receiver<Job>, server: Arc<Server>, batch_max: u
 /// whose deadlines are close to each other, because a call has but one.
 fn gather(first: Job, queue: &mut mpsc::Receiver<Job>, next: &mut Option<Job>) -> Vec<Job> {
     let (since, until) = (first.deadline.checked_sub(DEADLINE_SPREAD), first.deadline + DEADLINE_SPREAD);
-    let mut batch = vec![first];
+    let mut batch = Vec::with_capacity(GATHERED_MAX);
+    batch.push(first);
     while batch.len() < GATHERED_MAX
         && let Ok(job) = queue.try_recv()
     {
@@ -181,11 +198,14 @@ fn gather(first: Job, queue: &mut mpsc::Receiver<Job>, next: &mut Option<Job>) -
         batch.push(job);
     }
     let now = Instant::now();
-    let (mut waiting, gone): (Vec<Job>, _) =
-        batch.into_iter().partition(|job| !job.reply.is_closed() && job.deadline > now);
-    waiting.sort_by(|one, other| one.packed.order(&other.packed));
+    let is_waiting = |job: &mut Job| !job.reply.is_closed() && job.deadline > now;
+    let gone: Vec<Job> = batch.extract_if(.., |job| !is_waiting(job)).collect();
     fail(gone, &CallError::NotAsked { reason: "its turn came too late" });
-    waiting
+    let order = |one: &Job, other: &Job| one.packed.order(&other.packed);
+    if !batch.is_sorted_by(|one, other| order(one, other).is_le()) {
+        batch.sort_by(order);
+    }
+    batch
 }
 
 async fn send(server: Arc<Server>, mut link: Link, calls: Vec<Vec<Job>>, permit: OwnedSemaphorePermit) {
@@ -206,19 +226,16 @@ async fn send(server: Arc<Server>, mut link: Link, calls: Vec<Vec<Job>>, permit:
     drop(permit);
     for (call, result) in calls.into_iter().zip(results) {
         match result {
-            Ok(values) => answer(call, values),
+            Ok(told) => answer(call, told),
             Err(error) => fail(call, &error),
         }
     }
 }
 
-fn answer(call: Vec<Job>, values: Vec<Value>) {
-    let mut values = values.into_iter();
-    let Some(Value::Int(now_us)) = values.next() else { return };
+fn answer(call: Vec<Job>, mut told: Told) {
     for job in call {
-        let own: Vec<Value> = values.by_ref().take(job.tiers).collect();
         // A caller that has gone no longer cares.
-        let _ = job.reply.send(Ok((now_us as u64, own)));
+        let _ = job.reply.send(Ok(told.next(job.tiers)));
     }
 }
 

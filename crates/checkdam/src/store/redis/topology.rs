@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use futures_util::future::Either;
 use tokio::time::Instant;
 
 use super::call_error::CallError;
 use super::cluster::Cluster;
+use super::key::Keys;
+use super::reply::Reply;
 use super::script::Packed;
 use super::server::Connector;
-use super::shard::{Reply, Shard, ShardOptions};
+use super::shard::{Shard, ShardOptions};
 use super::target::Target;
 
 pub(super) const SLOTS: usize = 16_384;
@@ -44,17 +47,25 @@ impl Topology {
         }
     }
 
+    /// The slot that all keys share, if they do.
+    pub(super) fn only_slot(&self, keys: &Keys) -> Option<u16> {
+        let first = self.slot(keys.get(0));
+        let is_only = matches!(self, Self::One(_)) || keys.iter().skip(1).all(|key| self.slot(key) == first);
+        is_only.then_some(first)
+    }
+
     /// Sends a request whose keys share a slot.
-    pub(super) async fn call(
+    pub(super) fn call(
         &self,
         slot: u16,
         packed: Packed,
         tiers: usize,
         deadline: Instant,
-    ) -> Result<Reply, CallError> {
+    ) -> impl Future<Output = Result<Reply, CallError>> {
+        // One server's future is small; on the heap, so that it stays so.
         match self {
-            Self::One(shard) => shard.call(packed, tiers, false, deadline).await,
-            Self::Cluster(cluster) => cluster.call(slot, packed, tiers, deadline).await,
+            Self::One(shard) => Either::Left(shard.call(packed, tiers, false, deadline)),
+            Self::Cluster(cluster) => Either::Right(Box::pin(cluster.call(slot, packed, tiers, deadline))),
         }
     }
 

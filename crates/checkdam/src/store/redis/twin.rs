@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
 use tokio::time::Instant;
 
-use super::script::{Packed, read_back, read_lease};
+use super::reply::Reply;
+use super::script::Packed;
 use super::{RedisOptions, RedisStore};
 use crate::algorithm::token_bucket::{self, LeaseAsk, Ledger, State};
 use crate::conformance::TestBucket;
@@ -41,7 +41,7 @@ struct Twin<'a> {
 }
 
 impl Twin<'_> {
-    async fn call(&self, packed: Packed) -> (u64, Vec<Value>) {
+    async fn call(&self, packed: Packed) -> Reply {
         let deadline = Instant::now() + Duration::from_secs(10);
         self.redis.topology.call(0, packed, 1, deadline).await.unwrap()
     }
@@ -51,7 +51,7 @@ impl Twin<'_> {
     }
 
     async fn lease(&mut self, ask: LeaseAsk, about: &str) {
-        let (at_us, values) = self.call(Packed::lease(&self.quota, self.key(), ask)).await;
+        let reply = self.call(Packed::lease(&self.quota, &self.key(), ask)).await;
         let (grant, next) = token_bucket::lease(&self.quota, self.state, self.now_us, ask);
         let mut mark = 0;
         if grant.granted > 0 {
@@ -60,15 +60,15 @@ impl Twin<'_> {
             (mark, self.ledger) = (ledger.granted, Some(ledger));
             self.marks.push(mark);
         }
-        assert_eq!(read_lease(&self.quota, at_us, &values[0], ask), Some((grant, mark)), "{about}: {ask:?}");
+        assert_eq!(reply.lease(&self.quota, ask), Some((grant, mark)), "{about}: {ask:?}");
         self.state = next;
     }
 
     async fn give_back(&mut self, tokens: u64, mark: u64, about: &str) {
-        let (_, values) = self.call(Packed::give_back(&self.quota, tokens, self.key(), mark)).await;
+        let reply = self.call(Packed::give_back(&self.quota, tokens, &self.key(), mark)).await;
         let ledger = self.ledger.unwrap_or_else(|| Ledger::new(self.now_us));
         let (back, next) = token_bucket::give_back(&self.quota, self.state, self.now_us, (tokens, mark), &ledger);
-        assert_eq!(read_back(&values[0]), Some(back), "{about}: {tokens} given back, {mark}");
+        assert_eq!(reply.back(), Some(back), "{about}: {tokens} given back, {mark}");
         self.state = next;
     }
 

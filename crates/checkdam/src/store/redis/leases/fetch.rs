@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::super::call_error::CallError;
-use super::super::script::{Packed, read_back, read_lease};
+use super::super::reply::Reply;
+use super::super::script::Packed;
 use super::super::topology::Topology;
 use super::super::{Counts, RedisStore};
 use super::{Book, Ended, Leases};
@@ -107,10 +108,10 @@ impl Fetch {
     async fn call(&self) -> Result<(Grant, u64), CallError> {
         let Ask { wanted, least, .. } = self.ask;
         let ask = LeaseAsk { wanted, least, length_us: self.terms.length_us };
-        let packed = Packed::lease(&self.quota, self.key.clone(), ask);
-        let (at_us, values) = self.topology.call(self.slot(), packed, 1, self.deadline).await?;
-        let granted = values.first().and_then(|value| read_lease(&self.quota, at_us, value, ask));
-        granted.ok_or_else(|| CallError::Failed { reason: format!("an answer that is not understood: {values:?}") })
+        let packed = Packed::lease(&self.quota, &self.key, ask);
+        let reply = self.topology.call(self.slot(), packed, 1, self.deadline).await?;
+        let unread = || CallError::Failed { reason: format!("an answer that is not understood: {reply:?}") };
+        reply.lease(&self.quota, ask).ok_or_else(unread)
     }
 
     /// Waits until the lease has so much time left, or the node goes.
@@ -141,11 +142,11 @@ impl Fetch {
         if tokens == 0 {
             return;
         }
-        let packed = Packed::give_back(&self.quota, tokens, self.key.clone(), mark);
+        let packed = Packed::give_back(&self.quota, tokens, &self.key, mark);
         let deadline = now + Duration::from_micros(left_us).min(RETURN_LIMIT);
         book.accounts.note_returning(tokens);
         let result = self.topology.call(self.slot(), packed, 1, deadline).await;
-        let back = result.as_ref().ok().and_then(|(_, values)| read_back(values.first()?));
+        let back = result.as_ref().ok().and_then(Reply::back);
         book.accounts.note_returned(tokens, back.unwrap_or(0));
         if result.is_err() {
             self.counts.unknown.fetch_add(1, Ordering::Relaxed);

@@ -1,0 +1,227 @@
+//! What the script's answer means.
+//!
+//! The script answers with what each bucket held before; the decision is made
+//! from that by the same pure function that the script's Lua transcribes, so
+//! nothing but states and times crosses the wire.
+
+use redis::Value;
+use smallvec::SmallVec;
+
+use crate::algorithm::token_bucket::{Grant, LeaseAsk};
+use crate::algorithm::{WindowState, fixed_window, leaky_bucket, sliding_window, sliding_window_strict, token_bucket};
+use crate::decision::{Decision, Verdict};
+use crate::quota::{Algorithm, Quota};
+use crate::store::{TIERS_INLINE, Tier};
+
+/// The length of a number in the answer to plain requests.
+const DOUBLE: usize = size_of::<f64>();
+
+/// What the script answered to all requests of a call.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// The time of the decision.
+    pub(super) at_us: u64,
+    rest: Rest,
+}
+
+/// What it said of the tiers whose requests have not been handed their part yet.
+#[derive(Debug)]
+enum Rest {
+    /// Of plain tiers, what they owed, as doubles; and how many bytes of them are
+    /// done with.
+    Owed(Vec<u8>, usize),
+    Values(std::vec::IntoIter<Value>),
+}
+
+/// What the script answered to one request.
+#[derive(Debug)]
+pub(super) struct Reply {
+    /// The time of the decision.
+    pub(super) at_us: u64,
+    tiers: Tiers,
+}
+
+/// What it said of each tier.
+#[derive(Debug)]
+enum Tiers {
+    /// Plain ones: the time that their buckets owed.
+    Owed(SmallVec<[u64; TIERS_INLINE]>),
+    Values(Vec<Value>),
+}
+
+impl Told {
+    /// Reads an answer; `None` if it is none of the script's.
+    pub(super) fn read(value: Value) -> Option<Self> {
+        match value {
+            Value::BulkString(bytes) if bytes.len().is_multiple_of(DOUBLE) => {
+                let at_us = doubles(&bytes).next()?;
+                Some(Self { at_us, rest: Rest::Owed(bytes, DOUBLE) })
+            }
+            Value::Array(values) => {
+                let mut values = values.into_iter();
+                let Value::Int(at_us) = values.next()? else { return None };
+                Some(Self { at_us: u64::try_from(at_us).ok()?, rest: Rest::Values(values) })
+            }
+            _ => None,
+        }
+    }
+
+    /// Of how many tiers it tells.
+    pub(super) fn tiers(&self) -> usize {
+        match &self.rest {
+            Rest::Owed(bytes, done) => (bytes.len() - done) / DOUBLE,
+            Rest::Values(values) => values.len(),
+        }
+    }
+
+    /// The part of the next request, which has so many tiers.
+    pub(super) fn next(&mut self, tiers: usize) -> Reply {
+        let tiers = match &mut self.rest {
+            Rest::Owed(bytes, done) => {
+                let owed = doubles(&bytes[*done..]).take(tiers).collect();
+                *done = bytes.len().min(*done + DOUBLE * tiers);
+                Tiers::Owed(owed)
+            }
+            Rest::Values(values) => Tiers::Values(values.take(tiers).collect()),
+        };
+        Reply { at_us: self.at_us, tiers }
+    }
+}
+
+/// Every number of the script is whole and below 2^53.
+fn doubles(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.as_chunks::<DOUBLE>().0.iter().map(|chunk| f64::from_le_bytes(*chunk) as u64)
+}
+
+impl Reply {
+    /// What the bucket of the tier at that place held.
+    pub(super) fn held(&self, place: usize, quota: &Quota) -> Option<Held> {
+        let word = |owed: u64| HeldState::Word((owed > 0).then_some(self.at_us + owed));
+        let state = match &self.tiers {
+            Tiers::Owed(owed) => word(*owed.get(place)?),
+            Tiers::Values(values) => match values.get(place)? {
+                Value::Int(owed) => word(u64::try_from(*owed).unwrap_or(0)),
+                _ => {
+                    let numbers = self.text(place)?.split_ascii_whitespace().map(str::parse);
+                    read_state(quota, &numbers.collect::<Result<Vec<u64>, _>>().ok()?)?
+                }
+            },
+        };
+        Some(Held { state, at_us: self.at_us })
+    }
+
+    /// What was granted, and what the ledger said then.
+    pub(super) fn lease(&self, quota: &Quota, ask: LeaseAsk) -> Option<(Grant, u64)> {
+        let (mark, full_at) = self.text(0)?.split_once(' ')?;
+        let state = if full_at.is_empty() { None } else { Some(full_at.parse().ok()?) };
+        Some((token_bucket::lease(quota, state, self.at_us, ask).0, mark.parse().ok()?))
+    }
+
+    /// How many tokens of a lease came back.
+    pub(super) fn back(&self) -> Option<u64> {
+        self.text(0)?.parse().ok()
+    }
+
+    fn text(&self, place: usize) -> Option<&str> {
+        match &self.tiers {
+            Tiers::Owed(_) => None,
+            Tiers::Values(values) => match values.get(place)? {
+                Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+                Value::SimpleString(text) => Some(text),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// What one tier's bucket held, and what follows for a take.
+pub(super) struct Held {
+    state: HeldState,
+    /// When, by the clock of the server that holds it: no other clock may
+    /// decide on it.
+    pub(super) at_us: u64,
+}
+
+enum HeldState {
+    Word(token_bucket::State),
+    Window(Option<WindowState>),
+    /// A log stays where it is: what is used, the wait, and the reset.
+    Log {
+        used: u64,
+        retry_after_us: u64,
+        reset_after_us: u64,
+    },
+}
+
+impl Held {
+    /// What a take of the tier is answered if it is charged when it passes.
+    pub(super) fn decide(&self, tier: &Tier<'_>) -> Decision {
+        let (quota, cost, now_us) = (tier.quota, tier.cost, self.at_us);
+        match (&self.state, quota.algorithm) {
+            (HeldState::Word(state), Algorithm::LeakyBucket) => leaky_bucket::decide(quota, *state, now_us, cost).0,
+            (HeldState::Word(state), _) => token_bucket::decide(quota, *state, now_us, cost).0,
+            (HeldState::Window(state), _) => WindowState::take(quota, &mut state.clone(), now_us, cost),
+            (HeldState::Log { used, .. }, _) => {
+                let mut decision = self.peek(tier);
+                if decision.is_allowed() && cost > 0 {
+                    decision.remaining = quota.limit.saturating_sub(used + cost);
+                    decision.reset_after_us = decision.reset_after_us.max(quota.spec.period_us);
+                }
+                decision
+            }
+        }
+    }
+
+    /// What it is answered if it is not charged.
+    pub(super) fn peek(&self, tier: &Tier<'_>) -> Decision {
+        let (quota, cost, now_us) = (tier.quota, tier.cost, self.at_us);
+        match (&self.state, quota.algorithm) {
+            (HeldState::Word(state), Algorithm::LeakyBucket) => leaky_bucket::peek(quota, *state, now_us, cost),
+            (HeldState::Word(state), _) => token_bucket::peek(quota, *state, now_us, cost),
+            (HeldState::Window(state), _) => WindowState::peek(quota, state.as_ref(), now_us, cost),
+            (HeldState::Log { used, retry_after_us, reset_after_us }, _) => Decision {
+                verdict: match (cost > quota.limit, *retry_after_us) {
+                    (true, _) => Verdict::CostExceedsBurst,
+                    (false, 0) => Verdict::Allowed,
+                    (false, _) => Verdict::Denied,
+                },
+                limit: quota.limit,
+                remaining: quota.limit.saturating_sub(*used),
+                retry_after_us: if cost > quota.limit { 0 } else { *retry_after_us },
+                reset_after_us: *reset_after_us,
+                delay_us: 0,
+            },
+        }
+    }
+
+    /// Where the bucket stands after a refund or a reset.
+    pub(super) fn standing(&self, tier: &Tier<'_>) -> Decision {
+        let mut decision = self.peek(&Tier { cost: 0, ..*tier });
+        decision.delay_us = 0;
+        decision
+    }
+}
+
+fn read_state(quota: &Quota, numbers: &[u64]) -> Option<HeldState> {
+    let window = match (quota.algorithm, numbers) {
+        (Algorithm::TokenBucket | Algorithm::LeakyBucket, []) => return Some(HeldState::Word(None)),
+        (Algorithm::TokenBucket | Algorithm::LeakyBucket, [full_at]) => return Some(HeldState::Word(Some(*full_at))),
+        (Algorithm::SlidingLog, [used, retry_after_us, reset_after_us]) => {
+            let (used, retry_after_us, reset_after_us) = (*used, *retry_after_us, *reset_after_us);
+            return Some(HeldState::Log { used, retry_after_us, reset_after_us });
+        }
+        (_, []) => return Some(HeldState::Window(None)),
+        (Algorithm::FixedWindow, [start_us, count]) => {
+            WindowState::Fixed(fixed_window::State { start_us: *start_us, count: *count })
+        }
+        (Algorithm::SlidingWindow { strict: false }, [start_us, current, previous]) => {
+            WindowState::Sliding(sliding_window::State { start_us: *start_us, current: *current, previous: *previous })
+        }
+        (Algorithm::SlidingWindow { strict: true }, [start_us, counts @ ..]) => {
+            let counts = counts.try_into().ok()?;
+            WindowState::Strict(Box::new(sliding_window_strict::State { start_us: *start_us, counts }))
+        }
+        _ => return None,
+    };
+    Some(HeldState::Window(Some(window)))
+}
