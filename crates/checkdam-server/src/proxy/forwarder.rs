@@ -104,7 +104,7 @@ impl Forwarder {
             let answered = Box::pin(http2.send(upstream, head, source)).await;
             return answered.map(|response| response.map(Received::Http2));
         }
-        let connection = match upstream.pool.take().filter(|_| !is_repeated) {
+        let connection = match if is_repeated { None } else { upstream.pool.take() } {
             Some(connection) => connection,
             None => Box::new(Connection::new(Box::pin(self.connector.connect(&upstream.url)).await?)),
         };

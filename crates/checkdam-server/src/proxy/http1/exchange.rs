@@ -60,8 +60,8 @@ struct State {
     interim: usize,
     /// Whether anything has come.
     is_answering: bool,
-    /// Why nothing more can be written.
-    blocked: Option<Error>,
+    /// Why nothing more can be written, and since when.
+    blocked: Option<(Error, Instant)>,
 }
 
 impl Exchange<'_> {
@@ -101,7 +101,7 @@ impl Exchange<'_> {
             match state.feed.poll(&mut state.connection.stream, context) {
                 Poll::Ready(Err(FeedError::Upload(error))) => return Poll::Ready(Err(ExchangeError::Upload(error))),
                 // It may have answered before it closed the connection.
-                Poll::Ready(Err(FeedError::Upstream(error))) => state.blocked = Some(error),
+                Poll::Ready(Err(FeedError::Upstream(error))) => state.blocked = Some((error, Instant::now())),
                 Poll::Ready(Ok(())) | Poll::Pending => {}
             }
         }
@@ -118,12 +118,13 @@ impl Exchange<'_> {
                 Poll::Ready(Err(error)) => error,
                 Poll::Pending => break,
             };
-            let error = state.blocked.take().unwrap_or(error);
+            let error = state.blocked.take().map_or(error, |(reason, _)| reason);
             let lost = if state.is_answering { ExchangeError::Broken } else { ExchangeError::Lost };
             return Poll::Ready(Err(lost(error)));
         }
-        // While the client owes its body, the upstream owes nothing.
-        match self.source.owed_since(state.begun) {
+        // While the client owes its body, the upstream owes nothing, unless it takes no more of it.
+        let blocked_since = state.blocked.as_ref().map(|(_, since)| *since);
+        match blocked_since.or_else(|| self.source.owed_since(state.begun)) {
             Some(since) if state.connection.alarm.is_over(since + self.patience, context) => {
                 Poll::Ready(Err(ExchangeError::Slow))
             }

@@ -162,14 +162,15 @@ impl Feed {
         match (&mut self.coding, data) {
             (Coding::Length(left), Some(data)) => {
                 let bytes = data.len() as u64;
-                *left = left.checked_sub(bytes).ok_or_else(|| wrong_length("longer"))?;
+                *left = left.checked_sub(bytes).ok_or(UploadError::Broken)?;
                 if *left == 0 {
                     self.upload = None;
                 }
                 self.data = data;
             }
             (Coding::Length(0), None) => self.upload = None,
-            (Coding::Length(_), None) => return Err(wrong_length("shorter").into()),
+            // It is shorter than it said.
+            (Coding::Length(_), None) => return Err(UploadError::Broken.into()),
             (Coding::Chunked(_), Some(data)) => {
                 // Writing to memory does not fail.
                 let _ = write!(self.outbox, "{:x}\r\n", data.len());
@@ -248,8 +249,4 @@ fn write_trailers(out: &mut Vec<u8>, trailers: &HeaderMap, announced: &[HeaderNa
             write_line(out, name.as_str(), value.as_bytes());
         }
     }
-}
-
-fn wrong_length(how: &str) -> Error {
-    Error::new(ErrorKind::InvalidData, format!("the body is {how} than its Content-Length"))
 }
