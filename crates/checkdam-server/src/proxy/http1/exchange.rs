@@ -69,6 +69,9 @@ impl Exchange<'_> {
     pub(in crate::proxy) async fn on(&self, mut connection: Box<Connection>) -> Result<Response<Body>, ExchangeError> {
         let outbox = std::mem::take(&mut connection.outbox);
         let feed = Feed::new(self.head, self.source, self.host, outbox);
+        // Requests that came together are written together: an upstream on the
+        // same machine is woken once for all of them instead of for each.
+        tokio::task::yield_now().await;
         let begun = Instant::now();
         let mut state = State { connection, feed, begun, interim: 0, is_answering: false, blocked: None };
         let reply = std::future::poll_fn(|context| self.poll(&mut state, context)).await?;
