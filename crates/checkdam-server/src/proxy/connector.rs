@@ -18,7 +18,9 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tower_service::Service;
 
-use crate::config::ProxyOptions;
+use super::forwarder::{SendError, reasons};
+use super::http1::Stream;
+use crate::config::{ProxyOptions, UpstreamUrl};
 
 type Connected = Result<MaybeHttpsStream<TokioIo<TcpStream>>, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -50,6 +52,17 @@ impl Connector {
             https.enable_http1().wrap_connector(http)
         };
         Ok(Self { inner, patience: options.connect_timeout })
+    }
+}
+
+impl Connector {
+    /// Connects to an upstream.
+    pub(super) async fn connect(&self, url: &UpstreamUrl) -> Result<Stream, SendError> {
+        let uri =
+            Uri::builder().scheme(url.scheme.clone()).authority(url.authority.clone()).path_and_query("/").build();
+        let uri = uri.map_err(|error| SendError::Unreachable(error.to_string()))?;
+        let connected = self.clone().call(uri).await;
+        connected.map(Stream::from).map_err(|error| SendError::Unreachable(reasons(&*error)))
     }
 }
 

@@ -4,33 +4,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, HttpBody};
-use axum::http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, UPGRADE};
+use axum::body::Body;
+use axum::http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use axum::http::uri::PathAndQuery;
 use axum::http::{Method, Request, Response, StatusCode, Version};
 use axum::response::IntoResponse;
-use http_body_util::{BodyExt, Either};
+use http_body_util::Either;
 use hyper::body::Incoming;
-use hyper::upgrade::OnUpgrade;
 
 use super::charge::Charge;
 use super::download::Download;
 use super::forwarder::Forwarder;
 use super::head::{self, Head};
+use super::received::Received;
 use super::refusal::Refusal;
 use super::route::{Route, Routes};
-use super::upload::Source;
+use super::upload::{Source, discard};
 use super::{health, tunnel};
 use crate::app::App;
 use crate::config::{OriginOptions, ProxyOptions};
 use crate::http::{self, Answered, Arrival, Asked, Fault, Origin, Responder, UnderWay};
 use crate::overload::Entrance;
-
-/// What is read and thrown away of the body of a request that is not
-/// forwarded, so that its sender is still listening when the answer comes.
-const DISCARD_MAX: usize = 1 << 20;
-/// How long that may take.
-const DISCARD_LIMIT: Duration = Duration::from_secs(5);
 
 /// The proxy.
 pub(crate) struct Proxy {
@@ -46,8 +40,8 @@ pub(crate) struct Proxy {
 
 /// A request that may pass.
 struct Admitted {
-    /// As it was charged.
-    asked: checkdam::Request<'static>,
+    /// What is still to be charged, if its answer is.
+    charge: Option<Box<Charge>>,
     /// The headers that tell where the client stands; empty if no rule concerns it.
     standing: Vec<(HeaderName, HeaderValue)>,
 }
@@ -57,6 +51,9 @@ impl Proxy {
     /// they are well, if it is to.
     pub(crate) fn start(app: Arc<App>, options: &ProxyOptions, origin: &OriginOptions) -> anyhow::Result<Self> {
         let (routes, forwarder) = (Routes::new(&options.routes), Arc::new(Forwarder::new(options)?));
+        for upstream in routes.upstreams() {
+            upstream.pool.sweep();
+        }
         if let Some(path) = &options.health_path {
             let path: PathAndQuery = path.parse()?;
             for upstream in routes.upstreams() {
@@ -103,16 +100,16 @@ impl Proxy {
         let is_trusted = self.origin.is_trusted(arrival.peer);
         let names_cost = |header: &HeaderName| is_trusted && request.headers().contains_key(header);
         let asked = route.ask(asked, request.method(), self.cost_header.as_ref().is_some_and(names_cost));
-        let admitted = match self.admit(asked).await {
+        // On the heap, so that a request that waits for its upstream does not carry the room for it.
+        let Admitted { charge, standing } = match Box::pin(self.admit(route, asked)).await {
             Ok(admitted) => admitted,
             Err(answer) => {
                 discard(request.into_body());
                 return Ok(answer);
             }
         };
-        let Admitted { asked, standing } = admitted;
         let head = Head::new(&mut request, host, arrival.peer, is_trusted);
-        let mut response = match self.forward(route, request, &head, asked, arrival.under_way).await {
+        let mut response = match self.forward(route, request, &head, charge, arrival.under_way).await {
             Ok(response) => response,
             Err(refusal) => refused(refusal),
         };
@@ -122,7 +119,7 @@ impl Proxy {
 
     /// Charges a request and holds it back as long as it must be; the answer,
     /// if it may not pass.
-    async fn admit(&self, asked: checkdam::Request<'static>) -> Result<Admitted, Answered<Download>> {
+    async fn admit(&self, route: &Route, asked: checkdam::Request<'static>) -> Result<Admitted, Answered<Download>> {
         let dialect = self.app.dialect();
         let outcome = self.app.check_within(&asked, self.delay_max).await;
         if !outcome.is_allowed() {
@@ -134,7 +131,8 @@ impl Proxy {
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
-        Ok(Admitted { asked, standing })
+        let charge = route.response_bytes.map(|bytes| Box::new(Charge::new(Arc::clone(&self.app), asked, bytes)));
+        Ok(Admitted { charge, standing })
     }
 
     async fn forward(
@@ -142,7 +140,7 @@ impl Proxy {
         route: &Route,
         mut request: Request<Incoming>,
         head: &Head,
-        asked: checkdam::Request<'static>,
+        charge: Option<Box<Charge>>,
         under_way: UnderWay,
     ) -> Result<Answered<Download>, Refusal> {
         let is_http2 = request.version() == Version::HTTP_2;
@@ -157,34 +155,28 @@ impl Proxy {
                 return Err(refusal);
             }
         };
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            let client = client.ok_or(Refusal::Broken)?;
-            return Ok(self.tunnel(client, &mut response, under_way));
-        }
-        let (parts, body) = response.into_parts();
-        let charge = route.response_bytes.map(|bytes| Charge::new(Arc::clone(&self.app), asked, bytes));
+        let is_switch = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        let mut headers = std::mem::take(response.headers_mut());
+        let status = response.status();
+        let body = match response.into_body() {
+            Received::Http1(body) if is_switch => {
+                let (client, upstream) = client.zip(body.into_connection()).ok_or(Refusal::Broken)?;
+                tokio::spawn(tunnel::carry(client, upstream, self.idle_timeout, under_way));
+                return Ok(switched(headers));
+            }
+            Received::Http1(body) => Received::Http1(body),
+            // HTTP/2 has no such answer.
+            Received::Http2(_) if is_switch => return Err(Refusal::Broken),
+            Received::Http2(body) => {
+                head::strip(&mut headers);
+                Received::Http2(body)
+            }
+        };
         let body = Download::new(body, charge, self.idle_timeout, under_way);
         let body = if is_http2 { body.watch(self.body_timeout) } else { body };
         let mut answer = Response::new(Either::Left(body));
-        *answer.status_mut() = parts.status;
-        *answer.headers_mut() = parts.headers;
-        head::strip(answer.headers_mut());
+        (*answer.status_mut(), *answer.headers_mut()) = (status, headers);
         Ok(answer)
-    }
-
-    /// Answers that the connection becomes something else, and lets it.
-    fn tunnel(&self, client: OnUpgrade, response: &mut Response<Incoming>, under_way: UnderWay) -> Answered<Download> {
-        let upstream = hyper::upgrade::on(&mut *response);
-        tokio::spawn(tunnel::carry(client, upstream, self.idle_timeout, under_way));
-        let mut headers = std::mem::take(response.headers_mut());
-        let becomes = headers.remove(UPGRADE);
-        head::strip(&mut headers);
-        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        headers.extend(becomes.map(|becomes| (UPGRADE, becomes)));
-        let mut answer = Response::new(Either::Right(Body::empty()));
-        *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-        *answer.headers_mut() = headers;
-        answer
     }
 }
 
@@ -202,6 +194,14 @@ fn refused(refusal: Refusal) -> Answered<Download> {
     refusal.into_response().map(Either::Right)
 }
 
+/// Answers that the connection becomes something else.
+fn switched(mut headers: HeaderMap) -> Answered<Download> {
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    let mut answer = Response::new(Either::Right(Body::empty()));
+    (*answer.status_mut(), *answer.headers_mut()) = (StatusCode::SWITCHING_PROTOCOLS, headers);
+    answer
+}
+
 /// Puts where the client stands on an answer: in place of what the upstream
 /// says of its own limits, if a rule of ours concerned the request.
 fn mark(headers: &mut HeaderMap, standing: Vec<(HeaderName, HeaderValue)>) {
@@ -210,22 +210,4 @@ fn mark(headers: &mut HeaderMap, standing: Vec<(HeaderName, HeaderValue)>) {
     }
     head::remove(headers, |name| http::STANDING.contains(name));
     headers.extend(standing);
-}
-
-/// Reads what a client is still sending, within a bound and a time. Whoever
-/// sends more is cut off.
-fn discard(mut body: Incoming) {
-    if body.is_end_stream() {
-        return;
-    }
-    let reading = async move {
-        let mut length = 0;
-        while let Some(Ok(frame)) = body.frame().await {
-            length += frame.data_ref().map_or(0, bytes::Bytes::len);
-            if length > DISCARD_MAX {
-                return;
-            }
-        }
-    };
-    tokio::spawn(tokio::time::timeout(DISCARD_LIMIT, reading));
 }

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use axum::body::HttpBody;
 use bytes::Bytes;
-use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::body::{Frame, SizeHint};
 use tokio::runtime::Handle;
 use tokio::time::Sleep;
 
 use super::charge::Charge;
+use super::received::Received;
 use crate::http::UnderWay;
 
 /// The body of an answer: cut if its upstream falls silent, or if its client
@@ -21,9 +22,9 @@ pub(crate) struct Download(Arc<Mutex<Answer>>);
 
 struct Answer {
     /// None if it was cut.
-    body: Option<Incoming>,
+    body: Option<Received>,
     bytes: u64,
-    charge: Option<Charge>,
+    charge: Option<Box<Charge>>,
     /// How long the upstream may be silent.
     patience: Duration,
     timer: Option<Pin<Box<Sleep>>>,
@@ -36,7 +37,7 @@ struct Answer {
 }
 
 impl Download {
-    pub(super) fn new(body: Incoming, charge: Option<Charge>, patience: Duration, under_way: UnderWay) -> Self {
+    pub(super) fn new(body: Received, charge: Option<Box<Charge>>, patience: Duration, under_way: UnderWay) -> Self {
         Self(Arc::new(Mutex::new(Answer {
             body: Some(body),
             bytes: 0,

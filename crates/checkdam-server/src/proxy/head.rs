@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use axum::http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING,
+    CONNECTION, CONTENT_LENGTH, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING,
     UPGRADE, VIA,
 };
 use axum::http::uri::{Authority, PathAndQuery};
@@ -40,14 +40,29 @@ static OF_PROXIES: [HeaderName; 8] = [
     HeaderName::from_static("x-real-ip"),
 ];
 
-/// What is forwarded of a request besides its body.
-#[derive(Debug, Clone)]
+/// What is forwarded of a request besides its body. The client's headers are
+/// kept as they came and sorted out as they are written.
+#[derive(Debug)]
 pub(super) struct Head {
     pub(super) method: Method,
     pub(super) path: PathAndQuery,
-    pub(super) headers: HeaderMap,
+    pub(super) host: Option<HeaderValue>,
     /// What the connection is to become, if it is to carry something else.
     pub(super) upgrade: Option<HeaderValue>,
+    headers: HeaderMap,
+    /// What Connection lists besides.
+    listed: Vec<HeaderName>,
+    takes_trailers: bool,
+    /// Whom it is forwarded for; nobody if it is our own.
+    sender: Option<Sender>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sender {
+    peer: IpAddr,
+    /// Whether what it says of its own client counts.
+    is_trusted: bool,
+    via: &'static str,
 }
 
 /// The host that a request is for: one, and the same wherever it is named.
@@ -93,9 +108,15 @@ pub(super) fn strip(headers: &mut HeaderMap) {
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
-    let listed: Vec<_> = tokens(headers, &CONNECTION).filter_map(|name| HeaderName::try_from(name).ok()).collect();
-    let is_listed = |name: &HeaderName| *name != CONTENT_LENGTH && *name != HOST && listed.contains(name);
-    remove(headers, |name| OF_ONE_CONNECTION.contains(name) || is_listed(name));
+    let listed = listed(headers);
+    remove(headers, |name| OF_ONE_CONNECTION.contains(name) || listed.contains(name));
+}
+
+/// What Connection says is meant for one connection. Where a message ends and
+/// whom it is for concerns all.
+fn listed(headers: &HeaderMap) -> Vec<HeaderName> {
+    let names = tokens(headers, &CONNECTION).filter_map(|name| HeaderName::try_from(name).ok());
+    names.filter(|name| *name != CONTENT_LENGTH && *name != HOST).collect()
 }
 
 /// Takes out what is such. Names are compared instead of looked up: there are
@@ -126,30 +147,102 @@ impl Head {
     /// client counts if it is trusted.
     pub(super) fn new<B>(request: &mut Request<B>, host: Option<HeaderValue>, peer: IpAddr, is_trusted: bool) -> Self {
         let upgrade = upgrade(request);
-        let mut headers = std::mem::take(request.headers_mut());
-        let takes_trailers = has_token(&headers, &TE, "trailers");
-        strip(&mut headers);
-        // We have told the client to go on by the time anything is forwarded.
-        let is_unwanted = |name: &HeaderName| *name == EXPECT || (!is_trusted && OF_PROXIES.contains(name));
-        remove(&mut headers, |name| is_underscored(name) || is_unwanted(name));
-        append(&mut headers, X_FORWARDED_FOR, &crate::http::address_text(peer.to_canonical()));
-        headers.entry(X_FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
-        match host {
-            Some(host) => {
-                headers.entry(X_FORWARDED_HOST).or_insert_with(|| host.clone());
-                headers.insert(HOST, host);
+        let headers = std::mem::take(request.headers_mut());
+        let via = if request.version() == Version::HTTP_2 { "2 checkdam" } else { "1.1 checkdam" };
+        Self {
+            method: request.method().clone(),
+            path: forwarded_path(request.uri().path_and_query()),
+            host,
+            takes_trailers: upgrade.is_none() && has_token(&headers, &TE, "trailers"),
+            upgrade,
+            listed: listed(&headers),
+            headers,
+            sender: Some(Sender { peer, is_trusted, via }),
+        }
+    }
+
+    /// A request of our own.
+    pub(super) fn get(path: PathAndQuery) -> Self {
+        Self {
+            method: Method::GET,
+            path,
+            host: None,
+            upgrade: None,
+            headers: HeaderMap::new(),
+            listed: Vec::new(),
+            takes_trailers: false,
+            sender: None,
+        }
+    }
+
+    /// Whether the client said how long its body is.
+    pub(super) fn has_length(&self) -> bool {
+        self.headers.contains_key(CONTENT_LENGTH)
+    }
+
+    /// The trailers that may follow the body.
+    pub(super) fn announced(&self) -> Vec<HeaderName> {
+        tokens(&self.headers, &TRAILER).filter_map(|name| HeaderName::try_from(name).ok()).collect()
+    }
+
+    /// Calls `write` with each header that is forwarded, without the host and
+    /// what says where the body ends: that is for who writes the body.
+    pub(super) fn each(&self, mut write: impl FnMut(&str, &[u8])) {
+        for (name, value) in &self.headers {
+            if self.passes(name) {
+                write(name.as_str(), value.as_bytes());
             }
-            None => drop(headers.remove(HOST)),
         }
-        append(&mut headers, VIA, if request.version() == Version::HTTP_2 { "2 checkdam" } else { "1.1 checkdam" });
-        if let Some(wanted) = &upgrade {
-            headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-            headers.insert(UPGRADE, wanted.clone());
-        } else if takes_trailers {
-            headers.insert(TE, HeaderValue::from_static("trailers"));
+        if let Some(wanted) = &self.upgrade {
+            write("connection", b"upgrade");
+            write("upgrade", wanted.as_bytes());
+        } else if self.takes_trailers {
+            write("te", b"trailers");
         }
-        let path = forwarded_path(request.uri().path_and_query());
-        Self { method: request.method().clone(), path, headers, upgrade }
+        let Some(Sender { peer, is_trusted, via }) = self.sender else { return };
+        let is_said = |name: &HeaderName| is_trusted && self.headers.contains_key(name) && !self.listed.contains(name);
+        let client = crate::http::address_text(peer.to_canonical());
+        match is_said(&X_FORWARDED_FOR) {
+            true => write(X_FORWARDED_FOR.as_str(), &self.joined(&X_FORWARDED_FOR, &client)),
+            false => write(X_FORWARDED_FOR.as_str(), client.as_bytes()),
+        }
+        if !is_said(&X_FORWARDED_PROTO) {
+            write(X_FORWARDED_PROTO.as_str(), b"http");
+        }
+        if let Some(host) = self.host.as_ref().filter(|_| !is_said(&X_FORWARDED_HOST)) {
+            write(X_FORWARDED_HOST.as_str(), host.as_bytes());
+        }
+        match self.headers.contains_key(VIA) && !self.listed.contains(&VIA) {
+            true => write(VIA.as_str(), &self.joined(&VIA, via)),
+            false => write(VIA.as_str(), via.as_bytes()),
+        }
+    }
+
+    /// Whether a header of the client is forwarded as it is.
+    fn passes(&self, name: &HeaderName) -> bool {
+        let is_trusted = self.sender.is_some_and(|sender| sender.is_trusted);
+        let is_ours = match name.as_str() {
+            "host" | "content-length" | "via" | "x-forwarded-for" => true,
+            // We have told the client to go on by the time anything is forwarded.
+            "expect" => true,
+            _ => false,
+        };
+        !is_ours
+            && !OF_ONE_CONNECTION.contains(name)
+            && (is_trusted || !OF_PROXIES.contains(name))
+            && !is_underscored(name)
+            && !self.listed.contains(name)
+    }
+
+    /// A list, which may stand in several headers, and one entry more.
+    fn joined(&self, name: &HeaderName, entry: &str) -> Vec<u8> {
+        let mut list = Vec::new();
+        for known in self.headers.get_all(name) {
+            list.extend_from_slice(known.as_bytes());
+            list.extend_from_slice(b", ");
+        }
+        list.extend_from_slice(entry.as_bytes());
+        list
     }
 }
 
@@ -163,20 +256,6 @@ fn forwarded_path(asked: Option<&PathAndQuery>) -> PathAndQuery {
     let query = asked.query().map(|query| format!("?{query}")).unwrap_or_default();
     let meant = format!("{}{query}", checkdam::origin::endpoint(asked.path()));
     PathAndQuery::try_from(meant).unwrap_or_else(|_| PathAndQuery::from_static("/"))
-}
-
-/// Adds to a list, which may stand in several headers, and makes it one.
-fn append(headers: &mut HeaderMap, name: HeaderName, entry: &str) {
-    let mut list = Vec::new();
-    for known in headers.get_all(&name) {
-        list.extend_from_slice(known.as_bytes());
-        list.extend_from_slice(b", ");
-    }
-    list.extend_from_slice(entry.as_bytes());
-    // Both are made of what stood in headers: it cannot fail.
-    if let Ok(list) = HeaderValue::from_bytes(&list) {
-        headers.insert(name, list);
-    }
 }
 
 fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {

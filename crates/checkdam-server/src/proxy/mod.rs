@@ -1,7 +1,7 @@
 //! The proxy: limits requests before it forwards them.
 //!
 //! `door` is a request's way from end to end; `route` says where it goes,
-//! `upstream` who is there, `forwarder` sends it. Bodies stream both ways
+//! `upstream` who is there, `forwarder` sends it by `http1` or `http2`. Bodies stream both ways
 //! through `upload` and `download` and are never held. A request is charged
 //! exactly once, before anything of it is forwarded: neither another attempt
 //! nor an upstream that is down charges it again or gives it back.
@@ -16,6 +16,9 @@ mod download;
 mod forwarder;
 mod head;
 mod health;
+mod http1;
+mod http2;
+mod received;
 mod refusal;
 mod route;
 mod tunnel;

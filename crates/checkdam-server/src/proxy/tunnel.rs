@@ -8,27 +8,31 @@ use std::time::Duration;
 
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::Instant;
 
+use super::http1::Connection;
 use crate::http::UnderWay;
 
 /// How many bytes are carried at a time.
 const PART_MAX: usize = 16 << 10;
 
 /// Carries bytes between a client and an upstream.
-pub(super) async fn carry(client: OnUpgrade, upstream: OnUpgrade, patience: Duration, under_way: UnderWay) {
-    match tokio::try_join!(client, upstream) {
-        Ok((client, upstream)) => both_ways(client, upstream, patience).await,
+pub(super) async fn carry(client: OnUpgrade, upstream: Box<Connection>, patience: Duration, under_way: UnderWay) {
+    match client.await {
+        Ok(client) => both_ways(client, *upstream, patience).await,
         Err(error) => tracing::debug!(%error, "a connection was not handed over"),
     }
     drop(under_way);
 }
 
-async fn both_ways(client: Upgraded, upstream: Upgraded, patience: Duration) {
+async fn both_ways(client: Upgraded, upstream: Connection, patience: Duration) {
+    let (stream, early) = upstream.into_parts();
     let (from_client, to_client) = tokio::io::split(TokioIo::new(client));
-    let (from_upstream, to_upstream) = tokio::io::split(TokioIo::new(upstream));
+    let (from_upstream, to_upstream) = tokio::io::split(stream);
     let heard = Mutex::new(Instant::now());
+    // What came with the upstream's agreement comes first.
+    let from_upstream = (&early[..]).chain(from_upstream);
     tokio::select! {
         done = async { tokio::try_join!(pump(from_client, to_upstream, &heard), pump(from_upstream, to_client, &heard)) } => {
             if let Err(error) = done {
@@ -40,8 +44,8 @@ async fn both_ways(client: Upgraded, upstream: Upgraded, patience: Duration) {
 }
 
 async fn pump(
-    mut from: ReadHalf<TokioIo<Upgraded>>,
-    mut to: WriteHalf<TokioIo<Upgraded>>,
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
     heard: &Mutex<Instant>,
 ) -> Result<(), Error> {
     let mut part = vec![0; PART_MAX];

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use axum::body::HttpBody;
 use bytes::Bytes;
+use http_body_util::BodyExt;
 use hyper::body::{Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep};
 
@@ -24,11 +25,17 @@ pub(super) enum UploadError {
     Broken,
 }
 
+/// What is read and thrown away of a body that is not forwarded, so that its
+/// sender is still listening when the answer comes.
+const DISCARD_MAX: usize = 1 << 20;
+/// How long that may take.
+const DISCARD_LIMIT: Duration = Duration::from_secs(5);
+
 /// A body that can be lent until somebody takes it.
 pub(super) struct Source {
-    shared: Arc<Mutex<Shared>>,
+    /// None if there is no body.
+    shared: Option<Arc<Mutex<Shared>>>,
     size: SizeHint,
-    is_empty: bool,
     /// How long the client may send nothing.
     patience: Duration,
 }
@@ -49,36 +56,41 @@ enum Flow {
 
 impl Source {
     pub(super) fn new(body: Incoming, patience: Duration) -> Self {
-        let (size, is_empty) = (body.size_hint(), body.is_end_stream());
+        if body.is_end_stream() {
+            return Self::empty();
+        }
+        let size = body.size_hint();
         let shared = Shared { untouched: Some(body), flow: Flow::ToUpstream(Instant::now()) };
-        Self { shared: Arc::new(Mutex::new(shared)), size, is_empty, patience }
+        Self { shared: Some(Arc::new(Mutex::new(shared))), size, patience }
+    }
+
+    /// No body.
+    pub(super) fn empty() -> Self {
+        Self { shared: None, size: SizeHint::with_exact(0), patience: Duration::ZERO }
     }
 
     /// The body for one attempt.
     pub(super) fn lend(&self) -> Upload {
-        locked(&self.shared).flow = Flow::ToUpstream(Instant::now());
-        Upload {
-            shared: Some(Arc::clone(&self.shared)),
-            size: self.size,
-            is_empty: self.is_empty,
-            patience: self.patience,
-            taken: None,
-            timer: None,
+        if let Some(shared) = &self.shared {
+            locked(shared).flow = Flow::ToUpstream(Instant::now());
         }
+        Upload { shared: self.shared.clone(), size: self.size, patience: self.patience, taken: None, timer: None }
     }
 
     pub(super) const fn is_empty(&self) -> bool {
-        self.is_empty
+        self.shared.is_none()
     }
 
     /// Whether nothing of it was read.
     pub(super) fn is_untouched(&self) -> bool {
-        locked(&self.shared).untouched.is_some()
+        self.shared.as_ref().is_none_or(|shared| locked(shared).untouched.is_some())
     }
 
     /// Since when the upstream owes something; `None` while the client does.
-    pub(super) fn owed_since(&self) -> Option<Instant> {
-        match locked(&self.shared).flow {
+    /// Without a body, it has owed its answer since the attempt was begun.
+    pub(super) fn owed_since(&self, begun: Instant) -> Option<Instant> {
+        let Some(shared) = &self.shared else { return Some(begun) };
+        match locked(shared).flow {
             Flow::ToUpstream(since) => Some(since),
             Flow::FromClient | Flow::Failed(_) => None,
         }
@@ -86,7 +98,7 @@ impl Source {
 
     /// Why it did not arrive, if that is so.
     pub(super) fn failure(&self) -> Option<UploadError> {
-        match locked(&self.shared).flow {
+        match locked(self.shared.as_ref()?).flow {
             Flow::Failed(error) => Some(error),
             Flow::FromClient | Flow::ToUpstream(_) => None,
         }
@@ -94,7 +106,7 @@ impl Source {
 
     /// The body, if nobody took it.
     pub(super) fn into_untouched(self) -> Option<Incoming> {
-        locked(&self.shared).untouched.take()
+        locked(self.shared.as_ref()?).untouched.take()
     }
 }
 
@@ -102,17 +114,15 @@ impl Source {
 pub(super) struct Upload {
     shared: Option<Arc<Mutex<Shared>>>,
     size: SizeHint,
-    is_empty: bool,
     patience: Duration,
     taken: Option<Incoming>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Upload {
-    /// No body.
-    pub(super) fn empty() -> Self {
-        let size = SizeHint::with_exact(0);
-        Self { shared: None, size, is_empty: true, patience: Duration::ZERO, taken: None, timer: None }
+    /// What nobody has read of it, if somebody has begun to.
+    pub(super) fn into_rest(self) -> Option<Incoming> {
+        self.taken
     }
 
     /// Called when the client is silent; whether it has been for too long.
@@ -160,7 +170,7 @@ impl HttpBody for Upload {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.taken.as_ref().map_or(self.is_empty, HttpBody::is_end_stream)
+        self.taken.as_ref().map_or(self.shared.is_none(), HttpBody::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -172,6 +182,24 @@ impl fmt::Debug for Upload {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Upload").field("size", &self.size).finish_non_exhaustive()
     }
+}
+
+/// Reads what a client is still sending, within a bound and a time. Whoever
+/// sends more is cut off.
+pub(super) fn discard(mut body: Incoming) {
+    if body.is_end_stream() {
+        return;
+    }
+    let reading = async move {
+        let mut length = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            length += frame.data_ref().map_or(0, Bytes::len);
+            if length > DISCARD_MAX {
+                return;
+            }
+        }
+    };
+    tokio::spawn(tokio::time::timeout(DISCARD_LIMIT, reading));
 }
 
 /// Nothing panics while it holds the lock; if it did, the state would still be

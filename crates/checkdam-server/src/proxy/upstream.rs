@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::http1::Pool;
 use crate::config::UpstreamUrl;
 
 /// A server behind the proxy.
 #[derive(Debug)]
 pub(super) struct Upstream {
     pub(super) url: UpstreamUrl,
+    /// Its connections that rest, unless it is spoken to in HTTP/2.
+    pub(super) pool: Arc<Pool>,
     /// Until when it is passed over, because it could not be reached.
     aside_until: Mutex<Option<Instant>>,
     /// Whether it said last that it is not well.
@@ -20,7 +23,7 @@ pub(super) struct Upstream {
 
 impl Upstream {
     pub(super) fn new(url: UpstreamUrl) -> Self {
-        Self { url, aside_until: Mutex::default(), is_ill: AtomicBool::new(false) }
+        Self { url, pool: Arc::default(), aside_until: Mutex::default(), is_ill: AtomicBool::new(false) }
     }
 
     /// Passes it over for a while.
@@ -69,6 +72,9 @@ impl Upstreams {
     /// Whom to try, one after the other: those that are usable, beginning with
     /// whose turn it is, and then the others, since nobody may be left.
     pub(super) fn in_turn(&self) -> Vec<&Arc<Upstream>> {
+        if let [only] = &self.all[..] {
+            return vec![only];
+        }
         let first = self.next.fetch_add(1, Ordering::Relaxed) % self.all.len().max(1);
         let (before, from) = self.all.split_at(first);
         let (mut order, others): (Vec<_>, Vec<_>) =

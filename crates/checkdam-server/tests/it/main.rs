@@ -40,6 +40,7 @@
 //! - `cli_top`: who is limited most, in a terminal
 //! - `doctor`: what is found out about a store
 //! - `proxy`: what is forwarded, and what it costs
+//! - `proxy_answers`: answers that could be read in two ways
 //! - `proxy_faults`: upstreams that are down, slow or ill
 //! - `proxy_streams`: long bodies, WebSocket, HTTP/2, slow clients
 //! - `proxy_smuggling`: requests that could be read in two ways
@@ -93,6 +94,7 @@ mod preview;
 mod process;
 mod production;
 mod proxy;
+mod proxy_answers;
 mod proxy_faults;
 mod proxy_smuggling;
 mod proxy_streams;

@@ -1,0 +1,71 @@
+//! A connection to an upstream: its bytes, and what was read too early.
+
+use std::io::Error;
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::AsyncReadExt;
+
+use super::alarm::Alarm;
+use super::stream::Stream;
+
+/// How much is read at a time.
+const READ_BYTES: usize = 8 << 10;
+/// How much is read at a time when there is more than that.
+const READ_BYTES_MAX: usize = 64 << 10;
+/// Below this, copying is cheaper than sharing what was read into.
+const SHARED_MIN: usize = 4 << 10;
+
+/// A connection to an upstream.
+pub(in crate::proxy) struct Connection {
+    pub(super) stream: Stream,
+    /// What was read and is not used yet.
+    pub(super) unread: BytesMut,
+    /// Where heads are written, so that they need no room of their own.
+    pub(super) outbox: Vec<u8>,
+    pub(super) alarm: Alarm,
+    /// Whether it has carried a request before.
+    pub(super) is_used: bool,
+    /// Whether the last read filled all the room there was.
+    is_busy: bool,
+}
+
+impl Connection {
+    pub(in crate::proxy) fn new(stream: Stream) -> Self {
+        let (unread, outbox, alarm) = (BytesMut::new(), Vec::new(), Alarm::default());
+        Self { stream, unread, outbox, alarm, is_used: false, is_busy: false }
+    }
+
+    /// Reads more; how much, which is nothing at the end.
+    pub(super) fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<Result<usize, Error>> {
+        self.unread.reserve(if self.is_busy { READ_BYTES_MAX } else { READ_BYTES });
+        let room = self.unread.capacity() - self.unread.len();
+        // It keeps nothing between polls, so that it may be made anew for each.
+        let read = std::pin::pin!(self.stream.read_buf(&mut self.unread)).poll(context);
+        let length = std::task::ready!(read)?;
+        self.is_busy = length == room;
+        Poll::Ready(Ok(length))
+    }
+
+    /// The next bytes, so many at most.
+    pub(super) fn take(&mut self, length_max: u64) -> Bytes {
+        let length = usize::try_from(length_max).unwrap_or(usize::MAX).min(self.unread.len());
+        if length >= SHARED_MIN {
+            return self.unread.split_to(length).freeze();
+        }
+        let taken = Bytes::copy_from_slice(&self.unread[..length]);
+        self.unread.advance(length);
+        taken
+    }
+
+    /// Whether it can carry another request: nothing has come that nobody asked
+    /// for, and it was not closed.
+    pub(super) fn is_quiet(&mut self) -> bool {
+        self.unread.is_empty() && self.poll_more(&mut Context::from_waker(Waker::noop())).is_pending()
+    }
+
+    /// The bytes, and those that were read already.
+    pub(in crate::proxy) fn into_parts(self) -> (Stream, Bytes) {
+        (self.stream, self.unread.freeze())
+    }
+}

@@ -1,0 +1,155 @@
+//! One request and its answer on a connection.
+
+use std::io::{Error, ErrorKind};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::http::{Response, StatusCode};
+use bytes::Buf;
+use tokio::time::Instant;
+
+use super::body::Body;
+use super::connection::Connection;
+use super::feed::{Feed, FeedError};
+use super::pool::Pool;
+use super::reply::{Reply, ReplyError};
+use crate::proxy::head::Head;
+use crate::proxy::upload::{Source, UploadError};
+
+/// How many interim answers may come before the answer.
+const INTERIM_MAX: usize = 16;
+
+/// A request for an upstream.
+pub(in crate::proxy) struct Exchange<'a> {
+    pub(in crate::proxy) head: &'a Head,
+    pub(in crate::proxy) source: &'a Source,
+    /// The upstream's own name, for clients that name no host.
+    pub(in crate::proxy) host: &'a str,
+    /// How long the answer may take to begin.
+    pub(in crate::proxy) patience: Duration,
+    /// Where the connection goes afterwards.
+    pub(in crate::proxy) pool: &'a Arc<Pool>,
+}
+
+/// Why there was no answer.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::proxy) enum ExchangeError {
+    /// The connection ended before anything of an answer came.
+    #[error("the connection was closed: {0}")]
+    Lost(Error),
+    #[error("the connection broke off in the head of an answer: {0}")]
+    Broken(Error),
+    #[error("its answer cannot be relied on: {0}")]
+    Reply(#[from] ReplyError),
+    #[error("it sent more than {INTERIM_MAX} interim answers")]
+    Interim,
+    #[error("it switched protocols before the request had ended")]
+    EarlySwitch,
+    #[error("it took too long")]
+    Slow,
+    #[error(transparent)]
+    Upload(UploadError),
+}
+
+/// How far it is.
+struct State {
+    connection: Box<Connection>,
+    feed: Feed,
+    begun: Instant,
+    interim: usize,
+    /// Whether anything has come.
+    is_answering: bool,
+    /// Why nothing more can be written, and since when.
+    blocked: Option<(Error, Instant)>,
+}
+
+impl Exchange<'_> {
+    /// Sends the request, and waits for the head of its answer.
+    pub(in crate::proxy) async fn on(&self, mut connection: Box<Connection>) -> Result<Response<Body>, ExchangeError> {
+        let outbox = std::mem::take(&mut connection.outbox);
+        let feed = Feed::new(self.head, self.source, self.host, outbox);
+        // Requests that came together are written together: an upstream on the
+        // same machine is woken once for all of them instead of for each.
+        tokio::task::yield_now().await;
+        let begun = Instant::now();
+        let mut state = State { connection, feed, begun, interim: 0, is_answering: false, blocked: None };
+        let reply = std::future::poll_fn(|context| self.poll(&mut state, context)).await?;
+        let Reply { status, headers, framing, is_lasting } = reply;
+        let State { mut connection, mut feed, .. } = state;
+        let is_over = feed.is_over();
+        let body = if status == StatusCode::SWITCHING_PROTOCOLS {
+            if !is_over {
+                return Err(ExchangeError::EarlySwitch);
+            }
+            Body::switched(connection)
+        } else if is_over {
+            connection.outbox = feed.into_outbox();
+            Body::new(connection, framing, is_lasting.then(|| Arc::clone(self.pool)))
+        } else if state.blocked.is_some() {
+            feed.give_up();
+            Body::new(connection, framing, None)
+        } else {
+            // The answer is early: the rest is written beside it.
+            tokio::spawn(feed.finish(connection.stream.share(), self.patience));
+            Body::new(connection, framing, None)
+        };
+        let mut response = Response::new(body);
+        (*response.status_mut(), *response.headers_mut()) = (status, headers);
+        Ok(response)
+    }
+
+    fn poll(&self, state: &mut State, context: &mut Context<'_>) -> Poll<Result<Reply, ExchangeError>> {
+        if state.blocked.is_none() {
+            match state.feed.poll(&mut state.connection.stream, context) {
+                Poll::Ready(Err(FeedError::Upload(error))) => return Poll::Ready(Err(ExchangeError::Upload(error))),
+                // It may have answered before it closed the connection.
+                Poll::Ready(Err(FeedError::Upstream(error))) => state.blocked = Some((error, Instant::now())),
+                Poll::Ready(Ok(())) | Poll::Pending => {}
+            }
+        }
+        loop {
+            if let Some(reply) = self.next_reply(state)? {
+                return Poll::Ready(Ok(reply));
+            }
+            let error = match state.connection.poll_more(context) {
+                Poll::Ready(Ok(0)) => ErrorKind::UnexpectedEof.into(),
+                Poll::Ready(Ok(_)) => {
+                    state.is_answering = true;
+                    continue;
+                }
+                Poll::Ready(Err(error)) => error,
+                Poll::Pending => break,
+            };
+            let error = state.blocked.take().map_or(error, |(reason, _)| reason);
+            let lost = if state.is_answering { ExchangeError::Broken } else { ExchangeError::Lost };
+            return Poll::Ready(Err(lost(error)));
+        }
+        // While the client owes its body, the upstream owes nothing, unless it takes no more of it.
+        let blocked_since = state.blocked.as_ref().map(|(_, since)| *since);
+        match blocked_since.or_else(|| self.source.owed_since(state.begun)) {
+            Some(since) if state.connection.alarm.is_over(since + self.patience, context) => {
+                Poll::Ready(Err(ExchangeError::Slow))
+            }
+            _ => Poll::Pending,
+        }
+    }
+
+    /// The answer's head, if all of it was read; interim answers are passed over.
+    fn next_reply(&self, state: &mut State) -> Result<Option<Reply>, ExchangeError> {
+        let unread = &mut state.connection.unread;
+        while !unread.is_empty() {
+            let read = Reply::read(unread, &self.head.method, self.head.upgrade.is_some())?;
+            let Some((reply, length)) = read else { break };
+            unread.advance(length);
+            if !reply.status.is_informational() || reply.status == StatusCode::SWITCHING_PROTOCOLS {
+                return Ok(Some(reply));
+            }
+            state.interim += 1;
+            if state.interim > INTERIM_MAX {
+                return Err(ExchangeError::Interim);
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,69 @@
+//! The connections to one upstream that rest.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::connection::Connection;
+
+/// How long a connection rests before it is closed.
+const IDLE: Duration = Duration::from_secs(30);
+/// The most connections that rest at a time.
+const RESTING_MAX: usize = 256;
+/// How often those are closed that rest for too long or were closed from afar.
+const SWEEP: Duration = Duration::from_secs(5);
+
+/// The connections that rest, the last used last.
+#[derive(Default)]
+pub(in crate::proxy) struct Pool(Mutex<Vec<Resting>>);
+
+struct Resting {
+    connection: Box<Connection>,
+    since: Instant,
+}
+
+impl Pool {
+    /// The connection that was used last, if it can still be used.
+    pub(in crate::proxy) fn take(&self) -> Option<Box<Connection>> {
+        loop {
+            let Resting { mut connection, since } = self.resting().pop()?;
+            if since.elapsed() < IDLE && connection.is_quiet() {
+                return Some(connection);
+            }
+        }
+    }
+
+    /// Keeps a connection whose last answer has ended, and well.
+    pub(super) fn put(&self, mut connection: Box<Connection>) {
+        connection.is_used = true;
+        let mut resting = self.resting();
+        if connection.unread.is_empty() && resting.len() < RESTING_MAX {
+            resting.push(Resting { connection, since: Instant::now() });
+        }
+    }
+
+    /// Closes connections that are of no use any more, as long as there is a pool.
+    pub(in crate::proxy) fn sweep(self: &Arc<Self>) {
+        let swept = Arc::downgrade(self);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(SWEEP).await;
+                let Some(pool) = swept.upgrade() else { return };
+                let is_usable = |resting: &mut Resting| resting.since.elapsed() < IDLE && resting.connection.is_quiet();
+                pool.resting().retain_mut(is_usable);
+            }
+        });
+    }
+
+    fn resting(&self) -> MutexGuard<'_, Vec<Resting>> {
+        // Nothing is left half done by whoever panics with it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Pool").field("resting", &self.resting().len()).finish()
+    }
+}
