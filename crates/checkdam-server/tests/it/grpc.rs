@@ -124,6 +124,9 @@ fn a_message_beyond_four_mebibytes_and_http1_are_refused() {
     assert!(plain.send("GET", "/", "").is_err(), "HTTP/1.1 is not spoken here");
 }
 
+/// What it is, in which pieces it comes, by which compression, and how it is answered.
+type Case<'a> = (&'a str, &'a [&'a [u8]], Option<&'a str>, Code);
+
 /// What comes in one frame is read by hand: nothing else may be answered otherwise.
 #[test]
 fn however_a_message_comes_it_is_answered_alike() {
@@ -134,7 +137,7 @@ fn however_a_message_comes_it_is_answered_alike() {
     let whole = framed(0, message.len(), &message);
     let (start, end) = whole.split_at(7);
     let twice = [whole.clone(), whole.clone()].concat();
-    let cases: [(&str, &[&[u8]], Option<&str>, Code); 10] = [
+    let cases: [Case<'_>; 10] = [
         ("whole", &[&whole], None, Code::Ok),
         ("in parts", &[start, end], None, Code::Ok),
         ("in parts, the first of which is only the prefix", &[&whole[..5], &message], None, Code::Ok),
