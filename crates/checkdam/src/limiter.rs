@@ -123,7 +123,7 @@ impl<S: Store> Limiter<S> {
         if rules.trees().of(request.domain()).is_some() {
             // Paths have more to be looked at, and are decided there. On the
             // heap, so that nobody else's future grows by it.
-            return Box::pin(self.apply_together(operation, std::slice::from_ref(request))).await.into_only();
+            return Box::pin(self.apply_joint(operation, std::slice::from_ref(request))).await.into_only();
         }
         let mut ask = Ask::default();
         if let Some(ban) = ask.fill(&rules, request) {

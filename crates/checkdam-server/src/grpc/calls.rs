@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::http::Request;
 use http_body_util::Either;
 use hyper::body::Incoming;
 use tonic::Status;
 use tower_service::Service;
 
-use super::messages::{RateLimitServiceServer, SHOULD_RATE_LIMIT};
+use super::messages::{RateLimitRequest, RateLimitServiceServer, SHOULD_RATE_LIMIT};
 use super::service::RateLimits;
+use super::unary::{Answer, Looked};
 use crate::http::{Answered, Arrival, Responder, route};
 
 /// The largest message in bytes. Envoy takes 60 KiB of headers from a client by
@@ -25,22 +27,24 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Answers rate limit requests itself, and hands everything else to the router.
 #[derive(Clone)]
 pub(crate) struct Calls {
-    rate_limits: RateLimitServiceServer<RateLimits>,
+    rate_limits: Arc<RateLimits>,
+    /// The same for messages that come in parts, or wrong.
+    streamed: RateLimitServiceServer<RateLimits>,
     others: Router,
 }
 
 impl Calls {
     /// `others` answers calls of methods that the service does not have.
     pub(super) fn new(rate_limits: Arc<RateLimits>, others: Router) -> Self {
-        let rate_limits = RateLimitServiceServer::from_arc(rate_limits).max_decoding_message_size(MESSAGE_MAX);
-        Self { rate_limits, others }
+        let streamed = RateLimitServiceServer::from_arc(Arc::clone(&rate_limits));
+        Self { rate_limits, streamed: streamed.max_decoding_message_size(MESSAGE_MAX), others }
     }
 }
 
 impl Responder for Calls {
     const IS_STRICT: bool = false;
 
-    type Own = tonic::body::Body;
+    type Own = Answer;
 
     async fn answer(&self, request: Request<Incoming>, arrival: Arrival) -> Answered<Self::Own> {
         if request.uri().path() != SHOULD_RATE_LIMIT {
@@ -53,14 +57,23 @@ impl Responder for Calls {
                 Err(_) => late(),
             };
         }
-        match tokio::time::timeout(TIMEOUT, self.rate_limits.clone().call(request)).await {
-            Ok(Ok(response)) => response.map(Either::Left),
+        let (head, body) = request.into_parts();
+        let Ok(body) = tokio::time::timeout(TIMEOUT, Looked::at(body)).await else { return late() };
+        if let Some(message) = body.message::<RateLimitRequest>(&head.headers) {
+            return match self.rate_limits.respond(&message).await {
+                Ok(answer) => Answer::with(&answer).map(Either::Left),
+                Err(status) => status.into_http().map(Either::Right),
+            };
+        }
+        let streamed = self.streamed.clone().call(Request::from_parts(head, body));
+        match tokio::time::timeout(TIMEOUT, Box::pin(streamed)).await {
+            Ok(Ok(response)) => response.map(|body| Either::Right(Body::new(body))),
             Ok(Err(never)) => match never {},
             Err(_) => late(),
         }
     }
 }
 
-fn late() -> Answered<tonic::body::Body> {
+fn late() -> Answered<Answer> {
     Status::deadline_exceeded("the message did not arrive in time").into_http().map(Either::Right)
 }

@@ -15,6 +15,7 @@ mod refusal;
 mod request;
 mod response;
 mod service;
+mod unary;
 
 pub(crate) use self::door::Door;
 pub(crate) use self::messages::{

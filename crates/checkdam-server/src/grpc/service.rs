@@ -48,6 +48,19 @@ impl RateLimits {
         Ok(self.answer(message, &outcomes, together.is_allowed()))
     }
 
+    /// The same as calls are answered: what cannot be decided is an error.
+    pub(super) async fn respond(&self, message: &RateLimitRequest) -> Result<RateLimitResponse, Status> {
+        self.decide(message).await.map_err(|refusal| {
+            let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+            // Envoy lets pass what is answered so: somebody should know, and
+            // not be told a thousand times a second.
+            if refused.is_power_of_two() {
+                tracing::warn!(%refusal, refused, "a rate limit request could not be decided");
+            }
+            refusal.into()
+        })
+    }
+
     fn answer(&self, message: &RateLimitRequest, outcomes: &[&Outcome], is_allowed: bool) -> RateLimitResponse {
         let statuses: Vec<_> = outcomes.iter().map(|outcome| response::status(outcome)).collect();
         let is_quota = |outcome: &&Outcome| outcome.descriptor().is_some_and(|descriptor| descriptor.is_quota);
@@ -73,15 +86,6 @@ impl RateLimitService for RateLimits {
         &self,
         request: tonic::Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        let answer = self.decide(request.get_ref()).await;
-        answer.map(Response::new).map_err(|refusal| {
-            let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
-            // Envoy lets pass what is answered so: somebody should know, and
-            // not be told a thousand times a second.
-            if refused.is_power_of_two() {
-                tracing::warn!(%refusal, refused, "a rate limit request could not be decided");
-            }
-            refusal.into()
-        })
+        self.respond(request.get_ref()).await.map(Response::new)
     }
 }

@@ -128,11 +128,15 @@ impl<R: Responder> Connections<R> {
         });
         let mut closing = self.closing.subscribe();
         tokio::spawn(async move {
-            let builder = builder();
+            let mut builder = builder();
             match protocol {
                 Protocol::Http => drive(builder.serve_connection_with_upgrades(io, service), &mut closing).await,
-                // What can be upgraded is not bound to one protocol.
-                Protocol::Grpc => drive(builder.http2_only().serve_connection(io, service), &mut closing).await,
+                Protocol::Grpc => {
+                    // No cache is asked, so nobody needs to know when it was answered.
+                    builder.http2().auto_date_header(false);
+                    // What can be upgraded is not bound to one protocol.
+                    drive(builder.http2_only().serve_connection(io, service), &mut closing).await;
+                }
             }
             drop(open);
         });

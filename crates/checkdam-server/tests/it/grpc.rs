@@ -1,9 +1,16 @@
 //! The gRPC door: health, reflection, what is too large, and how it is left.
 
+use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use axum::http::Request;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
+use prost::Message;
 use tokio::time::Instant;
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
@@ -13,6 +20,7 @@ use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use tonic_reflection::pb::{v1, v1alpha};
+use tower_service::Service;
 
 use crate::process::{PATIENCE, Server};
 use crate::rate_limit_client::{RateLimitRequest, RateLimits, connect, of};
@@ -114,6 +122,57 @@ fn a_message_beyond_four_mebibytes_and_http1_are_refused() {
     assert!(client.send(request).is_ok(), "the connection lives on");
     let mut plain = crate::client::Client::connect(server.grpc_address());
     assert!(plain.send("GET", "/", "").is_err(), "HTTP/1.1 is not spoken here");
+}
+
+/// What it is, in which pieces it comes, by which compression, and how it is answered.
+type Case<'a> = (&'a str, &'a [&'a [u8]], Option<&'a str>, Code);
+
+/// What comes in one frame is read by hand: nothing else may be answered otherwise.
+#[test]
+fn however_a_message_comes_it_is_answered_alike() {
+    let server = Server::start();
+    let message = RateLimitRequest { domain: "edge".to_owned(), descriptors: vec![of(&[("k", "1")])], hits_addend: 0 };
+    let message = message.encode_to_vec();
+    let framed = |flag: u8, length: usize, bytes: &[u8]| [&[flag, 0, 0, 0, length as u8], bytes].concat();
+    let whole = framed(0, message.len(), &message);
+    let (start, end) = whole.split_at(7);
+    let twice = [whole.clone(), whole.clone()].concat();
+    let cases: [Case<'_>; 10] = [
+        ("whole", &[&whole], None, Code::Ok),
+        ("in parts", &[start, end], None, Code::Ok),
+        ("in parts, the first of which is only the prefix", &[&whole[..5], &message], None, Code::Ok),
+        ("with a compression that it does not use", &[&whole], Some("identity"), Code::Ok),
+        ("with a compression that we do not know", &[&whole], Some("gzip"), Code::Unimplemented),
+        ("compressed", &[&framed(1, message.len(), &message)], None, Code::Internal),
+        ("too short", &[&framed(0, message.len() + 1, &message)], None, Code::Internal),
+        ("two at once", &[&twice], None, Code::Ok),
+        ("no message", &[&framed(0, 3, &[255, 255, 255])], None, Code::Internal),
+        ("nothing", &[], None, Code::Internal),
+    ];
+    within(async {
+        let channel = connect(&server).await;
+        for (about, pieces, encoding, expected) in cases {
+            let joined = Bytes::from(pieces.concat());
+            let frames = pieces.iter().map(|piece| Ok::<_, Infallible>(Frame::data(Bytes::copy_from_slice(piece))));
+            let streamed = StreamBody::new(tokio_stream::iter(frames.collect::<Vec<_>>()));
+            // With its end in the last frame, and with its end apart.
+            for body in [tonic::body::Body::new(Full::new(joined)), tonic::body::Body::new(streamed)] {
+                let mut request = Request::post(format!("/{SERVICE}/ShouldRateLimit"));
+                if let Some(encoding) = encoding {
+                    request = request.header("grpc-encoding", encoding);
+                }
+                let request = request.header("content-type", "application/grpc").body(body).unwrap();
+                let mut channel = channel.clone();
+                poll_fn(|context| Service::poll_ready(&mut channel, context)).await.unwrap();
+                let response = channel.call(request).await.unwrap();
+                let head = response.headers().get("grpc-status").cloned();
+                let trailers = response.into_body().collect().await.unwrap().trailers().cloned();
+                let status = head.or_else(|| trailers.and_then(|trailers| trailers.get("grpc-status").cloned()));
+                let code = Code::from_bytes(status.expect("a status").as_bytes());
+                assert_eq!(code, expected, "{about}");
+            }
+        }
+    });
 }
 
 /// The door closed: nothing listens, the rest goes on.

@@ -44,6 +44,18 @@ impl<S: Store> Limiter<S> {
     }
 
     pub(super) async fn apply_together(&self, operation: Operation, requests: &[Request<'_>]) -> Together {
+        if let [request] = requests
+            && self.rules.load().trees().of(request.domain()).is_none()
+        {
+            // Nothing is to be joined: the short way decides the same.
+            let outcome = self.apply(operation, request).await;
+            return Together { is_allowed: outcome.is_allowed(), outcomes: vec![outcome] };
+        }
+        // On the heap, so that the short way's future stays small.
+        Box::pin(self.apply_joint(operation, requests)).await
+    }
+
+    pub(super) async fn apply_joint(&self, operation: Operation, requests: &[Request<'_>]) -> Together {
         let rules = self.rules.load_full();
         let mut joint = Joint::new(&rules, requests);
         let is_asked = matches!(operation, Operation::Take | Operation::Peek);
@@ -55,7 +67,10 @@ impl<S: Store> Limiter<S> {
         let done = if is_refused && operation == Operation::Take { Operation::Peek } else { operation };
         let tiers = joint.tiers(&rules);
         let answer = match tiers.len() {
-            0..=TIERS_MAX => self.store.apply(done, &tiers).await,
+            0..=TIERS_MAX => match self.store.apply_at_once(done, &tiers) {
+                Some(answer) => answer,
+                None => self.store.apply(done, &tiers).await,
+            },
             _ => Answer::refusing(&tiers),
         };
         let is_allowed = joint.is_allowed(&rules, &answer);
