@@ -66,13 +66,12 @@ impl<S: Store> Limiter<S> {
         let is_refused = self.is_banned(&rules, &mut joint).await || joint.is_blocked(&rules);
         let done = if is_refused && operation == Operation::Take { Operation::Peek } else { operation };
         let tiers = joint.tiers(&rules);
-        let answer = match tiers.len() {
-            0..=TIERS_MAX => match self.store.apply_at_once(done, &tiers) {
-                Some(answer) => answer,
-                None => self.store.apply(done, &tiers).await,
-            },
-            _ => Answer::refusing(&tiers),
-        };
+        let mut answer = Answer::new();
+        if tiers.len() > TIERS_MAX {
+            answer = Answer::refusing(&tiers);
+        } else if !self.store.apply_at_once(done, &tiers, &mut answer) {
+            answer = self.store.apply(done, &tiers).await;
+        }
         let is_allowed = joint.is_allowed(&rules, &answer);
         if done == Operation::Take && !is_allowed && answer.by.is_own() {
             // Where those deny that do so only together, the others are charged already.
