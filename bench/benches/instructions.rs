@@ -54,9 +54,9 @@ fn take_new(limit: &str) -> (Checkdam, Vec<String>) {
 }
 
 #[library_benchmark]
-#[bench::hot(args = (FAST), setup = take_known, config = at_most(187))]
-#[bench::denied(args = (SLOW), setup = take_known, config = at_most(179))]
-#[bench::new(args = (FAST), setup = take_new, config = at_most(835))]
+#[bench::hot(args = (FAST), setup = take_known, config = at_most(188))]
+#[bench::denied(args = (SLOW), setup = take_known, config = at_most(177))]
+#[bench::new(args = (FAST), setup = take_new, config = at_most(1_040))]
 fn take((store, keys): (Checkdam, Vec<String>)) -> (Checkdam, Vec<String>) {
     for key in &keys {
         black_box(store.take(key));
@@ -124,12 +124,12 @@ fn check_once(limiter: &Limiter<MemoryStore>, request: &Request<'_>) -> Option<O
 }
 
 #[library_benchmark]
-#[bench::one_tier(args = (1, FAST), setup = tiers, config = at_most(1_841))]
-#[bench::three_tiers(args = (3, FAST), setup = tiers, config = at_most(4_219))]
-#[bench::eight_tiers(args = (8, FAST), setup = tiers, config = at_most(6_595))]
-#[bench::three_tiers_denied(args = (3, SLOW), setup = tiers, config = at_most(4_099))]
-#[bench::among_10_rules(args = (10), setup = among, config = at_most(4_440))]
-#[bench::among_10_000_rules(args = (10_000), setup = among, config = at_most(4_475))]
+#[bench::one_tier(args = (1, FAST), setup = tiers, config = at_most(1_461))]
+#[bench::three_tiers(args = (3, FAST), setup = tiers, config = at_most(3_047))]
+#[bench::eight_tiers(args = (8, FAST), setup = tiers, config = at_most(4_965))]
+#[bench::three_tiers_denied(args = (3, SLOW), setup = tiers, config = at_most(4_432))]
+#[bench::among_10_rules(args = (10), setup = among, config = at_most(3_206))]
+#[bench::among_10_000_rules(args = (10_000), setup = among, config = at_most(3_200))]
 fn check((limiter, request): Checked) -> Checked {
     for _ in 0..ROUNDS {
         if let Poll::Ready(outcome) =
@@ -156,7 +156,7 @@ fn outcome(last: &str) -> Outcome {
 
 #[library_benchmark]
 #[bench::allowed(args = (FAST), setup = outcome, config = at_most(1_131))]
-#[bench::denied(args = (SLOW), setup = outcome, config = at_most(1_176))]
+#[bench::denied(args = (SLOW), setup = outcome, config = at_most(1_165))]
 fn head(outcome: Outcome) -> Outcome {
     for _ in 0..ROUNDS {
         headers::write(black_box(&outcome), Dialect::Both, |name, value| {

@@ -217,10 +217,11 @@ impl Table {
 
     fn victim(&self, home: usize) -> Option<(Position, Word)> {
         let mut nearest: Option<(Position, Word)> = None;
-        for line in self.searched(home) {
+        for index in self.searched(home) {
+            let line = self.line(index);
             for slot in 0..SLOTS {
-                let at = Position::new(line, slot);
-                let word = Word(self.word(at).load(Ordering::Acquire));
+                let at = Position::new(index, slot);
+                let word = Word(line[SLOTS + slot].load(Ordering::Acquire));
                 if word.is_locked() {
                     continue;
                 }
