@@ -34,6 +34,10 @@ pub(crate) struct CheckArguments {
     #[arg(value_name = "FILE", env = "CHECKDAM_CONFIG")]
     config: Option<PathBuf>,
 
+    /// The same, as serve takes it
+    #[arg(long = "config", value_name = "FILE", conflicts_with = "config", hide = true)]
+    config_option: Option<PathBuf>,
+
     /// Print them as JSON
     #[arg(long)]
     json: bool,
@@ -59,7 +63,7 @@ pub(crate) fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
 }
 
 fn check(arguments: CheckArguments) -> anyhow::Result<()> {
-    let file = arguments.config.as_deref();
+    let file = arguments.config_option.as_deref().or(arguments.config.as_deref());
     let refused = |error: crate::config::ConfigError| Failure::refused(error.to_string());
     let config = Config::load(arguments.settings, file).map_err(refused)?;
     config.judge().map_err(refused)?;

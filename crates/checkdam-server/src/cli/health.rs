@@ -5,7 +5,10 @@ use std::process::ExitCode;
 
 use axum::http::{Method, StatusCode};
 
+use serde_json::Value;
+
 use super::client::Call;
+use super::table::printable;
 use super::{SERVER_DEFAULT, print, say};
 
 /// What `checkdam health` takes.
@@ -25,7 +28,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         status => {
-            say(&format!("the server at {} is not ready: it answers with {}", arguments.server, status.as_u16()));
+            let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+            let parts = [&said["status"], &said["detail"]].into_iter().filter_map(Value::as_str);
+            let why = parts.fold(status.as_u16().to_string(), |why, part| format!("{why}, {}", printable(part)));
+            say(&format!("the server at {} is not ready: it answers with {why}", arguments.server));
             Ok(ExitCode::FAILURE)
         }
     }

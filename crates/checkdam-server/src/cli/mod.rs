@@ -136,7 +136,8 @@ pub(crate) enum Command {
     /// Ask whether a server wants requests, as probes do
     #[command(
         after_help = "Examples:\n  checkdam health\n  checkdam health http://127.0.0.1:8082    (the admin door, also \
-                            of a proxy)\n\nExits with 0 if it does, with 1 if it does not, being on its way out, and with 2 if \
+                            of a proxy)\n\nExits with 0 if it does, with 1 if it does not (it is starting, draining, or \
+                            its store is away), and with 2 if \
                             no server answers."
     )]
     Health(health::Arguments),

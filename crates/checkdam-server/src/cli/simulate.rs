@@ -69,7 +69,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME=VALUE,…")]
     descriptor: Vec<DescriptorPattern>,
 
-    /// Suggest limits for this key, such as user:{user}, above nearly all subjects' peaks
+    /// Print a rule file with limits for this key, such as user:{user}, above nearly all subjects' peaks
     #[arg(long, value_name = "KEY")]
     suggest: Vec<KeyPattern>,
 

@@ -11,6 +11,8 @@ pub(crate) struct Answer {
     /// HTTP's, always; gRPC's, if nothing was decided.
     pub(crate) status: Option<u16>,
     pub(crate) decided_by: Option<DecidedBy>,
+    /// Whether a limit concerned it, where that is told.
+    pub(crate) has_limit: Option<bool>,
     pub(crate) sent_bytes: usize,
     pub(crate) received_bytes: usize,
 }

@@ -145,12 +145,14 @@ impl Door for GrpcDoor {
             Code::OverLimit => Verdict::Limited,
             Code::Unknown => Verdict::Undecided,
         };
-        Ok(Answer { verdict, status: None, decided_by: None, sent_bytes, received_bytes: body.len() })
+        let has_limit = Some(answer.statuses.iter().any(|status| status.current_limit.is_some()));
+        Ok(Answer { verdict, status: None, decided_by: None, has_limit, sent_bytes, received_bytes: body.len() })
     }
 }
 
 fn undecided(status: u16, sent_bytes: usize, received_bytes: usize) -> Answer {
-    Answer { verdict: Verdict::Undecided, status: Some(status), decided_by: None, sent_bytes, received_bytes }
+    let (verdict, status) = (Verdict::Undecided, Some(status));
+    Answer { verdict, status, decided_by: None, has_limit: None, sent_bytes, received_bytes }
 }
 
 fn status(headers: &HeaderMap) -> Option<u16> {

@@ -136,6 +136,7 @@ impl Door for HttpDoor {
             verdict: self.request.verdict(status),
             status: Some(status),
             decided_by,
+            has_limit: None,
             sent_bytes: self.text.len(),
             received_bytes: bytes,
         })

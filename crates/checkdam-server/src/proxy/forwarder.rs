@@ -31,7 +31,7 @@ pub(super) struct Forwarder {
 pub(super) enum SendError {
     /// There was no connection: it has seen nothing of the request.
     Unreachable(String),
-    /// A connection that had rested was closed as the request went out.
+    /// The connection was closed before anything of an answer came.
     Lost(String),
     /// It broke off, or its answer cannot be relied on.
     Broken(String),

@@ -129,9 +129,16 @@ pub(crate) fn remark(rules: &RuleSet, book: &Book) {
             tracing::warn!(domain = tree.domain, "{remark}");
         }
     }
-    let leased = rules.rules().filter(|rule| rule.lease != Lease::Off);
-    let remarks = leased.flat_map(|rule| rule.quotas.iter().map(move |quota| (rule, Terms::remark(rule.lease, quota))));
-    for (rule, remark) in remarks.filter_map(|(rule, remark)| Some((rule, remark?))).take(REMARKS_MAX) {
-        tracing::warn!(rule = rule.name, "{remark}");
+    for (rule, remark) in lease_remarks(rules).take(REMARKS_MAX) {
+        tracing::warn!(rule, "{remark}");
     }
+}
+
+/// Leases that cannot work as they are written: of which rule, and why.
+pub(crate) fn lease_remarks(rules: &RuleSet) -> impl Iterator<Item = (&str, String)> {
+    let leased = rules.rules().filter(|rule| rule.lease != Lease::Off);
+    leased.flat_map(|rule| {
+        let remarks = rule.quotas.iter().filter_map(|quota| Terms::remark(rule.lease, quota));
+        remarks.map(|remark| (rule.name.as_str(), remark))
+    })
 }

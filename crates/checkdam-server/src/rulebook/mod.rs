@@ -25,7 +25,7 @@ mod tests;
 
 pub(crate) use self::book::{Book, Fault, Imported, RulebookError, Stored, compile};
 pub(crate) use self::database::OpenError;
-pub(crate) use self::file::{LoadError, RuleFile, Texts, remark};
+pub(crate) use self::file::{LoadError, RuleFile, Texts, lease_remarks, remark};
 pub(crate) use self::follow::{FollowOptions, Follower, Status};
 pub(crate) use self::loading::Loading;
 pub(crate) use self::store::Rulebook;

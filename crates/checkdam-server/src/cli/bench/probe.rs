@@ -47,7 +47,10 @@ impl Arguments {
         let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         match (answer.status, &self.get) {
             (StatusCode::OK, Some(_)) => Ok(()),
-            (StatusCode::OK, None) if said["allowed"].is_boolean() => Ok(()),
+            (StatusCode::OK, None) if said["allowed"].is_boolean() => {
+                self.remark_on_limit(!said["tiers"].as_array().is_some_and(Vec::is_empty));
+                Ok(())
+            }
             (status, Some(path)) => {
                 if !self.quiet {
                     say(&format!("{url} answers {} with {}", path.filled("0"), status.as_u16()));
@@ -64,12 +67,21 @@ impl Arguments {
         }
     }
 
+    fn remark_on_limit(&self, has_limit: bool) {
+        if !has_limit && !self.quiet {
+            say("no limit concerns such requests, so all will pass: --attributes and --domain say what they are of");
+        }
+    }
+
     fn probe_grpc(&self, target: &Target, address: SocketAddr) -> anyhow::Result<()> {
         let url = &target.url;
         let request = self.grpc_request(target)?.free();
         let no_service = || format!("the server at {url} is no gRPC server: is it the right port?");
         match load::probe_grpc(address, request, self.timeout.max(Duration::from_secs(1)))? {
-            Ok(Answer { status: None, .. }) => Ok(()),
+            Ok(Answer { status: None, has_limit, .. }) => {
+                self.remark_on_limit(has_limit != Some(false));
+                Ok(())
+            }
             Ok(Answer { status: Some(status @ 0..100), .. }) => {
                 bail!("the server at {url} refuses such requests with the gRPC status {status}")
             }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::Rules;
 use crate::config::Config;
 use crate::http::answering;
-use crate::rulebook::{self, Book, OpenError, RuleFile, Rulebook};
+use crate::rulebook::{self, Book, DatabaseUrl, OpenError, RuleFile, Rulebook};
 use crate::store::AnyStore;
 
 /// How long a database is waited for at the start.
@@ -39,7 +39,7 @@ impl Parts {
             let rulebook = open_database(config, file.is_some()).await?;
             let (file, loaded) = match file {
                 Some((file, loaded)) => (Some(file), loaded),
-                None => (None, load_book(rulebook.as_ref()).await?),
+                None => (None, load_book(rulebook.as_ref(), &config.database).await?),
             };
             Ok(Self { rulebook, file, loaded })
         };
@@ -79,10 +79,15 @@ async fn open_database(config: &Config, has_file: bool) -> anyhow::Result<Option
 }
 
 /// The rules in the database; on the first start the starter rules.
-async fn load_book(rulebook: Option<&Rulebook>) -> anyhow::Result<(RuleSet, Book)> {
+async fn load_book(rulebook: Option<&Rulebook>, database: &DatabaseUrl) -> anyhow::Result<(RuleSet, Book)> {
     let rulebook = rulebook.context("there are no rules: neither a file nor a database")?;
     rulebook.seed(rule_file::parse_definitions(rulebook::STARTER)?).await?;
     let book = rulebook.load().await?;
-    let rules = book.compile().context("the rules in the database are not valid: mend or remove that row")?;
+    let rules = book.compile().with_context(|| {
+        format!(
+            "the rules in the database are not valid: mend that row, or remove it, a rule for example with \
+             `checkdam rules remove NAME --database {database}`"
+        )
+    })?;
     Ok((rules, book))
 }

@@ -12,7 +12,7 @@ use crate::cli::table::Table;
 use crate::cli::{print, print_value, say};
 use crate::config::FileArguments;
 use crate::http::mode_name;
-use crate::rulebook::{LoadError, Texts};
+use crate::rulebook::{LoadError, Texts, lease_remarks};
 
 /// What `checkdam rules check` takes.
 #[derive(Debug, clap::Args)]
@@ -38,6 +38,9 @@ pub(crate) fn check(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Ok((rules, definitions)) => {
             for remark in definitions.trees.iter().flat_map(|tree| &tree.remarks) {
                 say(&format!("{shown}: {remark}"));
+            }
+            for (rule, remark) in lease_remarks(&rules) {
+                say(&format!("{shown}: rule {rule:?}: {remark}"));
             }
             let shown_rules = rules_of(&rules, &definitions);
             if *json {

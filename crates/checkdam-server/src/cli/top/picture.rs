@@ -145,6 +145,7 @@ impl Picture {
         let Top { kind, window, nodes, total, missing_at_most, .. } = &self.top;
         let nodes = if *nodes == 1 { self.status.node.clone() } else { format!("{nodes} nodes") };
         let missing = match missing_at_most {
+            0 if *total == 0 => "; rules that count everybody together, such as `global`, are not listed".to_owned(),
             0 => String::new(),
             count => format!("; whoever is not listed came at most {count} times"),
         };

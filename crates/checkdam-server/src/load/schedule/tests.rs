@@ -28,7 +28,14 @@ impl Door for Stalling {
             tokio::time::sleep_until(recovers_at).await;
         }
         tokio::time::sleep(MS).await;
-        Ok(Answer { verdict: Verdict::Allowed, status: None, decided_by: None, sent_bytes: 1, received_bytes: 1 })
+        Ok(Answer {
+            verdict: Verdict::Allowed,
+            status: None,
+            decided_by: None,
+            has_limit: None,
+            sent_bytes: 1,
+            received_bytes: 1,
+        })
     }
 }
 

@@ -24,8 +24,6 @@ pub(in crate::proxy) struct Connection {
     /// Where heads are written, so that they need no room of their own.
     pub(super) outbox: Vec<u8>,
     pub(super) alarm: Alarm,
-    /// Whether it has carried a request before.
-    pub(super) is_used: bool,
     /// Whether the last read filled all the room there was.
     is_busy: bool,
 }
@@ -33,7 +31,7 @@ pub(in crate::proxy) struct Connection {
 impl Connection {
     pub(in crate::proxy) fn new(stream: Stream) -> Self {
         let (unread, outbox, alarm) = (BytesMut::new(), Vec::new(), Alarm::default());
-        Self { stream, unread, outbox, alarm, is_used: false, is_busy: false }
+        Self { stream, unread, outbox, alarm, is_busy: false }
     }
 
     /// Reads more; how much, which is nothing at the end.

@@ -35,8 +35,7 @@ impl Pool {
     }
 
     /// Keeps a connection whose last answer has ended, and well.
-    pub(super) fn put(&self, mut connection: Box<Connection>) {
-        connection.is_used = true;
+    pub(super) fn put(&self, connection: Box<Connection>) {
         let mut resting = self.resting();
         if connection.unread.is_empty() && resting.len() < RESTING_MAX {
             resting.push(Resting { connection, since: Instant::now() });

@@ -100,7 +100,7 @@ impl Reply {
         let state = match &self.tiers {
             Tiers::Owed(owed) => word(*owed.get(place)?),
             Tiers::Values(values) => match values.get(place)? {
-                Value::Int(owed) => word(u64::try_from(*owed).unwrap_or(0)),
+                Value::Int(owed) => word(u64::try_from(*owed).ok()?),
                 _ => {
                     let numbers = self.text(place)?.split_ascii_whitespace().map(str::parse);
                     read_state(quota, &numbers.collect::<Result<Vec<u64>, _>>().ok()?)?

@@ -34,7 +34,7 @@ fn room(facts: &Facts, policy: &str) -> Finding {
     let (used, bound) = (number("used_memory").unwrap_or(0), number("maxmemory").unwrap_or(0));
     if bound == 0 {
         let remedy = "set maxmemory, so that the operating system does not end the server when memory is short; \
-                      a bucket takes about 100 bytes";
+                      a bucket takes about 130 bytes";
         return Finding::advice("memory", format!("{} used, without a bound", size(used)), remedy);
     }
     let percent = used.saturating_mul(100) / bound;
