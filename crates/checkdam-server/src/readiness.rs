@@ -38,7 +38,7 @@ impl Readiness {
 /// that deny, and each of them is closed when the store fails. Where only some
 /// are, the others are answered, and no node could do better than this one.
 pub(crate) fn is_lost_without_store(rules: &RuleSet) -> bool {
-    let mut enforced = rules.numbered().filter(|rule| rule.mode == Mode::Enforce).peekable();
+    let mut enforced = rules.rules().filter(|rule| rule.mode == Mode::Enforce).peekable();
     enforced.peek().is_some() && enforced.all(|rule| rule.on_store_failure == FailurePolicy::Closed)
 }
 

@@ -77,6 +77,7 @@ impl<S: Store> Limiter<S> {
     /// with the rules they began with.
     pub fn set_rules(&self, rules: RuleSet) {
         self.rules.store(Arc::new(rules));
+        self.store.forget_quotas();
     }
 
     /// The store.
@@ -161,7 +162,7 @@ impl<S: Store> Limiter<S> {
         let mut tiers = Tiers::new();
         ask.write_tiers(rules, cost, &mut tiers, places);
         if tiers.len() > TIERS_MAX {
-            *answer = Answer::refusing(&tiers[..TIERS_MAX]);
+            *answer = Answer::refusing(&tiers);
             return true;
         }
         self.store.apply_at_once(operation, &tiers, answer)

@@ -122,7 +122,8 @@ impl Outcome {
 
     /// The answer to a request that is banned.
     pub(crate) fn banned(rules: Guard<Arc<RuleSet>>, number: u32, until_us: u64, at_us: u64) -> Self {
-        let left_us = if until_us == u64::MAX { 0 } else { until_us - at_us };
+        // Who judged the ban may have had another clock.
+        let left_us = if until_us == u64::MAX { 0 } else { until_us.saturating_sub(at_us).max(1) };
         let ban = Some(Banned { number, left_us });
         let answer = Answer { at_us, ..Answer::new() };
         Self { answer, verdict: Verdict::Banned, ban, ..Self::open(rules) }

@@ -252,6 +252,17 @@ fn a_request_with_too_many_tiers_is_denied_not_decided_in_part() {
     let limiter = limiter("rules: []");
     limiter.set_rules(RuleSet::new(rules).unwrap());
     let outcome = check(&limiter, &[]);
-    assert_eq!((outcome.verdict(), outcome.tiers().len()), (Verdict::Unavailable, checkdam::TIERS_MAX));
+    assert_eq!((outcome.verdict(), outcome.tiers().len()), (Verdict::Unavailable, 300));
     assert_eq!(outcome.decided_by().name(), "policy");
+}
+
+#[test]
+fn too_many_tiers_in_shadow_let_nobody_pass_an_enforced_one() {
+    let mut rules: Vec<Rule> = (0..300)
+        .map(|number| Rule::new(format!("r{number}"), "k".parse().unwrap(), vec!["100/s".parse().unwrap()]))
+        .collect();
+    rules[..299].iter_mut().for_each(|rule| rule.mode = checkdam::Mode::Shadow);
+    let limiter = limiter("rules: []");
+    limiter.set_rules(RuleSet::new(rules).unwrap());
+    assert_eq!(check(&limiter, &[]).verdict(), Verdict::Unavailable);
 }

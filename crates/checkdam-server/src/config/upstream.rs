@@ -8,6 +8,8 @@ use axum::http::uri::{Authority, Scheme};
 use axum::http::{Method, Uri};
 use checkdam::LIMIT_MAX;
 
+use super::watch::without_login;
+
 /// A server behind the proxy: `http://host:port` or `https://host:port`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Deserialize)]
 #[serde(try_from = "String")]
@@ -20,7 +22,8 @@ impl FromStr for UpstreamUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let refused = |reason: &str| format!("{text:?} {reason}: write for example http://127.0.0.1:3000");
+        let shown = without_login(text);
+        let refused = |reason: &str| format!("{shown:?} {reason}: write for example http://127.0.0.1:3000");
         let parts = text.parse::<Uri>().map_err(|_| refused("is no URL"))?.into_parts();
         let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
             return Err(refused("has no scheme or no host"));

@@ -51,14 +51,17 @@ impl TraceOptions {
     }
 }
 
-/// A URL with an ellipsis in place of the login that may stand in it.
+/// A URL with an ellipsis in place of the login that may stand in it, and of what
+/// stands behind a question mark, which may be one too.
 pub(super) fn without_login(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let path = path.split_once('?').map_or(path.to_owned(), |(path, _)| format!("{path}?…"));
     match authority.rsplit_once('@') {
         Some((_, host)) if scheme.is_empty() => format!("…@{host}{path}"),
         Some((_, host)) => format!("{scheme}://…@{host}{path}"),
-        None => url.to_owned(),
+        None if scheme.is_empty() => format!("{authority}{path}"),
+        None => format!("{scheme}://{authority}{path}"),
     }
 }
 

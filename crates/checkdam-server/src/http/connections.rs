@@ -26,6 +26,12 @@ use crate::trace::{self, TraceParent};
 const CONNECTIONS_MAX: usize = 10_000;
 /// The longest head of a request in bytes.
 const HEAD_MAX: usize = 32 << 10;
+/// The same for calls of Envoy, which may put in what its own client sent (60 KiB of
+/// headers by default), and which lets pass what is refused here.
+const CALL_HEAD_MAX: u32 = 256 << 10;
+/// How many calls may be given up before they were looked at, as all are that wait
+/// while this process stands still: fewer would end the calls beside them too.
+const RESETS_MAX: usize = 2 * STREAMS_MAX as usize;
 /// The most requests at a time on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
 /// How long nothing must be open for clients to count as gone: one that comes
@@ -133,7 +139,9 @@ impl<R: Responder> Connections<R> {
                 Protocol::Http => drive(builder.serve_connection_with_upgrades(io, service), &mut closing).await,
                 Protocol::Grpc => {
                     // No cache is asked, so nobody needs to know when it was answered.
-                    builder.http2().auto_date_header(false);
+                    let mut http2 = builder.http2();
+                    http2.auto_date_header(false);
+                    http2.max_header_list_size(CALL_HEAD_MAX).max_pending_accept_reset_streams(RESETS_MAX);
                     // What can be upgraded is not bound to one protocol.
                     drive(builder.http2_only().serve_connection(io, service), &mut closing).await;
                 }

@@ -120,7 +120,7 @@ impl Forwarder {
     /// Whether an upstream answers that it is well.
     pub(super) async fn is_well(&self, upstream: &Arc<Upstream>, path: &PathAndQuery) -> bool {
         let (head, source) = (Head::get(path.clone()), Source::empty());
-        let answered = tokio::time::timeout(self.response_timeout, self.send(upstream, &head, &source, false)).await;
+        let answered = tokio::time::timeout(self.response_timeout, self.send(upstream, &head, &source, true)).await;
         answered.is_ok_and(|answer| answer.is_ok_and(|answer| answer.status().as_u16() < 400))
     }
 }

@@ -85,7 +85,7 @@ fn nothing_reaches_the_upstream_in_another_guise() {
 #[test]
 fn an_upstreams_own_headers_stay_where_no_rule_speaks() {
     let upstream = Upstream::start();
-    let rules = r#"rules: [{name: other, key: k, when: {endpoint: /other}, limits: ["100/h"]}]"#;
+    let rules = r#"rules: [{name: elsewhere, key: k, when: {endpoint: /other}, limits: ["100/h"]}]"#;
     let reply = proxy(rules, &[&upstream.url()], &[]).client().get("/limits");
     assert_eq!((reply.header("x-ratelimit-limit"), reply.header("ratelimit")), (Some("7"), Some("\"own\";r=1;t=1")));
 }

@@ -9,6 +9,7 @@ use std::ops::{Deref, DerefMut};
 
 use super::TIERS_INLINE;
 use crate::decision::Decision;
+use crate::limiter::TIERS_MAX;
 
 /// How many lists a thread keeps for later.
 const SPARE_MAX: usize = 64;
@@ -52,7 +53,7 @@ fn spare() -> Vec<Decision> {
 impl Drop for Decisions {
     #[inline]
     fn drop(&mut self) {
-        if self.0.capacity() == 0 {
+        if !(1..=TIERS_MAX).contains(&self.0.capacity()) {
             return;
         }
         let mut list = std::mem::take(&mut self.0);

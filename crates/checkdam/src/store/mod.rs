@@ -180,6 +180,10 @@ pub trait Store: Send + Sync {
         let _ = (operation, tiers, answer);
         false
     }
+
+    /// Called when other rules are in force: what is remembered of the quotas of
+    /// buckets may no longer be so.
+    fn forget_quotas(&self) {}
 }
 
 impl<S: Store> Store for std::sync::Arc<S> {
@@ -190,6 +194,10 @@ impl<S: Store> Store for std::sync::Arc<S> {
     #[inline]
     fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut Answer) -> bool {
         (**self).apply_at_once(operation, tiers, answer)
+    }
+
+    fn forget_quotas(&self) {
+        (**self).forget_quotas();
     }
 }
 

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use checkdam::conformance::{self, Harness, TestBucket};
+use checkdam::store::redis::{RedisOptions, RedisStore};
 use checkdam::store::{MemoryOptions, MemoryStore, Operation, Store, Tier};
 use checkdam::time::ManualClock;
-use checkdam::{Algorithm, Quota};
+use checkdam::{Algorithm, Limiter, Quota, Request, Rule, RuleSet};
 use testkit::{Cluster, Engine, Redis};
 
-use crate::setup::OnRedis;
+use crate::setup::{Answering, OnRedis};
 
 async fn passes_the_suite(url: String) {
     let checks = conformance::run(&OnRedis::new(url)).await.unwrap();
@@ -32,6 +33,36 @@ async fn valkey_passes_the_suite() {
 async fn a_cluster_passes_the_suite() {
     let cluster = Cluster::start(3, 0, Engine::Redis);
     passes_the_suite(cluster.url()).await;
+}
+
+/// A key that another node has made anew for a smaller burst must outlive what the
+/// larger one, back in force, lets it owe.
+#[tokio::test]
+async fn a_key_outlives_its_debt_however_rules_come_and_go() {
+    let server = Redis::start();
+    let limiter = |burst: &str| {
+        let rule = Rule::new("r", "k".parse().unwrap(), vec![format!("10/s burst {burst}").parse().unwrap()]);
+        RuleSet::new(vec![rule]).unwrap()
+    };
+    let nodes = [0, 1].map(|_| {
+        let store = RedisStore::new(RedisOptions::new(server.url())).unwrap();
+        Limiter::new(limiter("1000"), Answering(store))
+    });
+    let left_ms = || server.command(&["EVAL", "return redis.call('PTTL', redis.call('KEYS', '*')[1])", "0"]).int();
+    assert!(nodes[0].check(&Request::new()).await.is_allowed());
+    assert!(left_ms() > 100_000, "{}", left_ms());
+    server.command(&["FLUSHALL"]).expect_ok();
+    nodes.iter().for_each(|node| node.set_rules(limiter("10")));
+    assert!(nodes[1].check(&Request::new()).await.is_allowed());
+    assert!(left_ms() < 10_000, "{}", left_ms());
+    nodes.iter().for_each(|node| node.set_rules(limiter("1000")));
+    assert!(nodes[0].check(&Request::new()).await.is_allowed());
+    assert!(left_ms() > 100_000, "{}", left_ms());
+    // Nor does a node that still has the smaller burst shorten it.
+    nodes[1].set_rules(limiter("10"));
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    assert!(nodes[1].check(&Request::new()).await.is_allowed());
+    assert!(left_ms() > 100_000, "{}", left_ms());
 }
 
 /// A small generator with a seed: the same run again and again.

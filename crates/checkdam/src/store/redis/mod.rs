@@ -249,6 +249,9 @@ impl RedisStore {
         tiers: &[Tier<'_>],
         deadline: Instant,
     ) -> Result<Answer, CallError> {
+        if tiers.is_empty() {
+            return Ok(self.fallback.apply(operation, tiers));
+        }
         let keys = self.keys.keys(tiers);
         let held = if let Some(slot) = self.topology.only_slot(&keys) {
             match self.call(operation, tiers, keys, (slot, deadline)).await {
@@ -342,6 +345,10 @@ impl Store for RedisStore {
     fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut Answer) -> bool {
         let is_leased = operation == Operation::Take && tiers.first().is_some_and(|tier| tier.lease.is_some());
         is_leased && self.take_at_once(tiers, answer)
+    }
+
+    fn forget_quotas(&self) {
+        self.renewals.forget();
     }
 }
 

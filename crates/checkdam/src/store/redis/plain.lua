@@ -29,8 +29,11 @@ if #ARGV == 3 then
       owed = 0
       call('INCRBY', key, string.format('%d', now - before))
       full_at = now + charge
-      if before == 0 or flags == 2 or full_at % capacity < full_at - before then
+      if before == 0 then
         call('PEXPIRE', key, string.format('%d', math.max(math.ceil(capacity / 500), TTL_MIN)))
+      elseif flags == 2 or full_at % capacity < full_at - before then
+        -- Whoever has a larger quota by now may count on the TTL that it has.
+        call('PEXPIRE', key, string.format('%d', math.max(math.ceil(capacity / 500), TTL_MIN)), 'GT')
       end
     elseif owed + charge > capacity then
       call('DECRBY', key, charge_text)
@@ -74,8 +77,10 @@ while key_at < keys_end and not is_odd do
         owed = 0
         call('INCRBY', key, format('%d', now - before))
         full_at = now + charge
-        if before == 0 or is_renewed or full_at % capacity < full_at - before then
+        if before == 0 then
           call('PEXPIRE', key, format('%d', math.max(math.ceil(capacity / 500), TTL_MIN)))
+        elseif is_renewed or full_at % capacity < full_at - before then
+          call('PEXPIRE', key, format('%d', math.max(math.ceil(capacity / 500), TTL_MIN)), 'GT')
         end
       elseif owed + charge > capacity then
         call('DECRBY', key, charge_text)
@@ -133,7 +138,7 @@ while key_at < keys_end and not is_odd do
             call('DECRBY', key, charge_texts[tier])
           elseif before == 0 or renews[tier] or full_at % capacity < full_at - before then
             local ttl = format('%d', math.max(math.ceil(capacity / 500), TTL_MIN))
-            if owed == 0 then call('PEXPIRE', key, ttl) else call('PEXPIRE', key, ttl, 'GT') end
+            if before == 0 then call('PEXPIRE', key, ttl) else call('PEXPIRE', key, ttl, 'GT') end
           end
         end
         if owed > capacity then

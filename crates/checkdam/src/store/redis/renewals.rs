@@ -3,9 +3,11 @@
 //! A key is made with a TTL of twice its bucket's capacity, and the script sets
 //! it anew as the bucket needs it. A key that was made for a smaller capacity
 //! has too short a TTL for that: so the first take of a key here sets the TTL
-//! anew, and is remembered. What is forgotten costs a command, nothing else.
+//! anew, and is remembered. What is forgotten costs a command, nothing else; so
+//! everything is when rules change, since another node may meanwhile have made
+//! the key anew for the capacity of others.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Four mebibytes of remembered keys, of which only what is used is ever touched.
 const PLACES: usize = 1 << 20;
@@ -16,6 +18,8 @@ const WAYS: usize = 4;
 #[derive(Debug)]
 pub(super) struct Renewals {
     hasher: foldhash::fast::RandomState,
+    /// How often everything was forgotten: a part of every mark.
+    era: AtomicU64,
     places: Box<[AtomicU32]>,
 }
 
@@ -31,12 +35,18 @@ pub(super) struct Mark {
 
 impl Renewals {
     pub(super) fn new() -> Self {
-        Self { hasher: foldhash::fast::RandomState::default(), places: bytemuck::zeroed_slice_box(PLACES) }
+        let (hasher, era) = (foldhash::fast::RandomState::default(), AtomicU64::new(0));
+        Self { hasher, era, places: bytemuck::zeroed_slice_box(PLACES) }
+    }
+
+    /// Forgets every key.
+    pub(super) fn forget(&self) {
+        self.era.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn mark(&self, key: &[u8], capacity: u64) -> Mark {
         use std::hash::BuildHasher;
-        let hash = self.hasher.hash_one((key, capacity));
+        let hash = self.hasher.hash_one((key, capacity, self.era.load(Ordering::Relaxed)));
         Mark { first: (hash >> 32) as usize % (PLACES / WAYS) * WAYS, tag: hash as u32 | 1 }
     }
 
@@ -76,6 +86,8 @@ mod tests {
         assert!(!is_due(b"a", 100));
         assert!(is_due(b"a", 200), "another capacity");
         assert!(is_due(b"b", 100), "another key");
+        renewals.forget();
+        assert!(is_due(b"a", 100), "other rules");
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Told {
     /// Reads an answer; `None` if it is none of the script's.
     pub(super) fn read(value: Value) -> Option<Self> {
         match value {
-            Value::BulkString(bytes) if bytes.len().is_multiple_of(DOUBLE) => {
+            Value::BulkString(bytes) if bytes.len().is_multiple_of(DOUBLE) && are_whole(&bytes) => {
                 let at_us = doubles(&bytes).next()?;
                 Some(Self { at_us, rest: Rest::Owed(bytes, DOUBLE) })
             }
@@ -88,7 +88,15 @@ impl Told {
     }
 }
 
-/// Every number of the script is whole and below 2^53.
+/// Whether the numbers are such as the script has: from 0 to below 2^53.
+fn are_whole(bytes: &[u8]) -> bool {
+    bytes
+        .as_chunks::<DOUBLE>()
+        .0
+        .iter()
+        .all(|chunk| (0.0..9_007_199_254_740_992.0).contains(&f64::from_le_bytes(*chunk)))
+}
+
 fn doubles(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.as_chunks::<DOUBLE>().0.iter().map(|chunk| f64::from_le_bytes(*chunk) as u64)
 }

@@ -144,11 +144,14 @@ impl FromStr for Target {
     }
 }
 
-/// A URL that may be shown.
+/// A URL that may be shown: without a login, and without what stands behind a
+/// question mark, which may be one too.
 pub(super) fn without_password(url: &str) -> String {
-    match (url.split_once("://"), url.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, hosts))) => format!("{scheme}://…@{hosts}"),
-        _ => url.to_owned(),
+    let scheme = url.split_once("://").map_or(String::new(), |(scheme, _)| format!("{scheme}://"));
+    let shown = url.rsplit_once('@').map_or(url.to_owned(), |(_, hosts)| format!("{scheme}…@{hosts}"));
+    match shown.split_once('?') {
+        Some((shown, _)) => format!("{shown}?…"),
+        None => shown,
     }
 }
 
@@ -158,6 +161,15 @@ mod tests {
 
     #[test]
     fn urls_are_read_or_refused_without_their_password() {
+        for (url, shown) in [
+            ("redis://127.0.0.1:6379", "redis://127.0.0.1:6379"),
+            ("redis://user:p@ss@h:1", "redis://…@h:1"),
+            ("redis//:secret@h:1", "…@h:1"),
+            ("redis+unix:///run/redis.sock?db=1&pass=secret", "redis+unix:///run/redis.sock?…"),
+            ("redis://:p?ss@h:1/0?x=y", "redis://…@h:1/0?…"),
+        ] {
+            assert_eq!(without_password(url), shown);
+        }
         assert!(matches!("redis://127.0.0.1:6379".parse(), Ok(Target::Single(_))));
         assert!(matches!("rediss://user:secret@localhost:6379/0".parse(), Ok(Target::Single(_))));
         let Ok(Target::Cluster { seeds }) = "redis-cluster://a:b@h1:1,h2:2".parse() else { panic!() };
