@@ -10,7 +10,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, Response};
 use bytes::{BufMut, Bytes, BytesMut};
 use http_body_util::BodyExt;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, Incoming};
 use prost::Message;
 
 /// What stands before a message: whether it is compressed, and its length.
@@ -64,11 +64,6 @@ impl Body for Looked {
 
     fn is_end_stream(&self) -> bool {
         self.first.is_none() && self.second.is_none() && self.rest.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        // Unknown: what the first frame held is no longer counted.
-        SizeHint::default()
     }
 }
 

@@ -39,20 +39,16 @@ impl Together {
 impl<S: Store> Limiter<S> {
     /// Charges every tier that concerns any of the requests, or none. A bucket
     /// that concerns several of them is charged with the sum of their costs.
-    pub fn check_together(&self, requests: &[Request<'_>]) -> impl Future<Output = Together> {
-        self.apply_together(Operation::Take, requests)
-    }
-
-    pub(super) async fn apply_together(&self, operation: Operation, requests: &[Request<'_>]) -> Together {
+    pub async fn check_together(&self, requests: &[Request<'_>]) -> Together {
         if let [request] = requests
             && self.rules.load().trees().of(request.domain()).is_none()
         {
             // Nothing is to be joined: the short way decides the same.
-            let outcome = self.apply(operation, request).await;
+            let outcome = self.check(request).await;
             return Together { is_allowed: outcome.is_allowed(), outcomes: vec![outcome] };
         }
         // On the heap, so that the short way's future stays small.
-        Box::pin(self.apply_joint(operation, requests)).await
+        Box::pin(self.apply_joint(Operation::Take, requests)).await
     }
 
     pub(super) async fn apply_joint(&self, operation: Operation, requests: &[Request<'_>]) -> Together {

@@ -16,7 +16,7 @@ use crate::lease::Terms;
 use crate::quota::Quota;
 
 /// How many tiers a request may have before deciding it needs the heap.
-pub const TIERS_INLINE: usize = 8;
+pub(crate) const TIERS_INLINE: usize = 8;
 
 /// What is done to the tiers of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

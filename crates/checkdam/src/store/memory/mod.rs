@@ -181,21 +181,14 @@ impl<C: Clock> MemoryStore<C> {
         self.take_alone(tier, tag)
     }
 
+    /// The same, however it goes.
     #[inline(never)]
     fn take_alone(&self, tier: &Tier<'_>, tag: Tag) -> (Decision, u64) {
-        match tier.quota.algorithm {
-            Algorithm::TokenBucket => self.take_word(tier, tag, token_bucket::decide),
-            Algorithm::LeakyBucket => self.take_word(tier, tag, leaky_bucket::decide),
-            _ => {
-                let mut answer = Answer::new();
-                self.take_all(std::slice::from_ref(tier), &mut answer);
-                (answer.decisions[0], answer.at_us)
-            }
+        if !is_word(tier.quota) {
+            let mut answer = Answer::new();
+            self.take_all(std::slice::from_ref(tier), &mut answer);
+            return (answer.decisions[0], answer.at_us);
         }
-    }
-
-    /// Charges one word by one swap.
-    fn take_word(&self, tier: &Tier<'_>, tag: Tag, decide: impl Decide) -> (Decision, u64) {
         let mut backoff = Backoff::default();
         loop {
             let Some((at, seen)) = self.table.find(tag) else {
@@ -302,11 +295,6 @@ impl<C: Clock> Store for MemoryStore<C> {
         true
     }
 }
-
-/// The pure function of an algorithm whose state is one word.
-trait Decide: Fn(&Quota, token_bucket::State, u64, u64) -> (Decision, token_bucket::State) {}
-
-impl<F: Fn(&Quota, token_bucket::State, u64, u64) -> (Decision, token_bucket::State)> Decide for F {}
 
 #[inline]
 fn is_word(quota: &Quota) -> bool {

@@ -203,8 +203,7 @@ fn general(operation: u64, quota: &Quota, cost: u64, group: u8) -> [u64; 10] {
     [u64::from(group), operation, kind, cost, quota.limit, a, b, c, d, e]
 }
 
-/// The latest time of the script's clock, in microseconds since 1970, for a
-/// deadline in ours.
+/// A time of ours in microseconds since 1970.
 pub(super) const fn unix_us(at_us: u64) -> u64 {
     at_us + EPOCH_UNIX_US
 }

@@ -62,7 +62,7 @@ impl Topology {
         tiers: usize,
         deadline: Instant,
     ) -> impl Future<Output = Result<Reply, CallError>> {
-        // One server's future is small; on the heap, so that it stays so.
+        // A cluster's future is on the heap, so that one server's stays small.
         match self {
             Self::One(shard) => Either::Left(shard.call(packed, tiers, false, deadline)),
             Self::Cluster(cluster) => Either::Right(Box::pin(cluster.call(slot, packed, tiers, deadline))),
