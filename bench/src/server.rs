@@ -76,9 +76,9 @@ impl Server {
         arguments.extend(["--grpc-listen".into(), grpc.to_string().into()]);
         let server = Self::start("serve", "--http-listen", rules, &arguments);
         wait_until("checkdam to open its gRPC door", START, || TcpStream::connect(grpc).is_ok());
-        // Doors are open before the rules are there.
-        let mut client = Client::connect(server.address());
-        wait_until("checkdam to be ready", START, || client.ask("GET", "/readyz", "").0 == 200);
+        // Doors are open before the rules are there, and close each connection until then.
+        let ready = || Client::connect(server.address()).ask("GET", "/readyz", "").0 == 200;
+        wait_until("checkdam to be ready", START, ready);
         Self { grpc: Some(grpc), ..server }
     }
 
