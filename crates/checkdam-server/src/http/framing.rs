@@ -155,7 +155,7 @@ impl Framing {
         // Of a line that fills what is kept, the end may be missing.
         let is_whole = self.line.len() < LINE_MAX;
         if name.eq_ignore_ascii_case(b"content-length") {
-            let length = length(value).filter(|_| is_whole).ok_or(Fault::BadLength)?;
+            let length = content_length(value).filter(|_| is_whole).ok_or(Fault::BadLength)?;
             if self.length.replace(length).is_some() {
                 return Err(Fault::RepeatedLength);
             }
@@ -179,10 +179,7 @@ impl Framing {
         if line.len() >= LINE_MAX {
             return Err(malformed("the extension of a chunk is too long"));
         }
-        let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
-        let is_well_ended = matches!(line.get(digits), None | Some(b';' | b' ' | b'\t'));
-        let size = std::str::from_utf8(&line[..digits]).ok().and_then(|text| u64::from_str_radix(text, 16).ok());
-        self.place = match size.filter(|_| is_well_ended).map(|size| (size, size.checked_add(2))) {
+        self.place = match chunk_size(line).map(|size| (size, size.checked_add(2))) {
             Some((0, _)) => Place::Trailers,
             Some((_, Some(with_end))) => Place::Chunk(with_end),
             _ => return Err(malformed("the size of a chunk is no hexadecimal number")),
@@ -211,7 +208,15 @@ fn taken(left: u64, bytes: &[u8]) -> usize {
     usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len())
 }
 
-fn length(value: &[u8]) -> Option<u64> {
+/// What a line says before a chunk, if it is a number and ends where one may.
+pub(crate) fn chunk_size(line: &[u8]) -> Option<u64> {
+    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let is_well_ended = matches!(line.get(digits), None | Some(b';' | b' ' | b'\t'));
+    u64::from_str_radix(std::str::from_utf8(&line[..digits]).ok()?, 16).ok().filter(|_| is_well_ended)
+}
+
+/// The length that a Content-Length names, if it is digits and nothing else.
+pub(crate) fn content_length(value: &[u8]) -> Option<u64> {
     let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(value).ok().filter(|_| is_number)?.parse().ok()
 }

@@ -36,7 +36,7 @@ pub(crate) use self::admin::{Admin, Live, RuleSource};
 pub(crate) use self::checks::Checks;
 pub(crate) use self::connections::UnderWay;
 use self::foreign::refuse_foreign_pages;
-pub(crate) use self::framing::Fault;
+pub(crate) use self::framing::{Fault, chunk_size, content_length};
 pub(crate) use self::metrics::Texts;
 pub(crate) use self::opening::answering;
 pub(crate) use self::origin::{ATTRIBUTES as ORIGIN_ATTRIBUTES, Asked, Origin, OriginError, Target, address_text};

@@ -15,14 +15,10 @@ use tokio::time::Instant;
 use super::connector::Connector;
 use super::forwarder::{SendError, reasons};
 use super::head::Head;
+use super::http1;
 use super::upload::{Source, Upload};
 use super::upstream::Upstream;
 use crate::config::UpstreamUrl;
-
-/// How long a connection rests before it is closed.
-const POOL_IDLE: Duration = Duration::from_secs(30);
-/// The most connections that rest at a time, for each upstream.
-const POOL_MAX: usize = 256;
 
 /// Sends requests by HTTP/2.
 pub(super) struct Http2 {
@@ -36,8 +32,8 @@ impl Http2 {
         builder
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(POOL_IDLE)
-            .pool_max_idle_per_host(POOL_MAX)
+            .pool_idle_timeout(http1::IDLE)
+            .pool_max_idle_per_host(http1::RESTING_MAX)
             .http2_only(true)
             // The authority is the upstream's own, and the only host.
             .set_host(false);

@@ -6,6 +6,7 @@ use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
 use bytes::{Buf, Bytes};
 
 use super::connection::Connection;
+use crate::http::chunk_size;
 
 /// The longest line before a chunk.
 const LINE_MAX: usize = 256;
@@ -47,7 +48,8 @@ impl Chunks {
             match *self {
                 Self::Size => {
                     let Some(length) = line(unread, LINE_MAX)? else { return Ok(Part::Missing) };
-                    let size = size(&unread[..length]).ok_or_else(|| malformed("the size of a chunk is no number"))?;
+                    let size =
+                        chunk_size(&unread[..length]).ok_or_else(|| malformed("the size of a chunk is no number"))?;
                     unread.advance(length + 2);
                     *self = if size == 0 { Self::Trailers } else { Self::Data(size) };
                 }
@@ -95,12 +97,6 @@ fn line(bytes: &[u8], length_max: usize) -> Result<Option<usize>, Error> {
     }
 }
 
-fn size(line: &[u8]) -> Option<u64> {
-    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
-    let is_well_ended = matches!(line.get(digits), None | Some(b';' | b' ' | b'\t'));
-    u64::from_str_radix(std::str::from_utf8(&line[..digits]).ok()?, 16).ok().filter(|_| is_well_ended)
-}
-
 /// The trailers and how long they are; none if they are not all there yet.
 fn trailers(bytes: &[u8]) -> Result<Option<(HeaderMap, usize)>, Error> {
     let mut headers = [httparse::EMPTY_HEADER; TRAILERS_COUNT];
@@ -141,10 +137,10 @@ mod tests {
     #[test]
     fn sizes_are_hexadecimal_numbers() {
         for (line, expected) in [("0", 0), ("a", 10), ("1F;x=y", 31), ("5 ", 5), ("ffffffffffffffff", u64::MAX)] {
-            assert_eq!(size(line.as_bytes()), Some(expected), "{line:?}");
+            assert_eq!(chunk_size(line.as_bytes()), Some(expected), "{line:?}");
         }
         for line in ["", "x", "5x", "-5", "+5", "0x5", " 5", "10000000000000000"] {
-            assert_eq!(size(line.as_bytes()), None, "{line:?}");
+            assert_eq!(chunk_size(line.as_bytes()), None, "{line:?}");
         }
     }
 }

@@ -21,5 +21,5 @@ mod stream;
 pub(super) use self::body::Body;
 pub(super) use self::connection::Connection;
 pub(super) use self::exchange::{Exchange, ExchangeError};
-pub(super) use self::pool::Pool;
+pub(super) use self::pool::{IDLE, Pool, RESTING_MAX};
 pub(super) use self::stream::Stream;

@@ -8,9 +8,9 @@ use tokio::time::Instant;
 use super::connection::Connection;
 
 /// How long a connection rests before it is closed.
-const IDLE: Duration = Duration::from_secs(30);
-/// The most connections that rest at a time.
-const RESTING_MAX: usize = 256;
+pub(in crate::proxy) const IDLE: Duration = Duration::from_secs(30);
+/// The most connections that rest at a time, for each upstream.
+pub(in crate::proxy) const RESTING_MAX: usize = 256;
 /// How often those are closed that rest for too long or were closed from afar.
 const SWEEP: Duration = Duration::from_secs(5);
 

@@ -6,6 +6,8 @@ use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Method, StatusCode};
 use bytes::Bytes;
 
+use crate::http::content_length;
+
 /// The longest head in bytes.
 pub(super) const HEAD_MAX: usize = 64 << 10;
 /// The most headers in a head.
@@ -106,7 +108,7 @@ impl<'a> Marks<'a> {
         for header in headers {
             let value = header.value.trim_ascii();
             if header.name.eq_ignore_ascii_case("content-length") {
-                let length = Some(digits(value).ok_or(ReplyError::BadLength)?);
+                let length = Some(content_length(value).ok_or(ReplyError::BadLength)?);
                 // The same twice means one thing only.
                 if marks.length.is_some() && marks.length != length {
                     return Err(ReplyError::BadLength);
@@ -164,11 +166,6 @@ fn kept(
         map.append(name, value.map_err(|_| ReplyError::Malformed(httparse::Error::HeaderValue))?);
     }
     Ok(map)
-}
-
-fn digits(value: &[u8]) -> Option<u64> {
-    let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(value).ok().filter(|_| is_number)?.parse().ok()
 }
 
 #[cfg(test)]
