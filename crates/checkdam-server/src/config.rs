@@ -56,6 +56,8 @@ const FILE_DEFAULT: &str = "checkdam.toml";
 pub(crate) struct Config {
     /// Where the HTTP door listens. Default `127.0.0.1:8080`.
     pub(crate) http_listen: String,
+    /// Hosts besides local ones that a loopback HTTP listener answers to. Default none.
+    pub(crate) allowed_hosts: Vec<String>,
     /// Where the gRPC door listens, if it is not switched off. Default `127.0.0.1:8081`.
     pub(crate) grpc_listen: Option<String>,
     /// How Envoy's rate limit service answers.
@@ -177,6 +179,7 @@ impl Config {
         }
         Ok(Self {
             http_listen,
+            allowed_hosts: given.allowed_hosts.clone().or_else(|| from_file.allowed_hosts.clone()).unwrap_or_default(),
             grpc_listen: grpc::listen(&given, &from_file),
             rate_limits: grpc::rate_limits(&given, &from_file)?,
             ignored,

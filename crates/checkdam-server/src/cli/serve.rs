@@ -43,7 +43,7 @@ async fn serve(config: &Config, file: Option<Rules>) -> anyhow::Result<()> {
     let app = node.app();
     let rate_limits = Arc::new(grpc::RateLimits::new(Arc::clone(app), config.rate_limits.clone()));
     let origin = Arc::new(Origin::new(&config.origin));
-    let http = Server::new(listener, Arc::clone(app), origin, Arc::clone(&rate_limits));
+    let http = Server::new(listener, Arc::clone(app), origin, Arc::clone(&rate_limits), &config.allowed_hosts);
     let grpc = match grpc_listener {
         Some(listener) => Some(grpc::Door::new(listener, Arc::clone(app), rate_limits).await?),
         None => None,

@@ -30,7 +30,8 @@ const PARTS: [(&str, &str); 10] = [
 ];
 
 /// Values for settings whose default is no value.
-const EXAMPLES: [(&str, &str); 18] = [
+const EXAMPLES: [(&str, &str); 19] = [
+    ("allowed_hosts", "limits.example"),
     ("rules", "/etc/checkdam/rules.yaml"),
     ("admin_token", "at-least-16-characters"),
     ("admin_token_file", "/run/secrets/admin_token"),

@@ -17,6 +17,11 @@ pub(crate) struct Settings {
     #[arg(long, env = "CHECKDAM_HTTP_LISTEN", value_name = "ADDRESS")]
     pub(super) http_listen: Option<String>,
 
+    /// Host names besides localhost that the HTTP listener answers to while it is on loopback, or * for every name:
+    /// a web page can make its own name lead to loopback (DNS rebinding) [default: none]
+    #[arg(long, env = "CHECKDAM_ALLOWED_HOSTS", value_name = "HOSTS", value_delimiter = ',')]
+    pub(super) allowed_hosts: Option<Vec<String>>,
+
     /// Where Envoy's rate limit service listens (gRPC), host:port, or off [default: 127.0.0.1:8081]
     #[arg(long, env = "CHECKDAM_GRPC_LISTEN", value_name = "ADDRESS")]
     pub(super) grpc_listen: Option<String>,

@@ -21,6 +21,7 @@ use axum::response::IntoResponse;
 use checkdam::{LIMIT_MAX, Request, RequestError, VALUE_MAX};
 
 use super::connections::Peer;
+use super::foreign::Hosts;
 use super::origin::{Asked, Origin, OriginError, Target, host, single};
 use super::problem::{Problem, shown};
 use super::wire::{self, Refusal};
@@ -47,16 +48,28 @@ const DELAY: HeaderName = HeaderName::from_static("x-checkdam-delay-ms");
 pub(super) struct Auth {
     app: Arc<App>,
     origin: Arc<Origin>,
+    hosts: Arc<Hosts>,
     has_warned: AtomicBool,
     has_warned_of_options: AtomicBool,
 }
 
 impl Auth {
-    pub(super) fn new(app: Arc<App>, origin: Arc<Origin>) -> Self {
-        Self { app, origin, has_warned: AtomicBool::new(false), has_warned_of_options: AtomicBool::new(false) }
+    pub(super) fn new(app: Arc<App>, origin: Arc<Origin>, hosts: Arc<Hosts>) -> Self {
+        let (has_warned, has_warned_of_options) = Default::default();
+        Self { app, origin, hosts, has_warned, has_warned_of_options }
+    }
+
+    /// Why a browser that asks by itself is refused. On this machine a trusted
+    /// address says nothing: browsers run here too.
+    fn refuse_browser(&self, parts: &Parts, peer: IpAddr) -> Option<Problem> {
+        let is_of_proxy = self.origin.is_trusted(peer) && !peer.to_canonical().is_loopback();
+        self.hosts.refuse_auth(&parts.headers, &parts.uri, is_of_proxy)
     }
 
     async fn decide(&self, parts: &Parts, peer: IpAddr, options: &Options<'_>) -> Result<Response<Body>, Problem> {
+        if let Some(problem) = self.refuse_browser(parts, peer) {
+            return Err(problem);
+        }
         self.warn_of_strangers(peer, &parts.headers);
         let request = options.apply(described(&self.origin, parts, peer)?)?;
         let outcome = self.app.check(&request).await;
@@ -107,7 +120,7 @@ impl Auth {
         (status = 200, description = "It passes and was charged; the body is empty"),
         (status = 400, description = "A header cannot be read, or headers contradict each other; nothing was charged",
             body = Problem, content_type = "application/problem+json"),
-        (status = 403, description = "It is banned; nothing was charged", body = Refusal,
+        (status = 403, description = "It is banned, or a browser asked by itself; nothing was charged", body = Refusal,
             content_type = "application/problem+json"),
         (status = 422, description = "An option is not acceptable, or the cost exceeds what a limit can ever hold",
             body = Problem, content_type = "application/problem+json"),

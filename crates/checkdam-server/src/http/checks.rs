@@ -11,6 +11,7 @@ use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 
 use super::decide;
+use super::foreign::Hosts;
 use super::responder::{Answered, Arrival, Responder, route};
 use crate::app::App;
 
@@ -18,12 +19,13 @@ use crate::app::App;
 #[derive(Clone)]
 pub(crate) struct Checks {
     app: Arc<App>,
+    hosts: Arc<Hosts>,
     others: Router,
 }
 
 impl Checks {
-    pub(super) const fn new(app: Arc<App>, others: Router) -> Self {
-        Self { app, others }
+    pub(super) const fn new(app: Arc<App>, hosts: Arc<Hosts>, others: Router) -> Self {
+        Self { app, hosts, others }
     }
 }
 
@@ -36,6 +38,9 @@ impl Responder for Checks {
         if request.method() != Method::POST || request.uri().path() != decide::CHECK {
             // Boxed, so that checks do not carry the room for it.
             return Box::pin(route(&self.others, request, arrival)).await.map(Either::Right);
+        }
+        if let Some(problem) = self.hosts.refuse(request.headers(), request.uri()) {
+            return problem.into_response().map(Either::Right);
         }
         match decide::checked(&self.app, request.into_body()).await {
             Ok(response) => response.map(Either::Left),

@@ -29,13 +29,14 @@ mod wire;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::from_fn;
+use axum::middleware::from_fn_with_state;
 use axum::routing::{any, get, post};
 
 pub(crate) use self::admin::{Admin, Live, RuleSource};
 pub(crate) use self::checks::Checks;
 pub(crate) use self::connections::UnderWay;
-use self::foreign::refuse_foreign_pages;
+pub(crate) use self::foreign::Hosts;
+use self::foreign::refuse_foreign;
 pub(crate) use self::framing::{Fault, chunk_size, content_length};
 pub(crate) use self::metrics::Texts;
 pub(crate) use self::opening::answering;
@@ -53,17 +54,20 @@ pub(crate) fn read_check_body(body: &[u8]) -> Result<(), String> {
 }
 
 /// Every path of the door.
-fn router(app: Arc<App>, origin: Arc<Origin>, rate_limits: Arc<RateLimits>) -> Router {
-    let auth = Arc::new(auth::Auth::new(Arc::clone(&app), origin));
+fn router(app: Arc<App>, origin: Arc<Origin>, rate_limits: Arc<RateLimits>, hosts: &Arc<Hosts>) -> Router {
+    let auth = Arc::new(auth::Auth::new(Arc::clone(&app), origin, Arc::clone(hosts)));
     let for_proxies = Router::new().route(auth::PATH, any(auth::auth)).route("/v1/auth/{options}", any(auth::auth));
-    Router::new()
+    let deciding = Router::new()
         .route("/json", post(json::decide).with_state(rate_limits))
         .route(decide::CHECK, post(decide::check))
         .route("/v1/check/batch", post(decide::batch))
         .route("/v1/peek", post(decide::peek))
-        .route("/v1/refund", post(decide::refund).layer(from_fn(refuse_foreign_pages)))
-        .route("/v1/reset", post(decide::reset).layer(from_fn(refuse_foreign_pages)))
+        .route("/v1/refund", post(decide::refund))
+        .route("/v1/reset", post(decide::reset))
         .route("/v1/explain", post(decide::explain))
+        .route_layer(from_fn_with_state(Arc::clone(hosts), refuse_foreign));
+    Router::new()
+        .merge(deciding)
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz))
         .route("/healthz", get(health::readyz))

@@ -99,6 +99,17 @@ impl Problem {
         }
     }
 
+    /// A browser may have posted it for a page of another origin.
+    pub(super) fn wrong_media_type(media_type: &str) -> Self {
+        Self {
+            kind: "about:blank",
+            title: "Unsupported Media Type",
+            status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            detail: format!("a browser posted {media_type:?}, as forms do: send Content-Type: application/json"),
+            field: Some("content-type".to_owned()),
+        }
+    }
+
     /// The body did not arrive within `seconds`.
     pub(super) fn timeout(seconds: u64) -> Self {
         Self {

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use super::admin::Admin;
 use super::checks::Checks;
 use super::connections::{Connections, Protocol};
+use super::foreign::Hosts;
 use super::last_places::LastPlaces;
 use super::origin::Origin;
 use super::responder::Responder;
@@ -46,9 +47,16 @@ pub(crate) struct Server<R = Router> {
 
 impl Server<Checks> {
     /// The door for requests.
-    pub(crate) fn new(listener: TcpListener, app: Arc<App>, origin: Arc<Origin>, rate_limits: Arc<RateLimits>) -> Self {
-        let others = super::router(Arc::clone(&app), origin, rate_limits);
-        let checks = Checks::new(Arc::clone(&app), others);
+    pub(crate) fn new(
+        listener: TcpListener,
+        app: Arc<App>,
+        origin: Arc<Origin>,
+        rate_limits: Arc<RateLimits>,
+        allowed_hosts: &[String],
+    ) -> Self {
+        let hosts = Arc::new(Hosts::new(listener.local_addr().ok(), allowed_hosts));
+        let others = super::router(Arc::clone(&app), origin, rate_limits, &hosts);
+        let checks = Checks::new(Arc::clone(&app), hosts, others);
         Self::open(listener, app, checks, ("http", Protocol::Http, Some(Shedding::HTTP)))
     }
 }

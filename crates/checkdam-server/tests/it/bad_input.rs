@@ -141,14 +141,14 @@ fn a_body_beyond_64_kib_is_a_413_announced_or_not() {
     let body = format!("{{\"attributes\": {{\"user\": \"42\"}}}}{}", " ".repeat(65 << 10));
     assert_refused(&server.client().post("/v1/check", &body), (&body, 413, "body", "65536"));
     let mut client = server.client();
-    client.write("POST /v1/check HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n").unwrap();
+    client.write("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n").unwrap();
     for _ in 0..9 {
         client.write(format!("2000\r\n{}\r\n", " ".repeat(0x2000))).unwrap();
     }
     client.write("0\r\n\r\n").unwrap();
     assert_refused(&client.read().unwrap(), ("chunks", 413, "body", "65536"));
     let mut client = server.client();
-    client.write("POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: 99999999999\r\n\r\n{").unwrap();
+    client.write("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999\r\n\r\n{").unwrap();
     assert_refused(&client.read().unwrap(), ("announced", 413, "body", "65536"));
     let fits = format!("{{\"attributes\": {{}}}}{}", " ".repeat((64 << 10) - 18));
     assert_eq!(fits.len(), 64 << 10);
@@ -196,7 +196,8 @@ fn any_content_type_is_read_as_json() {
     let body = r#"{"attributes": {"user": "42"}}"#;
     for kind in ["application/x-www-form-urlencoded", "text/plain", "application/json; charset=utf-8"] {
         let length = body.len();
-        let head = format!("POST /v1/peek HTTP/1.1\r\nhost: test\r\ncontent-type: {kind}\r\ncontent-length: {length}");
+        let head =
+            format!("POST /v1/peek HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}\r\ncontent-length: {length}");
         client.write(format!("{head}\r\n\r\n{body}")).unwrap();
         assert_eq!(client.read().unwrap().status, 200, "{kind}");
     }
@@ -207,7 +208,9 @@ fn what_is_not_utf8_or_not_http_does_no_harm() {
     let server = Server::with_rules(RULES);
     let mut client = server.client();
     let body = b"{\"attributes\": {\"user\": \"\xff\xfe\"}}";
-    client.write(format!("POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n", body.len())).unwrap();
+    client
+        .write(format!("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len()))
+        .unwrap();
     client.write(body).unwrap();
     assert_refused(&client.read().unwrap(), ("not UTF-8", 400, "body", "unicode"));
     for nonsense in ["\r\n\r\n\0\0", "GET\r\n\r\n", "POST /v1/check HTTP/9.9\r\n\r\n", "\u{16}\u{3}\u{1}"] {
@@ -219,7 +222,7 @@ fn what_is_not_utf8_or_not_http_does_no_harm() {
         }
     }
     let mut client = server.client();
-    client.write(format!("GET /livez HTTP/1.1\r\nhost: test\r\nx: {}\r\n\r\n", "x".repeat(64 << 10))).ok();
+    client.write(format!("GET /livez HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "x".repeat(64 << 10))).ok();
     if let Ok(reply) = client.read() {
         assert_eq!(reply.status, 431, "the head is too large");
     }

@@ -23,7 +23,7 @@ fn a_head_that_does_not_come_is_not_waited_for() {
 fn a_body_that_does_not_come_is_a_408() {
     let server = Server::start();
     let mut client = server.client();
-    client.write("POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: 100\r\n\r\n{\"attributes\":").unwrap();
+    client.write("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{\"attributes\":").unwrap();
     let reply = client.read().unwrap();
     assert_eq!(reply.status, 408);
     assert_eq!(reply.header("content-type"), Some("application/problem+json"));
@@ -47,7 +47,7 @@ fn an_idle_connection_stays_usable_for_longer_than_a_head_may_take() {
 fn requests_may_be_sent_ahead() {
     let server = Server::start();
     let mut client = server.client();
-    client.write("GET /livez HTTP/1.1\r\nhost: test\r\n\r\n".repeat(50)).unwrap();
+    client.write("GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(50)).unwrap();
     for _ in 0..50 {
         assert_eq!(client.read().unwrap().status, 200);
     }

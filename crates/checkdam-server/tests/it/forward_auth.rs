@@ -66,6 +66,10 @@ fn ask(proxy: &Daemon, source: &str, path: &str) -> Reply {
         ("x-forwarded-method", "DELETE"),
         ("x-forwarded-uri", "/elsewhere"),
         ("x-forwarded-host", "elsewhere.example"),
+        // A browser that another site leads here.
+        ("user-agent", "Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0"),
+        ("sec-fetch-site", "cross-site"),
+        ("origin", "https://elsewhere.example"),
     ];
     Client::connect_from(source, proxy.address()).send_with("POST", path, &headers, "a body").unwrap()
 }

@@ -51,6 +51,7 @@
 //! - `alerts`: the alert rules and the dashboard that we ship
 //! - `traces`: spans that reach a collector
 //! - `denials`: denials in the log
+//! - `web_pages`: pages of other sites that a browser asks for
 //! - `page`: the API's description and the page to try it
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail loudly")]
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "tests tell what they measured")]
@@ -114,3 +115,4 @@ mod top;
 mod traces;
 mod traffic;
 mod upstream;
+mod web_pages;

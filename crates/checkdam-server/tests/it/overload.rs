@@ -147,7 +147,7 @@ fn when_work_begins_late_some_are_turned_away_until_it_does_not() {
 /// Sends many at once on a connection: how many passed, and how many were turned away.
 fn flood(client: &mut Client) -> (u64, u64) {
     const AT_ONCE: usize = 100;
-    let one = format!("POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{USER}", USER.len());
+    let one = format!("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{USER}", USER.len());
     client.write(one.repeat(AT_ONCE)).unwrap();
     let mut counts = (0, 0);
     for _ in 0..AT_ONCE {
@@ -238,7 +238,7 @@ fn press(address: &str, clients: usize, pause: Duration, seconds: u64) -> Presse
 
 /// One client: how long it waited when it was let in, and how often it was not.
 async fn ask(address: String, pause: Duration, number: usize, end: Instant) -> (Vec<u64>, u64) {
-    let one = format!("POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{USER}", USER.len());
+    let one = format!("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{USER}", USER.len());
     // Not all at the same instant.
     tokio::time::sleep(pause / 97 * (number % 97) as u32).await;
     let mut stream = TcpStream::connect(&address).await.unwrap();

@@ -163,7 +163,7 @@ fn a_probe_exits_by_readiness() {
         assert_eq!(run(&["health", &url]).status.code(), Some(0), "{url}");
     }
     let mut slow = server.client();
-    slow.write("POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: 100\r\n\r\n{").unwrap();
+    slow.write("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{").unwrap();
     assert_eq!(server.client().get("/livez").status, 200);
     let admin = format!("http://{}", server.admin_address());
     server.signal("TERM");

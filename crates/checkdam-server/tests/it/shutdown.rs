@@ -149,7 +149,7 @@ fn readiness_is_503_while_a_request_is_drained() {
     let mut client = server.client();
     assert_eq!(client.get("/readyz").status, 200);
     let mut slow = server.client();
-    let head = format!("POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n", USER.len());
+    let head = format!("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", USER.len());
     slow.write(head).unwrap();
     slow.write(&USER[..10]).unwrap();
     assert_eq!(client.get("/livez").status, 200, "the slow request has begun");
@@ -210,7 +210,7 @@ fn a_long_notice_is_kept_though_nobody_is_there() {
 fn a_request_that_does_not_end_is_cut_at_the_deadline() {
     let mut server = Server::with(&["--drain-timeout", "800ms"]);
     let mut stuck = server.client();
-    stuck.write("POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: 100\r\n\r\n{").unwrap();
+    stuck.write("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{").unwrap();
     assert_eq!(server.client().get("/livez").status, 200);
     let start = Instant::now();
     server.signal("TERM");
@@ -224,7 +224,7 @@ fn a_request_that_does_not_end_is_cut_at_the_deadline() {
 fn a_second_signal_ends_the_drain() {
     let mut server = Server::with(&["--leave-notice", "1m", "--drain-timeout", "1m"]);
     let mut stuck = server.client();
-    stuck.write("POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: 100\r\n\r\n{").unwrap();
+    stuck.write("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{").unwrap();
     assert_eq!(server.client().get("/livez").status, 200);
     server.signal("TERM");
     server.wait_for_log("going away");

@@ -1,7 +1,6 @@
 //! Who may come in: those who know the token, or without one those on this
 //! machine that are no web page.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -12,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::Admin;
 use crate::config::Token;
-use crate::http::foreign::{foreign_page, host};
+use crate::http::foreign::{foreign_page, host, is_local, without_port};
 use crate::http::problem::{Problem, shown};
 
 /// Lets a request through, or says why not.
@@ -55,21 +54,12 @@ fn knows(headers: &HeaderMap, token: &Token) -> bool {
 /// web page could lead its visitor's browser here by a name of its own.
 fn foreign_host(headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
     let host = host(headers, uri)?;
-    let bare = without_port(host);
-    let is_ours = bare == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    (!is_ours).then(|| {
+    (!is_local(without_port(host))).then(|| {
         Problem::forbidden(format!(
             "the admin door was called as {:?}: without a token it answers to localhost, 127.0.0.1 and [::1] only",
             shown(host)
         ))
     })
-}
-
-fn without_port(host: &str) -> &str {
-    match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    }
 }
 
 #[cfg(test)]
