@@ -174,11 +174,4 @@ impl Store for AnyStore {
             Self::Redis(watched) => watched.store.apply_at_once(operation, tiers, answer),
         }
     }
-
-    fn forget_quotas(&self) {
-        match self {
-            Self::Memory(store) => store.forget_quotas(),
-            Self::Redis(watched) => watched.store.forget_quotas(),
-        }
-    }
 }

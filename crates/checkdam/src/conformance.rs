@@ -43,7 +43,7 @@ impl TestBucket {
     /// A bucket of its own.
     #[must_use]
     pub fn new(rule: &str, subject: &str) -> Self {
-        Self { name: BucketName::new(rule, 0, "test"), subject: subject.as_bytes().to_vec() }
+        Self { name: BucketName::new(rule, 0), subject: subject.as_bytes().to_vec() }
     }
 
     /// Its rule's part of the key.

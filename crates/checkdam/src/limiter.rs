@@ -77,7 +77,6 @@ impl<S: Store> Limiter<S> {
     /// with the rules they began with.
     pub fn set_rules(&self, rules: RuleSet) {
         self.rules.store(Arc::new(rules));
-        self.store.forget_quotas();
     }
 
     /// The store.

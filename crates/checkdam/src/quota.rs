@@ -20,7 +20,7 @@ pub use error::QuotaError;
 pub(crate) use text::parse_period;
 pub(crate) use text::period_text;
 
-use crate::time::{HORIZON_US, SECOND_US};
+use crate::time::{HORIZON_US, SECOND_US, STEP_BACK_HELD_US};
 
 /// One day in microseconds.
 pub(crate) const DAY_US: u64 = 86_400 * SECOND_US;
@@ -142,6 +142,11 @@ pub struct Quota {
     /// Bucket: ticks for which a full bucket is remembered: 0 where a full
     /// bucket equals a new one.
     pub(crate) remembered: u64,
+    /// Bucket: more ticks than this are owed only after the clock has stepped
+    /// back by more than is waited out.
+    pub(crate) owed_max: u64,
+    /// A hash of what [`shares_bucket_with`](Self::shares_bucket_with) compares.
+    pub(crate) arithmetic: u64,
 }
 
 impl Quota {
@@ -180,6 +185,7 @@ impl Quota {
         }
         let Ticks { per_us, interval } = Ticks::choose(spec.amount, spec.period_us, limit)?;
         let capacity = limit * interval;
+        let owed_initially = (limit - initial) * interval;
         Ok(Self {
             spec,
             algorithm,
@@ -187,10 +193,12 @@ impl Quota {
             ticks_per_us: per_us,
             interval,
             capacity,
-            owed_initially: (limit - initial) * interval,
+            owed_initially,
             // At least a microsecond: a clock shows no less, and who retries
             // when told to must not find the bucket forgotten.
             remembered: if initial == limit { 0 } else { capacity.max(per_us) },
+            owed_max: capacity + STEP_BACK_HELD_US * per_us,
+            arithmetic: arithmetic(algorithm, [per_us, interval, capacity, owed_initially]),
         })
     }
 
@@ -225,7 +233,34 @@ impl Quota {
             capacity,
             owed_initially: 0,
             remembered: 0,
+            owed_max: 0,
+            arithmetic: arithmetic(algorithm, [spec.period_us, spec.align as u64, 0, 0]),
         })
+    }
+
+    /// Whether a bucket of one quota can be read by the other. A token or leaky
+    /// bucket holds a time that follows from its interval and its burst: other
+    /// numbers need another bucket. A window holds counts, which are valid for
+    /// any limit of the same period.
+    #[must_use]
+    pub const fn shares_bucket_with(&self, other: &Self) -> bool {
+        self.arithmetic == other.arithmetic
+    }
+
+    /// What [`shares_bucket_with`](Self::shares_bucket_with) compares, as text
+    /// for names of buckets: without a slash.
+    #[must_use]
+    pub fn arithmetic(&self) -> String {
+        let (name, QuotaSpec { period_us, align, .. }) = (self.algorithm.name(), self.spec);
+        match self.algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                let (interval, ticks, owed) = (self.interval, self.ticks_per_us, self.owed_initially);
+                format!("{name}:{}x{interval}:{ticks}:{owed}", self.limit)
+            }
+            Algorithm::SlidingWindow { strict: true } => format!("{name}_strict:{period_us}"),
+            Algorithm::FixedWindow if align != Align::Epoch => format!("{name}:{align:?}"),
+            _ => format!("{name}:{period_us}"),
+        }
     }
 
     /// A `nodes`-th of the quota: what one of so many nodes may allow by itself.
@@ -282,6 +317,14 @@ impl Quota {
     pub const fn ticks_per_us(&self) -> u64 {
         self.ticks_per_us
     }
+}
+
+/// A hash of an algorithm and the numbers that make its arithmetic.
+fn arithmetic(algorithm: Algorithm, numbers: [u64; 4]) -> u64 {
+    let kind = Algorithm::ALL.iter().position(|other| *other == algorithm).unwrap_or(0) as u64;
+    let [a, b, c, d] = numbers;
+    let words = [kind, a, b, c, d].map(u64::to_le_bytes);
+    crate::hash::stable(words.as_flattened())
 }
 
 /// The unit in which a bucket counts: chosen so that one token takes a whole

@@ -306,6 +306,28 @@ fn a_request_may_bring_its_own_limit() {
     assert_eq!(shown(&dam.together(&[elsewhere]).outcomes()[0]), (true, None));
 }
 
+/// The counts of a window hold for any limit: what requests bring with them
+/// never frees what the written limit counted, in any algorithm.
+#[test]
+fn limits_that_requests_bring_free_nothing() {
+    for algorithm in Algorithm::ALL {
+        let text = "domain: edge\ndescriptors: [{ key: path, rate_limit: { unit: minute, requests_per_unit: 1000 } }]";
+        let dam = Dam::of_files(&[text], &FileOptions { descriptor_algorithm: algorithm, ..FileOptions::default() });
+        let path = [("path", "/a")];
+        let brings = GivenLimit { amount: 10, unit: Unit::Minute };
+        let (mut written, mut brought) = (0, 0);
+        for _ in 0..1_500 {
+            written += usize::from(dam.check(&path).is_allowed());
+            let request = request(&path).limited_to(brings);
+            brought += usize::from(block_on(dam.limiter.check(&request)).is_allowed());
+        }
+        // Windows of one period are counted together, buckets by themselves.
+        let is_bucket = matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
+        let expected = if is_bucket { (1_000, 10) } else { (995, 5) };
+        assert_eq!((written, brought), expected, "{algorithm:?}");
+    }
+}
+
 #[test]
 fn our_own_rules_stand_beside_a_tree() {
     let ours = "rules:\n\

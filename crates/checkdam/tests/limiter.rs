@@ -181,16 +181,56 @@ fn subjects_that_read_alike_have_buckets_of_their_own() {
     assert!(!check(&limiter, &[("x", "a"), ("y", "b:c")]).is_allowed());
 }
 
+/// What is left of each limit after one more request under `limits`.
+fn left_under(limiter: &TestLimiter, limits: &str) -> Vec<u64> {
+    limiter.set_rules(rule_file::compile(&format!("rules: [{{ name: a, key: k, {limits} }}]")).unwrap());
+    check(limiter, &[]).tiers().map(|tier| tier.decision.remaining).collect()
+}
+
 #[test]
-fn new_rules_keep_what_is_owed() {
+fn a_bucket_of_other_numbers_is_new_and_the_old_one_keeps_what_is_owed() {
     let limiter = limiter("rules: [{ name: a, key: k, limits: [10/h] }]");
     for _ in 0..8 {
         check(&limiter, &[]);
     }
-    limiter.set_rules(rule_file::compile("rules: [{ name: a, key: k, limits: [10/h burst 20] }]").unwrap());
-    assert_eq!(check(&limiter, &[]).governing().unwrap().decision.remaining, 11);
-    limiter.set_rules(rule_file::compile("rules: [{ name: a, key: k, limits: [10/h burst 5] }]").unwrap());
-    assert!(!check(&limiter, &[]).is_allowed());
+    assert_eq!(left_under(&limiter, "limits: [10/h burst 20]"), [19]);
+    assert_eq!(left_under(&limiter, "limits: [10/h burst 5]"), [4]);
+    assert_eq!(left_under(&limiter, "limits: [10/h], algorithm: leaky_bucket"), [9]);
+    // The same rate in other words is the same bucket.
+    assert_eq!(left_under(&limiter, "limits: [20/2h burst 10]"), [1]);
+    assert_eq!(left_under(&limiter, "limits: [10/h]"), [0]);
+}
+
+#[test]
+fn a_window_of_another_limit_keeps_its_count() {
+    for algorithm in ["fixed_window", "sliding_window", "sliding_log"] {
+        let limiter = limiter("rules: []");
+        let left = |text: &str| left_under(&limiter, &format!("{text}, algorithm: {algorithm}"));
+        assert_eq!(left("limits: [10/d]"), [9], "{algorithm}");
+        assert_eq!(left("limits: [100/d]"), [98], "{algorithm}");
+        assert_eq!(left("limits: [2/d]"), [0], "{algorithm}: denied");
+        assert_eq!(left("limits: [3/d]"), [0], "{algorithm}");
+        assert_eq!(left("limits: [10/w]"), [9], "{algorithm}: another period is another window");
+        assert_eq!(left("limits: [10/d]"), [6], "{algorithm}");
+    }
+    let limiter = limiter("rules: []");
+    let left =
+        |strict: &str| left_under(&limiter, &format!("limits: [10/d], algorithm: sliding_window, strict: {strict}"));
+    assert_eq!([left("true"), left("false"), left("true"), left("false")], [[9], [9], [8], [8]]);
+}
+
+#[test]
+fn limits_may_be_listed_in_any_order_and_twice() {
+    let limiter = limiter("rules: []");
+    assert_eq!(left_under(&limiter, "limits: [10/h, 20/d]"), [9, 19]);
+    assert_eq!(left_under(&limiter, "limits: [20/d, 10/h]"), [18, 8]);
+    assert_eq!(left_under(&limiter, "limits: [5/m, 20/d, 10/h]"), [4, 17, 7]);
+    // Limits that count alike are told apart, and each is charged.
+    assert_eq!(left_under(&limiter, "limits: [10/h, 10/h, 20/d]"), [6, 9, 16]);
+    assert_eq!(left_under(&limiter, "limits: [10/h, 10/h]"), [5, 8]);
+    let windows = "algorithm: fixed_window, limits";
+    assert_eq!(left_under(&limiter, &format!("{windows}: [10/d, 20/d]")), [9, 19]);
+    assert_eq!(left_under(&limiter, &format!("{windows}: [20/d, 10/d]")), [18, 8]);
 }
 
 fn headers_of(outcome: &Outcome, dialect: Dialect) -> Vec<String> {

@@ -88,7 +88,7 @@ fn what_is_lifted_passes_without_tiers_and_is_explained() {
 }
 
 #[test]
-fn an_override_that_comes_keeps_what_is_owed() {
+fn an_override_that_comes_and_goes_leaves_what_is_owed() {
     let rules = "rules: [{ name: a, key: \"user:{user}\", limits: [10/h] }]";
     let limiter = limiter(rules);
     for _ in 0..8 {
@@ -97,10 +97,10 @@ fn an_override_that_comes_keeps_what_is_owed() {
     let with = format!("{rules}\noverrides: [{{ rule: a, subject: \"user:1\", limits: [10/h burst 20] }}]");
     limiter.set_rules(rule_file::compile(&with).unwrap());
     let outcome = check(&limiter, &[("user", "1")]);
-    assert_eq!(outcome.governing().unwrap().decision.remaining, 11);
+    assert_eq!(outcome.governing().unwrap().decision.remaining, 19);
     assert_eq!(outcome.governing().unwrap().policy_name(), "a");
     limiter.set_rules(rule_file::compile(rules).unwrap());
-    assert_eq!(check(&limiter, &[("user", "1")]).governing().unwrap().decision.remaining, 0);
+    assert_eq!(check(&limiter, &[("user", "1")]).governing().unwrap().decision.remaining, 1);
 }
 
 /// (what is wrong, the override, words of the message)

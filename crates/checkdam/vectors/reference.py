@@ -26,7 +26,7 @@ class Limiter:
     """One bucket: the steps, which all algorithms share.
 
     The state None is the bucket of which nothing is stored. Times are microseconds
-    since 1970. settle() gives the state as it is seen now (moved, clamped, rebased);
+    since 1970. settle() gives the state as it is seen now (moved, rebased);
     fits(), charge(), lower() (a refund) and until_reset() take a settled state.
     """
     def __init__(self, quota):
@@ -38,6 +38,8 @@ class Limiter:
         self.limit = quota["limit"]
         self.period = quota["period_us"]
         self.most = self.limit      # the largest cost that can ever pass
+        # Quotas that differ in this have buckets of their own.
+        self.arithmetic = (self.period, quota.get("align", "epoch"), quota.get("strict", False))
 
     def step(self, op, cost, at_us):
         now = EPOCH + at_us
@@ -54,8 +56,8 @@ class Limiter:
             else:
                 expect["allowed"] = False
                 expect["retry_after_us"] = self.wait(seen, cost, now) if cost <= self.most else None
-            # A denied take keeps the clamp or the rebase, or its retry would
-            # not hold; a peek and a take of cost 0 write nothing at all.
+            # A denied take keeps the rebase, or its retry would not hold; a peek
+            # and a take of cost 0 write nothing at all.
             if op == "take" and cost > 0:
                 self.state = self.charge(seen, cost, now) if expect["allowed"] else seen
         seen = self.settle(self.state, now)
@@ -98,8 +100,7 @@ class TokenBucket(Limiter):
         self.capacity = self.burst * self.interval
         if 1 - Fraction(self.period, self.limit) / self.interval > Fraction(1, 1000):
             raise ValueError("refused: loses more than 1/1000 of its rate")
-        if self.state is not None:
-            self.state = Fraction(math.ceil(self.state * k), k)
+        self.arithmetic = (k, self.interval, self.burst, self.initial)
 
     def ticks(self, k):
         return -(-self.period * k // self.limit)
@@ -119,7 +120,8 @@ class TokenBucket(Limiter):
     def settle(self, full_at, now):
         if full_at is None or self.forgotten(full_at, now):
             return now + (self.burst - self.initial) * self.interval
-        return min(full_at, now + self.capacity)
+        # More is owed than ever was: the clock has stepped back.
+        return full_at if full_at - now <= self.capacity + HOLD else now + self.capacity
 
     def fits(self, full_at, cost, now):
         return max(full_at - now, 0) + cost * self.interval <= self.capacity
@@ -134,7 +136,7 @@ class TokenBucket(Limiter):
         return math.ceil(max(full_at - now, 0) + cost * self.interval - self.capacity)
 
     def left(self, full_at, now):
-        return math.floor((self.capacity - max(full_at - now, 0)) / self.interval)
+        return max(math.floor((self.capacity - max(full_at - now, 0)) / self.interval), 0)
 
     def until_reset(self, full_at, now):
         return math.ceil(max(full_at - now, 0))
@@ -197,7 +199,6 @@ class SlidingWindow(Limiter):
 
     def settle(self, state, now):
         start, current, previous, _ = state or (now, 0, 0, now)
-        current, previous = min(current, self.limit), min(previous, self.limit)
         t, rebased = self.hold(start, now)
         first = t - t % self.period
         if rebased or start >= first:
@@ -302,8 +303,11 @@ ALGORITHMS = {
 def answers(algorithm, case):
     """(step, answer, complaint) for each step; a complaint says that a retry is not tight."""
     bucket = ALGORITHMS[algorithm](case["quota"])
+    buckets = {bucket.arithmetic: bucket}
     for step in case["steps"]:
         if "quota" in step:
+            changed = ALGORITHMS[algorithm](step["quota"])
+            bucket = buckets.setdefault(changed.arithmetic, changed)
             bucket.set_quota(step["quota"])
         answer = bucket.step(step["op"], step.get("cost"), step["at_us"])
         complaint = None

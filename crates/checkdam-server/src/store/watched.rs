@@ -53,7 +53,7 @@ impl Watched {
         Ok(Self {
             url: options.shown_url(),
             options: options.clone(),
-            bucket: BucketName::new("", 0, "token_bucket"),
+            bucket: BucketName::new("", 0),
             quota: Quota::new(spec, Algorithm::TokenBucket).ok(),
             seen: Mutex::default(),
             store: RedisStore::new(options.clone())?,

@@ -15,11 +15,13 @@ function sliding_window.roll(quota, text, unix)
       previous = state[2]
     end
   end
-  local rolled = { start, math.min(current, quota.limit), math.min(previous, quota.limit) }
+  local rolled = { start, current, previous }
   rolled.passed = math.floor((time - start) / quota.interval)
   return rolled
 end
 
+-- Counts of a higher limit may lead beyond 2^53: what is rounded there is too
+-- much all the same.
 function sliding_window.fits(quota, state, cost)
   local parts = quota.capacity
   return (state[2] + cost) * parts + state[3] * (parts - state.passed) <= quota.limit * parts

@@ -77,8 +77,6 @@ impl<'a> Windows<'a> {
             _ => (0, 0),
         };
         let passed = (time - start_us) / quota.interval;
-        // After the limit was lowered a count weighs no more than the limit.
-        let (current, previous) = (current.min(quota.limit), previous.min(quota.limit));
         Self { quota, unix_us, passed, state: State { start_us, current, previous } }
     }
 
@@ -118,7 +116,8 @@ impl<'a> Windows<'a> {
     fn level(&self) -> Level {
         let parts = self.quota.capacity;
         let State { start_us, current, previous } = self.state;
-        let used = current * parts + previous * (parts - self.passed);
+        // Counts of a higher limit may be in the way: what does not fit is too much.
+        let used = current.saturating_mul(parts).saturating_add(previous.saturating_mul(parts - self.passed));
         let gone_at = if current > 0 || previous > 0 { gone_at(self.quota, &self.state) } else { start_us };
         Level {
             limit: self.quota.limit,

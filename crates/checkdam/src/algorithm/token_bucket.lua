@@ -1,34 +1,22 @@
 -- The twin of token_bucket.rs, and of leaky_bucket.rs, whose arithmetic is the
--- same. A bucket is stored as its full_at: a plain integer when it counts in
--- microseconds, "full_at/ticks" when it counts in ticks of a microsecond's part.
+-- same. A bucket is stored as its full_at, in the ticks of its quota.
 
--- The stored time in the quota's own ticks, rounded up; nil if there is none.
-local function bucket_read(text, ticks)
-  if not text then return nil end
-  local at, per = string.match(text, '^(%d+)/(%d+)$')
-  local full_at, was = tonumber(at or text), tonumber(per or 1)
-  if was == ticks then return full_at end
-  -- full_at * ticks could exceed 2^53: whole part and rest by themselves.
-  local whole = math.floor(full_at / was)
-  return whole * ticks + math.ceil((full_at - whole * was) * ticks / was)
+-- The TTL outlives what is owed, also while a step back of the clock is waited out.
+local function bucket_write(key, full_at, quota, now)
+  local ttl = math.max(2 * (quota.capacity + quota.remembered), full_at - now)
+  redis.call('SET', key, string.format('%.0f', full_at), 'PX', ttl_text(ttl / quota.ticks))
 end
 
-local function bucket_write(key, full_at, quota)
-  local text = string.format('%.0f', full_at)
-  if quota.ticks > 1 then text = text .. '/' .. quota.ticks end
-  redis.call('SET', key, text, 'PX', ttl_text(2 * (quota.capacity + quota.remembered) / quota.ticks))
-end
-
--- The time in the quota's ticks, what is owed then, and whether that must be
--- written down even if nothing is taken.
+-- The time in the quota's ticks, what is owed then, whether that must be written
+-- down even if nothing is taken, and whether the bucket is new.
 local function bucket_at(quota, full_at, now_us)
   local now = math.min(now_us, HORIZON) * quota.ticks
-  local owed, is_new = quota.owed_initially, true
-  if full_at and full_at + quota.remembered > now then
-    owed, is_new = math.max(full_at - now, 0), false
+  if not full_at or full_at + quota.remembered <= now then
+    return now, quota.owed_initially, quota.owed_initially > 0, true
   end
-  if owed > quota.capacity then return now, quota.capacity, true end
-  return now, owed, is_new and owed > 0
+  local owed = math.max(full_at - now, 0)
+  if owed > quota.capacity + STEP_BACK_HELD * quota.ticks then return now, quota.capacity, true, false end
+  return now, owed, false, false
 end
 
 -- Whether the take passes, and the full_at to keep (nil: as it was).
@@ -42,9 +30,8 @@ local function bucket_decide(quota, full_at, now_us, cost)
 end
 
 local function bucket_refund(quota, full_at, now_us, cost)
-  local now = math.min(now_us, HORIZON) * quota.ticks
-  if not full_at or full_at + quota.remembered <= now then return nil end
-  local owed = math.min(math.max(full_at - now, 0), quota.capacity)
+  local now, owed, _, is_new = bucket_at(quota, full_at, now_us)
+  if is_new then return nil end
   return now + math.max(owed - math.min(cost, quota.limit) * quota.interval, 0)
 end
 
@@ -53,7 +40,7 @@ end
 local function bucket_lease(quota, full_at, now_us, ask)
   local now, owed, is_kept = bucket_at(quota, full_at, now_us)
   local floored = math.max(owed, math.min(ask.length_us * quota.ticks, quota.capacity))
-  local room = math.floor((quota.capacity - floored) / quota.interval)
+  local room = math.floor(math.max(quota.capacity - floored, 0) / quota.interval)
   local granted = room >= ask.least and math.min(ask.wanted, math.max(math.floor(room / 2), ask.least)) or 0
   if granted > 0 then return now + floored + granted * quota.interval, granted end
   if is_kept then return now + owed, 0 end
@@ -83,13 +70,13 @@ end
 -- Gives back tokens of a lease that lives: the full_at to keep (nil: as it was),
 -- and how many came back.
 local function bucket_give_back(quota, full_at, now_us, tokens, mark, ledger)
-  local now = math.min(now_us, HORIZON) * quota.ticks
-  if not full_at or full_at + quota.remembered <= now or ledger.granted < mark then return nil, 0 end
-  local owed, counted_on = math.min(math.max(full_at - now, 0), quota.capacity), 0
+  local now, owed, _, is_new = bucket_at(quota, full_at, now_us)
+  if is_new or ledger.granted < mark then return nil, 0 end
+  local counted_on = 0
   if ledger.granted > mark then
     counted_on = math.min(ledger.granted - mark, quota.limit) * quota.interval + ledger.length_us * quota.ticks
   end
   local after = math.max(owed - math.min(tokens, quota.limit) * quota.interval, math.min(counted_on, owed), 0)
   if after == owed then return nil, 0 end
-  return full_at - (owed - after), math.floor((owed - after) / quota.interval)
+  return now + after, math.floor((owed - after) / quota.interval)
 end

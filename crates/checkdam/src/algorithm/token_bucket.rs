@@ -2,6 +2,10 @@
 //!
 //! The state is one number: the tick at which the bucket will be full again.
 //! A full bucket equals no bucket, so memory holds only what is owed.
+//!
+//! A bucket belongs to one quota ([`Quota::shares_bucket_with`]), so more than
+//! the burst is owed only after the clock has stepped back: a little is waited
+//! out, after a long step the bucket is empty. Nothing else lowers what is owed.
 
 use super::Level;
 use crate::decision::Decision;
@@ -38,7 +42,7 @@ pub fn peek(quota: &Quota, state: State, now_us: u64, cost: u64) -> Decision {
         return level.refuse_cost();
     }
     let after = bucket.owed + cost * quota.interval;
-    if after <= quota.capacity { level.allow() } else { level.deny(bucket.micros(after - quota.capacity)) }
+    if after <= quota.capacity || cost == 0 { level.allow() } else { level.deny(bucket.micros(after - quota.capacity)) }
 }
 
 /// Gives back `cost` tokens, at most what is owed.
@@ -90,7 +94,7 @@ pub fn lease(quota: &Quota, state: State, now_us: u64, ask: LeaseAsk) -> (Grant,
     let bucket = Bucket::at(quota, state, now_us);
     let floor = ask.length_us.saturating_mul(quota.ticks_per_us).min(quota.capacity);
     let owed = bucket.owed.max(floor);
-    let room = (quota.capacity - owed).checked_div(quota.interval).unwrap_or(0);
+    let room = quota.capacity.saturating_sub(owed).checked_div(quota.interval).unwrap_or(0);
     let granted = if room < ask.least { 0 } else { ask.wanted.min((room / LEASE_SHARE).max(ask.least)) };
     if granted == 0 {
         let level = bucket.level(bucket.owed);
@@ -162,15 +166,8 @@ pub fn give_back(
     if bucket.is_new || owed == bucket.owed || ledger.granted < mark {
         return (0, state);
     }
-    // A quota that was larger may owe more than this one knows of: it stays.
     let less = bucket.owed - owed;
-    (less.checked_div(quota.interval).unwrap_or(0), state.map(|full_at| full_at - less))
-}
-
-/// The same time in ticks of another length, rounded up.
-#[must_use]
-pub fn rescale(full_at: u64, from_ticks_per_us: u64, to_ticks_per_us: u64) -> u64 {
-    (full_at * to_ticks_per_us).div_ceil(from_ticks_per_us)
+    (less.checked_div(quota.interval).unwrap_or(0), Some(bucket.now + owed))
 }
 
 /// A bucket at one instant, in the quota's ticks.
@@ -178,7 +175,7 @@ pub(super) struct Bucket<'a> {
     quota: &'a Quota,
     now: u64,
     pub(super) owed: u64,
-    clamped: bool,
+    is_rebased: bool,
     is_new: bool,
 }
 
@@ -189,18 +186,18 @@ impl<'a> Bucket<'a> {
         match state {
             Some(full_at) if full_at + quota.remembered > now => {
                 let owed = full_at.saturating_sub(now);
-                let clamped = owed > quota.capacity;
-                Self { quota, now, owed: owed.min(quota.capacity), clamped, is_new: false }
+                let is_rebased = owed > quota.owed_max;
+                Self { quota, now, owed: if is_rebased { quota.capacity } else { owed }, is_rebased, is_new: false }
             }
-            _ => Self { quota, now, owed: quota.owed_initially, clamped: false, is_new: true },
+            _ => Self { quota, now, owed: quota.owed_initially, is_rebased: false, is_new: true },
         }
     }
 
     /// What a denial writes: a bucket that begins with less than its burst begins
-    /// to fill now, and no debt stays larger than the quota allows.
+    /// to fill now, and one from which the clock has stepped far back is empty.
     #[inline]
     fn kept(&self) -> State {
-        (self.clamped || (self.is_new && self.owed > 0)).then_some(self.now + self.owed)
+        (self.is_rebased || (self.is_new && self.owed > 0)).then_some(self.now + self.owed)
     }
 
     #[inline]
@@ -209,7 +206,7 @@ impl<'a> Bucket<'a> {
             limit: self.quota.limit,
             // Neither division can fail; said this way, a caller who asks for
             // the verdict alone pays for neither.
-            remaining: (self.quota.capacity - owed).checked_div(self.quota.interval).unwrap_or(0),
+            remaining: self.quota.capacity.saturating_sub(owed).checked_div(self.quota.interval).unwrap_or(0),
             reset_after_us: self.micros(owed),
         }
     }

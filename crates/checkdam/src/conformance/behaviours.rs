@@ -1,11 +1,13 @@
 //! The contract of a store, behaviour by behaviour, for every algorithm.
 
+use super::oracle::{self, Take};
 use super::{Harness, TestBucket, apply};
 use crate::decision::Verdict;
 use crate::quota::{Algorithm, Quota, QuotaSpec};
 use crate::store::{Operation, Tier};
 use crate::time::SECOND_US;
 
+const HOUR_US: u64 = 3_600 * SECOND_US;
 /// A moment that no window of a minute begins at.
 const NOON_US: u64 = 43_230 * SECOND_US;
 
@@ -17,13 +19,20 @@ pub(super) async fn run<H: Harness>(harness: &H) -> Result<usize, String> {
         checks += peek_changes_nothing(harness, algorithm).await?;
         checks += refund_and_reset(harness, algorithm).await?;
         checks += buckets_are_separate(harness, algorithm).await?;
+        for other in [(100, HOUR_US), (10, SECOND_US), (1_000, SECOND_US), (7, 3 * SECOND_US)] {
+            checks += quotas_alternate(harness, algorithm, other).await?;
+        }
+        checks += algorithms_alternate(harness, algorithm).await?;
     }
     Ok(checks)
 }
 
 fn quota(algorithm: Algorithm, amount: u64) -> Result<Quota, String> {
-    let spec =
-        QuotaSpec { amount, period_us: 60 * SECOND_US, burst: None, initial: None, align: crate::quota::Align::Epoch };
+    quota_per(algorithm, amount, 60 * SECOND_US)
+}
+
+fn quota_per(algorithm: Algorithm, amount: u64, period_us: u64) -> Result<Quota, String> {
+    let spec = QuotaSpec { amount, period_us, burst: None, initial: None, align: crate::quota::Align::Epoch };
     Quota::new(spec, algorithm).map_err(|error| error.to_string())
 }
 
@@ -143,4 +152,46 @@ async fn buckets_are_separate<H: Harness>(harness: &H, algorithm: Algorithm) -> 
         }
     }
     Ok(checks)
+}
+
+/// Two versions of a rule in use at one time, as in a rolling deploy: what each
+/// admits stays within its own quota, whatever the other takes or is denied.
+async fn quotas_alternate<H: Harness>(
+    harness: &H,
+    algorithm: Algorithm,
+    (amount, period_us): (u64, u64),
+) -> Result<usize, String> {
+    let versions = [quota_per(algorithm, 100, SECOND_US)?, quota_per(algorithm, amount, period_us)?];
+    let bucket = bucket("quotas alternate", algorithm, &format!("{amount}/{period_us}"));
+    let mut taken = [Vec::new(), Vec::new()];
+    for step in 0..600_u64 {
+        // Not in strict turn, so that each also follows itself.
+        let version = usize::from(step * step % 7 < 3);
+        harness.set_now_us(NOON_US + step * 5_000);
+        let answer = apply(harness, Operation::Take, &[bucket.tier(&versions[version], 1)]).await;
+        let admitted = answer.decisions[0].is_allowed();
+        taken[version].push(Take { at_us: answer.at_us, cost: 1, admitted });
+    }
+    for (quota, taken) in versions.iter().zip(&mut taken) {
+        oracle::judge(quota, taken).map_err(|error| format!("quotas alternate ({algorithm:?}): {error}"))?;
+    }
+    Ok(1)
+}
+
+/// The same where the versions count by different algorithms.
+async fn algorithms_alternate<H: Harness>(harness: &H, algorithm: Algorithm) -> Result<usize, String> {
+    harness.set_now_us(NOON_US);
+    let bucket = bucket("algorithms alternate", algorithm, "one");
+    let mut admitted = [0_u64; Algorithm::ALL.len()];
+    for _ in 0..20 {
+        for (version, admitted) in Algorithm::ALL.into_iter().zip(&mut admitted) {
+            for version in [algorithm, version] {
+                let quota = quota(version, 10)?;
+                let answer = apply(harness, Operation::Take, &[bucket.tier(&quota, 1)]).await;
+                *admitted += u64::from(answer.decisions[0].is_allowed());
+            }
+        }
+    }
+    let all: u64 = admitted.iter().sum();
+    expect("each algorithm admits ten", algorithm, all, 10 * Algorithm::ALL.len() as u64)
 }

@@ -165,7 +165,7 @@ impl Joint {
         let same = self
             .concerns
             .iter()
-            .position(|other| other.bucket(rules) == concern.bucket(rules) && text(other.subject) == text(subject));
+            .position(|other| other.shares_bucket_with(&concern, rules) && text(other.subject) == text(subject));
         let number = match same {
             Some(number) => {
                 self.concerns[number].join(concern, rules);
@@ -257,9 +257,12 @@ impl Concern {
         }
     }
 
-    /// What its first bucket is called, by which it differs from others.
-    fn bucket<'a>(&'a self, rules: &'a RuleSet) -> Option<&'a str> {
-        self.quotas(rules).first().map(|quota| quota.bucket.text())
+    /// Whether both count in the same buckets of one subject: the first tells.
+    fn shares_bucket_with(&self, other: &Self, rules: &RuleSet) -> bool {
+        match (self.quotas(rules).first(), other.quotas(rules).first()) {
+            (Some(one), Some(other)) => one.bucket == other.bucket && one.quota.shares_bucket_with(&other.quota),
+            _ => false,
+        }
     }
 
     fn decisions<'a>(&self, rules: &RuleSet, answer: &'a Answer) -> &'a [Decision] {

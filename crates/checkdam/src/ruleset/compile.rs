@@ -73,12 +73,15 @@ impl CompiledRule {
 }
 
 impl CompiledQuota {
-    /// The buckets of a list of limits are named by their places in it: whoever
-    /// gets other limits keeps what is owed.
+    /// The ordinal of a bucket counts the limits before it in its list that would
+    /// share it.
     fn all(rule: &Rule, quotas: &[Quota]) -> Vec<Self> {
+        let ordinal = |place: usize, quota: &Quota| {
+            quotas[..place].iter().filter(|earlier| earlier.shares_bucket_with(quota)).count()
+        };
         let one = |(place, quota): (usize, &Quota)| Self {
             quota: *quota,
-            bucket: BucketName::new(&rule.name, place, quota.algorithm().name()),
+            bucket: BucketName::new(&rule.name, ordinal(place, quota)),
             policy: PolicyText::new(&rule.name, quota, quotas.len()),
             lease: Terms::of(rule.lease, quota),
         };

@@ -147,11 +147,11 @@ pub(crate) fn write_subject(leaf: Option<&Leaf>, request: &Request<'_>, out: &mu
 }
 
 impl CompiledQuota {
-    /// The buckets of trees are named by their period alone: a limit that a
-    /// request brings with it counts what the written one of its unit counts.
+    /// The buckets of trees have one name, and no rule: a limit that a request
+    /// brings with it counts what the written one of its unit counts, where that
+    /// is in windows; a token or leaky bucket of other numbers counts by itself.
     pub(crate) fn of_descriptor(rule: &str, quota: Quota) -> Self {
-        let kind = format!("\0descriptor/{}", quota.period_us());
-        let bucket = BucketName::new(&kind, 0, quota.algorithm().name());
+        let bucket = BucketName::new("\0descriptor", 0);
         Self { quota, bucket, policy: PolicyText::new(rule, &quota, 1), lease: None }
     }
 }

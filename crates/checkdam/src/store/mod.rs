@@ -43,13 +43,18 @@ pub enum FailurePolicy {
     Local,
 }
 
-/// The name of one quota of one rule: the part of a bucket's key that does not
-/// depend on the request.
+/// Which limit of which rule a bucket belongs to.
+///
+/// A bucket is this name, the arithmetic of its quota and its subject. The
+/// arithmetic ([`Quota::shares_bucket_with`]) is a part of it because a state is
+/// of no use to any other: while nodes have different versions of a rule, each
+/// counts in buckets that it can read. The limit's place in its rule is none, so
+/// limits may be listed in any order.
 #[derive(Debug, Clone)]
 pub struct BucketName {
     text: String,
     hash: u64,
-    /// A keyed hash of the text as characters, and the number of whose key it is.
+    /// A keyed hash as characters, and what of: the key and the quota's arithmetic.
     #[cfg(feature = "redis")]
     keyed: OnceLock<(u64, [u8; Self::KEYED_LENGTH])>,
 }
@@ -67,10 +72,11 @@ impl BucketName {
     #[cfg(feature = "redis")]
     pub(crate) const KEYED_LENGTH: usize = 9;
 
-    /// The bucket of a rule's limit number `index`.
+    /// A bucket of a rule. `ordinal` tells limits of the rule apart whose quotas
+    /// have the same arithmetic; it is 0 for the first of them.
     #[must_use]
-    pub fn new(rule: &str, index: usize, algorithm: &str) -> Self {
-        let text = format!("{rule}\0{index}\0{algorithm}");
+    pub fn new(rule: &str, ordinal: usize) -> Self {
+        let text = format!("{rule}\0{ordinal}");
         let hash = crate::hash::stable(text.as_bytes());
         Self {
             text,
@@ -80,7 +86,7 @@ impl BucketName {
         }
     }
 
-    /// The parts, each ended by a zero byte but the last.
+    /// The rule's name, a zero byte and the ordinal.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -92,8 +98,9 @@ impl BucketName {
         self.hash
     }
 
-    /// The hash under the owner's key: kept for the first owner who asks, made
-    /// anew for any other.
+    /// The keyed hash of the name with a quota's arithmetic: kept for the first
+    /// `owner`, a number that stands for both the key and the quota, and made anew
+    /// for any other.
     #[cfg(feature = "redis")]
     pub(crate) fn keyed(&self, owner: u64, make: impl Fn() -> [u8; Self::KEYED_LENGTH]) -> [u8; Self::KEYED_LENGTH] {
         match self.keyed.get_or_init(|| (owner, make())) {
@@ -103,10 +110,12 @@ impl BucketName {
     }
 }
 
-/// One bucket that a request must pass.
+/// One bucket that a request must pass: the one of its quota's arithmetic, its
+/// name and its subject.
 #[derive(Debug, Clone, Copy)]
 pub struct Tier<'a> {
-    /// What the bucket allows.
+    /// What the bucket allows. Quotas that cannot read each other's state have
+    /// buckets of their own, whatever their name.
     pub quota: &'a Quota,
     /// Which rule and limit it belongs to.
     pub bucket: &'a BucketName,
@@ -121,6 +130,14 @@ pub struct Tier<'a> {
     pub on_failure: FailurePolicy,
     /// On which terms a store that is shared may prepay for it; none: never.
     pub lease: Option<Terms>,
+}
+
+impl Tier<'_> {
+    /// A hash of the bucket's name and of the quota's arithmetic.
+    #[inline]
+    pub(crate) const fn bucket_hash(&self) -> u64 {
+        self.bucket.hash ^ self.quota.arithmetic
+    }
 }
 
 /// A store's answer: one decision a tier, in their order.
@@ -166,8 +183,16 @@ impl Default for Answer {
 ///    admit in the order of the store's times.
 /// 4. `Peek` changes nothing. `Refund` never gives more than is owed. After
 ///    `Reset` a bucket is as new.
-/// 5. A quota may change from call to call; what is owed is kept.
-/// 6. The tiers of one call are different buckets.
+/// 5. A bucket is the name, the subject and the arithmetic of the quota
+///    ([`Quota::shares_bucket_with`]) of a tier. So the limit of a window may
+///    differ from call to call, and its counts are kept; any other change of a
+///    quota leads to another bucket, and the old one stays as it is. What each
+///    quota admits is within its own bound while others are used beside it.
+/// 6. A take that is denied, and a peek, never lower what is owed. Only after a
+///    step back of the clock of more than [five
+///    seconds](crate::time::STEP_BACK_HELD_US) a bucket that owes more than its
+///    burst is moved to the new time, and is then empty.
+/// 7. The tiers of one call are different buckets.
 pub trait Store: Send + Sync {
     /// Applies `operation` to all `tiers` at one instant.
     fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> impl Future<Output = Answer> + Send;
@@ -180,10 +205,6 @@ pub trait Store: Send + Sync {
         let _ = (operation, tiers, answer);
         false
     }
-
-    /// Called when other rules are in force: what is remembered of the quotas of
-    /// buckets may no longer be so.
-    fn forget_quotas(&self) {}
 }
 
 impl<S: Store> Store for std::sync::Arc<S> {
@@ -194,10 +215,6 @@ impl<S: Store> Store for std::sync::Arc<S> {
     #[inline]
     fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut Answer) -> bool {
         (**self).apply_at_once(operation, tiers, answer)
-    }
-
-    fn forget_quotas(&self) {
-        (**self).forget_quotas();
     }
 }
 

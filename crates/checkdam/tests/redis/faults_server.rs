@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use checkdam::conformance::TestBucket;
 use checkdam::store::redis::{CallError, RedisOptions};
 use checkdam::store::{FailurePolicy, Operation};
-use checkdam::{DecidedBy, Verdict};
+use checkdam::{DecidedBy, Quota, Verdict};
 use testkit::{Engine, FaultProxy, Redis};
 
 use crate::setup::{
@@ -286,8 +286,9 @@ async fn eviction_by_ttl_spares_those_who_owe_most() {
 async fn a_key_outlives_what_it_owes() {
     let server = Redis::start();
     let store = store(RedisOptions { readable_keys: true, ..patient(server.url()) });
-    let outlives = |subject: &str, owed_us: u64| {
-        let left_ms = server.command(&["PTTL", &format!("cd:{{{subject}}}:ttl/0/test")]).int();
+    let outlives = |subject: &str, quota: &Quota, owed_us: u64| {
+        let key = format!("cd:{{{subject}}}:ttl/0/{}", quota.arithmetic());
+        let left_ms = server.command(&["PTTL", &key]).int();
         assert!(left_ms as u64 * 1_000 >= owed_us, "{subject}: {left_ms} ms to live, {owed_us} µs owed");
     };
     let grown = TestBucket::new("ttl", "grown");
@@ -295,7 +296,7 @@ async fn a_key_outlives_what_it_owes() {
         let quota = quota(text);
         let decision = take(&store, grown.tier(&quota, quota.limit() / 2)).await.0;
         assert!(decision.is_allowed());
-        outlives("grown", decision.reset_after_us.saturating_sub(100_000));
+        outlives("grown", &quota, decision.reset_after_us.saturating_sub(100_000));
     }
     let (quota, used) = (quota("10/s burst 10"), TestBucket::new("ttl", "used"));
     let began = Instant::now();
@@ -303,7 +304,7 @@ async fn a_key_outlives_what_it_owes() {
     while began.elapsed() < Duration::from_millis(3_500) {
         let decision = take(&store, used.tier(&quota, 1)).await.0;
         denied += u64::from(!decision.is_allowed());
-        outlives("used", decision.reset_after_us.saturating_sub(100_000));
+        outlives("used", &quota, decision.reset_after_us.saturating_sub(100_000));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(denied > 10, "the bucket must have been empty most of the time");

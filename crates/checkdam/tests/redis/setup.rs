@@ -39,10 +39,6 @@ impl Store for Answering {
     async fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> Answer {
         self.0.try_apply(operation, tiers).await.unwrap()
     }
-
-    fn forget_quotas(&self) {
-        self.0.forget_quotas();
-    }
 }
 
 /// A store on a clock that the suite sets.

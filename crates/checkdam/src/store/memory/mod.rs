@@ -146,7 +146,7 @@ impl<C: Clock> MemoryStore<C> {
 
     #[inline]
     fn tag(&self, tier: &Tier<'_>) -> Tag {
-        self.tags.tag(tier.bucket.hash(), tier.subject)
+        self.tags.tag(tier.bucket_hash(), tier.subject)
     }
 
     /// Locks the windows that the tiers need. The clock is read under the locks:
@@ -172,7 +172,7 @@ impl<C: Clock> MemoryStore<C> {
         {
             // Read after the word, so that the word is never of a later time.
             let now_us = self.clock.now_us();
-            let state = seen.state(tier.quota);
+            let state = seen.state();
             let (decision, next) = token_bucket::decide(tier.quota, state, now_us, tier.cost);
             if next == state || self.table.swap(at, seen, Word::of(tier.quota, next)) {
                 return (decision, now_us);
@@ -203,7 +203,7 @@ impl<C: Clock> MemoryStore<C> {
             }
             // Read after the word, so that the word is never of a later time.
             let now_us = self.clock.now_us();
-            let state = seen.state(tier.quota);
+            let state = seen.state();
             let (decision, next) = decide(tier.quota, state, now_us, tier.cost);
             if next == state || self.table.swap(at, seen, Word::of(tier.quota, next)) {
                 return (decision, now_us);
@@ -231,7 +231,7 @@ impl<C: Clock> MemoryStore<C> {
             return shard.peek(tag, tier.quota, now_us, tier.cost);
         }
         let state = match self.table.find(tag) {
-            Some((_, seen)) => seen.unlocked().state(tier.quota),
+            Some((_, seen)) => seen.unlocked().state(),
             None => inherited(tier.quota, self.table.inherited(tag), now_us),
         };
         peek(tier.quota, state, now_us, tier.cost)
@@ -260,7 +260,7 @@ impl<C: Clock> MemoryStore<C> {
                 (inherited_us > now_us).then(|| now_us.min(HORIZON_US) * quota.ticks_per_us + quota.owed_initially);
             let Some((at, seen)) = found else {
                 if operation == Operation::Refund || reset.is_none() {
-                    return (peek(quota, inherited(quota, inherited_us, now_us), now_us, 0), now_us);
+                    return (token_bucket::peek(quota, inherited(quota, inherited_us, now_us), now_us, 0), now_us);
                 }
                 let word = Word::of(quota, reset);
                 if let Insert::Done(..) = self.table.insert(tag, |_| (now_us, Some(word))) {
@@ -274,7 +274,7 @@ impl<C: Clock> MemoryStore<C> {
             }
             let (decision, next) = match operation {
                 Operation::Reset => (token_bucket::peek(quota, reset, now_us, 0), reset),
-                _ => token_bucket::refund(quota, seen.state(quota), now_us, tier.cost),
+                _ => token_bucket::refund(quota, seen.state(), now_us, tier.cost),
             };
             if self.table.swap(at, seen, Word::of(quota, next)) {
                 return (decision, now_us);

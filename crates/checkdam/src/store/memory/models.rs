@@ -30,7 +30,7 @@ fn quota(text: &str) -> Quota {
 
 /// Takes from all subjects at once; whether it passed.
 fn take(store: &ModelStore, quota: &Quota, subjects: &[&str], cost: u64) -> bool {
-    let name = BucketName::new("model", 0, "token_bucket");
+    let name = BucketName::new("model", 0);
     let tiers: Vec<Tier<'_>> = subjects
         .iter()
         .map(|subject| Tier {

@@ -86,7 +86,7 @@ impl<C: Clock> MemoryStore<C> {
         }
         answer.at_us = self.clock.now_us();
         for (tier, word) in tiers.iter().zip(&mut *found) {
-            let (decision, next) = decide(tier.quota, word.seen.state(tier.quota), answer.at_us, tier.cost);
+            let (decision, next) = decide(tier.quota, word.seen.state(), answer.at_us, tier.cost);
             if !decision.is_allowed() {
                 return None;
             }
@@ -165,7 +165,7 @@ impl<C: Clock> MemoryStore<C> {
                 _ => self.tags.subject(tier.subject),
             };
             last = Some((tier.subject, subject));
-            *tag = self.tags.tag_of(tier.bucket.hash(), subject);
+            *tag = self.tags.tag_of(tier.bucket_hash(), subject);
         }
     }
 
@@ -189,7 +189,7 @@ impl<C: Clock> MemoryStore<C> {
             Spot::Window => {
                 return Some(self.windows.of(locked, plan.tag)?.peek(plan.tag, tier.quota, now_us, tier.cost));
             }
-            Spot::Present { seen, .. } => seen.state(tier.quota),
+            Spot::Present { seen, .. } => seen.state(),
             Spot::Absent { inherited_us } => inherited(tier.quota, inherited_us, now_us),
         };
         let (decision, next) = decide(tier.quota, plan.state, now_us, tier.cost);

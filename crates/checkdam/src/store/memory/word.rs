@@ -43,16 +43,10 @@ impl Word {
         self.full_at() == 0
     }
 
-    /// The state in the ticks of `quota`, whatever ticks it was written in.
+    /// The bucket's state, in the ticks of its quota.
     #[inline]
-    pub(super) fn state(self, quota: &Quota) -> token_bucket::State {
-        if self.is_new() {
-            None
-        } else if self.ticks_per_us() == quota.ticks_per_us {
-            Some(self.full_at())
-        } else {
-            Some(token_bucket::rescale(self.full_at(), self.ticks_per_us(), quota.ticks_per_us))
-        }
+    pub(super) fn state(self) -> token_bucket::State {
+        (!self.is_new()).then(|| self.full_at())
     }
 
     /// When the bucket is full again, in microseconds, rounded up.

@@ -2,7 +2,7 @@ local windows = { nil, fixed_window, sliding_window, sliding_window_strict }
 
 -- A tier of a plain request: its charge is one token.
 local function plain_tier(at)
-  local capacity = math.floor(ARGV[at + 1] / 4)
+  local capacity = math.floor(ARGV[at + 1] / 2)
   local quota = { ticks = 1, interval = tonumber(ARGV[at]), capacity = capacity, limit = 1, owed_initially = 0, remembered = 0 }
   return { key = KEYS[key_at], group = '0', operation = 1, kind = 1, cost = 1, quota = quota }
 end
@@ -52,7 +52,7 @@ local function general_decide(tier)
   end
   local text = redis.call('GET', tier.key)
   if tier.kind == 1 then
-    local full_at = bucket_read(text, quota.ticks)
+    local full_at = text and tonumber(text)
     tier.state = full_at
     tier.answer = full_at and string.format('%.0f', full_at) or ''
     tier.passed, tier.kept = bucket_decide(quota, full_at, now, tier.cost)
@@ -70,7 +70,7 @@ local function general_write(tier, charged)
   local quota = tier.quota
   if tier.operation ~= 1 or tier.cost == 0 then return end
   if tier.kind == 1 then
-    if tier.kept and (charged or not tier.passed) then bucket_write(tier.key, tier.kept, quota) end
+    if tier.kept and (charged or not tier.passed) then bucket_write(tier.key, tier.kept, quota, now * quota.ticks) end
   elseif tier.kind == 5 then
     if charged or not tier.passed then log_settle(tier.key, tier.look) end
     if charged then log_push(quota, tier.key, tier.look, tier.cost) end
@@ -91,7 +91,7 @@ local function put_back(tier)
     if charge <= 0 then return end
     quota.interval, quota.limit = charge, 1
     local kept = bucket_refund(quota, tier.state, now, 1)
-    if kept then bucket_write(tier.key, kept, quota) end
+    if kept then bucket_write(tier.key, kept, quota, now * quota.ticks) end
   elseif tier.kind == 5 then
     log_put_back(quota, tier.key, tier.look, tier.cost, since)
   elseif tier.text then
@@ -119,18 +119,18 @@ local function general_give(tier)
     put_back(tier)
   elseif tier.operation == 6 then
     local kept, granted = bucket_lease(quota, tier.state, now, tier.ask)
-    if kept then bucket_write(tier.key, kept, quota) end
+    if kept then bucket_write(tier.key, kept, quota, now * quota.ticks) end
     local mark = granted > 0 and ledger_add(tier.ledger, now, granted, tier.ask.length_us) or 0
     tier.answer = string.format('%.0f ', mark) .. tier.answer
   elseif tier.operation == 7 then
     local ledger = ledger_read(tier.ledger, now)
     local kept, back = bucket_give_back(quota, tier.state, now, tier.cost, tier.mark, ledger)
-    if kept then bucket_write(tier.key, kept, quota) end
+    if kept then bucket_write(tier.key, kept, quota, now * quota.ticks) end
     tier.answer = string.format('%.0f', back)
   elseif tier.kind == 1 then
     local kept = bucket_refund(quota, tier.state, now, tier.cost)
     if kept then
-      bucket_write(tier.key, kept, quota)
+      bucket_write(tier.key, kept, quota, now * quota.ticks)
       tier.answer = string.format('%.0f', kept)
     end
   elseif tier.kind == 5 then

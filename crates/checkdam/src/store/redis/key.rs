@@ -1,4 +1,4 @@
-//! The names of buckets in Redis: `cd:{subject}:rule`, both keyed hashes.
+//! The names of buckets in Redis: `cd:{subject}:limit`, both keyed hashes.
 //!
 //! No personal data and nothing that a client sent stands in a key, every key
 //! has the same length, and all buckets of one subject share a slot.
@@ -107,7 +107,7 @@ impl KeyMaker {
                 }
                 last = Some((tier.subject, start));
                 keys.bytes.extend_from_slice(b"}:");
-                keys.bytes.extend_from_slice(&self.bucket_hash(tier.bucket));
+                keys.bytes.extend_from_slice(&self.bucket_hash(tier));
             }
             keys.end();
         }
@@ -129,14 +129,15 @@ impl KeyMaker {
         }
         key.extend_from_slice(b"}:");
         // The last two parts hold no slash, so names with one stay apart.
-        escape(tier.bucket.text().replace('\0', "/").as_bytes(), key);
+        escape(bucket_text(tier).replace('\0', "/").as_bytes(), key);
     }
 
-    /// The hash of a bucket's name, which is made once for the first who asks.
-    fn bucket_hash(&self, bucket: &BucketName) -> [u8; BUCKET_LENGTH] {
-        bucket.keyed(self.owner, || {
+    /// The hash of a bucket's name and arithmetic, which is made once for the
+    /// first who asks.
+    fn bucket_hash(&self, tier: &Tier<'_>) -> [u8; BUCKET_LENGTH] {
+        tier.bucket.keyed(self.owner ^ tier.quota.arithmetic, || {
             let mut text = Vec::with_capacity(BUCKET_LENGTH);
-            self.hash(bucket.text().as_bytes(), BUCKET_LENGTH, &mut text);
+            self.hash(bucket_text(tier).as_bytes(), BUCKET_LENGTH, &mut text);
             let mut hash = [0; BUCKET_LENGTH];
             hash.copy_from_slice(&text);
             hash
@@ -147,6 +148,11 @@ impl KeyMaker {
         let hash = blake3::keyed_hash(&self.secret, text);
         out.extend(hash.as_bytes().iter().take(length).map(|byte| ALPHABET[usize::from(byte & 63)]));
     }
+}
+
+/// The name and the arithmetic of a bucket.
+fn bucket_text(tier: &Tier<'_>) -> String {
+    format!("{}\0{}", tier.bucket.text(), tier.quota.arithmetic())
 }
 
 /// Everything but plain characters as `%XX`: different texts stay different,
@@ -170,7 +176,7 @@ mod tests {
     #[test]
     fn keys_have_one_length_and_one_slot_a_subject() {
         let quota: Quota = "1/s".parse().unwrap();
-        let (first, second) = (BucketName::new("a", 0, "x"), BucketName::new("b", 1, "y"));
+        let (first, second) = (BucketName::new("a", 0), BucketName::new("b", 1));
         let maker = KeyMaker::new("", false);
         let key = |bucket, subject: &'static str| {
             let tier = Tier {
@@ -196,13 +202,13 @@ mod tests {
     #[test]
     fn readable_keys_are_escaped_and_stay_apart() {
         let quota: Quota = "1/s".parse().unwrap();
-        let (bucket, maker) = (BucketName::new("a", 0, "x"), KeyMaker::new("", true));
+        let (bucket, maker) = (BucketName::new("a", 0), KeyMaker::new("", true));
         let key = |subject: &'static [u8]| {
             let (quota, bucket, on_failure) = (&quota, &bucket, FailurePolicy::Closed);
             let tier = Tier { quota, bucket, subject, cost: 1, group: 0, on_failure, lease: None };
             String::from_utf8(maker.key(&tier)).unwrap()
         };
-        assert_eq!(key(b"user:42"), "cd:{user:42}:a/0/x");
-        assert_eq!(key(b"{b}\r\n|%"), "cd:{%7Bb%7D%0D%0A%7C%25}:a/0/x");
+        assert_eq!(key(b"user:42"), "cd:{user:42}:a/0/token_bucket:1x1000000:1:0");
+        assert_eq!(key(b"{b}\r\n|%"), "cd:{%7Bb%7D%0D%0A%7C%25}:a/0/token_bucket:1x1000000:1:0");
     }
 }

@@ -19,7 +19,6 @@ use super::RedisStore;
 use crate::decision::{Decision, Verdict};
 use crate::hash::{Tag, TagMaker};
 use crate::lease::{Account, Accounts, Begin, LeaseStats, Paid, Spend, Terms};
-use crate::quota::Quota;
 use crate::store::Tier;
 use crate::time::{Clock, ManualClock, SystemClock};
 
@@ -132,11 +131,9 @@ impl Leases {
 
     #[inline]
     fn tag(&self, tier: &Tier<'_>) -> Tag {
-        // What was prepaid of one quota is not spent of another.
-        let Quota { interval, capacity, .. } = tier.quota;
+        // What was prepaid for one time is not spent in another.
         let length_us = tier.lease.map_or(0, |terms| terms.length_us);
-        let quota = interval.rotate_left(40) ^ capacity.rotate_left(16) ^ length_us;
-        self.tags.tag(tier.bucket.hash() ^ quota, tier.subject)
+        self.tags.tag(tier.bucket_hash() ^ length_us, tier.subject)
     }
 
     /// The book, which the first request that needs it opens.

@@ -16,7 +16,6 @@ mod examine;
 mod fallback;
 mod key;
 mod leases;
-mod renewals;
 mod reply;
 mod script;
 mod seal;
@@ -45,7 +44,6 @@ use self::deniers::Deniers;
 use self::fallback::Fallback;
 use self::key::{KeyMaker, Keys};
 use self::leases::Leases;
-use self::renewals::{Mark, Renewals};
 use self::reply::Held;
 use self::script::Packed;
 use self::shard::ShardOptions;
@@ -164,7 +162,6 @@ pub struct RedisStore {
     /// None without a secret.
     sealer: Option<seal::Sealer>,
     topology: Arc<Topology>,
-    renewals: Renewals,
     deniers: Deniers,
     fallback: Fallback,
     leases: Arc<Leases>,
@@ -198,7 +195,6 @@ impl RedisStore {
             sealer: seal::Sealer::new(&options.key_secret),
             topology: Arc::new(Topology::new(target.clone(), shards)),
             target,
-            renewals: Renewals::new(),
             deniers: Deniers::new(),
             fallback: Fallback::new(nodes, max_buckets),
             leases,
@@ -283,22 +279,11 @@ impl RedisStore {
         keys: Keys,
         (slot, deadline): (u16, Instant),
     ) -> Result<AllHeld, CallError> {
-        // The keys go with the request: what is to be remembered of them stays.
-        let mark = |(key, tier): (&[u8], &Tier<'_>)| self.renewals.mark(key, tier.quota.capacity);
-        let marks: SmallVec<[Mark; TIERS_INLINE]> = keys.iter().zip(tiers).map(mark).collect();
-        let has_due = operation == Operation::Take && marks.iter().any(|mark| self.renewals.is_due(*mark));
-        let packed = Packed::new(operation, tiers, keys, |place| has_due && self.renewals.is_due(marks[place]));
+        let packed = Packed::new(operation, tiers, keys);
         let reply = self.topology.call(slot, packed, tiers.len(), deadline).await?;
         let unread = || CallError::Failed { reason: format!("an answer that is not understood: {reply:?}") };
         let held = |(place, tier): (usize, &Tier<'_>)| reply.held(place, tier.quota).map(Some).ok_or_else(unread);
-        let held: AllHeld = tiers.iter().enumerate().map(held).collect::<Result<_, _>>()?;
-        // What is denied leaves TTLs as they are.
-        let allows =
-            |(held, tier): (&Option<Held>, &Tier<'_>)| held.as_ref().is_some_and(|it| it.peek(tier).is_allowed());
-        if has_due && held.iter().zip(tiers).all(allows) {
-            marks.iter().for_each(|mark| self.renewals.renewed(*mark));
-        }
-        Ok(held)
+        tiers.iter().enumerate().map(held).collect()
     }
 }
 
@@ -345,10 +330,6 @@ impl Store for RedisStore {
     fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut Answer) -> bool {
         let is_leased = operation == Operation::Take && tiers.first().is_some_and(|tier| tier.lease.is_some());
         is_leased && self.take_at_once(tiers, answer)
-    }
-
-    fn forget_quotas(&self) {
-        self.renewals.forget();
     }
 }
 

@@ -49,11 +49,10 @@ const PUT_BACK_BESIDE_LEASES: u64 = 9;
 const LEDGER: &[u8] = b":granted";
 
 /// What the script calls the shape of a plain tier: its capacity, and these.
-const CAPACITY_UNIT: u64 = 4;
+const CAPACITY_UNIT: u64 = 2;
 /// A shape stays below 2^53.
-const PLAIN_CAPACITY_END: u64 = 1 << 51;
+const PLAIN_CAPACITY_END: u64 = 1 << 52;
 const HAS_NEXT: u64 = 1;
-const RENEWS: u64 = 2;
 
 /// One request as the script reads it: keys and arguments.
 #[derive(Debug, Clone)]
@@ -65,17 +64,14 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Packs the tiers of one request; `renew` says of which tiers the key's TTL
-    /// must be set anew.
-    pub(super) fn new(operation: Operation, tiers: &[Tier<'_>], keys: Keys, renew: impl Fn(usize) -> bool) -> Self {
+    /// Packs the tiers of one request.
+    pub(super) fn new(operation: Operation, tiers: &[Tier<'_>], keys: Keys) -> Self {
         let is_plain = operation == Operation::Take && tiers.iter().all(is_plain);
         let mut arguments = SmallVec::new();
         if is_plain {
             for (index, tier) in tiers.iter().enumerate() {
                 let next = if index + 1 < tiers.len() { HAS_NEXT } else { 0 };
-                let renewal = if renew(index) { RENEWS } else { 0 };
-                let shape = CAPACITY_UNIT * tier.quota.capacity + next + renewal;
-                arguments.extend([tier.cost * tier.quota.interval, shape]);
+                arguments.extend([tier.cost * tier.quota.interval, CAPACITY_UNIT * tier.quota.capacity + next]);
             }
             return Self { is_plain, keys, arguments };
         }

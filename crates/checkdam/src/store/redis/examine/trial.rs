@@ -28,7 +28,7 @@ impl Trial {
     /// The key of a subject, and the slot that it is in.
     pub(super) fn place(&self, subject: &str) -> (String, u16) {
         let quota = quota(Algorithm::TokenBucket);
-        let key = quota.map(|quota| self.store.keys.key(&tier(&quota, &name(Algorithm::TokenBucket), subject)));
+        let key = quota.map(|quota| self.store.keys.key(&tier(&quota, &BucketName::new("doctor", 0), subject)));
         let key = key.unwrap_or_default();
         let slot = self.store.topology.slot(&key);
         (String::from_utf8_lossy(&key).into_owned(), slot)
@@ -40,7 +40,7 @@ impl Trial {
         let mut longest = Duration::ZERO;
         for algorithm in Algorithm::ALL {
             let Some(quota) = quota(algorithm) else { continue };
-            let bucket = name(algorithm);
+            let bucket = BucketName::new("doctor", 0);
             let tier = tier(&quota, &bucket, subject);
             for operation in [Operation::Take, Operation::Peek, Operation::Refund, Operation::Reset] {
                 let asked = Instant::now();
@@ -117,11 +117,6 @@ fn remedy(error: &CallError) -> String {
 /// Its keys live for some seconds at most.
 fn quota(algorithm: Algorithm) -> Option<Quota> {
     Quota::new("10/s".parse().ok()?, algorithm).ok()
-}
-
-fn name(algorithm: Algorithm) -> BucketName {
-    let index = usize::from(algorithm == Algorithm::SlidingWindow { strict: true });
-    BucketName::new("doctor", index, algorithm.name())
 }
 
 fn tier<'a>(quota: &'a Quota, bucket: &'a BucketName, subject: &'a str) -> Tier<'a> {
