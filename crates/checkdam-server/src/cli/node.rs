@@ -27,7 +27,7 @@ use crate::config::{Config, LeaveOptions};
 use crate::http::{Admin, Live, RuleSource, Server};
 use crate::nodes::Nodes;
 use crate::overload::{self, Overload};
-use crate::rulebook::{self, Book, FollowOptions, Follower, LoadError, RuleFile, Rulebook, Status};
+use crate::rulebook::{self, Book, FollowOptions, Follower, LoadError, Revision, RuleFile, Rulebook, Status};
 use crate::store::AnyStore;
 use crate::trace::Tracer;
 use crate::watch::Watch;
@@ -122,7 +122,7 @@ impl Node {
         };
         let Parts { rulebook, file, loaded } = opened;
         rulebook::remark(&loaded.0, &loaded.1);
-        let version = loaded.1.version;
+        let revision = loaded.1.revision.clone();
         let recorded = rulebook.clone().map(|rulebook| (Audit::new(&config.audit, node.clone()), rulebook));
         let (audit, writer) = match recorded {
             Some(((audit, queue), rulebook)) => {
@@ -134,7 +134,7 @@ impl Node {
         };
         let beside = (Watch::new(&config.watch), tracer, Overload::new(config.overload));
         let app = Arc::new(App::new(loaded, store, config.dialect, audit, beside));
-        let rules = Arc::new(follow(&app, file, rulebook.as_ref(), version, signals.reload));
+        let rules = Arc::new(follow(&app, file, rulebook.as_ref(), revision, signals.reload));
         let nodes = Nodes::start(Arc::clone(&app), node, config.share_subjects);
         let admin = admin_listener.zip(config.admin.as_ref()).map(|(listener, door)| {
             let live = Live::start(Arc::clone(&app), config.store_text());
@@ -220,7 +220,7 @@ fn follow(
     app: &Arc<App>,
     file: Option<RuleFile>,
     rulebook: Option<&Rulebook>,
-    version: u64,
+    revision: Revision,
     mut reload: mpsc::Receiver<Reloading>,
 ) -> RuleSource {
     let Some(rulebook) = rulebook.filter(|_| file.is_none()) else {
@@ -235,7 +235,7 @@ fn follow(
         rulebook::remark(&rules, &book);
         following.put_in_force(rules, book);
     };
-    let follower = Follower::start(rulebook.clone(), version, FollowOptions::default(), apply);
+    let follower = Follower::start(rulebook.clone(), revision, FollowOptions::default(), apply);
     if let AnyStore::Redis(watched) = app.limiter().store() {
         let (mut hints, hint) = (watched.hints(), follower.hints());
         tokio::spawn(async move {

@@ -96,7 +96,7 @@ fn rules(text: &mut Text, app: &App) {
     text.family(&RULES).sample(&[], book.shown_rules().count());
     text.family(&OVERRIDES).sample(&[], book.overrides.len());
     text.family(&BANS).sample(&[], book.bans.len());
-    text.family(&RULES_VERSION).sample(&[], book.version);
+    text.family(&RULES_VERSION).sample(&[], book.revision.version);
     text.family(&RULES_LOADED).sample(&[], loading.loaded_unix_ms() as f64 / 1e3);
     text.family(&RULES_LOAD_FAILED).sample(&[], u8::from(loading.error().is_some()));
 }

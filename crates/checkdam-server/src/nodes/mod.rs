@@ -168,7 +168,7 @@ impl Nodes {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_s: self.uptime_s(),
             store: self.app.limiter().store().kind().to_owned(),
-            rules_version: self.app.book().version,
+            rules_version: self.app.book().revision.version,
             requests_per_s: rates.requests_per_s,
             limited_per_s: rates.limited_per_s,
             ready: self.app.readiness().is_ready(),

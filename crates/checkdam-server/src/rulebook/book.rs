@@ -1,22 +1,33 @@
 //! What a rulebook holds, and what can go wrong with it.
 
+use std::sync::Arc;
+
 use checkdam::{Ban, Definitions, DescriptorTree, Mode, Override, Rule, RuleSet};
 
 use super::same;
 
+/// Which state a rulebook is in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Revision {
+    /// Counts changes. A database that lost edits counts through the same numbers again.
+    pub(crate) version: u64,
+    /// Random, and new with every change: states with equal ids are the same state.
+    pub(crate) id: String,
+}
+
 /// Rules, overrides and bans as they stood at one instant.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Book {
-    /// Which state this is; every change of the rulebook has a higher one.
-    pub(crate) version: u64,
-    /// In the order in which they count.
-    pub(crate) rules: Vec<Stored<Rule>>,
-    pub(crate) overrides: Vec<Stored<Override>>,
-    pub(crate) bans: Vec<Stored<Ban>>,
+    /// Which state this is; that of a file is the default.
+    pub(crate) revision: Revision,
+    /// In the order in which they count. Books of successive states share what did not change.
+    pub(crate) rules: Vec<Arc<Stored<Rule>>>,
+    pub(crate) overrides: Vec<Arc<Stored<Override>>>,
+    pub(crate) bans: Vec<Arc<Stored<Ban>>>,
     /// Limits as trees of descriptors, which only files have.
     pub(crate) trees: Vec<DescriptorTree>,
     /// Their limits, as the rules that stand for them.
-    pub(super) of_trees: Vec<Stored<Rule>>,
+    pub(super) of_trees: Vec<Arc<Stored<Rule>>>,
     /// Rows that say nothing valid. Somebody wrote them past this program, and
     /// until they are mended or removed the book as a whole is not valid.
     pub(crate) faults: Vec<Fault>,
@@ -34,7 +45,7 @@ pub(crate) struct Stored<T> {
 }
 
 impl<T> Stored<T> {
-    const fn without_row(item: T) -> Self {
+    pub(super) const fn without_row(item: T) -> Self {
         Self { id: 0, version: 0, created_unix_ms: 0, updated_unix_ms: 0, item }
     }
 }
@@ -78,8 +89,8 @@ pub(crate) struct Imported {
 impl Book {
     /// What a file says: it has no rows.
     pub(crate) fn of_file(definitions: Definitions) -> Self {
-        fn stored<T>(items: Vec<T>) -> Vec<Stored<T>> {
-            items.into_iter().map(Stored::without_row).collect()
+        fn stored<T>(items: Vec<T>) -> Vec<Arc<Stored<T>>> {
+            items.into_iter().map(|item| Arc::new(Stored::without_row(item))).collect()
         }
         let Definitions { rules, overrides, bans, trees } = definitions;
         Self { rules: stored(rules), overrides: stored(overrides), bans: stored(bans), trees, ..Self::default() }
@@ -88,18 +99,18 @@ impl Book {
     /// The same, with the limits of trees as they were compiled, to be seen.
     pub(crate) fn showing(mut self, rules: &RuleSet) -> Self {
         let own = self.rules.iter().filter(|stored| stored.item.mode != Mode::Off).count();
-        self.of_trees = rules.rules().skip(own).cloned().map(Stored::without_row).collect();
+        self.of_trees = rules.rules().skip(own).map(|rule| Arc::new(Stored::without_row(rule.clone()))).collect();
         self
     }
 
     /// Every rule that can be seen, those that stand for limits of trees last.
-    pub(crate) fn shown_rules(&self) -> impl Iterator<Item = &Stored<Rule>> {
+    pub(crate) fn shown_rules(&self) -> impl Iterator<Item = &Arc<Stored<Rule>>> {
         self.rules.iter().chain(&self.of_trees)
     }
 
     /// What it says, as plain data.
     pub(crate) fn definitions(&self) -> Definitions {
-        fn items<T: Clone>(stored: &[Stored<T>]) -> Vec<T> {
+        fn items<T: Clone>(stored: &[Arc<Stored<T>>]) -> Vec<T> {
             stored.iter().map(|stored| stored.item.clone()).collect()
         }
         Definitions {

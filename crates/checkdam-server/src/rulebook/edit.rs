@@ -1,15 +1,17 @@
-//! Edits: one transaction that reads everything, judges what would come of the
-//! edit, and only then writes it.
+//! Edits: one transaction that reads what has changed since the last one,
+//! validates what would come of the edit, and only then writes it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use checkdam::{Definitions, Rule};
+use checkdam::Rule;
 use serde_json::Value as Json;
 
-use super::book::{RulebookError, Stored, compile};
+use super::book::{Revision, RulebookError, Stored, compile};
 use super::database::{Column, Kind, Session, Value};
-use super::item::{Entry, Item, columns};
-use super::store::{EDIT_LIMIT, Pages, RawPages, Rulebook, blocking, unavailable, version_for_edit};
+use super::item::{Entry, Item, select};
+use super::snapshot::{RawSnapshot, Rows, Snapshot};
+use super::store::{EDIT_LIMIT, Rulebook, blocking, revision, revision_for_edit, unavailable};
 
 /// Somebody who edits by hand and goes for coffee holds others up no longer.
 const LOCK_LIMIT: &str = "SET LOCAL lock_timeout = '5s'";
@@ -29,6 +31,17 @@ pub(super) struct Change {
     pub(super) change: Vec<Json>,
     pub(super) add: Vec<Json>,
 }
+
+/// What a plan decided: what to write, whether the result is valid as a whole, and
+/// whatever the caller wants to know of it.
+pub(super) struct Plan<P> {
+    pub(super) changes: Vec<Change>,
+    pub(super) is_valid: bool,
+    pub(super) planned: P,
+}
+
+/// A row that was written, or removed.
+type Touched = (i64, Option<String>);
 
 /// Why an attempt came to nothing.
 enum Failed {
@@ -94,16 +107,16 @@ impl Change {
 
 impl Rulebook {
     pub(super) async fn add<T: Item>(&self, item: T) -> Result<Stored<T>, RulebookError> {
-        self.write(item, |entries, item| {
-            let existing = entries.iter().find(|entry| entry.key == item.key());
+        self.write(item, |rows, item| {
+            let existing = rows.iter().find(|entry| entry.key == item.key());
             existing.map_or(Ok(None), |entry| Err(RulebookError::Exists { what: entry.what.clone() }))
         })
         .await
     }
 
     pub(super) async fn put<T: Item>(&self, item: T, expected: Option<u64>) -> Result<Stored<T>, RulebookError> {
-        self.write(item, move |entries, item| match entries.iter().position(|entry| entry.key == item.key()) {
-            Some(place) => expect(&entries[place], expected).map(|()| Some(place)),
+        self.write(item, move |rows, item| match rows.iter().position(|entry| entry.key == item.key()) {
+            Some(place) => expect(&rows[place], expected).map(|()| Some(place)),
             // Who expects a version of something must find it.
             None if expected.is_some() => Err(RulebookError::NotFound { what: "such row".to_owned() }),
             None => Ok(None),
@@ -118,10 +131,10 @@ impl Rulebook {
         item: T,
         expected: Option<u64>,
     ) -> Result<Stored<T>, RulebookError> {
-        self.write(item, move |entries, item| {
-            let place = find(entries, &key, &what)?;
-            expect(&entries[place], expected)?;
-            let other = entries.iter().find(|entry| entry.key == item.key() && entry.key != key);
+        self.write(item, move |rows, item| {
+            let place = find(rows, &key, &what)?;
+            expect(&rows[place], expected)?;
+            let other = rows.iter().find(|entry| entry.key == item.key() && entry.key != key);
             other.map_or(Ok(Some(place)), |entry| Err(RulebookError::Exists { what: entry.what.clone() }))
         })
         .await
@@ -133,59 +146,48 @@ impl Rulebook {
         what: String,
         expected: Option<u64>,
     ) -> Result<(), RulebookError> {
-        let plan = move |mut pages: Pages| {
-            let faults = pages.faults();
-            let entries = T::entries(&mut pages);
-            let place = find(entries, &key, &what)?;
-            expect(&entries[place], expected)?;
+        let plan = move |snapshot: &Snapshot| {
+            let place = find(T::rows(snapshot), &key, &what)?;
+            let entry = &T::rows(snapshot)[place];
+            expect(entry, expected)?;
             let mut change = Change::of::<T>();
-            change.remove.push(entries.remove(place).id);
-            judge(pages, faults).map(|()| (vec![change], ()))
+            change.remove.push(entry.id);
+            let is_valid = validate_one::<T>(snapshot, Some(place), None)?;
+            Ok(Plan { changes: vec![change], is_valid, planned: () })
         };
-        self.edit(plan, async |_, _, ()| Ok(())).await
+        self.edit::<T, _, _>(plan, async |_, _, ()| Ok(())).await
     }
 
     /// Writes one item in the place that `place` finds for it, or as a new one.
     async fn write<T: Item>(
         &self,
         item: T,
-        place: impl Fn(&[Entry<T>], &T) -> Result<Option<usize>, RulebookError> + Send + Clone + 'static,
+        place: impl Fn(&Rows<T>, &T) -> Result<Option<usize>, RulebookError> + Send + Clone + 'static,
     ) -> Result<Stored<T>, RulebookError> {
-        let plan = move |mut pages: Pages| {
-            let faults = pages.faults();
-            let entries = T::entries(&mut pages);
+        let plan = move |snapshot: &Snapshot| {
+            let place = place(T::rows(snapshot), &item)?;
             let mut change = Change::of::<T>();
-            match place(entries, &item)? {
-                Some(place) => {
-                    change.write(&item, Some(entries[place].id))?;
-                    entries[place].item = Ok(item);
-                }
-                None => {
-                    change.write(&item, None)?;
-                    entries.push(Entry::new(item));
-                }
-            }
-            judge(pages, faults).map(|()| (vec![change], ()))
+            change.write(&item, place.map(|place| T::rows(snapshot)[place].id))?;
+            let is_valid = validate_one(snapshot, place, Some(item))?;
+            Ok(Plan { changes: vec![change], is_valid, planned: () })
         };
-        let read_back = async |session: &mut Session, last, ()| {
-            let which = format!("WHERE {} = $1", T::ID);
-            let sql = session.dialect().select(T::TABLE, &columns::<T>(), &which);
-            let rows = session.rows(&sql, &[Value::Int(last)]).await?;
-            let entry = rows.first().map(|row| Entry::<T>::read(row)).ok_or(sqlx::Error::RowNotFound)?;
-            entry.into_stored().map_err(|fault| sqlx::Error::Protocol(fault.reason))
+        let finish = async |_: &mut Session, row: Option<&str>, ()| {
+            let entry = row.map(Entry::<T>::read).ok_or(sqlx::Error::RowNotFound)?;
+            let stored = entry.stored().map_err(|fault| sqlx::Error::Protocol(fault.reason))?;
+            Ok(Stored::clone(&stored))
         };
-        self.edit(plan, read_back).await
+        self.edit::<T, _, _>(plan, finish).await
     }
 
     /// Lets `plan` decide, on everything there is, what is to be written, and
-    /// writes it; `finish` sees it before others do.
-    pub(super) async fn edit<P: Send + 'static, R>(
+    /// writes it; `finish` sees it, and the row if it is one of `T`, before others do.
+    pub(super) async fn edit<T: Item, P: Send + 'static, R>(
         &self,
-        plan: impl FnOnce(Pages) -> Result<(Vec<Change>, P), RulebookError> + Clone + Send + 'static,
-        finish: impl AsyncFn(&mut Session, i64, P) -> Result<R, sqlx::Error>,
+        plan: impl FnOnce(&Snapshot) -> Result<Plan<P>, RulebookError> + Clone + Send + 'static,
+        finish: impl AsyncFn(&mut Session, Option<&str>, P) -> Result<R, sqlx::Error>,
     ) -> Result<R, RulebookError> {
         for attempt in 1.. {
-            let edited = tokio::time::timeout(EDIT_LIMIT, self.attempt(plan.clone(), &finish)).await;
+            let edited = tokio::time::timeout(EDIT_LIMIT, self.attempt::<T, _, _>(plan.clone(), &finish)).await;
             match edited {
                 Ok(Ok(result)) => return Ok(result),
                 Ok(Err(Failed::Refused(error))) => return Err(error),
@@ -198,18 +200,18 @@ impl Rulebook {
         Err(RulebookError::Unavailable { reason: format!("no answer within {EDIT_LIMIT:?}") })
     }
 
-    async fn attempt<P: Send + 'static, R>(
+    async fn attempt<T: Item, P: Send + 'static, R>(
         &self,
-        plan: impl FnOnce(Pages) -> Result<(Vec<Change>, P), RulebookError> + Send + 'static,
-        finish: &impl AsyncFn(&mut Session, i64, P) -> Result<R, sqlx::Error>,
+        plan: impl FnOnce(&Snapshot) -> Result<Plan<P>, RulebookError> + Send + 'static,
+        finish: &impl AsyncFn(&mut Session, Option<&str>, P) -> Result<R, sqlx::Error>,
     ) -> Result<R, Failed> {
         let mut session = self.engine.write().await?;
         if session.dialect() == super::database::Dialect::Postgres {
             session.script(LOCK_LIMIT).await?;
         }
-        let version = version_for_edit(&mut session).await?;
-        let raw = RawPages::read(&mut session).await?;
-        let (changes, planned) = match blocking(move || plan(raw.pages(version))).await {
+        let before = self.current(&mut session).await?;
+        let planning = Arc::clone(&before);
+        let Plan { changes, is_valid, planned } = match blocking(move || plan(&planning)).await {
             Ok(planned) => planned,
             Err(refused) => {
                 session.abort().await?;
@@ -217,43 +219,108 @@ impl Rulebook {
             }
         };
         let mut last = 0;
-        for change in changes {
+        for change in &changes {
             last = change.apply(&mut session).await?;
         }
-        let result = finish(&mut session, last, planned).await?;
+        let touched = touched::<T>(&mut session, &changes, last).await?;
+        let result = finish(&mut session, touched.as_ref().and_then(|(_, row)| row.as_deref()), planned).await?;
+        let reached = revision(&mut session).await?;
+        // After many changes the next read finds out what differs.
+        let after = touched.map(|touched| patched::<T>(&before, reached, &touched));
         session.commit().await?;
+        if let Some(after) = after {
+            if is_valid {
+                after.set_valid();
+            }
+            self.know(&Arc::new(after));
+        }
         Ok(result)
     }
+
+    /// What is in the database now, which nobody else changes before the session ends.
+    async fn current(&self, session: &mut Session) -> Result<Arc<Snapshot>, Failed> {
+        let (known, revision) = (self.known(), revision_for_edit(session).await?);
+        if known.revision == revision {
+            return Ok(known);
+        }
+        let raw = RawSnapshot::read(session, revision, known).await?;
+        let snapshot = blocking(move || Ok(Arc::new(raw.parse()))).await.map_err(Failed::Refused)?;
+        // This transaction has written nothing yet: it saw what everybody sees.
+        self.know(&snapshot);
+        Ok(snapshot)
+    }
 }
 
-/// Judges what the rulebook would say. While rows that somebody wrote past us
-/// say nothing valid, an edit is good if it leaves fewer of them than there
-/// were: else nobody could mend two.
-pub(super) fn judge(pages: Pages, faults_before: usize) -> Result<(), RulebookError> {
-    if (1..faults_before).contains(&pages.faults()) {
-        return Ok(());
+/// The row that changes touched, if it is only one and of this kind.
+async fn touched<T: Item>(
+    session: &mut Session,
+    changes: &[Change],
+    last: i64,
+) -> Result<Option<Touched>, sqlx::Error> {
+    let [change] = changes else { return Ok(None) };
+    if change.table != T::TABLE {
+        return Ok(None);
     }
-    fn items<T: Item>(entries: Vec<Entry<T>>) -> Result<Vec<T>, RulebookError> {
-        let item = |entry: Entry<T>| match entry.item {
-            Ok(item) => Ok(item),
-            Err(reason) => Err(RulebookError::Invalid {
-                reason: format!("{} is not valid since before: {reason}; mend or remove it first", entry.what),
-            }),
-        };
-        entries.into_iter().map(item).collect()
+    match (change.remove.as_slice(), change.change.len() + change.add.len()) {
+        ([id], 0) => Ok(Some((*id, None))),
+        ([], 1) => {
+            let sql = select::<T>(session.dialect(), &format!("WHERE {} = $1", T::ID));
+            let mut rows = session.rows(&sql, &[Value::Int(last)]).await?;
+            let row = rows.pop().ok_or(sqlx::Error::RowNotFound)?;
+            Ok(Some((last, Some(row))))
+        }
+        _ => Ok(None),
     }
-    let Pages { rules, overrides, bans, .. } = pages;
-    compile(Definitions {
-        rules: items(rules)?,
-        overrides: items(overrides)?,
-        bans: items(bans)?,
-        ..Definitions::default()
-    })
-    .map(drop)
 }
 
-fn find<T: Item>(entries: &[Entry<T>], key: &str, what: &str) -> Result<usize, RulebookError> {
-    let place = entries.iter().position(|entry| entry.key == key);
+/// The state after one row was touched.
+fn patched<T: Item>(before: &Snapshot, revision: Revision, (id, row): &Touched) -> Snapshot {
+    let mut after = before.changed();
+    after.revision = revision;
+    let rows = T::rows_mut(&mut after);
+    let place = rows.binary_search_by_key(id, |entry| entry.id);
+    match (place, row.as_deref().map(|row| Arc::new(Entry::read(row)))) {
+        (Ok(place), Some(entry)) => rows[place] = entry,
+        (Ok(place), None) => drop(rows.remove(place)),
+        (Err(place), Some(entry)) => rows.insert(place, entry),
+        (Err(_), None) => {}
+    }
+    after
+}
+
+/// Validates what the rulebook would say if the item at `place` became `new`;
+/// whether it is then valid as a whole. In a rulebook that is valid only what the
+/// edit concerns is looked at.
+fn validate_one<T: Item>(snapshot: &Snapshot, place: Option<usize>, new: Option<T>) -> Result<bool, RulebookError> {
+    if snapshot.is_valid() {
+        let old = place.and_then(|place| T::rows(snapshot)[place].item());
+        let invalid = |reason| RulebookError::Invalid { reason };
+        let concerned = T::concerned(snapshot, old, new.as_ref()).map_err(invalid)?;
+        return compile(concerned).map(|_| true);
+    }
+    let mut edited = snapshot.changed();
+    let rows = T::rows_mut(&mut edited);
+    match (place, new.map(|item| Arc::new(Entry::without_row(item)))) {
+        (Some(place), Some(entry)) => rows[place] = entry,
+        (Some(place), None) => drop(rows.remove(place)),
+        (None, Some(entry)) => rows.push(entry),
+        (None, None) => {}
+    }
+    validate(&edited, snapshot.faults())
+}
+
+/// Validates what the rulebook would say; whether it is valid as a whole. While
+/// rows that were written past this program say nothing valid, an edit is good if
+/// it leaves fewer of them than there were: else nobody could mend two.
+pub(super) fn validate(edited: &Snapshot, faults_before: usize) -> Result<bool, RulebookError> {
+    if (1..faults_before).contains(&edited.faults()) {
+        return Ok(false);
+    }
+    compile(edited.definitions()?).map(|_| true)
+}
+
+fn find<T: Item>(rows: &Rows<T>, key: &str, what: &str) -> Result<usize, RulebookError> {
+    let place = rows.iter().position(|entry| entry.key == key);
     place.ok_or_else(|| RulebookError::NotFound { what: what.to_owned() })
 }
 

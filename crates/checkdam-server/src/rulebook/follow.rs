@@ -1,6 +1,7 @@
-//! Follows a rulebook: a change is in force on this node within a second, an
-//! invalid one is refused whole and the old rules stay, and what is in force
-//! never goes back to an earlier version.
+//! Follows a rulebook: a change is active on this node within a second, and an
+//! invalid one is refused whole and the old rules stay. Whatever the database holds
+//! is loaded, also an earlier version: a database that lost edits would else differ
+//! from this node, and every node from one that was restarted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +10,10 @@ use checkdam::RuleSet;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
-use super::book::{Book, RulebookError};
+use super::book::{Book, Revision, RulebookError};
 use super::listen::listen;
 use super::loading::now_unix_ms;
-use super::store::{Rulebook, blocking};
+use super::store::Rulebook;
 
 /// How changes are noticed.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +24,9 @@ pub(crate) struct FollowOptions {
     pub(crate) listens: bool,
 }
 
+/// The pause before whoever waits for an edit looks again.
+const AGAIN: Duration = Duration::from_millis(50);
+
 impl Default for FollowOptions {
     fn default() -> Self {
         Self { poll: Duration::from_millis(500), listens: true }
@@ -32,14 +36,28 @@ impl Default for FollowOptions {
 /// How far this node is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Status {
-    /// The version in force.
-    pub(crate) version: u64,
+    /// The state that is active.
+    pub(crate) revision: Revision,
     /// Since when.
     pub(crate) loaded_unix_ms: u64,
     /// Whether the database answered when it was last asked.
     pub(crate) is_connected: bool,
-    /// Why a newer version is not in force, or why nobody knows of one.
+    /// Why what the database holds is not active, or why that is not known.
     pub(crate) error: Option<String>,
+    /// Edits that were active here and are no longer in the database.
+    pub(crate) lost: Option<LostEdits>,
+}
+
+/// Edits that the database lost: it was restored, or a replica took over that did
+/// not have them yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LostEdits {
+    /// The version that was active.
+    pub(crate) from_version: u64,
+    /// The version that the database held instead.
+    pub(crate) to_version: u64,
+    /// When that was noticed.
+    pub(crate) noticed_unix_ms: u64,
 }
 
 /// Follows a rulebook until it is dropped.
@@ -47,72 +65,104 @@ pub(crate) struct Status {
 pub(crate) struct Follower {
     hint: Arc<Notify>,
     status: watch::Receiver<Status>,
-    steps: watch::Receiver<u64>,
+    steps: watch::Receiver<Step>,
     tasks: Vec<JoinHandle<()>>,
+}
+
+/// How many times the rulebook was looked at.
+#[derive(Debug, Clone, Copy, Default)]
+struct Step {
+    /// One more when a look begins and when it ends: odd while one is under way.
+    number: u64,
+    last: Look,
+}
+
+/// What a look at the rulebook came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Look {
+    /// The database could not be read.
+    #[default]
+    Failed,
+    /// What the database holds is active on this node.
+    Current,
+    /// What the database holds is not valid.
+    Refused,
 }
 
 /// Has the rulebook looked at, and waits for it.
 #[derive(Debug)]
 pub(crate) struct Looks {
     hint: Arc<Notify>,
-    /// One more when a look begins and when it ends: odd while one is under way.
-    steps: watch::Receiver<u64>,
+    steps: watch::Receiver<Step>,
 }
 
 impl Looks {
     /// Waits for a look that begins after now. Whether the database answered
     /// tells the status.
     pub(crate) async fn look(&mut self) {
-        let step = *self.steps.borrow();
+        let _ = self.look_once().await;
+    }
+
+    /// Waits for a look that begins after now and reads the database. Whether what
+    /// it held then, and so whatever was committed before, is active now.
+    pub(crate) async fn until_read(&mut self) -> bool {
+        loop {
+            match self.look_once().await {
+                Some(Look::Failed) => tokio::time::sleep(AGAIN).await,
+                last => return last == Some(Look::Current),
+            }
+        }
+    }
+
+    /// A look that begins after now. None without a follower: then there is nothing
+    /// to wait for.
+    async fn look_once(&mut self) -> Option<Look> {
+        let step = self.steps.borrow().number;
         self.hint.notify_one();
-        // The one under way may have asked already. Without a follower there is nothing to wait for.
-        let _ = self.steps.wait_for(|reached| *reached >= step + 2 + step % 2).await;
+        // The one under way may have asked already.
+        let target = step + 2 + step % 2;
+        let reached = self.steps.wait_for(|reached| reached.number >= target && reached.number.is_multiple_of(2));
+        reached.await.ok().map(|reached| reached.last)
     }
 }
 
 impl Follower {
-    /// Follows `rulebook`, of which `version` is in force; `apply` puts rules
-    /// in force and must not wait for anything.
+    /// Follows `rulebook`, of which `revision` is active; `apply` makes
+    /// rules active and must not wait for anything.
     pub(crate) fn start(
         rulebook: Rulebook,
-        version: u64,
+        revision: Revision,
         options: FollowOptions,
         apply: impl Fn(RuleSet, Book) + Send + Sync + 'static,
     ) -> Self {
         let hint = Arc::new(Notify::new());
-        let status = Status { version, loaded_unix_ms: now_unix_ms(), is_connected: true, error: None };
+        let status = Status { revision, loaded_unix_ms: now_unix_ms(), is_connected: true, error: None, lost: None };
         let (sender, receiver) = watch::channel(status);
         let mut tasks = Vec::new();
         if let Some(server) = rulebook.listen_options().filter(|_| options.listens) {
             tasks.push(tokio::spawn(listen(server.clone(), Arc::clone(&hint))));
         }
         let mut following = Following { rulebook, apply, status: sender, refused: None };
-        let (stepping, steps) = watch::channel(0);
+        let (stepping, steps) = watch::channel(Step::default());
         let hinted = Arc::clone(&hint);
         tasks.push(tokio::spawn(async move {
             loop {
                 // Whichever comes first; a hint that comes while we look counts for the next look.
                 let _ = tokio::time::timeout(options.poll, hinted.notified()).await;
-                stepping.send_modify(|step| *step += 1);
-                following.look().await;
-                stepping.send_modify(|step| *step += 1);
+                stepping.send_modify(|step| step.number += 1);
+                let last = following.look().await;
+                stepping.send_modify(|step| *step = Step { number: step.number + 1, last });
             }
         }));
         Self { hint, status: receiver, steps, tasks }
     }
 
-    /// Says that there may be something new: an edit on this node, or a word
-    /// from another. It costs one question for the version.
-    pub(crate) fn hint(&self) {
-        self.hint.notify_one();
-    }
-
-    /// The same for a task that hears of changes: notify it.
+    /// Notify it if there may be something new: it costs one question for the revision.
     pub(crate) fn hints(&self) -> Arc<Notify> {
         Arc::clone(&self.hint)
     }
 
-    /// The same for one who wants to know when it was looked at.
+    /// The same for callers that wait for it.
     pub(crate) fn looks(&self) -> Looks {
         Looks { hint: self.hints(), steps: self.steps.clone() }
     }
@@ -127,10 +177,11 @@ impl Follower {
         self.status.clone()
     }
 
-    /// Waits until the version is in force here.
+    /// Waits until the version is active here.
+    #[cfg(test)]
     pub(crate) async fn reached(&self, version: u64) {
         // The sender lives as long as the task, which lives as long as this.
-        let _ = self.status.clone().wait_for(|status| status.version >= version).await;
+        let _ = self.status.clone().wait_for(|status| status.revision.version >= version).await;
     }
 }
 
@@ -146,73 +197,99 @@ struct Following<A> {
     rulebook: Rulebook,
     apply: A,
     status: watch::Sender<Status>,
-    /// The version that was refused, so that it is judged and reported once.
-    refused: Option<u64>,
+    /// The state that was refused, so that it is validated and reported once.
+    refused: Option<Revision>,
 }
 
 impl<A: Fn(RuleSet, Book) + Send + Sync> Following<A> {
-    async fn look(&mut self) {
-        let in_force = self.status.borrow().version;
-        let version = match self.rulebook.version().await {
-            Ok(version) => version,
+    /// Loads what the database holds, unless it is active already.
+    async fn look(&mut self) -> Look {
+        let active = self.status.borrow().revision.clone();
+        let mut revision = match self.rulebook.revision().await {
+            Ok(revision) => revision,
             Err(error) => return self.lost(&error),
         };
-        if version <= in_force || self.refused == Some(version) {
+        if revision.version < active.version {
+            // A standby that lags behind may have answered: only the primary knows.
+            revision = match self.rulebook.revision_of_primary().await {
+                Ok(revision) => revision,
+                Err(error) => return self.lost(&error),
+            };
+        }
+        if revision == active {
             self.found();
-            if version < in_force {
-                self.went_back(version, in_force);
-            }
-            return;
+            self.accept();
+            return Look::Current;
         }
-        match self.load().await {
-            // What was asked for and what was loaded may be different versions, the latter never older.
-            Ok((book, rules)) => self.put_in_force(book, rules),
-            Err((_, error @ RulebookError::Unavailable { .. })) => self.lost(&error),
-            Err((version_seen, error)) => {
-                self.found();
-                let refused = version_seen.unwrap_or(version);
-                self.refused = Some(refused);
-                let reason = error.to_string();
-                tracing::error!(
-                    version = refused,
-                    in_force,
-                    reason,
-                    "the rulebook is invalid; the rules in force stay"
-                );
-                self.status.send_modify(|status| status.error = Some(reason));
+        if self.refused.as_ref() == Some(&revision) {
+            self.found();
+            return Look::Refused;
+        }
+        match self.rulebook.load_compiled().await {
+            // What was asked for and what was loaded may be different states: then the next look loads the newer.
+            Ok((book, rules)) => self.activate(&active, book, rules),
+            Err((_, error @ RulebookError::Unavailable { .. })) => return self.lost(&error),
+            Err((seen, error)) => {
+                self.refuse(&active, seen.unwrap_or(revision), &error);
+                return Look::Refused;
             }
         }
+        Look::Current
     }
 
-    async fn load(&self) -> Result<(Book, RuleSet), (Option<u64>, RulebookError)> {
-        let book = self.rulebook.load().await.map_err(|error| (None, error))?;
-        let version = book.version;
-        let compiled = blocking(move || book.compile().map(|rules| (book, rules))).await;
-        compiled.map_err(|error| (Some(version), error))
+    fn refuse(&mut self, active: &Revision, refused: Revision, error: &RulebookError) {
+        self.found();
+        let (reason, version) = (error.to_string(), refused.version);
+        tracing::error!(version, active = active.version, reason, "the rulebook is invalid; the active rules stay");
+        self.refused = Some(refused);
+        self.status.send_modify(|status| status.error = Some(reason));
     }
 
-    fn put_in_force(&mut self, book: Book, rules: RuleSet) {
-        let (version, count) = (book.version, rules.rules().len());
+    fn activate(&mut self, active: &Revision, book: Book, rules: RuleSet) {
+        let (revision, count, now) = (book.revision.clone(), rules.rules().len(), now_unix_ms());
+        let lost = (revision.version <= active.version && revision != *active).then_some(LostEdits {
+            from_version: active.version,
+            to_version: revision.version,
+            noticed_unix_ms: now,
+        });
         (self.apply)(rules, book);
         self.refused = None;
+        let version = revision.version;
+        match &lost {
+            Some(_) => tracing::error!(
+                version,
+                lost_version = active.version,
+                "the rulebook's database lost edits (it was restored, or a replica without them took over): its rules \
+                 are loaded; compare rules, overrides and bans with what they should be"
+            ),
+            None => tracing::info!(version, rules = count, "rules reloaded"),
+        }
         self.status.send_modify(|status| {
-            *status = Status { version, loaded_unix_ms: now_unix_ms(), is_connected: true, error: None };
+            let lost = lost.or(status.lost.take());
+            *status = Status { revision, loaded_unix_ms: now, is_connected: true, error: None, lost };
         });
-        tracing::info!(version, rules = count, "rules reloaded");
     }
 
     /// The database does not answer: said once.
-    fn lost(&self, error: &RulebookError) {
+    fn lost(&self, error: &RulebookError) -> Look {
         let reason = error.to_string();
         self.status.send_if_modified(|status| {
             if status.is_connected {
-                tracing::warn!(reason, "the rulebook cannot be read; the rules in force stay");
+                tracing::warn!(reason, "the rulebook cannot be read; the active rules stay");
                 status.is_connected = false;
                 status.error = Some(reason);
                 return true;
             }
             false
         });
+        Look::Failed
+    }
+
+    /// The database holds what is active: a state that was refused is gone.
+    fn accept(&mut self) {
+        if self.refused.take().is_some() {
+            self.status.send_modify(|status| status.error = None);
+        }
     }
 
     /// It answers again.
@@ -230,16 +307,5 @@ impl<A: Fn(RuleSet, Book) + Send + Sync> Following<A> {
             // Whatever was wrong with it is to be said again.
             self.refused = None;
         }
-    }
-
-    /// Somebody put an old database back: said once a version.
-    fn went_back(&mut self, version: u64, in_force: u64) {
-        if self.refused == Some(version) {
-            return;
-        }
-        self.refused = Some(version);
-        let reason = format!("the rulebook is at version {version}, and {in_force} is in force: restart to go back");
-        tracing::error!(version, in_force, "the rulebook went back; the rules in force stay until a restart");
-        self.status.send_modify(|status| status.error = Some(reason));
     }
 }

@@ -1,14 +1,16 @@
 //! Takes over whole files: all of it, or nothing.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
-use checkdam::Definitions;
+use checkdam::{Definitions, Rule};
 
 use super::book::{Imported, RulebookError};
 use super::database::Session;
-use super::edit::{Change, judge};
+use super::edit::{Change, Plan, validate};
 use super::item::{Entry, Item};
-use super::store::{Pages, Rulebook, version};
+use super::snapshot::{Rows, Snapshot};
+use super::store::{Rulebook, revision};
 
 /// What is to be done with definitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,38 +25,41 @@ pub(super) enum How {
 
 impl Rulebook {
     pub(super) async fn take_over(&self, definitions: Definitions, how: How) -> Result<Imported, RulebookError> {
-        let plan = move |mut pages: Pages| {
+        let plan = move |snapshot: &Snapshot| {
             let mut imported = Imported::default();
-            if how == How::Seed && !is_new(&pages) {
-                return Ok((Vec::new(), imported));
+            if how == How::Seed && !is_new(snapshot) {
+                return Ok(Plan { changes: Vec::new(), is_valid: false, planned: imported });
             }
-            let faults = pages.faults();
             let replace = matches!(how, How::Import { replace: true } | How::Rehearse { replace: true });
+            let mut merged = snapshot.changed();
             let changes = vec![
-                merge(&mut pages.rules, definitions.rules, replace, &mut imported)?,
-                merge(&mut pages.overrides, definitions.overrides, replace, &mut imported)?,
-                merge(&mut pages.bans, definitions.bans, replace, &mut imported)?,
+                merge(&mut merged.rules, definitions.rules, replace, &mut imported)?,
+                merge(&mut merged.overrides, definitions.overrides, replace, &mut imported)?,
+                merge(&mut merged.bans, definitions.bans, replace, &mut imported)?,
             ];
-            judge(pages, faults)?;
+            let is_valid = validate(&merged, snapshot.faults())?;
             let is_written = !matches!(how, How::Rehearse { .. });
-            Ok((if is_written { changes } else { Vec::new() }, imported))
+            Ok(Plan { changes: if is_written { changes } else { Vec::new() }, is_valid, planned: imported })
         };
-        let finish = async |session: &mut Session, _, imported| {
-            let version = version(session).await?;
+        let finish = async |session: &mut Session, _: Option<&str>, imported| {
+            let version = revision(session).await?.version;
             Ok(Imported { version, ..imported })
         };
-        self.edit(plan, finish).await
+        self.edit::<Rule, _, _>(plan, finish).await
     }
 }
 
-/// Whether nobody has ever written anything: who removed every rule meant it.
-fn is_new(pages: &Pages) -> bool {
-    pages.version == 0 && pages.rules.is_empty() && pages.overrides.is_empty() && pages.bans.is_empty()
+/// Whether nothing was ever written: if every rule was removed, that was meant.
+fn is_new(snapshot: &Snapshot) -> bool {
+    snapshot.revision.version == 0
+        && snapshot.rules.is_empty()
+        && snapshot.overrides.is_empty()
+        && snapshot.bans.is_empty()
 }
 
 /// Puts `items` where they belong among `entries`.
 fn merge<T: Item>(
-    entries: &mut Vec<Entry<T>>,
+    entries: &mut Rows<T>,
     items: Vec<T>,
     replace: bool,
     imported: &mut Imported,
@@ -67,19 +72,19 @@ fn merge<T: Item>(
         let key = item.key();
         let entry = known.get(&key).map(|place| &mut entries[*place]);
         if !named.insert(key) {
-            let what = Entry::new(item).what;
+            let what = item.what();
             return Err(RulebookError::Invalid { reason: format!("{what}: it is listed twice") });
         }
         match entry {
-            Some(entry) if entry.item.as_ref().is_ok_and(|kept| kept.is_same(&item)) => imported.unchanged += 1,
+            Some(entry) if entry.item().is_some_and(|kept| kept.is_same(&item)) => imported.unchanged += 1,
             Some(entry) => {
                 change.write(&item, Some(entry.id))?;
-                entry.item = Ok(item);
+                *entry = Arc::new(Entry::without_row(item));
                 imported.changed += 1;
             }
             None => {
                 change.write(&item, None)?;
-                entries.push(Entry::new(item));
+                entries.push(Arc::new(Entry::without_row(item)));
                 imported.added += 1;
             }
         }

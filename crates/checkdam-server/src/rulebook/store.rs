@@ -1,14 +1,16 @@
 //! The rulebook: rules that are kept in a database.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use checkdam::{Ban, Definitions, Override, Rule};
+use checkdam::{Ban, Definitions, Override, Rule, RuleSet};
 use sqlx::postgres::PgConnectOptions;
 
-use super::book::{Book, Imported, RulebookError, Stored};
+use super::book::{Book, Imported, Revision, RulebookError, Stored};
 use super::database::{Dialect, Engine, OpenError, Session};
 use super::import::How;
-use super::item::{Entry, Item, columns, override_key};
+use super::item::override_key;
+use super::snapshot::{RawSnapshot, Snapshot};
 use super::url::DatabaseUrl;
 
 /// How long a question may take.
@@ -17,23 +19,14 @@ pub(super) const ASK_LIMIT: Duration = Duration::from_secs(2);
 pub(super) const LOAD_LIMIT: Duration = Duration::from_secs(30);
 /// How long they may take to go.
 pub(super) const EDIT_LIMIT: Duration = Duration::from_secs(60);
-/// Fewer rows than this are not worth a thread.
-const ROWS_A_THREAD: usize = 1_000;
 
 /// Rules, overrides and bans in a database, and who was denied by them. Copies
-/// share their connections.
+/// share their connections and what was read.
 #[derive(Debug, Clone)]
 pub(crate) struct Rulebook {
     pub(super) engine: Engine,
-}
-
-/// Everything in the three tables at one instant, valid or not.
-#[derive(Debug)]
-pub(super) struct Pages {
-    pub(super) version: u64,
-    pub(super) rules: Vec<Entry<Rule>>,
-    pub(super) overrides: Vec<Entry<Override>>,
-    pub(super) bans: Vec<Entry<Ban>>,
+    /// What was last read or written here.
+    known: Arc<Mutex<Arc<Snapshot>>>,
 }
 
 impl Rulebook {
@@ -42,7 +35,7 @@ impl Rulebook {
     /// # Errors
     /// Says which database cannot be opened, and why.
     pub(crate) async fn open(url: &DatabaseUrl) -> Result<Self, OpenError> {
-        Engine::open(url).await.map(|engine| Self { engine })
+        Engine::open(url).await.map(|engine| Self { engine, known: Arc::default() })
     }
 
     /// Ends all connections: what stands beside a database file is put into it.
@@ -52,26 +45,74 @@ impl Rulebook {
 
     /// Everything, as it stood at one instant.
     pub(crate) async fn load(&self) -> Result<Book, RulebookError> {
-        let pages = within(LOAD_LIMIT, async {
-            let mut session = self.engine.read().await?;
-            let version = version(&mut session).await?;
-            let raw = RawPages::read(&mut session).await?;
-            session.commit().await?;
-            Ok((version, raw))
-        });
-        let (version, raw) = pages.await?;
-        blocking(move || Ok(raw.pages(version).into_book())).await
+        self.snapshot().await.map(|snapshot| snapshot.book())
     }
 
-    /// Which state it is in: never lower than it was.
-    pub(crate) async fn version(&self) -> Result<u64, RulebookError> {
+    /// The same with what decisions are made by.
+    ///
+    /// # Errors
+    /// Gives also the revision that was read, if it was.
+    pub(crate) async fn load_compiled(&self) -> Result<(Book, RuleSet), (Option<Revision>, RulebookError)> {
+        let snapshot = self.snapshot().await.map_err(|error| (None, error))?;
+        let revision = snapshot.revision.clone();
+        let compiled = blocking(move || {
+            let book = snapshot.book();
+            let rules = book.compile()?;
+            snapshot.set_valid();
+            Ok((book, rules))
+        });
+        compiled.await.map_err(|error| (Some(revision), error))
+    }
+
+    /// Which state it is in.
+    pub(crate) async fn revision(&self) -> Result<Revision, RulebookError> {
         within(ASK_LIMIT, async {
             let mut session = self.engine.read().await?;
-            let version = version(&mut session).await?;
+            let revision = revision(&mut session).await?;
             session.commit().await?;
-            Ok(version)
+            Ok(revision)
         })
         .await
+    }
+
+    /// The same, by a transaction that may write: a standby cannot answer it.
+    pub(super) async fn revision_of_primary(&self) -> Result<Revision, RulebookError> {
+        within(ASK_LIMIT, async {
+            let mut session = self.engine.write().await?;
+            let revision = revision_for_edit(&mut session).await?;
+            session.abort().await?;
+            Ok(revision)
+        })
+        .await
+    }
+
+    /// The newest state; only rows that changed since the last one are read.
+    async fn snapshot(&self) -> Result<Arc<Snapshot>, RulebookError> {
+        let known = self.known();
+        let read = within(LOAD_LIMIT, async {
+            let mut session = self.engine.read().await?;
+            let revision = revision(&mut session).await?;
+            let raw = if revision == known.revision {
+                None
+            } else {
+                Some(RawSnapshot::read(&mut session, revision, Arc::clone(&known)).await?)
+            };
+            session.commit().await?;
+            Ok(raw)
+        });
+        let Some(raw) = read.await? else { return Ok(known) };
+        let snapshot = blocking(move || Ok(Arc::new(raw.parse()))).await?;
+        self.know(&snapshot);
+        Ok(snapshot)
+    }
+
+    /// What was last read or written here.
+    pub(super) fn known(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn know(&self, snapshot: &Arc<Snapshot>) {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(snapshot);
     }
 
     /// Adds a rule.
@@ -139,7 +180,7 @@ impl Rulebook {
     /// Takes over `definitions` if nobody has ever written anything here.
     pub(crate) async fn seed(&self, definitions: Definitions) -> Result<Imported, RulebookError> {
         // A book that was ever written need not be read to know it.
-        let version = self.version().await?;
+        let version = self.revision().await?.version;
         if version > 0 {
             return Ok(Imported { version, ..Imported::default() });
         }
@@ -152,87 +193,21 @@ impl Rulebook {
     }
 }
 
-/// The rows of the three tables, not yet understood.
-pub(super) struct RawPages {
-    rules: Vec<String>,
-    overrides: Vec<String>,
-    bans: Vec<String>,
+/// The rulebook's state as this transaction sees it.
+pub(super) async fn revision(session: &mut Session) -> Result<Revision, sqlx::Error> {
+    let rows = session.rows("SELECT version || ' ' || revision FROM checkdam_rulebook", &[]).await?;
+    let read = rows.first().and_then(|row| row.split_once(' '));
+    let (version, id) = read.ok_or(sqlx::Error::RowNotFound)?;
+    Ok(Revision { version: version.parse().unwrap_or_default(), id: id.to_owned() })
 }
 
-impl RawPages {
-    pub(super) async fn read(session: &mut Session) -> Result<Self, sqlx::Error> {
-        async fn rows<T: Item>(session: &mut Session) -> Result<Vec<String>, sqlx::Error> {
-            let order = format!("ORDER BY {}", T::ID);
-            let sql = session.dialect().select(T::TABLE, &columns::<T>(), &order);
-            session.rows(&sql, &[]).await
-        }
-        Ok(Self {
-            rules: rows::<Rule>(session).await?,
-            overrides: rows::<Override>(session).await?,
-            bans: rows::<Ban>(session).await?,
-        })
-    }
-
-    /// Understands them: for a thread that may take its time.
-    pub(super) fn pages(self, version: u64) -> Pages {
-        fn entries<T: Item>(rows: &[String]) -> Vec<Entry<T>> {
-            let threads = std::thread::available_parallelism().map_or(1, usize::from);
-            let share = rows.len().div_ceil(threads).max(ROWS_A_THREAD);
-            std::thread::scope(|scope| {
-                let read = |part: &'_ [String]| part.iter().map(|row| Entry::read(row)).collect::<Vec<_>>();
-                let parts: Vec<_> = rows.chunks(share).map(|part| scope.spawn(move || read(part))).collect();
-                let joined = |part: std::thread::ScopedJoinHandle<'_, Vec<_>>| match part.join() {
-                    Ok(entries) => entries,
-                    Err(panic) => std::panic::resume_unwind(panic),
-                };
-                parts.into_iter().flat_map(joined).collect()
-            })
-        }
-        Pages { version, rules: entries(&self.rules), overrides: entries(&self.overrides), bans: entries(&self.bans) }
-    }
-}
-
-impl Pages {
-    /// How many rows say nothing valid.
-    pub(super) fn faults(&self) -> usize {
-        fn count<T>(entries: &[Entry<T>]) -> usize {
-            entries.iter().filter(|entry| entry.item.is_err()).count()
-        }
-        count(&self.rules) + count(&self.overrides) + count(&self.bans)
-    }
-
-    fn into_book(self) -> Book {
-        let mut faults = Vec::new();
-        let book = Book {
-            version: self.version,
-            rules: split(self.rules, &mut faults),
-            overrides: split(self.overrides, &mut faults),
-            bans: split(self.bans, &mut faults),
-            faults: Vec::new(),
-            ..Book::default()
-        };
-        Book { faults, ..book }
-    }
-}
-
-fn split<T: Item>(entries: Vec<Entry<T>>, faults: &mut Vec<super::Fault>) -> Vec<Stored<T>> {
-    let stored = |entry: Entry<T>| entry.into_stored().map_err(|fault| faults.push(fault)).ok();
-    entries.into_iter().filter_map(stored).collect()
-}
-
-/// The rulebook's version as this transaction sees it.
-pub(super) async fn version(session: &mut Session) -> Result<u64, sqlx::Error> {
-    let version = session.number("SELECT version FROM checkdam_rulebook", &[]).await?;
-    version.map(|version| version.max(0).unsigned_abs()).ok_or(sqlx::Error::RowNotFound)
-}
-
-/// As [`version`], and nobody else edits before this transaction ends: every
-/// change of a rule, by whomever, moves the version of this one row.
-pub(super) async fn version_for_edit(session: &mut Session) -> Result<u64, sqlx::Error> {
+/// As [`revision`], and nobody else edits before this transaction ends: every
+/// change of a rule, also by hand, changes this one row.
+pub(super) async fn revision_for_edit(session: &mut Session) -> Result<Revision, sqlx::Error> {
     if session.dialect() == Dialect::Postgres {
         session.script("SELECT version FROM checkdam_rulebook FOR UPDATE").await?;
     }
-    version(session).await
+    revision(session).await
 }
 
 /// Does `work` in time, or says that the database does not answer.

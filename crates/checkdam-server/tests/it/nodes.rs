@@ -75,3 +75,87 @@ fn contract(postgres: &Postgres, redis: &Redis) {
 fn an_edit_on_one_node_is_in_force_on_the_other_within_a_second_fifty_times() {
     contract(&Postgres::start(), &Redis::start());
 }
+
+/// The tables of a rulebook.
+const TABLES: [&str; 4] = ["checkdam_rulebook", "rate_limit_rule", "rate_limit_override", "rate_limit_ban"];
+
+fn ban(node: &Server, user: &str) {
+    let reply = node.admin().send("PUT", "/admin/v1/bans", &json!({"subject": format!("user:{user}")}).to_string());
+    assert_eq!(reply.expect("an answer").status, 200, "{user}");
+}
+
+fn is_banned(node: &Server, user: &str) -> bool {
+    node.client().post("/v1/check", &json!({"attributes": {"user": user}}).to_string()).status == 403
+}
+
+/// PostgreSQL fails over to a replica without the last edits: its tables are as they were, and their numbers too.
+fn lose_edits(postgres: &Postgres, database: &str) {
+    let back =
+        TABLES.iter().map(|table| format!("DELETE FROM {table}; INSERT INTO {table} SELECT * FROM old_{table};"));
+    postgres.sql(database, &format!("SET session_replication_role = replica; {}", back.collect::<String>()));
+}
+
+#[test]
+fn a_ban_is_enforced_by_every_node_after_the_database_lost_edits() {
+    let postgres = Postgres::builder().fsync(false).start();
+    let database = postgres.create_database();
+    let node = || Server::with(&["--database", &database]);
+    let nodes = [node(), node()];
+    ban(&nodes[0], "kept");
+    let copies: String = TABLES.iter().map(|table| format!("CREATE TABLE old_{table} AS TABLE {table};")).collect();
+    postgres.sql(&database, &copies);
+    for user in ["lost-1", "lost-2", "lost-3"] {
+        ban(&nodes[0], user);
+    }
+    let versions = |node: &Server| node.admin().get("/admin/v1/status").json()["rules"]["version"].as_u64().unwrap();
+    let (before, start) = (versions(&nodes[0]), Instant::now());
+    while versions(&nodes[1]) < before && start.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    lose_edits(&postgres, &database);
+    // With the third edit the numbers are as before; the rules are not.
+    for user in ["new-1", "new-2", "new-3", "new-4"] {
+        ban(&nodes[0], user);
+        assert!(is_banned(&nodes[0], user), "{user}: the node that acknowledged the ban lets it pass");
+        let start = Instant::now();
+        while !is_banned(&nodes[1], user) {
+            assert!(start.elapsed() < Duration::from_secs(10), "{user}: the other node lets it pass");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    assert_eq!(versions(&nodes[0]), before + 1);
+    let restarted = node();
+    let listed = |node: &Server| node.admin().get("/admin/v1/bans").json();
+    for node in nodes.iter().chain([&restarted]) {
+        assert_eq!(listed(node), listed(&restarted), "a restarted node enforces something else");
+        assert_eq!((is_banned(node, "lost-2"), is_banned(node, "kept")), (false, true));
+    }
+    let warnings = |node: &Server| node.admin().get("/admin/v1/status").json()["warnings"].to_string();
+    for node in &nodes {
+        assert!(warnings(node).contains("\"lost_edits\"") && warnings(node).contains(&before.to_string()));
+        assert!(node.log().contains("lost edits"), "{}", node.log());
+    }
+    assert_eq!(warnings(&restarted), "[]");
+    an_edit_that_cannot_be_active_says_so(&postgres, &database, &nodes[0]);
+}
+
+/// Two rows that were broken by hand: who removes one has stored an edit, and the other is still in the way.
+fn an_edit_that_cannot_be_active_says_so(postgres: &Postgres, database: &str, node: &Server) {
+    let broken =
+        "INSERT INTO rate_limit_rule (name, key_pattern, rate_per_second) VALUES ('bad-1', '{', 1), ('bad-2', '{{', 1)";
+    postgres.sql(database, broken);
+    let reply = node.admin().send("DELETE", "/admin/v1/rules/bad-1", "").expect("an answer");
+    assert_eq!(reply.status, 202, "{reply:?}");
+    let pending = reply.json()["pending"].as_str().unwrap_or_default().to_owned();
+    assert!(pending.contains("bad-2") && pending.contains("not active"), "{pending}");
+    let refused = node.admin().send("PUT", "/admin/v1/bans", r#"{"subject": "user:never"}"#).expect("an answer");
+    assert_eq!(refused.status, 422, "nothing is acknowledged while the rulebook cannot be loaded");
+    let (start, detail) = (Instant::now(), || node.client().get("/readyz").json()["detail"].to_string());
+    while !detail().contains("newest") {
+        assert!(start.elapsed() < Duration::from_secs(10), "readiness says nothing of it");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(node.admin().send("DELETE", "/admin/v1/rules/bad-2", "").expect("an answer").status, 204);
+    ban(node, "at-last");
+    assert!(is_banned(node, "at-last"));
+}

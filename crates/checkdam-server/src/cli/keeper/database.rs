@@ -2,6 +2,7 @@
 //! there, as a server would.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use checkdam::rule_file::{self, BanText, OverrideText, RuleText};
@@ -82,19 +83,20 @@ impl Keeper for DatabaseKeeper {
     fn rules(&self, search: Option<&str>) -> Result<Value, Failure> {
         let book = self.book()?;
         let search = search.unwrap_or_default().to_lowercase();
-        let is_wanted = |stored: &&Stored<Rule>| {
+        let is_wanted = |stored: &&Arc<Stored<Rule>>| {
             let rule = &stored.item;
             let texts = [rule.name.as_str(), rule.key.text(), &rule.scope, &rule.description];
             texts.iter().any(|text| text.to_lowercase().contains(&search))
         };
-        let rules: Vec<Value> = book.rules.iter().filter(is_wanted).map(row::<_, RuleText>).collect();
-        Ok(json!({"version": book.version, "total": rules.len(), "rules": rules}))
+        let rules: Vec<Value> = book.rules.iter().filter(is_wanted).map(|stored| row::<_, RuleText>(stored)).collect();
+        Ok(json!({"version": book.revision.version, "total": rules.len(), "rules": rules}))
     }
 
     fn rule(&self, name: &str) -> Result<Value, Failure> {
         let book = self.book()?;
         let stored = book.rules.iter().find(|stored| stored.item.name == name);
-        stored.map(row::<_, RuleText>).ok_or_else(|| Failure::new(Kind::NotFound, format!("there is no rule {name:?}")))
+        let row = stored.map(|stored| row::<_, RuleText>(stored));
+        row.ok_or_else(|| Failure::new(Kind::NotFound, format!("there is no rule {name:?}")))
     }
 
     fn add_rule(&self, rule: &Rule) -> Result<Value, Failure> {
@@ -139,9 +141,10 @@ impl Keeper for DatabaseKeeper {
 
     fn overrides(&self, rule: Option<&str>) -> Result<Value, Failure> {
         let book = self.book()?;
-        let is_wanted = |stored: &&Stored<Override>| rule.is_none_or(|rule| stored.item.rule == rule);
-        let overrides: Vec<Value> = book.overrides.iter().filter(is_wanted).map(row::<_, OverrideText>).collect();
-        Ok(json!({"version": book.version, "total": overrides.len(), "overrides": overrides}))
+        let is_wanted = |stored: &&Arc<Stored<Override>>| rule.is_none_or(|rule| stored.item.rule == rule);
+        let overrides: Vec<Value> =
+            book.overrides.iter().filter(is_wanted).map(|stored| row::<_, OverrideText>(stored)).collect();
+        Ok(json!({"version": book.revision.version, "total": overrides.len(), "overrides": overrides}))
     }
 
     fn put_override(&self, one: &Override) -> Result<Value, Failure> {
@@ -154,8 +157,8 @@ impl Keeper for DatabaseKeeper {
 
     fn bans(&self) -> Result<Value, Failure> {
         let book = self.book()?;
-        let bans: Vec<Value> = book.bans.iter().map(row::<_, BanText>).collect();
-        Ok(json!({"version": book.version, "total": bans.len(), "bans": bans}))
+        let bans: Vec<Value> = book.bans.iter().map(|stored| row::<_, BanText>(stored)).collect();
+        Ok(json!({"version": book.revision.version, "total": bans.len(), "bans": bans}))
     }
 
     fn put_ban(&self, ban: &Ban) -> Result<Value, Failure> {

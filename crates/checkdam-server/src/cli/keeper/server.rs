@@ -1,5 +1,6 @@
 //! A running server, asked through its admin API.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use axum::http::header::{AUTHORIZATION, IF_MATCH};
@@ -30,6 +31,8 @@ const YAML: &str = "application/yaml";
 pub(crate) struct ServerKeeper {
     url: String,
     token: Option<String>,
+    /// Why the last edit is not active yet, if it is not.
+    pending: RefCell<Option<String>>,
 }
 
 /// A page of a list.
@@ -43,7 +46,7 @@ struct Page {
 
 impl ServerKeeper {
     pub(super) fn new(url: String, token: Option<String>) -> Self {
-        Self { url, token }
+        Self { url, token, pending: RefCell::default() }
     }
 
     /// What a rule in shadow would have done.
@@ -65,6 +68,10 @@ impl ServerKeeper {
             call.timeout = call.timeout.max(EDIT_LIMIT);
         }
         let answer = call.send(&self.url).map_err(|error| Failure::new(Kind::Unavailable, format!("{error:#}")))?;
+        if answer.status == StatusCode::ACCEPTED {
+            let told: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+            self.pending.replace(told["pending"].as_str().map(printable));
+        }
         if answer.status.is_success() { Ok(answer) } else { Err(self.failure(&answer)) }
     }
 
@@ -219,7 +226,8 @@ impl Keeper for ServerKeeper {
     }
 
     fn in_force(&self) -> String {
-        "in force; other nodes follow within a second".to_owned()
+        let pending = self.pending.borrow().clone();
+        pending.unwrap_or_else(|| "in force; other nodes follow within a second".to_owned())
     }
 }
 

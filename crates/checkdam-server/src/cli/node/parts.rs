@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::Rules;
 use crate::config::Config;
 use crate::http::answering;
-use crate::rulebook::{self, Book, DatabaseUrl, OpenError, RuleFile, Rulebook};
+use crate::rulebook::{self, Book, DatabaseUrl, OpenError, RuleFile, Rulebook, RulebookError};
 use crate::store::AnyStore;
 
 /// How long a database is waited for at the start.
@@ -82,12 +82,12 @@ async fn open_database(config: &Config, has_file: bool) -> anyhow::Result<Option
 async fn load_book(rulebook: Option<&Rulebook>, database: &DatabaseUrl) -> anyhow::Result<(RuleSet, Book)> {
     let rulebook = rulebook.context("there are no rules: neither a file nor a database")?;
     rulebook.seed(rule_file::parse_definitions(rulebook::STARTER)?).await?;
-    let book = rulebook.load().await?;
-    let rules = book.compile().with_context(|| {
-        format!(
+    let (book, rules) = rulebook.load_compiled().await.map_err(|(_, error)| match error {
+        error @ RulebookError::Unavailable { .. } => anyhow::Error::new(error),
+        invalid => anyhow::Error::new(invalid).context(format!(
             "the rules in the database are not valid: mend that row, or remove it, a rule for example with \
              `checkdam rules remove NAME --database {database}`"
-        )
+        )),
     })?;
     Ok((rules, book))
 }

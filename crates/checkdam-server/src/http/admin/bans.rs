@@ -12,7 +12,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::edit::{Expected, editable, etag, item, refused, settle};
+use super::edit::{Expected, Pending, editable, etag, item, refused, settled};
 use super::query::Query;
 use super::rules::{AdminRefused, Answered, Page, Row, answer, page};
 use crate::http::problem::Problem;
@@ -57,12 +57,14 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered 
     let search = query.text("search").unwrap_or_default();
     let is_wanted = |ban: &Ban| ban.subject().contains(search) || ban.reason.contains(search);
     let Page { total, rows, next } = page(&query, &book.bans, Ban::subject, is_wanted)?;
-    Ok(answer(&BansAnswer { version: book.version, total, bans: rows, next }))
+    Ok(answer(&BansAnswer { version: book.revision.version, total, bans: rows, next }))
 }
 
 /// Bans a subject, or changes its ban.
 #[utoipa::path(put, path = "/admin/v1/bans", tag = "rules", request_body = BanBody,
-    responses((status = 200, description = "It is in force", body = BanBody), AdminRefused))]
+    responses((status = 200, description = "It is active", body = BanBody),
+        (status = 202, description = "It is stored, and not yet active on this node", body = Pending),
+        AdminRefused))]
 pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, body: Body) -> Answered {
     let rulebook = editable(&admin)?;
     let ban = item(body, rule_file::parse_ban).await?;
@@ -70,14 +72,15 @@ pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, bod
     let exists = book.bans.iter().any(|stored| stored.item.subject() == ban.subject());
     let expected = Expected::read(&headers)?.check(exists)?;
     let stored = rulebook.put_ban(ban, expected).await.map_err(refused)?;
-    settle(&admin, rulebook).await;
-    Ok(([etag(stored.version)], answer(&Row::<BanText>::new(&stored))).into_response())
+    let row = || ([etag(stored.version)], answer(&Row::<BanText>::new(&stored))).into_response();
+    Ok(settled(&admin, row).await)
 }
 
 /// Lifts a ban.
 #[utoipa::path(delete, path = "/admin/v1/bans", tag = "rules",
     params(("subject" = String, Query, description = "Whose")),
-    responses((status = 204, description = "It is in force no more"),
+    responses((status = 204, description = "It is no longer active"),
+        (status = 202, description = "It is stored, and not yet active on this node", body = Pending),
         (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
         AdminRefused))]
 pub(super) async fn remove(State(admin): State<Arc<Admin>>, uri: Uri, headers: HeaderMap) -> Answered {
@@ -87,6 +90,5 @@ pub(super) async fn remove(State(admin): State<Arc<Admin>>, uri: Uri, headers: H
     let exists = admin.app.book().bans.iter().any(|stored| stored.item.subject() == subject);
     let expected = Expected::read(&headers)?.check(exists)?;
     rulebook.remove_ban(subject, expected).await.map_err(refused)?;
-    settle(&admin, rulebook).await;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    Ok(settled(&admin, || StatusCode::NO_CONTENT.into_response()).await)
 }

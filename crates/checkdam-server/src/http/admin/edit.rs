@@ -2,10 +2,14 @@
 //! and how they are refused.
 
 use axum::body::Body;
-use axum::http::HeaderMap;
 use axum::http::header::{ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
+use axum::http::{HeaderMap, Response, StatusCode};
+use axum::response::IntoResponse;
 use checkdam::rule_file::RuleFileError;
+use serde::Serialize;
+use utoipa::ToSchema;
 
+use super::rules::answer;
 use super::{Admin, RuleSource};
 use crate::http::body;
 use crate::http::problem::{Problem, shown};
@@ -103,11 +107,19 @@ pub(super) fn refused(error: RulebookError) -> Problem {
     }
 }
 
-/// Waits until what was edited is in force here. It is kept, whatever happens
-/// to the database now.
-pub(super) async fn settle(admin: &Admin, rulebook: &Rulebook) {
-    if let Ok(version) = rulebook.version().await {
-        admin.edited(version).await;
+/// An edit that is stored and not yet active on this node.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Pending {
+    /// Why not, and where to look.
+    pending: String,
+}
+
+/// The answer to an edit that was committed: `response` once it is active here, and
+/// 202 with what is known if that takes too long.
+pub(super) async fn settled(admin: &Admin, response: impl FnOnce() -> Response<Body>) -> Response<Body> {
+    match admin.wait_until_active().await {
+        None => response(),
+        Some(pending) => (StatusCode::ACCEPTED, answer(&Pending { pending })).into_response(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The admin API, on a door of its own: rules, who was denied, how it goes. The
 //! dashboard is served here as well, and asks this API as anybody would.
 //!
-//! Handlers read what is in force from the app and edit through the rulebook;
-//! an edit is answered once it is in force on this node, or after five seconds.
+//! Handlers read what is active from the app and edit through the rulebook; an
+//! edit is answered once it is active on this node, or with 202 after five seconds.
 
 mod bans;
 mod edit;
@@ -40,8 +40,8 @@ use crate::nodes::Nodes;
 use crate::rulebook::{Follower, Rulebook};
 use crate::store::AnyStore;
 
-/// How long an edit waits to be in force here: others see it within a second.
-const IN_FORCE_LIMIT: Duration = Duration::from_secs(5);
+/// How long an edit waits to be active here: others see it within a second.
+const ACTIVE_LIMIT: Duration = Duration::from_secs(5);
 
 /// What the admin API works with.
 pub(crate) struct Admin {
@@ -77,15 +77,28 @@ impl Admin {
         name == BAN || self.app.limiter().rules().numbered().any(|rule| rule.name == name)
     }
 
-    /// Waits until an edit is in force here, and tells the other nodes.
-    async fn edited(&self, version: u64) {
-        let RuleSource::Database(follower) = &*self.rules else { return };
-        follower.hint();
-        if let AnyStore::Redis(watched) = self.app.limiter().store() {
-            // It is a hint: the others look by themselves anyway.
-            let _ = tokio::time::timeout(IN_FORCE_LIMIT, watched.announce()).await;
+    /// Waits until what was committed is active here, and tells the other nodes;
+    /// what is known of it if that takes too long.
+    async fn wait_until_active(&self) -> Option<String> {
+        let RuleSource::Database(follower) = &*self.rules else { return None };
+        let announced = async {
+            if let AnyStore::Redis(watched) = self.app.limiter().store() {
+                // It is a hint: the others look by themselves anyway.
+                let _ = tokio::time::timeout(ACTIVE_LIMIT, watched.announce()).await;
+            }
+        };
+        let mut looks = follower.looks();
+        let active = tokio::time::timeout(ACTIVE_LIMIT, looks.until_read());
+        let (_, is_active) = tokio::join!(announced, active);
+        if is_active == Ok(true) {
+            return None;
         }
-        let _ = tokio::time::timeout(IN_FORCE_LIMIT, follower.reached(version)).await;
+        let reason = follower.status().error;
+        let reason = reason.unwrap_or_else(|| "it is still being loaded".to_owned());
+        Some(format!(
+            "the edit is stored, and not active on this node yet: {reason}; /admin/v1/status says when there is no \
+             error any more"
+        ))
     }
 }
 

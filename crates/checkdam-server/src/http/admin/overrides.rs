@@ -12,7 +12,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::edit::{Expected, editable, etag, item, refused, settle};
+use super::edit::{Expected, Pending, editable, etag, item, refused, settled};
 use super::query::Query;
 use super::rules::{AdminRefused, Answered, Page, Row, answer, page};
 use crate::http::problem::Problem;
@@ -72,12 +72,14 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered 
     };
     let name = |one: &Override| format!("{} {}", one.rule, one.subject.text());
     let Page { total, rows, next } = page(&query, &book.overrides, name, is_wanted)?;
-    Ok(answer(&OverridesAnswer { version: book.version, total, overrides: rows, next }))
+    Ok(answer(&OverridesAnswer { version: book.revision.version, total, overrides: rows, next }))
 }
 
 /// Adds an override, or replaces the one of the same rule and subject.
 #[utoipa::path(put, path = "/admin/v1/overrides", tag = "rules", request_body = OverrideBody,
-    responses((status = 200, description = "It is in force", body = OverrideBody), AdminRefused))]
+    responses((status = 200, description = "It is active", body = OverrideBody),
+        (status = 202, description = "It is stored, and not yet active on this node", body = Pending),
+        AdminRefused))]
 pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, body: Body) -> Answered {
     let rulebook = editable(&admin)?;
     let one = item(body, rule_file::parse_override).await?;
@@ -85,14 +87,15 @@ pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, bod
     let exists = book.overrides.iter().any(|stored| stored.item.rule == one.rule && stored.item.subject == one.subject);
     let expected = Expected::read(&headers)?.check(exists)?;
     let stored = rulebook.put_override(one, expected).await.map_err(refused)?;
-    settle(&admin, rulebook).await;
-    Ok(([etag(stored.version)], answer(&Row::<OverrideText>::new(&stored))).into_response())
+    let row = || ([etag(stored.version)], answer(&Row::<OverrideText>::new(&stored))).into_response();
+    Ok(settled(&admin, row).await)
 }
 
 /// Removes an override.
 #[utoipa::path(delete, path = "/admin/v1/overrides", tag = "rules",
     params(("rule" = String, Query, description = "The rule's name"), ("subject" = String, Query, description = "Whose")),
-    responses((status = 204, description = "It is in force no more"),
+    responses((status = 204, description = "It is no longer active"),
+        (status = 202, description = "It is stored, and not yet active on this node", body = Pending),
         (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
         AdminRefused))]
 pub(super) async fn remove(State(admin): State<Arc<Admin>>, uri: Uri, headers: HeaderMap) -> Answered {
@@ -103,6 +106,5 @@ pub(super) async fn remove(State(admin): State<Arc<Admin>>, uri: Uri, headers: H
     let exists = admin.app.book().overrides.iter().any(|stored| is_meant(&stored.item));
     let expected = Expected::read(&headers)?.check(exists)?;
     rulebook.remove_override(rule, subject, expected).await.map_err(refused)?;
-    settle(&admin, rulebook).await;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    Ok(settled(&admin, || StatusCode::NO_CONTENT.into_response()).await)
 }

@@ -14,7 +14,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::edit::{Expected, editable, etag, item, refused, settle};
+use super::edit::{Expected, Pending, editable, etag, item, refused, settled};
 use super::query::{Name, Query};
 use crate::audit::Effect;
 use crate::http::problem::Problem;
@@ -126,12 +126,12 @@ pub(super) struct RulesAnswer {
 /// The part of a list that is asked for. `name` tells entries apart.
 pub(super) fn page<'b, S: 'b, T: for<'a> From<&'a S>>(
     query: &Query,
-    entries: impl IntoIterator<Item = &'b Stored<S>>,
+    entries: impl IntoIterator<Item = &'b Arc<Stored<S>>>,
     name: impl Fn(&S) -> String,
     is_wanted: impl Fn(&S) -> bool,
 ) -> Result<Page<T>, Problem> {
     let limit = query.limit()?;
-    let wanted: Vec<&Stored<S>> = entries.into_iter().filter(|stored| is_wanted(&stored.item)).collect();
+    let wanted: Vec<&Arc<Stored<S>>> = entries.into_iter().filter(|stored| is_wanted(&stored.item)).collect();
     let start = match query.text("after") {
         None => 0,
         Some(after) => match wanted.iter().position(|stored| name(&stored.item) == after) {
@@ -168,7 +168,7 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered 
         texts.iter().any(|text| text.to_lowercase().contains(&search))
     };
     let Page { total, rows, next } = page(&query, book.shown_rules(), |rule| rule.name.clone(), is_wanted)?;
-    Ok(answer(&RulesAnswer { version: book.version, total, rules: rows, next }))
+    Ok(answer(&RulesAnswer { version: book.revision.version, total, rules: rows, next }))
 }
 
 /// Shows one rule, with its version as ETag.
@@ -185,7 +185,8 @@ pub(super) async fn show(State(admin): State<Arc<Admin>>, Name(name): Name) -> A
 
 /// Adds a rule.
 #[utoipa::path(post, path = "/admin/v1/rules", tag = "rules", request_body = RuleBody,
-    responses((status = 201, description = "It is in force", body = RuleBody),
+    responses((status = 201, description = "It is active", body = RuleBody),
+        (status = 202, description = "It is stored, and not yet active on this node", body = Pending),
         (status = 409, description = "The name is taken, or the rules come from a file", body = Problem,
             content_type = "application/problem+json"),
         AdminRefused))]
@@ -194,8 +195,7 @@ pub(super) async fn add(State(admin): State<Arc<Admin>>, body: Body) -> Answered
     let rule = item(body, rule_file::parse_rule).await?;
     check_name(&rule.name)?;
     let stored = rulebook.add_rule(rule).await.map_err(refused)?;
-    settle(&admin, rulebook).await;
-    Ok(created(&stored))
+    Ok(settled(&admin, || created(&stored)).await)
 }
 
 /// Replaces a rule, or adds it.
@@ -203,8 +203,9 @@ pub(super) async fn add(State(admin): State<Arc<Admin>>, body: Body) -> Answered
     params(("name" = String, Path, description = "The rule's name; the body may rename it"),
         ("If-Match" = Option<String>, Header, description = "The ETag of the rule that was read"),
         ("If-None-Match" = Option<String>, Header, description = "`*` to add only")),
-    responses((status = 200, description = "It is in force", body = RuleBody),
-        (status = 201, description = "It is new, and in force", body = RuleBody),
+    responses((status = 200, description = "It is active", body = RuleBody),
+        (status = 201, description = "It is new, and active", body = RuleBody),
+        (status = 202, description = "It is stored, and not yet active on this node", body = Pending),
         (status = 412, description = "Somebody has changed it meanwhile", body = Problem,
             content_type = "application/problem+json"),
         AdminRefused))]
@@ -219,10 +220,7 @@ pub(super) async fn put(State(admin): State<Arc<Admin>>, Name(name): Name, heade
         rulebook.set_rule(&name, rule.clone(), expected.version()).await
     };
     match done {
-        Ok(stored) => {
-            settle(&admin, rulebook).await;
-            Ok(one(StatusCode::OK, &stored))
-        }
+        Ok(stored) => Ok(settled(&admin, || one(StatusCode::OK, &stored)).await),
         // What must be the version that was read cannot be new.
         Err(error @ RulebookError::NotFound { .. })
             if matches!(expected, Expected::Version(_) | Expected::Something) =>
@@ -239,8 +237,7 @@ pub(super) async fn put(State(admin): State<Arc<Admin>>, Name(name): Name, heade
                 RulebookError::Exists { .. } => Problem::changed(&error.to_string()),
                 other => refused(other),
             })?;
-            settle(&admin, rulebook).await;
-            Ok(created(&stored))
+            Ok(settled(&admin, || created(&stored)).await)
         }
         Err(error) => Err(refused(error)),
     }
@@ -250,7 +247,8 @@ pub(super) async fn put(State(admin): State<Arc<Admin>>, Name(name): Name, heade
 #[utoipa::path(delete, path = "/admin/v1/rules/{name}", tag = "rules",
     params(("name" = String, Path, description = "The rule's name"),
         ("If-Match" = Option<String>, Header, description = "The ETag of the rule that was read")),
-    responses((status = 204, description = "It is in force no more"),
+    responses((status = 204, description = "It is no longer active"),
+        (status = 202, description = "It is stored, and not yet active on this node", body = Pending),
         (status = 404, description = "There is no such rule", body = Problem, content_type = "application/problem+json"),
         (status = 412, description = "Somebody has changed it meanwhile", body = Problem,
             content_type = "application/problem+json"),
@@ -260,8 +258,7 @@ pub(super) async fn remove(State(admin): State<Arc<Admin>>, Name(name): Name, he
     let exists = admin.app.book().rules.iter().any(|stored| stored.item.name == name);
     let expected = Expected::read(&headers)?.check(exists)?;
     rulebook.remove_rule(&name, expected).await.map_err(refused)?;
-    settle(&admin, rulebook).await;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    Ok(settled(&admin, || StatusCode::NO_CONTENT.into_response()).await)
 }
 
 /// Says what a rule in shadow would have denied on this node since it is as it is.

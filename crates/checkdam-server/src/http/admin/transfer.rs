@@ -12,7 +12,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::edit::{editable, misread, refused, text};
+use super::edit::{Pending, editable, misread, refused, settled, text};
 use super::query::Query;
 use super::rules::{AdminRefused, Answered, answer, check_name};
 use crate::http::problem::Problem;
@@ -79,7 +79,8 @@ pub(super) async fn validate(State(admin): State<Arc<Admin>>, body: Body) -> Ans
         ("dry_run" = Option<bool>, Query, description = "Say what would be done, and do nothing"),
         ("partly" = Option<bool>, Query, description = "Leave out limits of descriptors that no rule can say")),
     request_body(content = String, description = "A document with rules, overrides and bans: YAML or JSON"),
-    responses((status = 200, description = "It is in force", body = ImportAnswer),
+    responses((status = 200, description = "It is active", body = ImportAnswer),
+        (status = 202, description = "It is stored, and not yet active on this node", body = Pending),
         (status = 409, description = "The rules come from a file", body = Problem,
             content_type = "application/problem+json"),
         AdminRefused))]
@@ -94,15 +95,14 @@ pub(super) async fn import(State(admin): State<Arc<Admin>>, uri: Uri, body: Body
         return Err(Problem::invalid("descriptors".to_owned(), refusal(&left_out, "import the rest with partly=true")));
     }
     check_names(&definitions)?;
-    let imported = if dry_run {
-        rulebook.rehearse(definitions, replace).await.map_err(refused)?
-    } else {
-        let imported = rulebook.import(definitions, replace).await.map_err(refused)?;
-        admin.edited(imported.version).await;
-        imported
+    let told = |Imported { version, added, changed, removed, unchanged }| {
+        answer(&ImportAnswer { version, dry_run, added, changed, removed, unchanged })
     };
-    let Imported { version, added, changed, removed, unchanged } = imported;
-    Ok(answer(&ImportAnswer { version, dry_run, added, changed, removed, unchanged }))
+    if dry_run {
+        return rulebook.rehearse(definitions, replace).await.map(told).map_err(refused);
+    }
+    let imported = rulebook.import(definitions, replace).await.map_err(refused)?;
+    Ok(settled(&admin, || told(imported)).await)
 }
 
 /// Gives everything that is in force as one document, as import takes it.

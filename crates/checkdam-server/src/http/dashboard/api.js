@@ -56,9 +56,11 @@ async function ask(method, path, options) {
   if (!answer.ok) throw await problem(answer);
   try {
     const data = answer.status === 204 ? null : await answer.json();
+    // Stored, and not yet active: whoever waits for it must know.
+    if (answer.status === 202) throw new Refusal(202, { detail: data.pending });
     return { data, etag: answer.headers.get("etag") };
   } catch (error) {
-    if (error.name === "AbortError") throw error;
+    if (error.name === "AbortError" || error instanceof Refusal) throw error;
     reached(false);
     throw new Unreachable("The answer broke off.");
   }

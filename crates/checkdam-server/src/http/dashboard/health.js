@@ -24,6 +24,12 @@ function rulesCard(rules) {
   ], rules.connected === false ? "The rules in force stay; edits are refused until the database answers." : null);
 }
 
+function warningsPanel(warnings) {
+  if (!warnings?.length) return null;
+  return h("section", { class: "panel stack", id: "warnings" }, h("h2", null, "Warnings"),
+    warnings.map(({ detail }) => h("p", { class: "told bad" }, sentence(detail))));
+}
+
 function storeCard(store) {
   const failed = store.unknown + store.refused + store.not_asked;
   const [kind, verdict] = store.is_open ? ["bad", "breaker open"] : store.is_away ? ["bad", "does not answer"] : store.is_failing ? ["warn", "fails at times"] : failed ? ["warn", "has failed"] : ["good", "answers"];
@@ -81,7 +87,7 @@ export function show({ body }) {
     if (!status) return;
     const now = live().status;
     const is_ready = now ? now.ready : true;
-    refresh(cards,
+    refresh(cards, warningsPanel(status.warnings),
       card("This node", is_ready ? "good" : "bad", is_ready ? "ready" : "not ready",
         [["Node", h("span", { class: "mono" }, status.node)], ["Version", status.version], ["Up for", span(status.uptime_s)]]),
       rulesCard(status.rules), storeCard(status.store), auditCard(status.audit));

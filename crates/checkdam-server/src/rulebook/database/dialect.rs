@@ -32,8 +32,17 @@ pub(in crate::rulebook) type Column = (&'static str, Kind);
 impl Dialect {
     /// Selects rows of `table` as objects; `rest` follows the table's name.
     pub(in crate::rulebook) fn select(self, table: &str, columns: &[Column], rest: &str) -> String {
-        let fields: Vec<String> =
-            columns.iter().map(|(name, kind)| format!("'{name}', {}", self.told(name, *kind))).collect();
+        self.selection(table, columns, None, rest)
+    }
+
+    /// The same with the row's [stamp](Self::stamp).
+    pub(in crate::rulebook) fn select_stamped(self, table: &str, columns: &[Column], rest: &str) -> String {
+        self.selection(table, columns, Some(format!("'stamp', {}", self.stamp())), rest)
+    }
+
+    fn selection(self, table: &str, columns: &[Column], more: Option<String>, rest: &str) -> String {
+        let fields = columns.iter().map(|(name, kind)| format!("'{name}', {}", self.told(name, *kind)));
+        let fields: Vec<String> = fields.chain(more).collect();
         let object = match self {
             Self::Sqlite => "json_object",
             Self::Postgres => "json_build_object",
@@ -79,11 +88,34 @@ impl Dialect {
 
     /// Deletes the rows whose integer `key` is in the list `$1`.
     pub(in crate::rulebook) fn delete(self, table: &str, key: &str) -> String {
+        format!("DELETE FROM {table} WHERE {}", self.is_listed(key))
+    }
+
+    /// Text that is another one whenever a row is: its version alone is not, if
+    /// the database lost edits.
+    fn stamp(self) -> String {
+        match self {
+            Self::Sqlite => "version || ' ' || updated_at".to_owned(),
+            Self::Postgres => "version || ' ' || date_part('epoch', updated_at)".to_owned(),
+        }
+    }
+
+    /// Selects a line for each row of `table`, its integer `key` and its stamp, as one text.
+    pub(in crate::rulebook) fn select_stamps(self, table: &str, key: &str) -> String {
+        let (join, newline) = match self {
+            Self::Sqlite => ("group_concat", "char(10)"),
+            Self::Postgres => ("string_agg", "chr(10)"),
+        };
+        format!("SELECT COALESCE({join}({key} || ' ' || {}, {newline}), '') FROM {table}", self.stamp())
+    }
+
+    /// A condition: the integer `key` is in the list `$1`.
+    pub(in crate::rulebook) fn is_listed(self, key: &str) -> String {
         let listed = match self {
             Self::Sqlite => "SELECT value FROM json_each($1)",
             Self::Postgres => "SELECT value::BIGINT FROM json_array_elements_text($1::JSON)",
         };
-        format!("DELETE FROM {table} WHERE {key} IN ({listed})")
+        format!("{key} IN ({listed})")
     }
 
     /// An instant from milliseconds.

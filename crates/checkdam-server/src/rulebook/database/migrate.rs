@@ -5,11 +5,15 @@ use super::session::{Session, Value};
 use super::{Dialect, Engine, OpenError};
 
 /// The steps, in order. A step that was released is never changed.
-const SQLITE: [&str; 2] =
-    [include_str!("../migrations/sqlite/0001_rulebook.sql"), include_str!("../migrations/sqlite/0002_violations.sql")];
-const POSTGRES: [&str; 2] = [
+const SQLITE: [&str; 3] = [
+    include_str!("../migrations/sqlite/0001_rulebook.sql"),
+    include_str!("../migrations/sqlite/0002_violations.sql"),
+    include_str!("../migrations/sqlite/0003_revision.sql"),
+];
+const POSTGRES: [&str; 3] = [
     include_str!("../migrations/postgres/0001_rulebook.sql"),
     include_str!("../migrations/postgres/0002_violations.sql"),
+    include_str!("../migrations/postgres/0003_revision.sql"),
 ];
 
 /// Any number that nobody else is likely to lock: "checkdam" as bytes.

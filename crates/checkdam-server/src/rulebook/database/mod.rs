@@ -4,10 +4,12 @@
 //! knows what a rule is.
 
 mod dialect;
+mod file;
 mod migrate;
 mod session;
 
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -15,6 +17,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{PgPool, SqlitePool};
 
 pub(super) use self::dialect::{Column, Dialect, Kind};
+use self::file::OpenedFile;
 pub(super) use self::migrate::reason;
 pub(super) use self::session::{Session, Value};
 use super::url::DatabaseUrl;
@@ -33,6 +36,7 @@ const POSTGRES_CONNECTIONS: u32 = 8;
 pub(super) enum Engine {
     /// One connection writes, so that writers queue instead of failing.
     Sqlite {
+        file: Arc<OpenedFile>,
         readers: SqlitePool,
         writer: SqlitePool,
     },
@@ -69,7 +73,7 @@ impl Engine {
                 }
                 // The files beside it take its permissions. If this fails, opening it says why.
                 let _ = std::fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(path);
-                Self::sqlite(SqliteConnectOptions::new().filename(path))
+                Self::sqlite(OpenedFile::at(path), SqliteConnectOptions::new().filename(path))
             }
             DatabaseUrl::Postgres(options) => Self::postgres(options.as_ref().clone()),
         };
@@ -80,7 +84,7 @@ impl Engine {
     /// Ends all connections; the last one of a file puts its log into it.
     pub(super) async fn close(&self) {
         match self {
-            Self::Sqlite { readers, writer } => {
+            Self::Sqlite { readers, writer, .. } => {
                 readers.close().await;
                 writer.close().await;
             }
@@ -88,15 +92,17 @@ impl Engine {
         }
     }
 
-    fn sqlite(options: SqliteConnectOptions) -> Self {
+    fn sqlite(file: OpenedFile, options: SqliteConnectOptions) -> Self {
         // FULL: an edit that was acknowledged survives the loss of the machine, not only of the process.
+        // It exists already: one that was deleted since must not be made anew, without tables.
         let options = options
-            .create_if_missing(true)
+            .create_if_missing(false)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(SQLITE_WAIT);
         let pool = |most| SqlitePoolOptions::new().max_connections(most).acquire_timeout(SQLITE_WAIT);
         Self::Sqlite {
+            file: Arc::new(file),
             readers: pool(SQLITE_READERS).connect_lazy_with(options.clone()),
             writer: pool(1).connect_lazy_with(options),
         }
@@ -111,7 +117,10 @@ impl Engine {
     /// A transaction that sees one state of everything, whatever others write.
     pub(super) async fn read(&self) -> Result<Session, sqlx::Error> {
         match self {
-            Self::Sqlite { readers, .. } => Session::sqlite(readers.acquire().await?, "BEGIN").await,
+            Self::Sqlite { file, readers, .. } => {
+                file.check()?;
+                Session::sqlite(readers.acquire().await?, "BEGIN").await
+            }
             Self::Postgres { pool, .. } => {
                 Session::postgres(pool.acquire().await?, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await
             }
@@ -122,7 +131,10 @@ impl Engine {
     pub(super) async fn write(&self) -> Result<Session, sqlx::Error> {
         match self {
             // IMMEDIATE: a reader that became a writer would find the file changed under it.
-            Self::Sqlite { writer, .. } => Session::sqlite(writer.acquire().await?, "BEGIN IMMEDIATE").await,
+            Self::Sqlite { file, writer, .. } => {
+                file.check()?;
+                Session::sqlite(writer.acquire().await?, "BEGIN IMMEDIATE").await
+            }
             Self::Postgres { pool, .. } => Session::postgres(pool.acquire().await?, "BEGIN").await,
         }
     }

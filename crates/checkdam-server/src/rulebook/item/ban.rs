@@ -1,11 +1,11 @@
 //! Rows of `rate_limit_ban`.
 
-use checkdam::Ban;
+use checkdam::{Ban, Definitions};
 use serde_json::{Value, json};
 
-use super::{Entry, Item, Read, kept, text};
+use super::{Item, Read, kept, text};
 use crate::rulebook::database::{Column, Kind};
-use crate::rulebook::store::Pages;
+use crate::rulebook::snapshot::{Rows, Snapshot};
 
 impl Item for Ban {
     const TABLE: &'static str = "rate_limit_ban";
@@ -26,8 +26,17 @@ impl Item for Ban {
         }))
     }
 
-    fn entries(pages: &mut Pages) -> &mut Vec<Entry<Self>> {
-        &mut pages.bans
+    fn rows(snapshot: &Snapshot) -> &Rows<Self> {
+        &snapshot.bans
+    }
+
+    fn rows_mut(snapshot: &mut Snapshot) -> &mut Rows<Self> {
+        &mut snapshot.bans
+    }
+
+    /// A ban can only be wrong by itself.
+    fn concerned(_: &Snapshot, _: Option<&Self>, new: Option<&Self>) -> Result<Definitions, String> {
+        Ok(Definitions { bans: new.cloned().into_iter().collect(), ..Definitions::default() })
     }
 
     fn what(&self) -> String {

@@ -6,11 +6,14 @@ mod rule;
 
 pub(super) use self::overriding::override_key;
 
+use std::sync::Arc;
+
+use checkdam::Definitions;
 use serde_json::Value;
 
 use super::book::{Fault, Stored};
-use super::database::{Column, Kind};
-use super::store::Pages;
+use super::database::{Column, Dialect, Kind};
+use super::snapshot::{Rows, Snapshot};
 
 /// What every kind can do, so that reading, editing and importing are written once.
 pub(super) trait Item: Clone + PartialEq + Send + Sync + 'static {
@@ -29,8 +32,19 @@ pub(super) trait Item: Clone + PartialEq + Send + Sync + 'static {
     /// Says what cannot be kept.
     fn row(&self) -> Result<Value, String>;
 
-    /// The entries of its kind.
-    fn entries(pages: &mut Pages) -> &mut Vec<Entry<Self>>;
+    /// The rows of its kind.
+    fn rows(snapshot: &Snapshot) -> &Rows<Self>;
+
+    /// The same, to be changed.
+    fn rows_mut(snapshot: &mut Snapshot) -> &mut Rows<Self>;
+
+    /// All that decides whether a valid rulebook stays valid when the item `old`
+    /// becomes `new`: a small set that must be valid by itself. What has the same
+    /// [`key`](Self::key) was ruled out before.
+    ///
+    /// # Errors
+    /// Says which other item it conflicts with.
+    fn concerned(snapshot: &Snapshot, old: Option<&Self>, new: Option<&Self>) -> Result<Definitions, String>;
 
     /// Whether both say the same, as far as a row can tell.
     fn is_same(&self, other: &Self) -> bool {
@@ -52,23 +66,26 @@ pub(super) struct Read<T> {
 }
 
 /// A row and what it says, if anything.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Entry<T> {
     pub(super) id: i64,
     pub(super) version: u64,
-    pub(super) created_unix_ms: i64,
-    pub(super) updated_unix_ms: i64,
+    /// Changes whenever the row does, also when the database lost edits and the
+    /// row counts through the same versions again.
+    pub(super) stamp: String,
     pub(super) key: String,
     pub(super) what: String,
-    pub(super) item: Result<T, String>,
+    pub(super) item: Result<Arc<Stored<T>>, String>,
 }
 
 /// The columns that every table has.
 const COMMON: [Column; 3] = [("version", Kind::Int), ("created_at", Kind::Time), ("updated_at", Kind::Time)];
 
-/// All columns of a table, its key first.
-pub(super) fn columns<T: Item>() -> Vec<Column> {
-    [(T::ID, Kind::Int)].into_iter().chain(T::COLUMNS.iter().copied()).chain(COMMON).collect()
+/// Selects rows of a table as [`Entry::read`] takes them; `rest` follows the table's name.
+pub(super) fn select<T: Item>(dialect: Dialect, rest: &str) -> String {
+    let columns: Vec<Column> =
+        [(T::ID, Kind::Int)].into_iter().chain(T::COLUMNS.iter().copied()).chain(COMMON).collect();
+    dialect.select_stamped(T::TABLE, &columns, rest)
 }
 
 impl<T: Item> Entry<T> {
@@ -77,30 +94,28 @@ impl<T: Item> Entry<T> {
         let row: Value = serde_json::from_str(text).unwrap_or_default();
         let whole = |name: &str| row.get(name).and_then(Value::as_i64).unwrap_or_default();
         let Read { key, what, item } = T::read(&row);
-        Self {
-            id: whole(T::ID),
-            version: whole("version").max(0).unsigned_abs(),
-            created_unix_ms: whole("created_at"),
-            updated_unix_ms: whole("updated_at"),
-            key,
-            what,
-            item,
-        }
+        let (id, version) = (whole(T::ID), whole("version").max(0).unsigned_abs());
+        let (created_unix_ms, updated_unix_ms) = (whole("created_at"), whole("updated_at"));
+        let stored = |item| Arc::new(Stored { id, version, created_unix_ms, updated_unix_ms, item });
+        let stamp = self::text(&row, "stamp").unwrap_or_default().to_owned();
+        Self { id, version, stamp, key, what, item: item.map(stored) }
     }
 
     /// An item that has no row yet.
-    pub(super) fn new(item: T) -> Self {
+    pub(super) fn without_row(item: T) -> Self {
         let (key, what) = (item.key(), item.what());
-        Self { id: 0, version: 0, created_unix_ms: 0, updated_unix_ms: 0, key, what, item: Ok(item) }
+        Self { id: 0, version: 0, stamp: String::new(), key, what, item: Ok(Arc::new(Stored::without_row(item))) }
+    }
+
+    /// What the row says.
+    pub(super) fn item(&self) -> Option<&T> {
+        self.item.as_ref().ok().map(|stored| &stored.item)
     }
 
     /// As others see it.
-    pub(super) fn into_stored(self) -> Result<Stored<T>, Fault> {
-        let Self { id, version, created_unix_ms, updated_unix_ms, what, item, .. } = self;
-        match item {
-            Ok(item) => Ok(Stored { id, version, created_unix_ms, updated_unix_ms, item }),
-            Err(reason) => Err(Fault { what, version, reason }),
-        }
+    pub(super) fn stored(&self) -> Result<Arc<Stored<T>>, Fault> {
+        let fault = |reason: &String| Fault { what: self.what.clone(), version: self.version, reason: reason.clone() };
+        self.item.as_ref().map(Arc::clone).map_err(fault)
     }
 }
 

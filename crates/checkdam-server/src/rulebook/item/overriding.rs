@@ -1,11 +1,11 @@
 //! Rows of `rate_limit_override`.
 
-use checkdam::{Allowance, Override, QuotaSpec};
+use checkdam::{Allowance, Definitions, Override, QuotaSpec};
 use serde_json::{Value, json};
 
-use super::{Entry, Item, Read, flag, kept, limits, text};
+use super::{Item, Read, flag, kept, limits, text};
 use crate::rulebook::database::{Column, Kind};
-use crate::rulebook::store::Pages;
+use crate::rulebook::snapshot::{Rows, Snapshot};
 
 impl Item for Override {
     const TABLE: &'static str = "rate_limit_override";
@@ -42,8 +42,20 @@ impl Item for Override {
         }))
     }
 
-    fn entries(pages: &mut Pages) -> &mut Vec<Entry<Self>> {
-        &mut pages.overrides
+    fn rows(snapshot: &Snapshot) -> &Rows<Self> {
+        &snapshot.overrides
+    }
+
+    fn rows_mut(snapshot: &mut Snapshot) -> &mut Rows<Self> {
+        &mut snapshot.overrides
+    }
+
+    /// An override needs its rule.
+    fn concerned(snapshot: &Snapshot, _: Option<&Self>, new: Option<&Self>) -> Result<Definitions, String> {
+        let Some(new) = new else { return Ok(Definitions::default()) };
+        let rule = snapshot.rules.iter().filter_map(|entry| entry.item()).find(|rule| rule.name == new.rule);
+        let (rules, overrides) = (rule.cloned().into_iter().collect(), vec![new.clone()]);
+        Ok(Definitions { rules, overrides, ..Definitions::default() })
     }
 
     fn what(&self) -> String {

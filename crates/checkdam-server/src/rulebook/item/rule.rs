@@ -6,12 +6,12 @@
 //! first of them comes to.
 
 use checkdam::rule_file::{self, RuleText};
-use checkdam::{Algorithm, Mode, Rule};
+use checkdam::{Algorithm, Definitions, Mode, Rule};
 use serde_json::{Map, Value, json};
 
-use super::{Entry, Item, Read, flag, kept, limits, text};
+use super::{Item, Read, flag, kept, limits, text};
 use crate::rulebook::database::{Column, Kind};
-use crate::rulebook::store::Pages;
+use crate::rulebook::snapshot::{Rows, Snapshot};
 use crate::rulebook::{rate, same};
 
 impl Item for Rule {
@@ -84,8 +84,24 @@ impl Item for Rule {
         Ok(row)
     }
 
-    fn entries(pages: &mut Pages) -> &mut Vec<Entry<Self>> {
-        &mut pages.rules
+    fn rows(snapshot: &Snapshot) -> &Rows<Self> {
+        &snapshot.rules
+    }
+
+    fn rows_mut(snapshot: &mut Snapshot) -> &mut Rows<Self> {
+        &mut snapshot.rules
+    }
+
+    /// A rule's overrides must fit it, and no other rule may concern the same requests.
+    fn concerned(snapshot: &Snapshot, old: Option<&Self>, new: Option<&Self>) -> Result<Definitions, String> {
+        let names: Vec<&str> = old.into_iter().chain(new).map(|rule| rule.name.as_str()).collect();
+        if let Some(new) = new {
+            let rules = snapshot.rules.iter().filter_map(|entry| entry.item());
+            same::check_among(new, rules.filter(|rule| !names.contains(&rule.name.as_str())))?;
+        }
+        let overrides = snapshot.overrides.iter().filter_map(|entry| entry.item());
+        let overrides = overrides.filter(|one| names.contains(&one.rule.as_str())).cloned().collect();
+        Ok(Definitions { rules: new.cloned().into_iter().collect(), overrides, ..Definitions::default() })
     }
 
     /// A row keeps conditions by their names, in no other order.

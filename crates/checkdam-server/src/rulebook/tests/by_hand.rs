@@ -73,9 +73,9 @@ async fn every_change_by_hand_moves_the_version(home: Home) {
     ] {
         home.sql(statement).await.unwrap();
         let book = home.book().await;
-        assert!(book.version > reached, "{statement}");
+        assert!(book.revision.version > reached, "{statement}");
         book.compile().unwrap();
-        reached = book.version;
+        reached = book.revision.version;
         if statement.contains("2.50") {
             assert_eq!(book.overrides[0].item.allowance, checkdam::Allowance::Scale("2.5".parse().unwrap()));
         }

@@ -1,5 +1,7 @@
 //! Rules, overrides and bans, one by one.
 
+use std::sync::Arc;
+
 use checkdam::{Ban, Mode, Override, rule_file};
 
 use super::home::{Home, definitions, rule};
@@ -34,7 +36,7 @@ async fn a_rule_is_added_changed_and_removed(home: Home) {
     let second = home.version().await;
     assert!(second > first);
     let loaded = home.book().await;
-    assert_eq!((loaded.version, loaded.rules), (second, vec![changed]));
+    assert_eq!((loaded.revision.version, loaded.rules), (second, vec![Arc::new(changed)]));
     book.remove_rule("free", None).await.unwrap();
     assert_eq!(home.book().await.rules, []);
     let missing = RulebookError::NotFound { what: "rule \"free\"".to_owned() };
@@ -102,7 +104,7 @@ bans:
     book.compile().unwrap();
     // What was written and what is read are the same to whoever imports it again.
     let again = home.rulebook.import(given.clone(), true).await.unwrap();
-    assert_eq!((again.unchanged, again.changed, again.version), (23, 0, book.version));
+    assert_eq!((again.unchanged, again.changed, again.version), (23, 0, book.revision.version));
     let starter = definitions(STARTER);
     home.rulebook.import(starter.clone(), true).await.unwrap();
     assert_eq!(home.book().await.definitions(), starter);
@@ -185,7 +187,7 @@ async fn overrides_come_and_go(home: Home) {
     assert_eq!((changed.id, changed.version, &changed.item), (added.id, 2, &free));
     let late = book.put_override(tenfold, Some(1)).await;
     assert!(matches!(late, Err(RulebookError::Changed { current: 2, .. })), "{late:?}");
-    assert_eq!(home.book().await.overrides, [changed]);
+    assert_eq!(home.book().await.overrides, [Arc::new(changed)]);
     let missing = book.remove_override("a", "user:43", None).await;
     assert!(matches!(missing, Err(RulebookError::NotFound { .. })), "{missing:?}");
     let late = book.remove_override("a", "user:42", Some(1)).await;
@@ -206,7 +208,7 @@ async fn bans_come_and_go(home: Home) {
     let changed = book.put_ban(ban.clone(), None).await.unwrap();
     assert_eq!((changed.id, changed.version, &changed.item), (added.id, 2, &ban));
     assert!(home.version().await > before);
-    assert_eq!(home.book().await.bans, [changed]);
+    assert_eq!(home.book().await.bans, [Arc::new(changed)]);
     // The same network, however it is spelled.
     book.remove_ban("ip:198.51.100.0/24", Some(2)).await.unwrap();
     let missing = book.remove_ban("user:1", None).await;

@@ -42,7 +42,7 @@ impl Home {
     }
 
     pub(super) async fn version(&self) -> u64 {
-        self.rulebook.version().await.unwrap()
+        self.rulebook.revision().await.unwrap().version
     }
 
     /// The limits of a rule as people write them.

@@ -17,7 +17,7 @@ async fn assert_unavailable(book: &Rulebook, what: &str) {
     let one = rule("{name: lost, key: lost, limits: [1/s]}");
     let denied = [Violation::default()];
     let (loaded, version, edited, written) =
-        tokio::join!(book.load(), book.version(), book.add_rule(one), book.write_violations(&denied));
+        tokio::join!(book.load(), book.revision(), book.add_rule(one), book.write_violations(&denied));
     let elapsed = start.elapsed();
     let answers = [loaded.map(drop), version.map(drop), edited.map(drop), written];
     for answer in answers {
@@ -34,7 +34,7 @@ async fn a_server_that_is_stopped_or_killed_is_missed_in_time_and_found_again() 
     let book = Rulebook::open(&url).await.unwrap();
     book.add_rule(rule("{name: a, key: a, limits: [1/s]}")).await.unwrap();
     let options = FollowOptions { poll: Duration::from_millis(50), listens: true };
-    let follower = Follower::start(book.clone(), book.version().await.unwrap(), options, |_, _| {});
+    let follower = Follower::start(book.clone(), book.revision().await.unwrap(), options, |_, _| {});
     for (round, end) in [Postgres::stop, Postgres::kill].into_iter().enumerate() {
         end(&server);
         Box::pin(assert_unavailable(&book, "gone")).await;
@@ -52,7 +52,7 @@ async fn a_server_that_is_stopped_or_killed_is_missed_in_time_and_found_again() 
         assert_eq!(kept.rules.len(), round + 1, "what was acknowledged is there, and nothing else");
         let name = format!("round{round}");
         book.add_rule(rule(&format!("{{name: {name}, key: {name}, limits: [1/s]}}"))).await.unwrap();
-        let version = book.version().await.unwrap();
+        let version = book.revision().await.unwrap().version;
         tokio::time::timeout(PATIENCE, follower.reached(version)).await.unwrap();
         assert_eq!((follower.status().is_connected, follower.status().error), (true, None));
     }
@@ -73,4 +73,33 @@ async fn a_server_that_hangs_is_missed_in_time_and_found_again() {
     while book.load().await.is_err() && start.elapsed() < PATIENCE {}
     assert_eq!(book.load().await.unwrap().rules.len(), 1);
     book.remove_rule("a", Some(1)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_deleted_or_replaced_is_noticed() {
+    let home = super::Home::sqlite().await;
+    let DatabaseUrl::Sqlite(path) = home.url.clone() else { panic!() };
+    home.rulebook.add_rule(rule("{name: a, key: a, limits: [1/s]}")).await.unwrap();
+    let options = FollowOptions { poll: Duration::from_millis(20), listens: false };
+    let follower = Follower::start(home.rulebook.clone(), home.rulebook.revision().await.unwrap(), options, |_, _| {});
+    let moved = path.with_extension("moved");
+    for (is_replaced, word) in [(false, "deleted or moved"), (true, "replaced")] {
+        std::fs::rename(&path, &moved).unwrap();
+        if is_replaced {
+            std::fs::copy(&moved, &path).unwrap();
+        }
+        Box::pin(assert_unavailable(&home.rulebook, word)).await;
+        let refused = home.rulebook.remove_rule("a", None).await.unwrap_err().to_string();
+        assert!(refused.contains(word) && refused.contains("restart the server"), "{refused}");
+        let start = Instant::now();
+        while follower.status().is_connected && start.elapsed() < PATIENCE {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let status = follower.status();
+        assert!(status.error.as_ref().is_some_and(|error| error.contains(word)), "{status:?}");
+        std::fs::rename(&moved, &path).unwrap();
+        assert!(tokio::time::timeout(PATIENCE, follower.looks().until_read()).await.unwrap());
+        assert_eq!((follower.status().is_connected, follower.status().error), (true, None));
+    }
+    home.rulebook.remove_rule("a", Some(1)).await.unwrap();
 }
