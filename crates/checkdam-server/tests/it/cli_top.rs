@@ -97,6 +97,12 @@ impl Terminal {
         }
     }
 
+    /// The number of the process that wrote it.
+    fn pid(&self) -> String {
+        let written = self.written();
+        written.split("pid=").nth(1).and_then(|rest| rest.lines().next()).expect("its number").trim().to_owned()
+    }
+
     fn press(&mut self, keys: &str) {
         self.child.stdin.as_mut().unwrap().write_all(keys.as_bytes()).unwrap();
     }
@@ -145,12 +151,39 @@ fn a_terminal_is_given_back_also_when_it_is_told_to_end() {
     let shown = format!("sh -c 'echo pid=$$; exec \"$0\" top --server {url}' '{program}'");
     let terminal = Terminal::start(&format!("stty cols 110 rows 30; stty -g; {shown}; code=$?; stty -g; exit $code"));
     terminal.wait_for("user:loud");
-    let written = terminal.written();
-    let pid = written.split("pid=").nth(1).and_then(|rest| rest.lines().next()).expect("its number").trim().to_owned();
-    assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs").success());
+    assert!(Command::new("kill").args(["-TERM", &terminal.pid()]).status().expect("kill runs").success());
     let (code, written) = terminal.end();
     assert_eq!(code, Some(0), "{written:?}");
     assert_given_back(&written);
+}
+
+/// Whether a process has ended; one that nobody has waited for yet counts.
+fn has_ended(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.map_or(true, |stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')))
+}
+
+#[test]
+fn it_ends_when_its_terminal_hangs_up() {
+    let server = server();
+    let (program, url) = (env!("CARGO_BIN_EXE_checkdam"), format!("http://{}", server.admin_address()));
+    // In a session of its own nothing sends it SIGHUP.
+    for session in ["", "setsid --wait "] {
+        let shown = format!("{session}sh -c 'echo pid=$$; exec \"$0\" top --server {url}' '{program}'");
+        let mut terminal = Terminal::start(&format!("stty cols 110 rows 30; {shown}"));
+        terminal.wait_for("user:loud");
+        let pid = terminal.pid();
+        terminal.child.kill().unwrap();
+        terminal.child.wait().unwrap();
+        let start = Instant::now();
+        while !has_ended(&pid) {
+            if start.elapsed() > PATIENCE {
+                Command::new("kill").args(["-KILL", &pid]).status().expect("kill runs");
+                panic!("it runs on without a terminal: {session:?}");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
 }
 
 /// Before it, the terminal's modes are written, and after it again.

@@ -1,5 +1,6 @@
 //! `checkdam bench`: what it sends, what it counts, and what it refuses.
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -163,6 +164,19 @@ fn an_interrupt_ends_it_with_what_was_measured() {
         report["requests"].as_u64().unwrap(),
         counted(&server, "per-user", "allowed") + counted(&server, "per-user", "denied")
     );
+}
+
+#[test]
+fn a_termination_or_a_hangup_ends_it() {
+    let server = Server::with_rules(RULES);
+    let decided = || counted(&server, "per-user", "allowed") + counted(&server, "per-user", "denied");
+    for (signal, number) in [("-TERM", 15), ("-HUP", 1)] {
+        let before = decided();
+        let mut loading = bench(&server.url(), &["--duration", "1h"]).stdout(Stdio::piped()).spawn().unwrap();
+        testkit::wait_until("the load begins", PATIENCE, || decided() > before);
+        assert!(Command::new("kill").args([signal, &loading.id().to_string()]).status().unwrap().success());
+        assert_eq!(loading.wait().unwrap().signal(), Some(number), "{signal}");
+    }
 }
 
 #[test]

@@ -1,13 +1,19 @@
-//! The screen: a thread asks the server, this one draws and hears keys.
+//! The screen: threads wait for keys, for the server, and for the end of the
+//! terminal or the program; this one draws.
+//!
+//! crossterm reads a terminal that has hung up in a loop that never returns, so
+//! keys are read on a thread of their own, which ends with the program.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use anyhow::Context;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
 use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::draw::{Shown, draw};
@@ -18,16 +24,28 @@ use crate::cli::keeper::ServerKeeper;
 
 /// How often the server is asked.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// How long a key is waited for before what the server said is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Shows the screen until somebody quits or ends the program. However it ends, by a
-/// panic too, the terminal is as it was.
+/// What the screen waits for.
+enum Awaited {
+    Answer(Result<Box<Picture>, Failure>),
+    Key(KeyEvent),
+    /// The terminal has another size.
+    Resized,
+    /// Keys cannot be read.
+    Unreadable(std::io::Error),
+    /// The terminal has hung up, or the program is told to end.
+    End,
+}
+
+/// Shows the screen until somebody quits, the program is told to end, or the
+/// terminal hangs up. However it ends, by a panic too, the terminal is as it was.
 pub(super) fn run(keeper: ServerKeeper, view: View, first: Picture) -> anyhow::Result<()> {
-    let is_stopped = stopped()?;
+    let (sender, awaited) = channel();
+    wait_for_end(sender.clone())?;
     let mut terminal = ratatui::try_init().context("this terminal cannot be drawn on: use --once")?;
-    let done = show(&mut terminal, keeper, view, first, &is_stopped);
-    ratatui::restore();
+    let done = show(&mut terminal, keeper, view, first, (sender, &awaited));
+    // A terminal that has hung up cannot be restored, and need not be.
+    let _ = ratatui::try_restore();
     done
 }
 
@@ -36,77 +54,98 @@ fn show(
     keeper: ServerKeeper,
     mut view: View,
     first: Picture,
-    is_stopped: &AtomicBool,
+    (sender, awaited): (Sender<Awaited>, &Receiver<Awaited>),
 ) -> anyhow::Result<()> {
     let (wants, wanted) = channel();
-    let (pictures, seen) = channel();
-    // It ends with the program: nothing of it is to be kept.
     let asked = view.wanted.clone();
-    std::thread::spawn(move || ask(&keeper, asked, &wanted, &pictures));
+    let answers = sender.clone();
+    std::thread::spawn(move || ask(&keeper, asked, &wanted, &answers));
+    std::thread::spawn(move || read_keys(&sender));
     let mut shown = Shown { picture: first, trouble: None, has_colour: has_colour() };
-    let mut is_due = true;
-    while !is_stopped.load(Ordering::Relaxed) {
-        while let Ok(answer) = seen.try_recv() {
-            is_due = true;
-            match answer {
-                Ok(picture) if !view.is_paused => (shown.picture, shown.trouble) = (picture, None),
-                Ok(_) => shown.trouble = None,
-                Err(failure) => shown.trouble = Some(failure.reason),
-            }
-        }
-        if is_due {
-            terminal.draw(|frame| draw(frame, &view, &shown)).context("the terminal cannot be drawn on")?;
-        }
-        is_due = event::poll(LOOK_EVERY).context("keys cannot be read")?;
-        if !is_due {
-            continue;
-        }
-        let Event::Key(key) = event::read().context("keys cannot be read")? else { continue };
-        if key.kind == KeyEventKind::Release {
-            continue;
-        }
-        match view.press(key) {
-            Pressed::Quit => return Ok(()),
-            Pressed::Draw => {}
-            Pressed::Ask => drop(wants.send(view.wanted.clone())),
+    loop {
+        terminal.draw(|frame| draw(frame, &view, &shown)).context("the terminal cannot be drawn on")?;
+        match awaited.recv().context("the screen's threads have ended")? {
+            Awaited::Answer(Ok(picture)) if !view.is_paused => (shown.picture, shown.trouble) = (*picture, None),
+            Awaited::Answer(Ok(_)) => shown.trouble = None,
+            Awaited::Answer(Err(failure)) => shown.trouble = Some(failure.reason),
+            Awaited::Key(key) => match view.press(key) {
+                Pressed::Quit => return Ok(()),
+                Pressed::Draw => {}
+                Pressed::Ask => drop(wants.send(view.wanted.clone())),
+            },
+            Awaited::Resized => {}
+            Awaited::Unreadable(error) => return Err(error).context("keys cannot be read"),
+            Awaited::End => return Ok(()),
         }
     }
-    Ok(())
 }
 
-/// Set once the program is told to end, or its terminal goes away.
-fn stopped() -> anyhow::Result<Arc<AtomicBool>> {
-    let is_stopped = Arc::new(AtomicBool::new(false));
-    let set = Arc::clone(&is_stopped);
+/// Reads keys as long as anybody waits for them.
+fn read_keys(sender: &Sender<Awaited>) {
+    loop {
+        let awaited = match event::read() {
+            Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => Awaited::Key(key),
+            Ok(Event::Resize(..)) => Awaited::Resized,
+            Ok(_) => continue,
+            Err(error) => Awaited::Unreadable(error),
+        };
+        let is_last = matches!(awaited, Awaited::Unreadable(_));
+        if sender.send(awaited).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// Tells when the program shall end: SIGTERM, SIGHUP, or a terminal that has hung
+/// up. The latter sends SIGHUP only to processes whose controlling terminal it is.
+fn wait_for_end(sender: Sender<Awaited>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start threads")?;
     let (mut ended, mut hung_up) = {
         let _inside = runtime.enter();
         (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?)
     };
+    let poll = Poll::new().context("keys cannot be waited for")?;
+    let terminal = std::io::stdin().as_raw_fd();
+    let registered = poll.registry().register(&mut SourceFd(&terminal), Token(0), Interest::READABLE);
+    registered.context("keys cannot be waited for")?;
+    let also = sender.clone();
+    // Nobody waits any more if the screen has ended already.
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         runtime.block_on(async {
             tokio::select! { _ = ended.recv() => {}, _ = hung_up.recv() => {} }
         });
-        set.store(true, Ordering::Relaxed);
+        let _ = also.send(Awaited::End);
     })?;
-    Ok(is_stopped)
+    std::thread::Builder::new().name("terminal".to_owned()).spawn(move || {
+        wait_for_close(poll);
+        let _ = sender.send(Awaited::End);
+    })?;
+    Ok(())
+}
+
+/// Waits until nothing more can come from a terminal. Keys wake it too, once
+/// each; they are read elsewhere.
+fn wait_for_close(mut poll: Poll) {
+    let mut events = Events::with_capacity(1);
+    loop {
+        match poll.poll(&mut events, None) {
+            Err(error) if error.kind() != ErrorKind::Interrupted => return,
+            _ if events.iter().any(|event| event.is_read_closed() || event.is_error()) => return,
+            _ => {}
+        }
+    }
 }
 
 /// Asks every second, and at once when something else is wanted, as long as
 /// anybody wants it.
-fn ask(
-    keeper: &ServerKeeper,
-    mut asked: Wanted,
-    wanted: &Receiver<Wanted>,
-    pictures: &Sender<Result<Picture, Failure>>,
-) {
+fn ask(keeper: &ServerKeeper, mut asked: Wanted, wanted: &Receiver<Wanted>, answers: &Sender<Awaited>) {
     loop {
         match wanted.recv_timeout(ASK_EVERY) {
             Ok(wanted) => asked = wanted,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        if pictures.send(Picture::ask(keeper, &asked)).is_err() {
+        if answers.send(Awaited::Answer(Picture::ask(keeper, &asked).map(Box::new))).is_err() {
             return;
         }
     }
