@@ -21,9 +21,9 @@ LABEL org.opencontainers.image.title="checkdam" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /out/checkdam /usr/local/bin/checkdam
 COPY --from=build --chown=65532:65532 /out/data /var/lib/checkdam
-# Inside a container others must reach the doors. The admin door stays on loopback until it is given a token.
-ENV CHECKDAM_HTTP_LISTEN=0.0.0.0:8080 \
-    CHECKDAM_GRPC_LISTEN=0.0.0.0:8081 \
+# Inside a container others must reach the listeners; ports, and HOST and PORT of envoyproxy/ratelimit, stay free to
+# be set. The admin listener stays on loopback until it is given a token.
+ENV CHECKDAM_LISTEN_HOST=0.0.0.0 \
     CHECKDAM_DATA_DIR=/var/lib/checkdam \
     CHECKDAM_LOG_FORMAT=json
 EXPOSE 8080 8081 8082

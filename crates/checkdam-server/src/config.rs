@@ -3,10 +3,10 @@
 
 mod bounded;
 mod choice;
+mod envoy_ratelimit;
 mod files;
 mod grpc;
 mod in_force;
-mod incumbent;
 mod keep;
 mod leave;
 mod origin;
@@ -33,9 +33,10 @@ use crate::rulebook::{DatabaseUrl, DatabaseUrlError};
 pub(crate) use self::bounded::text as read_text;
 use self::choice::{Headers, or_variable};
 pub(crate) use self::choice::{LogFormat, LogLevel};
+use self::envoy_ratelimit::{Around, Variables};
+pub(crate) use self::envoy_ratelimit::{Became, ForeignVariable};
 pub(crate) use self::files::FileArguments;
 pub(crate) use self::in_force::InForce;
-use self::incumbent::Variables;
 pub(crate) use self::keep::{AdminDoor, AuditOptions, Token};
 pub(crate) use self::leave::LeaveOptions;
 pub(crate) use self::origin::OriginOptions;
@@ -60,10 +61,12 @@ pub(crate) struct Config {
     pub(crate) allowed_hosts: Vec<String>,
     /// Where the gRPC door listens, if it is not switched off. Default `127.0.0.1:8081`.
     pub(crate) grpc_listen: Option<String>,
+    /// The host of these where their addresses are not given. Default `127.0.0.1`.
+    pub(crate) listen_host: String,
     /// How Envoy's rate limit service answers.
     pub(crate) rate_limits: RateLimitOptions,
-    /// Variables of envoyproxy/ratelimit that are set and change nothing.
-    pub(crate) ignored: Vec<String>,
+    /// Variables of envoyproxy/ratelimit that are set, and what became of each.
+    pub(crate) foreign: Vec<ForeignVariable>,
     /// The rule file or folder, if not the database. Default none.
     pub(crate) rules: Option<PathBuf>,
     /// How such files are read.
@@ -139,6 +142,15 @@ pub(crate) enum ConfigError {
     AttributeTwice { attribute: String },
     #[error("{name} is {value:?}, which there is not here: {instead}")]
     NotHere { name: &'static str, value: String, instead: &'static str },
+    #[error(
+        "{names}: such variables are of envoyproxy/ratelimit, but RUNTIME_ROOT is not set, and there is no {folder}: \
+         set RUNTIME_ROOT to where its files are, give rules with --rules or --database, or leave the variables out"
+    )]
+    NoRuntimeRoot { names: String, folder: String },
+    #[error("there is more than one login to Redis: keep one of REDIS_AUTH, REDIS_AUTH_FILE and the one in REDIS_URL")]
+    TwoLogins,
+    #[error("key_prefix is {value:?}: use at most {KEY_PREFIX_MAX} printable characters without spaces and braces")]
+    KeyPrefix { value: String },
     #[error("grpc_headers is {value:?}: give three names of headers, joined by commas, or on or off")]
     HeaderNames { value: String },
     #[error("there is no upstream: give one with --upstream http://host:port, or [[route]]s in checkdam.toml")]
@@ -151,6 +163,8 @@ pub(crate) enum ConfigError {
     BucketsOutOfRange { value: u64, max: u64 },
 }
 
+/// The longest prefix of keys in Redis, in bytes.
+const KEY_PREFIX_MAX: usize = 64;
 /// So many buckets take two gigabytes.
 const BUCKETS_MAX: u64 = 100_000_000;
 
@@ -159,7 +173,10 @@ impl Config {
     /// the file and the defaults.
     pub(crate) fn load(given: Settings, file: Option<&Path>) -> Result<Self, ConfigError> {
         let from_file = from_file(file)?;
-        let (given, ignored) = Variables(variable).under(given.with_secrets()?)?;
+        let given = given.with_secrets()?;
+        let host = listen_host(&given, &from_file);
+        let around = Around { has_rules: says_where_rules_are(&given, &from_file), host: &host };
+        let (given, foreign) = Variables(variable).under(given, around)?;
         let max_buckets = given.max_buckets.or(from_file.max_buckets).unwrap_or(1_000_000);
         if max_buckets == 0 || max_buckets > BUCKETS_MAX {
             return Err(ConfigError::BucketsOutOfRange { value: max_buckets, max: BUCKETS_MAX });
@@ -173,16 +190,16 @@ impl Config {
         let trace = TraceOptions::of(&given, &from_file)?;
         let overload = OverloadOptions::of(&given, &from_file)?;
         let http_listen = given.http_listen.as_ref().or(from_file.http_listen.as_ref());
-        let http_listen = http_listen.map_or("127.0.0.1:8080", String::as_str).to_owned();
+        let http_listen = http_listen.cloned().unwrap_or_else(|| address(&host, "8080"));
         if http_listen == "off" {
             return Err(ConfigError::NothingToServe);
         }
         Ok(Self {
             http_listen,
             allowed_hosts: given.allowed_hosts.clone().or_else(|| from_file.allowed_hosts.clone()).unwrap_or_default(),
-            grpc_listen: grpc::listen(&given, &from_file),
+            grpc_listen: grpc::listen(&given, &from_file, &host),
             rate_limits: grpc::rate_limits(&given, &from_file)?,
-            ignored,
+            foreign,
             redis,
             admin,
             database,
@@ -192,6 +209,7 @@ impl Config {
             trace,
             overload,
             leave: LeaveOptions::of(&given, &from_file),
+            listen_host: host,
             rules: given.rules.or(from_file.rules),
             files: files::options(
                 given.default_algorithm.or(from_file.default_algorithm),
@@ -247,7 +265,10 @@ fn redis_options(given: &Settings, file: &Settings, max_buckets: usize) -> Resul
     if nodes == 0 {
         return Err(ConfigError::NoNodes);
     }
-    let redis_url = variable("REDIS_URL").filter(|url| is_store(url));
+    let redis_url = match variable("REDIS_URL").filter(|url| is_store(url)) {
+        Some(_) => Variables(variable).store()?,
+        None => None,
+    };
     let store = given.store.as_ref().or(file.store.as_ref()).or(redis_url.as_ref());
     let Some(url) = store.filter(|store| *store != "memory") else {
         return Ok(None);
@@ -265,8 +286,45 @@ fn redis_options(given: &Settings, file: &Settings, max_buckets: usize) -> Resul
         return Err(ConfigError::NoDeadline);
     }
     options.key_secret = given.key_secret.clone().or_else(|| file.key_secret.clone()).unwrap_or_default();
+    options.key_prefix = key_prefix(given.key_prefix.as_deref().or(file.key_prefix.as_deref()).unwrap_or_default())?;
     options.readable_keys = given.readable_keys.or(file.readable_keys).unwrap_or(false);
     Ok(Some(options))
+}
+
+/// A prefix that neither moves keys to another slot nor makes them unreadable.
+fn key_prefix(value: &str) -> Result<String, ConfigError> {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
+    if value.len() > KEY_PREFIX_MAX || !value.bytes().all(is_plain) {
+        return Err(ConfigError::KeyPrefix { value: value.to_owned() });
+    }
+    Ok(value.to_owned())
+}
+
+/// The host of listeners whose address is not given.
+fn listen_host(given: &Settings, file: &Settings) -> String {
+    given.listen_host.as_ref().or(file.listen_host.as_ref()).map_or("127.0.0.1", String::as_str).to_owned()
+}
+
+/// Host and port, as a listener takes them.
+fn address(host: &str, port: &str) -> String {
+    let is_bare = host.contains(':') && !host.starts_with('[');
+    if is_bare { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+/// The server that the variables describe, as a client on this machine reaches it.
+pub(crate) fn local_server() -> Option<String> {
+    let own = variable("CHECKDAM_HTTP_LISTEN").filter(|listen| !listen.is_empty());
+    let listen = own.or_else(|| Variables(variable).http_listen())?;
+    let (host, port) = listen.rsplit_once(':')?;
+    let port: u16 = port.parse().ok().filter(|port| *port > 0)?;
+    let host = if ["0.0.0.0", "[::]"].contains(&host) { "127.0.0.1" } else { host };
+    Some(format!("http://{host}:{port}"))
+}
+
+/// Whether something says where the rules are, be it a file or a database.
+fn says_where_rules_are(given: &Settings, file: &Settings) -> bool {
+    [given, file].iter().any(|said| said.rules.is_some() || said.database.is_some())
+        || variable("DATABASE_URL").is_some_and(|url| !url.is_empty())
 }
 
 /// Whether `REDIS_URL` is for us: platforms set it for every program.

@@ -31,6 +31,7 @@ pub struct Request<'a> {
     aside: usize,
     cost: u64,
     given: Option<GivenLimit>,
+    denies_together: bool,
 }
 
 type Attribute<'a> = (Cow<'a, str>, Cow<'a, str>);
@@ -73,7 +74,14 @@ impl<'a> Request<'a> {
     /// A request without attributes, of cost 1, in no domain.
     #[must_use]
     pub fn new() -> Self {
-        Self { domain: Cow::Borrowed(""), attributes: SmallVec::new(), aside: 0, cost: 1, given: None }
+        Self {
+            domain: Cow::Borrowed(""),
+            attributes: SmallVec::new(),
+            aside: 0,
+            cost: 1,
+            given: None,
+            denies_together: false,
+        }
     }
 
     /// A request described by an ordered path of entries, as Envoy does. Names
@@ -116,6 +124,15 @@ impl<'a> Request<'a> {
     #[must_use]
     pub const fn limited_to(mut self, limit: GivenLimit) -> Self {
         self.given = Some(limit);
+        self
+    }
+
+    /// The same request, whose descriptor limits deny only together with those of
+    /// all others so marked in the same call: each counts as if it were in quota
+    /// mode. Rules and bans deny by themselves.
+    #[must_use]
+    pub const fn denying_together(mut self) -> Self {
+        self.denies_together = true;
         self
     }
 
@@ -211,6 +228,12 @@ impl<'a> Request<'a> {
     #[must_use]
     pub const fn given_limit(&self) -> Option<GivenLimit> {
         self.given
+    }
+
+    /// Whether its descriptor limits deny only together with others.
+    #[must_use]
+    pub const fn denies_together(&self) -> bool {
+        self.denies_together
     }
 
     /// What descriptor trees look at: every attribute in its order, but for

@@ -248,6 +248,42 @@ fn quotas_deny_only_when_all_of_them_do() {
     assert!(!dam.together(&[request(paths[0])]).is_allowed());
 }
 
+/// Every descriptor may be asked to deny only together with all others, also those
+/// without a limit and those that bring one; but for those without any bound.
+#[test]
+fn requests_may_deny_only_together() {
+    let dam = Dam::new(
+        "domain: edge\ndescriptors:\n\
+         - { key: a, rate_limit: { unit: minute, requests_per_unit: 1 } }\n\
+         - { key: b, rate_limit: { unit: minute, requests_per_unit: 2 } }\n\
+         - { key: none, rate_limit: { unlimited: true } }\n",
+    );
+    let ask = |paths: &[Path<'_>]| {
+        let requests: Vec<_> = paths.iter().map(|path| request(path).denying_together()).collect();
+        dam.together(&requests).is_allowed()
+    };
+    let (a, b, none, other): (Path<'_>, Path<'_>, Path<'_>, Path<'_>) =
+        (&[("a", "x")], &[("b", "x")], &[("none", "x")], &[("other", "x")]);
+    assert_eq!([ask(&[a, b]), ask(&[a, b]), ask(&[a, b])], [true, true, false]);
+    assert!(ask(&[a, b, other]), "what matches no limit passes");
+    assert!(!ask(&[a, b, none]), "what has no bound does not count");
+    let given = || request(&[("c", "x")]).limited_to(GivenLimit { amount: 1, unit: Unit::Minute }).denying_together();
+    let together = || dam.together(&[given(), request(a).denying_together()]).is_allowed();
+    assert_eq!([together(), together()], [true, false]);
+}
+
+/// A descriptor without entries matches no limit, and those beside it count.
+#[test]
+fn a_path_without_entries_is_limited_only_by_what_it_brings() {
+    let dam = Dam::new(NESTED);
+    let path: Path<'_> = &[("database", "default")];
+    let ask = || dam.together(&[request(&[]), request(path)]);
+    assert_eq!(ask().outcomes().iter().map(shown).collect::<Vec<_>>(), [(true, None), (true, Some((3, 2)))]);
+    assert_eq!([ask(), ask(), ask()].map(|asked| asked.is_allowed()), [true, true, false]);
+    let given = || request(&[]).limited_to(GivenLimit { amount: 1, unit: Unit::Minute });
+    assert!(dam.together(&[given()]).is_allowed() && !dam.together(&[given()]).is_allowed());
+}
+
 /// A limit that denies only together with others takes no ban and no rule along.
 #[test]
 fn bans_and_rules_deny_beside_quotas() {
@@ -282,6 +318,13 @@ fn shared_values_are_counted_together() {
         "domain: edge\ndescriptors:\n\
          - { key: path, value: /files/*, share_threshold: true, rate_limit: { unit: minute, requests_per_unit: 3 } }\n",
     );
+    // A limit that a request brings counts the request's own value.
+    for value in ["/files/1", "/files/2"] {
+        let path = [("path", value)];
+        let own = || request(&path).limited_to(GivenLimit { amount: 1, unit: Unit::Minute });
+        assert!(dam.together(&[own()]).is_allowed(), "{value}");
+        assert!(!dam.together(&[own()]).is_allowed(), "{value}");
+    }
     assert_eq!(dam.passing(&[("path", "/files/1")], 2) + dam.passing(&[("path", "/files/2")], 9), 3);
 }
 

@@ -14,14 +14,17 @@ use super::{SERVER_DEFAULT, print, say};
 /// What `checkdam health` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The server to ask, through any of its HTTP doors
-    #[arg(value_name = "URL", env = "CHECKDAM_SERVER", default_value = SERVER_DEFAULT)]
-    server: String,
+    /// The server to ask, through any of its HTTP listeners [default: that of CHECKDAM_HTTP_LISTEN, else
+    /// http://127.0.0.1:8080]
+    #[arg(value_name = "URL", env = "CHECKDAM_SERVER")]
+    server: Option<String>,
 }
 
 /// Asks, and exits by the answer.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let answer = Call::new(Method::GET, "/readyz").send(&arguments.server)?;
+    let server = arguments.server.clone().or_else(crate::config::local_server);
+    let server = server.as_deref().unwrap_or(SERVER_DEFAULT);
+    let answer = Call::new(Method::GET, "/readyz").send(server)?;
     match answer.status {
         StatusCode::OK => {
             print(b"ready\n")?;
@@ -31,7 +34,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
             let parts = [&said["status"], &said["detail"]].into_iter().filter_map(Value::as_str);
             let why = parts.fold(status.as_u16().to_string(), |why, part| format!("{why}, {}", printable(part)));
-            say(&format!("the server at {} is not ready: it answers with {why}", arguments.server));
+            say(&format!("the server at {server} is not ready: it answers with {why}"));
             Ok(ExitCode::FAILURE)
         }
     }

@@ -23,7 +23,7 @@ use super::signals::Signals;
 use super::supervisor::{self, Reloading};
 use crate::app::App;
 use crate::audit::{Audit, Writer};
-use crate::config::{Config, LeaveOptions};
+use crate::config::{Became, Config, ForeignVariable, LeaveOptions};
 use crate::http::{Admin, Live, RuleSource, Server};
 use crate::nodes::Nodes;
 use crate::overload::{self, Overload};
@@ -77,9 +77,13 @@ where
     for name in crate::config::unknown_variables() {
         tracing::warn!(name, "this variable sets nothing: see checkdam serve --help");
     }
-    if !config.ignored.is_empty() {
-        let names = config.ignored.join(", ");
-        tracing::warn!(names, "these variables of envoyproxy/ratelimit change nothing here");
+    for ForeignVariable { name, became } in &config.foreign {
+        match became {
+            Became::Ignored(reason) => {
+                tracing::warn!(name, reason, "this variable of envoyproxy/ratelimit changes nothing here");
+            }
+            became => tracing::info!(name, %became, "a variable of envoyproxy/ratelimit"),
+        }
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
     runtime.block_on(serve(file))?;

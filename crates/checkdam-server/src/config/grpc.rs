@@ -4,9 +4,9 @@ use super::{ConfigError, Settings};
 use crate::grpc::{HeaderNames, RateLimitOptions};
 
 /// Where the gRPC door listens; none if it is switched off.
-pub(super) fn listen(given: &Settings, file: &Settings) -> Option<String> {
+pub(super) fn listen(given: &Settings, file: &Settings, host: &str) -> Option<String> {
     let listen = given.grpc_listen.as_ref().or(file.grpc_listen.as_ref());
-    Some(listen.map_or("127.0.0.1:8081", String::as_str).to_owned()).filter(|listen| listen != "off")
+    Some(listen.cloned().unwrap_or_else(|| super::address(host, "8081"))).filter(|listen| listen != "off")
 }
 
 /// How the rate limit service answers.
@@ -14,6 +14,7 @@ pub(super) fn rate_limits(given: &Settings, file: &Settings) -> Result<RateLimit
     let headers = given.grpc_headers.as_deref().or(file.grpc_headers.as_deref()).unwrap_or("off");
     Ok(RateLimitOptions {
         is_shadow: given.grpc_shadow.or(file.grpc_shadow).unwrap_or(false),
+        is_quota: given.grpc_quota.or(file.grpc_quota).unwrap_or(false),
         headers: if headers == "off" { None } else { Some(header_names(headers)?) },
         has_metadata: given.grpc_metadata.or(file.grpc_metadata).unwrap_or(false),
     })

@@ -6,7 +6,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches};
 use toml::{Table, Value};
 
-use super::incumbent::Variables;
+use super::envoy_ratelimit::Variables;
 use super::reference::{arguments, help};
 use super::watch::without_login;
 use super::{Config, ConfigError, ProxySettings, Settings, is_store, settings_file, variable};
@@ -48,14 +48,14 @@ impl InForce {
         };
         let mut all = Vec::new();
         for argument in arguments::<Settings>() {
-            let found = Found { argument: &argument, given, path: &path };
+            let found = Found { argument: &argument, given, path: &path, host: &config.listen_host };
             all.push(found.setting(argument.get_id().as_str().to_owned(), &kept)?);
         }
         let is_general = |from: &str| GENERAL.iter().any(|(_, name)| *name == from);
         for name in ["admin_token", "database", "key_secret", "store"] {
             let held = all.iter().find(|setting| setting.name == format!("{name}_file")).map(|held| held.from.clone());
             let Some(setting) = all.iter_mut().find(|setting| setting.name == name) else { continue };
-            // The incumbent's variables count before the settings file, the general ones after it.
+            // The variables of envoyproxy/ratelimit count before the settings file, the general ones after it.
             let is_beaten = |held: &str| {
                 setting.from == DEFAULT
                     || is_general(&setting.from) && (held != path || !Variables(variable).is_set_up())
@@ -71,13 +71,26 @@ impl InForce {
                 };
             }
         }
+        for setting in all.iter_mut().filter(|setting| setting.from == DEFAULT) {
+            // What these are depends on other settings.
+            match setting.name.as_str() {
+                "http_listen" => setting.value.clone_from(&config.http_listen),
+                "grpc_listen" => setting.value = config.grpc_listen.clone().unwrap_or_default(),
+                "rules" => {
+                    if let Some(folder) = &config.rules {
+                        setting.value = folder.display().to_string();
+                    }
+                }
+                _ => {}
+            }
+        }
         for setting in all.iter_mut().filter(|setting| setting.name == "otlp_endpoint") {
             setting.value = without_login(&setting.value);
         }
         if with_proxy {
             let kept = kept.get("proxy").and_then(Value::as_table).cloned().unwrap_or_default();
             for argument in arguments::<ProxySettings>() {
-                let found = Found { argument: &argument, given, path: &path };
+                let found = Found { argument: &argument, given, path: &path, host: &config.listen_host };
                 all.push(found.setting(format!("proxy.{}", argument.get_id()), &kept)?);
             }
         }
@@ -91,6 +104,8 @@ struct Found<'a> {
     given: &'a ArgMatches,
     /// The settings file.
     path: &'a str,
+    /// The host of listeners whose address is not given.
+    host: &'a str,
 }
 
 impl Found<'_> {
@@ -113,7 +128,7 @@ impl Found<'_> {
             }
             _ => {}
         }
-        if let Some((value, name)) = Variables(variable).of(id)? {
+        if let Some((value, name)) = Variables(variable).of(id, self.host)? {
             return Ok((value, name.to_owned()));
         }
         let mut general = GENERAL.iter().filter(|(name, _)| *name == id);

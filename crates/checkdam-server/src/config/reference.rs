@@ -30,7 +30,7 @@ const PARTS: [(&str, &str); 10] = [
 ];
 
 /// Values for settings whose default is no value.
-const EXAMPLES: [(&str, &str); 19] = [
+const EXAMPLES: [(&str, &str); 20] = [
     ("allowed_hosts", "limits.example"),
     ("rules", "/etc/checkdam/rules.yaml"),
     ("admin_token", "at-least-16-characters"),
@@ -46,6 +46,7 @@ const EXAMPLES: [(&str, &str); 19] = [
     ("store_ca", "/etc/checkdam/redis-ca.pem"),
     ("key_secret", "the same on every node"),
     ("key_secret_file", "/run/secrets/key_secret"),
+    ("key_prefix", "prod:"),
     ("otlp_endpoint", "http://127.0.0.1:4317"),
     ("upstream", "http://127.0.0.1:3000"),
     ("upstream_ca", "/etc/checkdam/upstream-ca.pem"),

@@ -15,7 +15,7 @@ impl Settings {
             (&mut self.key_secret, &self.key_secret_file),
         ] {
             if let (None, Some(path)) = (&value, file) {
-                *value = Some(secret(path)?);
+                *value = Some(read(path)?);
             }
         }
         Ok(self)
@@ -23,7 +23,7 @@ impl Settings {
 }
 
 /// The text of a file, without the line's end that editors add.
-fn secret(path: &Path) -> Result<String, ConfigError> {
+pub(super) fn read(path: &Path) -> Result<String, ConfigError> {
     let shown = path.display().to_string();
     match super::bounded::text(path) {
         Ok(text) if text.trim().is_empty() => Err(ConfigError::EmptySecret { path: shown }),

@@ -26,9 +26,19 @@ pub(crate) struct Settings {
     #[arg(long, env = "CHECKDAM_GRPC_LISTEN", value_name = "ADDRESS")]
     pub(super) grpc_listen: Option<String>,
 
+    /// The host of these two where their addresses are not given; HOST and GRPC_HOST of envoyproxy/ratelimit count
+    /// before it [default: 127.0.0.1]
+    #[arg(long, env = "CHECKDAM_LISTEN_HOST", value_name = "HOST")]
+    pub(super) listen_host: Option<String>,
+
     /// Let every request of Envoy's pass, and only tell where it stands [default: false]
     #[arg(long, env = "CHECKDAM_GRPC_SHADOW", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(super) grpc_shadow: Option<bool>,
+
+    /// Deny a request of Envoy's only if all of its descriptors are over their limits, as if all were in quota_mode
+    /// [default: false]
+    #[arg(long, env = "CHECKDAM_GRPC_QUOTA", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(super) grpc_quota: Option<bool>,
 
     /// Headers that Envoy shall add to answers, if it makes none itself: three names for limit, remaining and reset
     /// joined by commas, on for RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset, or off [default: off]
@@ -140,6 +150,11 @@ pub(crate) struct Settings {
     /// A file that holds that secret
     #[arg(long, env = "CHECKDAM_KEY_SECRET_FILE", value_name = "FILE", conflicts_with = "key_secret")]
     pub(super) key_secret_file: Option<PathBuf>,
+
+    /// What every key in Redis begins with after cd:, so that deployments can share a server and count apart; the same
+    /// on every node [default: nothing]
+    #[arg(long, env = "CHECKDAM_KEY_PREFIX", value_name = "TEXT")]
+    pub(super) key_prefix: Option<String>,
 
     /// Keys in Redis that people can read [default: false]
     #[arg(long, env = "CHECKDAM_READABLE_KEYS", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]

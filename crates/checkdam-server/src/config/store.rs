@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use checkdam::store::redis::RedisOptions;
 
-use super::incumbent::Variables;
+use super::envoy_ratelimit::{Around, Variables};
 use super::{ConfigError, Settings, Span, from_file, redis_options, variable};
 
 /// Where the store is: the same names as `serve` takes.
@@ -26,14 +26,20 @@ pub(crate) struct StoreSettings {
     /// How long a decision may wait for Redis, such as 15ms [default: 15ms]
     #[arg(long, env = "CHECKDAM_STORE_DEADLINE", value_name = "TIME")]
     store_deadline: Option<Span>,
+
+    /// What every key begins with after cd: [default: nothing]
+    #[arg(long, env = "CHECKDAM_KEY_PREFIX", value_name = "TEXT")]
+    key_prefix: Option<String>,
 }
 
 impl StoreSettings {
     /// Joins what was given with the file; none if the buckets live in memory.
     pub(crate) fn options(self, file: Option<&Path>) -> Result<Option<RedisOptions>, ConfigError> {
-        let Self { store, store_file, store_ca, store_deadline } = self;
-        let given = Settings { store, store_file, store_ca, store_deadline, ..Settings::default() };
-        let (given, _) = Variables(variable).under(given.with_secrets()?)?;
+        let Self { store, store_file, store_ca, store_deadline, key_prefix } = self;
+        let given = Settings { store, store_file, store_ca, store_deadline, key_prefix, ..Settings::default() };
+        // Rules and listeners do not matter here.
+        let around = Around { has_rules: true, host: "127.0.0.1" };
+        let (given, _) = Variables(variable).under(given.with_secrets()?, around)?;
         // Nothing is kept in memory while a store is examined.
         redis_options(&given, &from_file(file)?, 1)
     }

@@ -1,5 +1,6 @@
-//! What the answer tells Envoy's other filters: what was asked, and the
-//! metadata of the limits that it matched.
+//! What the answer tells Envoy's other filters: what was asked, and the metadata
+//! of the limits that have room for it. Routing by quota picks a service by that,
+//! so a limit that is used up is left out.
 //!
 //! The form is that of envoyproxy/ratelimit: `domain`, `descriptors` with their
 //! entries as `key=value`, `hitsAddend`, and `metadata`, merged from the
@@ -11,6 +12,7 @@ use prost_types::{ListValue, Struct, Value};
 use serde_json::{Map, Value as Json, json};
 
 use super::messages::{Entry, LimitUnit, RateLimitDescriptor, RateLimitRequest};
+use super::response::is_unlimited;
 
 /// What is told of a request and its outcomes.
 pub(super) fn of(asked: &RateLimitRequest, outcomes: &[&Outcome]) -> Struct {
@@ -21,7 +23,7 @@ pub(super) fn of(asked: &RateLimitRequest, outcomes: &[&Outcome]) -> Struct {
         fields.insert("hitsAddend".to_owned(), asked.hits_addend.into());
     }
     let mut metadata = Map::new();
-    for outcome in outcomes {
+    for outcome in outcomes.iter().filter(|outcome| outcome.is_allowed() && !is_unlimited(outcome)) {
         let written = outcome.descriptor().map_or("", |descriptor| &descriptor.metadata);
         // Judged when the rules were loaded; empty where there is none.
         if let Ok(Json::Object(more)) = serde_json::from_str(written) {

@@ -6,6 +6,9 @@ pub(crate) struct RateLimitOptions {
     /// Whether every request passes; where its descriptors stand is told all
     /// the same. Default false.
     pub(crate) is_shadow: bool,
+    /// Whether a request is denied only if all of its descriptors are over their
+    /// limits. Default false.
+    pub(crate) is_quota: bool,
     /// The headers that Envoy shall add to its client's answer. Default none,
     /// since Envoy can make them itself.
     pub(crate) headers: Option<HeaderNames>,

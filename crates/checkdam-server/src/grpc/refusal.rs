@@ -15,8 +15,6 @@ pub(crate) enum Refusal {
     NoDescriptors,
     #[error("there are {count} descriptors: at most {DESCRIPTORS_MAX} fit")]
     TooManyDescriptors { count: usize },
-    #[error("the descriptor has no entries: give at least one")]
-    NoEntries { index: usize },
     #[error("{reason}")]
     Entries { index: usize, reason: RequestError },
     #[error("the unit {unit} is unknown: use 1 to 6 for second, minute, hour, day, month and year, or 7 for week")]
@@ -31,7 +29,7 @@ impl Refusal {
         match self {
             Self::NoDomain => Some("domain".to_owned()),
             Self::NoDescriptors | Self::TooManyDescriptors { .. } => Some("descriptors".to_owned()),
-            Self::NoEntries { index } | Self::Entries { index, .. } => Some(format!("descriptors[{index}].entries")),
+            Self::Entries { index, .. } => Some(format!("descriptors[{index}].entries")),
             Self::Unit { index, .. } => Some(format!("descriptors[{index}].limit.unit")),
             Self::NoRules => None,
         }

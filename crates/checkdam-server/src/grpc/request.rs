@@ -18,8 +18,10 @@ pub(super) struct Asked<'a> {
     pub(super) refunds: Vec<(usize, Request<'a>)>,
 }
 
-/// Reads the descriptors, in their order.
-pub(super) fn read(message: &RateLimitRequest) -> Result<Asked<'_>, Refusal> {
+/// Reads the descriptors, in their order. One without entries matches no limit, as
+/// in envoyproxy/ratelimit: an error would let the whole request pass. `is_quota`
+/// says that they deny only all together.
+pub(super) fn read(message: &RateLimitRequest, is_quota: bool) -> Result<Asked<'_>, Refusal> {
     if message.domain.is_empty() {
         return Err(Refusal::NoDomain);
     }
@@ -31,6 +33,7 @@ pub(super) fn read(message: &RateLimitRequest) -> Result<Asked<'_>, Refusal> {
     let mut asked = Asked { checks: Vec::with_capacity(message.descriptors.len()), refunds: Vec::new() };
     for (index, descriptor) in message.descriptors.iter().enumerate() {
         let request = descriptor.asked(message, index)?;
+        let request = if is_quota { request.denying_together() } else { request };
         if descriptor.is_negative_hits {
             asked.refunds.push((index, request));
         } else {
@@ -42,9 +45,6 @@ pub(super) fn read(message: &RateLimitRequest) -> Result<Asked<'_>, Refusal> {
 
 impl RateLimitDescriptor {
     fn asked<'a>(&'a self, message: &'a RateLimitRequest, index: usize) -> Result<Request<'a>, Refusal> {
-        if self.entries.is_empty() {
-            return Err(Refusal::NoEntries { index });
-        }
         // What is no text is read as some: who sends it must not pass unlimited.
         let entries = self.entries.iter().map(|entry| (entry.key.as_str(), String::from_utf8_lossy(&entry.value)));
         let request = Request::of_entries(message.domain.as_str(), entries)

@@ -50,7 +50,8 @@ pub(super) fn headers(names: &HeaderNames, statuses: &[DescriptorStatus], is_quo
     ]
 }
 
-fn is_unlimited(outcome: &Outcome) -> bool {
+/// Whether the limit that it matched lets everything pass.
+pub(super) fn is_unlimited(outcome: &Outcome) -> bool {
     let limit = outcome.descriptor().and_then(|descriptor| descriptor.limit.as_ref());
     limit.is_some_and(|limit| limit.allowance == DescriptorAllowance::Unlimited)
 }

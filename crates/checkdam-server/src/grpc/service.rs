@@ -30,7 +30,7 @@ impl RateLimits {
 
     /// Charges all descriptors, or none.
     pub(crate) async fn decide(&self, message: &RateLimitRequest) -> Result<RateLimitResponse, Refusal> {
-        let Asked { checks, refunds } = request::read(message)?;
+        let Asked { checks, refunds } = request::read(message, self.options.is_quota)?;
         if self.app.limiter().rules().is_empty() {
             return Err(Refusal::NoRules);
         }
@@ -63,7 +63,9 @@ impl RateLimits {
 
     fn answer(&self, message: &RateLimitRequest, outcomes: &[&Outcome], is_allowed: bool) -> RateLimitResponse {
         let statuses: Vec<_> = outcomes.iter().map(|outcome| response::status(outcome)).collect();
-        let is_quota = |outcome: &&Outcome| outcome.descriptor().is_some_and(|descriptor| descriptor.is_quota);
+        let is_quota = |outcome: &&Outcome| {
+            self.options.is_quota || outcome.descriptor().is_some_and(|descriptor| descriptor.is_quota)
+        };
         let headers = self
             .options
             .headers

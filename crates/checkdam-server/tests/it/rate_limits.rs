@@ -220,6 +220,44 @@ descriptors:
     assert_eq!([codes(), codes(), codes()], [(ok, ok, ok), (ok, over, ok), (over, over, over)]);
 }
 
+/// `QUOTA_MODE` of envoyproxy/ratelimit.
+#[test]
+fn all_descriptors_may_be_quotas() {
+    let rules = crate::process::rule_file(
+        r#"
+domain: edge
+descriptors:
+  - { key: a, rate_limit: { unit: day, requests_per_unit: 1 }, metadata: { service: a } }
+  - { key: b, rate_limit: { unit: day, requests_per_unit: 2 }, metadata: { service: b } }
+"#,
+    );
+    let server = Server::with(&["--rules", rules.to_str().unwrap(), "--grpc-quota", "--grpc-metadata"]);
+    let mut client = RateLimits::of(&server);
+    let both = [of(&[("a", "")]), of(&[("b", "")])];
+    let mut answer = || {
+        let answer = client.ask(&both);
+        let service = json_of(answer.dynamic_metadata.as_ref().unwrap())["metadata"]["service"].clone();
+        (answer.overall_code(), answer.statuses[0].code(), answer.statuses[1].code(), service)
+    };
+    let (ok, over) = (Verdict::Ok, Verdict::OverLimit);
+    assert_eq!(answer(), (ok, ok, ok, json!("a")));
+    assert_eq!(answer(), (ok, over, ok, json!("b")), "routed to the one that has room");
+    assert_eq!(answer(), (over, over, over, Value::Null));
+}
+
+#[test]
+fn a_descriptor_without_entries_matches_nothing_and_the_others_count() {
+    let (server, mut client) =
+        serve("domain: edge\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 1}}]");
+    let both = [of(&[]), of(&[("k", "")])];
+    assert_eq!(client.ask(&both).overall_code(), Verdict::Ok);
+    let answer = client.ask(&both);
+    assert_eq!((answer.overall_code(), answer.statuses[0].code()), (Verdict::OverLimit, Verdict::Ok));
+    assert_eq!(answer.statuses[0].current_limit, None);
+    let body = r#"{"domain": "edge", "descriptors": [{}, {"entries": [{"key": "k"}]}]}"#;
+    assert_eq!(server.client().post("/json", body).status, 429);
+}
+
 #[test]
 fn a_request_may_bring_a_limit_of_its_own() {
     let (_server, mut client) = serve(
@@ -317,7 +355,8 @@ descriptors:
         told(&answers[0]),
         json!({"domain": "edge", "descriptors": asked, "metadata": {"team": {"name": "b", "floor": 1.0, "size": 3.0}}})
     );
-    assert_eq!(told(&answers[2])["metadata"], told(&answers[0])["metadata"], "of all that matched");
+    let passing = json!({"team": {"name": "b", "floor": 1.0}});
+    assert_eq!(told(&answers[2])["metadata"], passing, "of those that have room");
 }
 
 fn json_of(fields: &prost_types::Struct) -> Value {
@@ -348,7 +387,6 @@ fn what_cannot_be_decided_is_an_error_that_says_why() {
     for (asked, part) in [
         (request("", vec![of(&[("k", "")])]), "domain"),
         (request("edge", vec![]), "descriptors"),
-        (request("edge", vec![of(&[("k", "")]), of(&[])]), "descriptors[1].entries"),
         (request("edge", vec![of(&[("", "v")])]), "descriptors[0].entries"),
         (request("edge", vec![of(&[("k", "")]); 257]), "at most 256"),
     ] {

@@ -94,7 +94,9 @@ impl Joint {
         let leaf = rules.trees().of(request.domain()).and_then(|tree| tree.find(request));
         // What a request brings with it takes the place of what is written.
         let leaf = leaf.filter(|_| request.given_limit().is_none());
-        self.asks.push(Ask { cost: request.cost(), ban: rules.ban_on(&values), leaf, ..Ask::default() });
+        let is_unlimited = || leaf.is_some_and(|leaf| rules.trees().leaf(leaf).rule.is_none());
+        let is_quota = request.denies_together() && !is_unlimited();
+        self.asks.push(Ask { cost: request.cost(), ban: rules.ban_on(&values), leaf, is_quota, ..Ask::default() });
         for &rule in &rules.matching(request.domain(), &values) {
             let quotas = rules.quotas(rule, &values);
             if quotas.0 < quotas.1 {
@@ -132,10 +134,11 @@ impl Joint {
                     self.asks[place].blocked = Some(Blocked { rule: tree.given, quota: GIVEN, period_us });
                     return;
                 }
-                (leaf, tree.given, Err(given))
+                // It counts the request's own values, also where the tree's shares them.
+                (None, tree.given, Err(given))
             }
             (None, Some((leaf, rule))) => {
-                self.asks[place].is_quota = leaf.descriptor.is_quota;
+                self.asks[place].is_quota |= leaf.descriptor.is_quota;
                 if let Some(DescriptorAllowance::Nothing { period_us }) = leaf.descriptor.allowance() {
                     self.asks[place].blocked = Some(Blocked { rule, quota: 0, period_us });
                     return;

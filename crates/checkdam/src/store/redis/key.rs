@@ -1,4 +1,5 @@
-//! The names of buckets in Redis: `cd:{subject}:limit`, both keyed hashes.
+//! The names of buckets in Redis: `cd:{subject}:limit`, both keyed hashes; with a
+//! prefix `cd:prefix{subject}:limit`.
 //!
 //! No personal data and nothing that a client sent stands in a key, every key
 //! has the same length, and all buckets of one subject share a slot.
@@ -12,18 +13,21 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 /// 15 characters of 6 bits: 90 bits of a subject's hash. Among a billion
 /// subjects two share a key with a probability of 4 in 10^10.
 const SUBJECT_LENGTH: usize = 15;
-/// 9 characters of 6 bits: 54 bits of a bucket name's hash. A whole key has 30
-/// characters, the most that Redis holds in 32 bytes.
+/// 9 characters of 6 bits: 54 bits of a bucket name's hash. A whole key without a
+/// prefix has 30 characters, the most that Redis holds in 32 bytes.
 const BUCKET_LENGTH: usize = BucketName::KEYED_LENGTH;
 
-const KEY_LENGTH: usize = 6 + SUBJECT_LENGTH + BUCKET_LENGTH;
+/// What follows the head of a key.
+const TAIL_LENGTH: usize = SUBJECT_LENGTH + 2 + BUCKET_LENGTH;
 
-/// Names buckets; the same on every node that has the same secret.
+/// Names buckets; the same on every node that has the same secret and prefix.
 #[derive(Debug, Clone)]
 pub(super) struct KeyMaker {
     secret: [u8; 32],
     /// A part of the secret's hash, by which bucket names know whose their hash is.
     owner: u64,
+    /// What every key begins with: `cd:`, the prefix, and the brace of the hash tag.
+    head: Box<[u8]>,
     readable: bool,
 }
 
@@ -72,31 +76,36 @@ impl Keys {
 const READABLE_MAX: usize = 1_024;
 
 impl KeyMaker {
-    pub(super) fn new(secret: &str, readable: bool) -> Self {
+    pub(super) fn new(secret: &str, prefix: &str, readable: bool) -> Self {
         let secret = blake3::derive_key("checkdam 2026 bucket keys", secret.as_bytes());
         let [a, b, c, d, e, f, g, h, ..] = *blake3::hash(&secret).as_bytes();
-        Self { secret, owner: u64::from_le_bytes([a, b, c, d, e, f, g, h]), readable }
+        let head = format!("cd:{prefix}{{").into_bytes().into();
+        Self { secret, owner: u64::from_le_bytes([a, b, c, d, e, f, g, h]), head, readable }
     }
 
     /// The same for all who name buckets alike; tells nothing of the secret.
     pub(super) fn fingerprint(&self) -> String {
         let mut text = Vec::with_capacity(SUBJECT_LENGTH);
         let what: &[u8] = if self.readable { b"readable deployment" } else { b"deployment" };
-        self.hash(what, SUBJECT_LENGTH, &mut text);
+        // Without a prefix as it was before there were any.
+        let prefix = &self.head[b"cd:".len()..self.head.len() - 1];
+        self.hash(&[what, prefix].concat(), SUBJECT_LENGTH, &mut text);
         text.into_iter().map(char::from).collect()
     }
 
     /// The keys of a request's tiers.
     pub(super) fn keys(&self, tiers: &[Tier<'_>]) -> Keys {
-        let mut keys =
-            Keys { bytes: Vec::with_capacity(KEY_LENGTH * tiers.len()), ends: SmallVec::with_capacity(tiers.len()) };
+        let mut keys = Keys {
+            bytes: Vec::with_capacity((self.head.len() + TAIL_LENGTH) * tiers.len()),
+            ends: SmallVec::with_capacity(tiers.len()),
+        };
         // The last subject, and where its hash stands.
         let mut last: Option<(&[u8], usize)> = None;
         for tier in tiers {
             if self.readable {
                 self.write_readable(tier, &mut keys.bytes);
             } else {
-                keys.bytes.extend_from_slice(b"cd:{");
+                keys.bytes.extend_from_slice(&self.head);
                 let start = keys.bytes.len();
                 match last {
                     // Most tiers of a request are the same subject's.
@@ -120,7 +129,7 @@ impl KeyMaker {
     }
 
     fn write_readable(&self, tier: &Tier<'_>, key: &mut Vec<u8>) {
-        key.extend_from_slice(b"cd:{");
+        key.extend_from_slice(&self.head);
         let (shown, rest) = tier.subject.split_at(tier.subject.len().min(READABLE_MAX));
         escape(shown, key);
         if !rest.is_empty() {
@@ -177,7 +186,7 @@ mod tests {
     fn keys_have_one_length_and_one_slot_a_subject() {
         let quota: Quota = "1/s".parse().unwrap();
         let (first, second) = (BucketName::new("a", 0), BucketName::new("b", 1));
-        let maker = KeyMaker::new("", false);
+        let maker = KeyMaker::new("", "", false);
         let key = |bucket, subject: &'static str| {
             let tier = Tier {
                 quota: &quota,
@@ -202,7 +211,7 @@ mod tests {
     #[test]
     fn readable_keys_are_escaped_and_stay_apart() {
         let quota: Quota = "1/s".parse().unwrap();
-        let (bucket, maker) = (BucketName::new("a", 0), KeyMaker::new("", true));
+        let (bucket, maker) = (BucketName::new("a", 0), KeyMaker::new("", "", true));
         let key = |subject: &'static [u8]| {
             let (quota, bucket, on_failure) = (&quota, &bucket, FailurePolicy::Closed);
             let tier = Tier { quota, bucket, subject, cost: 1, group: 0, on_failure, lease: None };
@@ -210,5 +219,18 @@ mod tests {
         };
         assert_eq!(key(b"user:42"), "cd:{user:42}:a/0/token_bucket:1x1000000:1:0");
         assert_eq!(key(b"{b}\r\n|%"), "cd:{%7Bb%7D%0D%0A%7C%25}:a/0/token_bucket:1x1000000:1:0");
+    }
+
+    #[test]
+    fn a_prefix_stands_in_every_key_and_changes_no_slot() {
+        let quota: Quota = "1/s".parse().unwrap();
+        let bucket = BucketName::new("a", 0);
+        let (quota, bucket, on_failure) = (&quota, &bucket, FailurePolicy::Closed);
+        let tier = Tier { quota, bucket, subject: b"user:42", cost: 1, group: 0, on_failure, lease: None };
+        let plain = KeyMaker::new("", "", false);
+        let with = KeyMaker::new("", "prod:", false);
+        let key = |maker: &KeyMaker| String::from_utf8(maker.key(&tier)).unwrap();
+        assert_eq!(key(&with), key(&plain).replacen("cd:", "cd:prod:", 1));
+        assert_ne!(with.fingerprint(), plain.fingerprint());
     }
 }

@@ -78,6 +78,9 @@ pub struct RedisOptions {
     /// The same on every node: without it, keys cannot be traced to subjects,
     /// and what nodes tell each other can be neither read nor made up.
     pub key_secret: String,
+    /// What every key begins with after `cd:`, without braces: deployments with
+    /// different prefixes share a server and count apart. The same on every node.
+    pub key_prefix: String,
     /// Keys that people can read, for those who want to.
     pub readable_keys: bool,
 }
@@ -110,6 +113,7 @@ impl RedisOptions {
             nodes: 1,
             max_buckets: 100_000,
             key_secret: String::new(),
+            key_prefix: String::new(),
             readable_keys: false,
         }
     }
@@ -191,7 +195,7 @@ impl RedisStore {
         let shards = ShardOptions { breaker, waiting_max, batch_max: batch_max.max(1), clock };
         Ok(Self {
             deadline,
-            keys: KeyMaker::new(&options.key_secret, options.readable_keys),
+            keys: KeyMaker::new(&options.key_secret, &options.key_prefix, options.readable_keys),
             sealer: seal::Sealer::new(&options.key_secret),
             topology: Arc::new(Topology::new(target.clone(), shards)),
             target,
