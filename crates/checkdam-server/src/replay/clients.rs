@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use checkdam::{Request, Rule};
 
-use crate::watch::{IDENTITIES, Sample};
+use crate::watch::{IDENTITIES, Sampled};
 
 /// How many entries there are by what they are known by, and by which of
 /// [`IDENTITIES`] they have.
@@ -12,9 +12,9 @@ use crate::watch::{IDENTITIES, Sample};
 pub(super) struct Clients(HashMap<(&'static str, u32), u64>);
 
 impl Clients {
-    pub(super) fn of(sample: &Sample) -> Self {
+    pub(super) fn of(entries: &[Sampled<'_>]) -> Self {
         let mut counts = HashMap::new();
-        for entry in sample.entries() {
+        for entry in entries.iter().map(|one| one.entry) {
             let Some(requests) = entry.requests() else { continue };
             let has = names(|name| requests.iter().any(|request: &Request<'_>| request.get(name).is_some()));
             *counts.entry((entry.identity().unwrap_or_default(), has)).or_default() += 1;

@@ -1,13 +1,17 @@
 //! What a change of the rules would have done to the last minutes' requests.
+//!
+//! Where only some clients were kept, each request counts for as many as it speaks
+//! for: those of clients that ask most for themselves. A limit that clients share
+//! is charged with that many times the cost, a client's own with the cost.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use checkdam::{Allowance, Definitions, Mode, Outcome, Request, Rule, RuleSet, TierView};
+use checkdam::{Definitions, Mode, Outcome, Request, Rule, RuleSet, TierView};
 
 use super::Replay;
 use super::clients::Clients;
-use crate::watch::Sample;
+use crate::watch::{Live, Sample};
 
 /// The most subjects that are told.
 const SUBJECTS_MAX: usize = 20;
@@ -15,6 +19,12 @@ const SUBJECTS_MAX: usize = 20;
 /// client has some.
 const BUCKETS_EACH: usize = 8;
 const BUCKETS: (usize, usize) = (10_000, 4_000_000);
+
+/// What stands behind the domain of rules whose limits clients share.
+const SHARED: &str = "~shared";
+/// So many requests that were denied live and are not in the replay, or the other
+/// way round, are chance.
+const CHANCE: u64 = 20;
 
 /// What a change would have done.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -30,6 +40,18 @@ pub(crate) struct Preview {
     pub(crate) subjects: Vec<(String, SubjectChange)>,
     /// Whether some of the counts are estimates.
     pub(crate) is_estimate: bool,
+    /// What was decided in that time.
+    pub(crate) live: Live,
+}
+
+impl Preview {
+    /// Whether the rules that were active deny another number of requests in the
+    /// replay than they did: by more than a tenth, and not by chance.
+    pub(crate) fn disagrees(&self) -> bool {
+        let (replayed, live) = (self.before.limited, self.live.limited);
+        let apart = replayed.abs_diff(live);
+        apart > CHANCE && apart * 10 > replayed.max(live)
+    }
 }
 
 /// How many requests passed.
@@ -73,35 +95,45 @@ impl Side {
 /// Says why the rules cannot be compiled, which those in force can.
 pub(crate) fn preview(sample: &Sample, before: Side, after: Side) -> Result<Preview, checkdam::RuleSetError> {
     let entries = sample.entries();
-    let one_in = sample.one_in();
-    let clients = (one_in > 1).then(|| Clients::of(sample));
+    let is_estimate = sample.one_in() > 1;
+    let clients = is_estimate.then(|| Clients::of(&entries));
     let is_own = |rule: &Rule| clients.as_ref().is_none_or(|clients| clients.own(rule));
     let buckets = (entries.len() * BUCKETS_EACH).clamp(BUCKETS.0, BUCKETS.1);
-    let (mut before, mut after) =
-        (Half::new(before, one_in, buckets, is_own)?, Half::new(after, one_in, buckets, is_own)?);
-    let weight = if before.is_own && after.is_own { 1 } else { one_in };
-    let mut done = Preview { is_estimate: one_in > 1, ..Preview::default() };
-    let mut subjects: HashMap<String, SubjectChange> = HashMap::new();
-    for entry in entries {
-        let Some(requests) = entry.requests() else { continue };
-        let (was, is) = (before.decide(entry.at_us(), &requests), after.decide(entry.at_us(), &requests));
-        done.requests += one_in;
-        done.before.count(was.is_allowed, one_in);
-        done.after.count(is.is_allowed, one_in);
-        done.newly_limited += u64::from(was.is_allowed && !is.is_allowed) * one_in;
-        done.newly_allowed += u64::from(!was.is_allowed && is.is_allowed) * one_in;
-        done.rule_before.count(&was, one_in);
-        done.rule_after.count(&is, one_in);
-        note_subjects(&mut subjects, was.subject, is.subject, weight);
+    let (mut before, mut after) = (Half::new(before, buckets, is_own)?, Half::new(after, buckets, is_own)?);
+    let loud = entries.iter().filter(|one| one.is_loud).count();
+    let others = speaks_for(sample, loud as u64, (entries.len() - loud) as u64);
+    let is_own = before.is_own && after.is_own;
+    let (mut sums, mut subjects) = (Sums::default(), HashMap::new());
+    for one in entries {
+        let Some(requests) = one.entry.requests() else { continue };
+        let weight = if one.is_loud { 1.0 } else { others };
+        let at_us = one.entry.at_us();
+        let (was, is) = (before.decide(at_us, &requests, weight), after.decide(at_us, &requests, weight));
+        sums.count(&was, &is, weight);
+        note_subjects(&mut subjects, was.subject, is.subject, if is_own { 1.0 } else { weight });
     }
-    let mut subjects: Vec<_> = subjects.into_iter().collect();
+    let told = |(name, sums): (String, SubjectSums)| (name, sums.told());
+    let mut subjects: Vec<(String, SubjectChange)> = subjects.into_iter().map(told).collect();
     let order = |(name, change): &(String, SubjectChange)| {
         let changed = change.limited_before.abs_diff(change.limited_after);
         (Reverse(changed), Reverse(change.limited_after), Reverse(change.concerned), name.clone())
     };
     subjects.sort_by_cached_key(order);
     subjects.truncate(SUBJECTS_MAX);
-    Ok(Preview { subjects, ..done })
+    Ok(Preview { subjects, is_estimate, live: sample.live, ..sums.told() })
+}
+
+/// For how many requests one of a client speaks that is not loud: so that all
+/// together are as many as there were. That is close to one in how many clients
+/// were kept, and less by chance.
+fn speaks_for(sample: &Sample, loud: u64, others: u64) -> f64 {
+    let one_in = sample.one_in() as f64;
+    if sample.one_in() == 1 || others == 0 {
+        return 1.0;
+    }
+    let rest = sample.live.sum().saturating_sub(loud);
+    // Where hardly any was kept, chance is all there is.
+    (rest as f64 / others as f64).clamp(1.0, one_in * 4.0)
 }
 
 /// One of the two rule sets, and what it is asked about.
@@ -110,6 +142,9 @@ struct Half {
     /// The number of the rule that is looked at.
     rule: Option<usize>,
     is_own: bool,
+    /// The smallest limit that clients share: a request that speaks for more than
+    /// that could never pass. None if there is none, or all clients were kept.
+    shared_limit: Option<u64>,
 }
 
 /// What one rule set says.
@@ -121,29 +156,35 @@ struct Said {
 }
 
 impl Half {
-    fn new(
-        side: Side,
-        one_in: u64,
-        buckets: usize,
-        is_own: impl Fn(&Rule) -> bool,
-    ) -> Result<Self, checkdam::RuleSetError> {
+    fn new(side: Side, buckets: usize, is_own: impl Fn(&Rule) -> bool) -> Result<Self, checkdam::RuleSetError> {
         let Side { mut definitions, rule } = side;
-        if one_in > 1 {
-            thin(&mut definitions, one_in, &is_own);
-        }
+        let shared_limit = set_apart(&mut definitions, &is_own);
         let rules = RuleSet::compile(definitions)?;
         let found = rule.and_then(|name| rules.numbered().enumerate().find(|(_, known)| known.name == name));
         let is_own = found.is_none_or(|(_, rule)| is_own(rule));
         let rule = found.map(|(number, _)| number);
-        Ok(Self { replay: Replay::new(rules, buckets), rule, is_own })
+        Ok(Self { replay: Replay::new(rules, buckets), rule, is_own, shared_limit })
     }
 
-    fn decide(&mut self, at_us: u64, requests: &[Request<'_>]) -> Said {
+    /// Decides requests of which each speaks for so many.
+    fn decide(&mut self, at_us: u64, requests: &[Request<'_>], weight: f64) -> Said {
+        if let Some(limit) = self.shared_limit {
+            let shared = requests.iter().map(|request| {
+                let cost = (request.cost() as f64 * weight).round() as u64;
+                request.clone().in_domain(format!("{}{SHARED}", request.domain())).costing(cost.min(limit))
+            });
+            let all: Vec<Request<'_>> = requests.iter().cloned().chain(shared).collect();
+            return self.decide_together(at_us, &all);
+        }
         if let [request] = requests {
             let outcome = self.replay.check(at_us, request);
             let subject = self.said(request, &outcome);
             return Said::new(outcome.is_allowed(), subject);
         }
+        self.decide_together(at_us, requests)
+    }
+
+    fn decide_together(&mut self, at_us: u64, requests: &[Request<'_>]) -> Said {
         let together = self.replay.check_together(at_us, requests);
         let said =
             requests.iter().zip(together.outcomes()).filter_map(|(request, outcome)| self.said(request, outcome));
@@ -165,63 +206,107 @@ impl Said {
     }
 }
 
-impl Passed {
-    const fn count(&mut self, is_allowed: bool, weight: u64) {
-        *if is_allowed { &mut self.allowed } else { &mut self.limited } += weight;
+/// What is counted, while requests speak for parts of others.
+#[derive(Debug, Default)]
+struct Sums {
+    requests: f64,
+    limited: [f64; 2],
+    newly_limited: f64,
+    newly_allowed: f64,
+    rule_concerned: [f64; 2],
+    rule_limited: [f64; 2],
+}
+
+impl Sums {
+    fn count(&mut self, was: &Said, is: &Said, weight: f64) {
+        let if_so = |is_so: bool| if is_so { weight } else { 0.0 };
+        self.requests += weight;
+        self.newly_limited += if_so(was.is_allowed && !is.is_allowed);
+        self.newly_allowed += if_so(!was.is_allowed && is.is_allowed);
+        for (place, said) in [was, is].into_iter().enumerate() {
+            self.limited[place] += if_so(!said.is_allowed);
+            self.rule_concerned[place] += if_so(said.rule.is_some());
+            self.rule_limited[place] += if_so(said.rule == Some(true));
+        }
+    }
+
+    fn told(&self) -> Preview {
+        let requests = whole(self.requests);
+        let passed = |place: usize| {
+            let limited = whole(self.limited[place]).min(requests);
+            Passed { allowed: requests - limited, limited }
+        };
+        let counts = |place: usize| Counts {
+            concerned: whole(self.rule_concerned[place]),
+            limited: whole(self.rule_limited[place]),
+        };
+        Preview {
+            requests,
+            before: passed(0),
+            after: passed(1),
+            newly_limited: whole(self.newly_limited),
+            newly_allowed: whole(self.newly_allowed),
+            rule_before: counts(0),
+            rule_after: counts(1),
+            ..Preview::default()
+        }
     }
 }
 
-impl Counts {
-    fn count(&mut self, said: &Said, weight: u64) {
-        if let Some(is_limited) = said.rule {
-            self.concerned += weight;
-            self.limited += u64::from(is_limited) * weight;
+/// The same for one subject.
+#[derive(Debug, Default)]
+struct SubjectSums {
+    concerned: f64,
+    limited_before: f64,
+    limited_after: f64,
+}
+
+impl SubjectSums {
+    fn told(&self) -> SubjectChange {
+        SubjectChange {
+            concerned: whole(self.concerned),
+            limited_before: whole(self.limited_before),
+            limited_after: whole(self.limited_after),
         }
     }
+}
+
+/// Counts of whole requests stay exact: they are far below 2^53.
+fn whole(sum: f64) -> u64 {
+    sum.round() as u64
 }
 
 /// A change of the key makes other subjects: each is told by itself.
 fn note_subjects(
-    subjects: &mut HashMap<String, SubjectChange>,
+    subjects: &mut HashMap<String, SubjectSums>,
     was: Option<(String, bool)>,
     is: Option<(String, bool)>,
-    weight: u64,
+    weight: f64,
 ) {
+    let if_so = |is_so: bool| if is_so { weight } else { 0.0 };
     let is_same = was.as_ref().zip(is.as_ref()).is_some_and(|((was, _), (is, _))| was == is);
     if let Some((subject, is_limited)) = is {
         let change = subjects.entry(subject).or_default();
         change.concerned += weight;
-        change.limited_after += u64::from(is_limited) * weight;
+        change.limited_after += if_so(is_limited);
     }
     if let Some((subject, is_limited)) = was {
         let change = subjects.entry(subject).or_default();
-        change.concerned += u64::from(!is_same) * weight;
-        change.limited_before += u64::from(is_limited) * weight;
+        change.concerned += if_so(!is_same);
+        change.limited_before += if_so(is_limited);
     }
 }
 
-/// What all clients share is reached by one in so many of them at that part of
-/// the limit.
-fn thin(definitions: &mut Definitions, one_in: u64, is_own: impl Fn(&Rule) -> bool) {
+/// Puts rules whose limits clients share into domains of their own, so that they
+/// can be charged otherwise. The smallest of these limits; none if there are none.
+fn set_apart(definitions: &mut Definitions, is_own: impl Fn(&Rule) -> bool) -> Option<u64> {
     let shared = |rule: &&mut Rule| rule.mode != Mode::Off && !is_own(rule);
-    let mut names = HashMap::new();
+    let mut limits = Vec::new();
     for rule in definitions.rules.iter_mut().filter(shared) {
-        for quota in &mut rule.quotas {
-            *quota = quota.shared_among(one_in);
-        }
-        names.insert(rule.name.clone(), rule.quotas.first().map(checkdam::Quota::algorithm).unwrap_or_default());
+        rule.domain.push_str(SHARED);
+        limits.extend(rule.quotas.iter().map(checkdam::Quota::limit));
     }
-    for exception in &mut definitions.overrides {
-        let (Some(algorithm), Allowance::Limits(limits)) = (names.get(&exception.rule), &mut exception.allowance)
-        else {
-            continue;
-        };
-        for spec in limits {
-            if let Ok(quota) = checkdam::Quota::new(*spec, *algorithm) {
-                *spec = quota.shared_among(one_in).spec();
-            }
-        }
-    }
+    limits.into_iter().min()
 }
 
 #[cfg(test)]
@@ -229,16 +314,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_clients_share_is_thinned_and_their_own_is_not() {
+    fn what_clients_share_is_set_apart_and_their_own_is_not() {
         let text = "rules:\n  - { name: own, key: \"user:{user}\", limits: [\"10/s burst 40\"] }\n  \
-                    - { name: all, key: global, limits: [\"10/s burst 40\", \"1000/h\"], algorithm: token_bucket }\n\
-                    overrides:\n  - { rule: all, subject: global, limits: [\"80/s\"] }\n";
+                    - { name: all, key: global, domain: edge, limits: [\"10/s burst 30\", \"1000/h\"] }\n";
         let mut definitions = checkdam::rule_file::parse_definitions(text).unwrap();
-        thin(&mut definitions, 4, |rule| rule.key.attributes().any(|name| name == "user"));
-        let limits = |rule: usize| definitions.rules[rule].quotas.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!(limits(0), ["10/s burst 40"]);
-        assert_eq!(limits(1), ["10/4s burst 10", "1000/4h burst 250"]);
-        let Allowance::Limits(limits) = &definitions.overrides[0].allowance else { panic!("limits") };
-        assert_eq!((limits[0].amount, limits[0].period_us, limits[0].burst), (80, 4_000_000, Some(20)));
+        let is_own = |rule: &Rule| rule.key.attributes().any(|name| name == "user");
+        assert_eq!(set_apart(&mut definitions, is_own), Some(30));
+        let domains: Vec<&str> = definitions.rules.iter().map(|rule| rule.domain.as_str()).collect();
+        assert_eq!(domains, ["", "edge~shared"]);
+        assert_eq!(set_apart(&mut definitions, |_| true), None);
+    }
+
+    #[test]
+    fn a_replay_disagrees_with_what_was_decided_beyond_chance() {
+        let told = |replayed: u64, live: u64| {
+            let before = Passed { allowed: 1_000, limited: replayed };
+            let live = Live { allowed: 1_000, limited: live };
+            Preview { before, live, ..Preview::default() }.disagrees()
+        };
+        assert_eq!([told(0, 20), told(0, 21), told(1_000, 1_100), told(1_000, 1_112)], [false, true, false, true]);
     }
 }

@@ -12,7 +12,8 @@ mod traffic;
 
 pub(crate) use self::counters::{Counters, DECISIONS, RuleCounts, STORES};
 pub(crate) use self::latencies::{BOUNDS, Latencies, LatencyCounts};
-pub(crate) use self::recent::{IDENTITIES, Recent, Sample};
+use self::recent::Recent;
+pub(crate) use self::recent::{IDENTITIES, Live, Sample, Sampled};
 pub(crate) use self::top::{Kind, Span, Top};
 pub(crate) use self::traffic::{Point, Second, Series, Traffic, Window};
 
@@ -118,7 +119,7 @@ impl Watch {
     pub(crate) fn tick(&self) {
         self.traffic.tick(&self.counters);
         self.top.tick();
-        self.recent.tick();
+        self.recent.tick(self.live());
         self.denials.tick();
     }
 
@@ -143,8 +144,14 @@ impl Watch {
     }
 
     /// What was asked last.
-    pub(crate) const fn recent(&self) -> &Recent {
-        &self.recent
+    pub(crate) fn sample(&self) -> Sample {
+        self.recent.sample(self.live())
+    }
+
+    /// All that was decided until now.
+    fn live(&self) -> Live {
+        let [allowed, limited, _] = self.counters.totals();
+        Live { allowed, limited }
     }
 }
 

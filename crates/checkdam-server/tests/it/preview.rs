@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::client::Client;
-use crate::process::{Server, rule_file};
+use crate::process::{PATIENCE, Server, rule_file};
 
 /// So slow that no token comes back during a test.
 const RULES: &str = "rules:\n  - { name: per-user, key: \"user:{user}\", limits: [\"1/h burst 10\"] }\n  \
@@ -109,6 +109,55 @@ fn a_file_of_rules_can_be_tried_too_and_without_requests_the_answer_says_so() {
     ask(&forgetful);
     let none = preview(&mut forgetful.admin(), Some("per-user"), &per_user(5));
     assert_eq!(none["requests"], 0, "{none}");
+}
+
+/// More than fits is asked: the busiest clients are in the preview all the same.
+#[test]
+fn a_preview_of_more_than_fits_agrees_with_what_was_decided() {
+    let file = rule_file(RULES);
+    let server = Server::with(&["--rules", file.to_str().unwrap(), "--recent-requests", "700", "--audit-rate", "0"]);
+    let mut client = server.client();
+    let mut check = |user: String| client.post("/v1/check", &json!({"attributes": {"user": user}}).to_string());
+    let mut admin = server.admin();
+    let mut tried = Value::Null;
+    for second in 1..=3 {
+        for round in 0..75 {
+            check("loud".to_owned());
+            check("noisy".to_owned());
+            check(format!("quiet-{second}-{round}"));
+            check(format!("quiet-{second}-{round}-too"));
+        }
+        testkit::wait_until("a second ends", PATIENCE, || {
+            tried = preview(&mut admin, Some("per-user"), &per_user(20));
+            tried["seconds"].as_f64() > Some(f64::from(second))
+        });
+    }
+    assert!(tried["sampled_one_in"].as_u64() > Some(1), "{tried}");
+    // Two users ask 225 times each, and pass ten times.
+    let limited = tried["before"]["limited"].as_u64().unwrap();
+    assert_eq!(limited, 430, "{tried}");
+    assert_eq!(tried["disagrees"], false, "{tried}");
+    assert_eq!(tried["live"]["limited"], 430, "{tried}");
+    let changed: Vec<&str> =
+        tried["subjects"].as_array().unwrap().iter().map(|row| row["subject"].as_str().unwrap()).collect();
+    assert!(changed[..2].contains(&"user:loud") && changed[..2].contains(&"user:noisy"), "{tried}");
+}
+
+#[test]
+fn a_replay_that_disagrees_with_what_was_decided_says_so() {
+    let server = server();
+    let mut admin = server.admin();
+    assert_eq!(preview(&mut admin, Some("per-user"), &per_user(5))["disagrees"], false);
+    for user in ["eve", "fay"] {
+        (0..30)
+            .for_each(|_| drop(server.client().post("/v1/check", &json!({"attributes": {"user": user}}).to_string())));
+    }
+    let wider = RULES.replace("burst 10", "burst 100");
+    assert_eq!(admin.post("/admin/v1/rules/import?replace=true", &wider).status, 200);
+    let tried = preview(&mut admin, Some("per-user"), &per_user(5));
+    assert_eq!((&tried["disagrees"], &tried["before"]["limited"]), (&json!(true), &json!(0)), "{tried}");
+    assert_eq!(tried["live"]["limited"], limited(10) + 40, "{tried}");
+    assert!(tried["note"].as_str().unwrap().contains("disagrees"), "{tried}");
 }
 
 #[test]

@@ -37,8 +37,12 @@ pub(super) struct PreviewAnswer {
     seconds: f64,
     /// How many there were.
     requests: u64,
-    /// One client in so many was kept; all counts are multiplied by it.
+    /// One client in so many was kept, and counts for the others too; but for those that ask most, who are all kept.
     sampled_one_in: u64,
+    /// What was decided in that time.
+    live: PassedAnswer,
+    /// Whether the replay of the rules in force denies another number of requests than were denied.
+    disagrees: bool,
     /// Through the rules in force.
     before: PassedAnswer,
     /// Through the rules with the edit.
@@ -119,7 +123,7 @@ pub(super) async fn preview(State(admin): State<Arc<Admin>>, body: Body) -> Answ
         let candidate = book.edited(name.as_deref(), rule).map_err(refused)?;
         // Judged as an edit is, before anything is made smaller for a sample.
         rulebook::compile(candidate.clone()).map_err(refused)?;
-        let sample = app.watch().recent().sample();
+        let sample = app.watch().sample();
         let (before, after) = (Side::new(book.definitions(), name), Side::new(candidate, after_name));
         let preview = replay::preview(&sample, before, after);
         let preview = preview.map_err(|error| refused(RulebookError::Invalid { reason: error.to_string() }))?;
@@ -182,6 +186,8 @@ impl PreviewAnswer {
             seconds: sample.seconds as f64,
             requests: preview.requests,
             sampled_one_in: sample.one_in(),
+            live: PassedAnswer { allowed: preview.live.allowed, limited: preview.live.limited },
+            disagrees: preview.disagrees(),
             before: passed(preview.before),
             after: passed(preview.after),
             newly_limited: preview.newly_limited,
@@ -202,9 +208,18 @@ fn note(preview: &Preview, sample: &Sample, is_shadow: bool) -> Option<String> {
     let mut parts = vec!["Requests of this node only; every bucket begins full.".to_owned()];
     if preview.is_estimate {
         parts.push(format!(
-            "One client in {} was kept, so counts are estimates; what all clients share was tried at that part of \
-             its limit.",
+            "Clients that ask most were all kept; of the others one in {}, so counts are estimates.",
             sample.one_in()
+        ));
+    }
+    if preview.disagrees() {
+        parts.push(format!(
+            "The replay disagrees with what was decided: the rules in force denied {} of {} requests, and deny {} in \
+             the replay. Buckets were not full when it began, other nodes share them, or rules were changed since: \
+             read the numbers as a direction, not as a forecast.",
+            preview.live.limited,
+            preview.live.sum(),
+            preview.before.limited
         ));
     }
     if is_shadow {

@@ -19,16 +19,19 @@ function change(preview) {
 }
 
 export function previewPanel(preview) {
-  const { seconds, requests, before, after, rule, note } = preview;
+  const { seconds, requests, live, before, after, rule, note } = preview;
   const subjects = preview.subjects.filter((row) => row.limited_before !== row.limited_after);
   const told = note ? h("p", { class: "note" }, sentence(note)) : null;
+  const apart = preview.disagrees ? h("p", { class: "told bad", id: "preview-disagrees" },
+    `Live, ${count(live.limited)} of ${count(live.allowed + live.limited)} requests were limited; the replay says ${count(before.limited)}. Take these numbers as a direction only.`) : null;
   const close = (children) => h("section", { class: "panel stack", id: "preview", "aria-label": "Effect preview" },
     h("h2", { tabindex: "-1" }, "Effect on recent traffic"), ...children.filter(Boolean));
   if (!requests) return close([h("p", { class: "told" }, "No recent traffic is kept, so there is nothing to try it on."), told]);
-  const sampled = preview.sampled_one_in > 1 ? `, counted from one client in ${count(preview.sampled_one_in)}` : "";
+  const sampled = preview.sampled_one_in > 1 ? `, counted from the busiest clients and one in ${count(preview.sampled_one_in)} of the others` : "";
   return close([
     h("p", { class: "note" }, `Replayed ${count(requests)} requests of the last ${span(seconds)}${sampled}, under the rules in force and under this edit.`),
     change(preview),
+    apart,
     h("div", { class: "columns" },
       h("div", { class: "stack" }, h("h3", null, "All requests"), bar("Now", before.limited, before.allowed + before.limited), bar("After", after.limited, after.allowed + after.limited)),
       h("div", { class: "stack" }, h("h3", null, "This rule"), bar("Now", rule.before.limited, rule.before.concerned), bar("After", rule.after.limited, rule.after.concerned))),

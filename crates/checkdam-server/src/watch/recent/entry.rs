@@ -36,6 +36,7 @@ const SPELLED: u8 = u8::MAX;
 
 const IS_PATH: u8 = 1;
 const HAS_LIMIT: u8 = 2;
+const DENIES_TOGETHER: u8 = 4;
 
 /// Length, hash and time.
 const HEAD: usize = 4 + 8 + 8;
@@ -86,7 +87,9 @@ fn write_request(out: &mut Vec<u8>, request: &Request<'_>) {
     let path = request.path().len();
     let is_path = path < request.attributes().count();
     let given = request.given_limit();
-    out.push((u8::from(is_path) * IS_PATH) | (u8::from(given.is_some()) * HAS_LIMIT));
+    let flag = |is_so: bool, flag: u8| u8::from(is_so) * flag;
+    let together = flag(request.denies_together(), DENIES_TOGETHER);
+    out.push(flag(is_path, IS_PATH) | flag(given.is_some(), HAS_LIMIT) | together);
     write_number(out, request.cost());
     if let Some(GivenLimit { amount, unit }) = given {
         write_number(out, amount.into());
@@ -234,6 +237,7 @@ impl<'a> Reader<'a> {
             request.insert_whole(name, value).ok()?;
         }
         let request = request.costing(cost);
+        let request = if flags & DENIES_TOGETHER == 0 { request } else { request.denying_together() };
         Some(match given {
             Some(limit) => request.limited_to(limit),
             None => request,
@@ -252,7 +256,7 @@ mod tests {
         let path = Request::of_entries("edge", [("ip", ""), ("ip", "203.0.113.9")]).unwrap();
         let mut more = path.clone().limited_to(GivenLimit { amount: 7, unit: Unit::Hour });
         more.insert("plan", "free").unwrap();
-        let requests = [plain, path, more, Request::new().costing(0)];
+        let requests = [plain, path.denying_together(), more, Request::new().costing(0)];
         let hasher = foldhash::quality::RandomState::default();
         let client = Client::of(&requests, &hasher);
         write(&mut bytes, client, 1_000_000, &requests);
