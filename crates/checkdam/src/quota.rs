@@ -109,6 +109,20 @@ pub enum Align {
     Year,
 }
 
+impl Align {
+    /// The name and the period in microseconds of calendar windows, as they are
+    /// written; a month counts as 30 days and a year as 365.
+    const fn calendar_period(self) -> Option<(&'static str, u64)> {
+        match self {
+            Self::Epoch => None,
+            Self::Day => Some(("day", DAY_US)),
+            Self::Week => Some(("week", 7 * DAY_US)),
+            Self::Month => Some(("month", 30 * DAY_US)),
+            Self::Year => Some(("year", 365 * DAY_US)),
+        }
+    }
+}
+
 /// A quota as people write it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QuotaSpec {
@@ -120,7 +134,8 @@ pub struct QuotaSpec {
     pub burst: Option<u64>,
     /// How many a new bucket holds (buckets only); the burst if absent.
     pub initial: Option<u64>,
-    /// Where windows begin (fixed windows only).
+    /// Where windows begin (fixed windows only); one that follows the calendar
+    /// has its period: 1, 7, 30 or 365 days.
     pub align: Align,
 }
 
@@ -210,6 +225,10 @@ impl Quota {
         }
         if spec.align != Align::Epoch && algorithm != Algorithm::FixedWindow {
             return Err(QuotaError::NotForAlgorithm { field: "a calendar period", algorithm: algorithm.name() });
+        }
+        if let Some((name, wanted_us)) = spec.align.calendar_period().filter(|(_, us)| *us != spec.period_us) {
+            let (period, wanted) = (period_text(spec.period_us), period_text(wanted_us));
+            return Err(QuotaError::NotOfTheCalendar { name, period, wanted });
         }
         if algorithm == Algorithm::SlidingLog && spec.amount > LOG_LIMIT_MAX {
             return Err(QuotaError::LogTooLong { value: spec.amount });

@@ -38,7 +38,9 @@ pub trait Clock: Send + Sync + 'static {
 
 /// The machine's time: the processor's monotonic counter, anchored to the wall
 /// clock at the start and kept near it by [`discipline`](Clock::discipline) in
-/// steps of at most five milliseconds, which buckets do not mind.
+/// steps of at most five milliseconds, which buckets do not mind. If the two are
+/// more than [five seconds](STEP_BACK_HELD_US) apart, because the machine started
+/// with a wrong time or was suspended, the clock steps to the wall clock at once.
 #[derive(Debug)]
 pub struct SystemClock {
     counter: quanta::Clock,
@@ -83,6 +85,17 @@ impl SystemClock {
         (elapsed_us, (self.base_us + elapsed_us).saturating_add_signed(slewed_us).min(HORIZON_US))
     }
 
+    /// Moves towards what the wall clock shows now.
+    fn follow(&self, wall_us: u64) {
+        let elapsed = self.elapsed_us();
+        let since = elapsed.saturating_sub(self.disciplined_us.swap(elapsed, Ordering::Relaxed));
+        let error = wall_us.min(HORIZON_US) as i64 - self.now_us() as i64;
+        let most = (since.min(DISCIPLINE_MAX_US) / SLEW_SHARE) as i64;
+        let is_far = error.unsigned_abs() > STEP_BACK_HELD_US;
+        let change = if is_far { error } else { error.clamp(-most, most) };
+        self.slewed_us.fetch_add(change, Ordering::Relaxed);
+    }
+
     /// One multiplication, where asking the counter for it takes two and a
     /// division.
     #[inline]
@@ -116,11 +129,7 @@ impl Clock for SystemClock {
     }
 
     fn discipline(&self) {
-        let elapsed = self.elapsed_us();
-        let since = elapsed.saturating_sub(self.disciplined_us.swap(elapsed, Ordering::Relaxed));
-        let error = wall_us() as i64 - self.now_us() as i64;
-        let most = (since.min(DISCIPLINE_MAX_US) / SLEW_SHARE) as i64;
-        self.slewed_us.fetch_add(error.clamp(-most, most), Ordering::Relaxed);
+        self.follow(wall_us());
     }
 }
 
@@ -184,6 +193,24 @@ mod tests {
         const { assert!(HORIZON_US * 16 < 1 << 53) };
         let year_2043_unix_us = 2_303_683_200_u64 * SECOND_US;
         assert_eq!(EPOCH_UNIX_US + HORIZON_US, year_2043_unix_us);
+    }
+
+    #[test]
+    fn a_clock_that_is_far_off_steps_and_one_that_is_a_little_off_does_not() {
+        let clock = SystemClock::new();
+        let ahead_us = |by_us: i64| {
+            let (before, steady) = (clock.now_us(), clock.read().0);
+            clock.follow(before.saturating_add_signed(by_us));
+            let (steady_after, after) = clock.read();
+            // Less what passed meanwhile.
+            after as i64 - before as i64 - (steady_after - steady) as i64
+        };
+        for by_us in [600_000_000, -600_000_000, 5_100_000, -86_400_000_000] {
+            assert!((ahead_us(by_us) - by_us).abs() < 100_000, "{by_us} µs off");
+        }
+        for by_us in [4_900_000, -4_900_000, 1_000, -1] {
+            assert!(ahead_us(by_us).abs() <= 5_000, "{by_us} µs off");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Quotas: what is understood, and what is refused with which words.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
-use checkdam::{Algorithm, Quota, QuotaSpec};
+use checkdam::{Algorithm, Align, Quota, QuotaSpec};
 
 #[test]
 fn text_is_understood() {
@@ -32,6 +32,23 @@ fn ticks_make_the_interval_whole_where_that_is_possible() {
     for (text, ticks) in [("10/s", 1), ("3/s", 3), ("7/s", 7), ("10000000/s", 10), ("16000000/s", 16), ("9/s", 9)] {
         assert_eq!(text.parse::<Quota>().unwrap().ticks_per_us(), ticks, "{text}");
     }
+}
+
+#[test]
+fn windows_of_the_calendar_have_its_periods() {
+    const DAY_US: u64 = 86_400_000_000;
+    let quota = |align, period_us| {
+        let spec = QuotaSpec { amount: 10, period_us, burst: None, initial: None, align };
+        Quota::new(spec, Algorithm::FixedWindow)
+    };
+    for (align, days) in [(Align::Day, 1), (Align::Week, 7), (Align::Month, 30), (Align::Year, 365)] {
+        assert!(quota(align, days * DAY_US).is_ok(), "{align:?}");
+        for period_us in [60_000_000, days * DAY_US - 1, (days + 1) * DAY_US] {
+            let error = quota(align, period_us).unwrap_err().to_string();
+            assert!(error.contains("windows of a calendar") && error.contains("per calendar"), "{align:?}: {error}");
+        }
+    }
+    assert!(quota(Align::Epoch, 60_000_000).is_ok());
 }
 
 #[test]

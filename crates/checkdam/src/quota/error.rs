@@ -79,6 +79,18 @@ pub enum QuotaError {
         /// The algorithm.
         algorithm: &'static str,
     },
+    /// Windows of the calendar with a period of another length.
+    #[error(
+        "windows of a calendar {name} have a period of {wanted}, not {period}: write \"10 per calendar {name}\", or leave the calendar out"
+    )]
+    NotOfTheCalendar {
+        /// What the windows follow.
+        name: &'static str,
+        /// The period that was given, as text.
+        period: String,
+        /// The period that they have, as text.
+        wanted: String,
+    },
     /// A log would hold too many entries.
     #[error(
         "limit {value} is too large for sliding_log, which remembers every request: at most 10000 fits; use sliding_window for more"

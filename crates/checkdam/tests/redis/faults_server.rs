@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use checkdam::conformance::TestBucket;
 use checkdam::store::redis::{CallError, RedisOptions};
 use checkdam::store::{FailurePolicy, Operation};
-use checkdam::{DecidedBy, Quota, Verdict};
+use checkdam::{DecidedBy, Verdict};
 use testkit::{Engine, FaultProxy, Redis};
 
 use crate::setup::{
@@ -278,34 +278,4 @@ async fn eviction_by_ttl_spares_those_who_owe_most() {
     let evicted = server.info_field("stats", "evicted_keys");
     println!("eviction: {evicted} keys went under {} takes, {reset} of 50 of those who owe most", taken.len());
     assert_eq!(reset, 0, "a key that owed much was evicted before one that owed little");
-}
-
-/// A key that expired before its debt is paid would give a burst for nothing:
-/// neither a burst that grows nor long use may let that happen.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_outlives_what_it_owes() {
-    let server = Redis::start();
-    let store = store(RedisOptions { readable_keys: true, ..patient(server.url()) });
-    let outlives = |subject: &str, quota: &Quota, owed_us: u64| {
-        let key = format!("cd:{{{subject}}}:ttl/0/{}", quota.arithmetic());
-        let left_ms = server.command(&["PTTL", &key]).int();
-        assert!(left_ms as u64 * 1_000 >= owed_us, "{subject}: {left_ms} ms to live, {owed_us} µs owed");
-    };
-    let grown = TestBucket::new("ttl", "grown");
-    for text in ["10/s burst 10", "10/s burst 1000"] {
-        let quota = quota(text);
-        let decision = take(&store, grown.tier(&quota, quota.limit() / 2)).await.0;
-        assert!(decision.is_allowed());
-        outlives("grown", &quota, decision.reset_after_us.saturating_sub(100_000));
-    }
-    let (quota, used) = (quota("10/s burst 10"), TestBucket::new("ttl", "used"));
-    let began = Instant::now();
-    let mut denied = 0;
-    while began.elapsed() < Duration::from_millis(3_500) {
-        let decision = take(&store, used.tier(&quota, 1)).await.0;
-        denied += u64::from(!decision.is_allowed());
-        outlives("used", &quota, decision.reset_after_us.saturating_sub(100_000));
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    assert!(denied > 10, "the bucket must have been empty most of the time");
 }

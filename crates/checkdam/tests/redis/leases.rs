@@ -20,7 +20,7 @@ pub(crate) fn leased<'a>(bucket: &'a TestBucket, quota: &'a Quota, length: Durat
 }
 
 /// Takes until tokens are held here; how many passed.
-async fn warm(store: &RedisStore, tier: Tier<'_>) -> u64 {
+pub(crate) async fn warm(store: &RedisStore, tier: Tier<'_>) -> u64 {
     let began = Instant::now();
     let mut passed = 0;
     loop {

@@ -9,6 +9,7 @@
     reason = "tests against real servers measure real time"
 )]
 
+mod bounded;
 mod contention;
 mod contract;
 mod failover;
@@ -18,4 +19,5 @@ mod faults_server;
 mod kinds;
 mod lease_nodes;
 mod leases;
+mod lifetimes;
 mod setup;
