@@ -40,7 +40,7 @@ pub(crate) use self::in_force::InForce;
 pub(crate) use self::keep::{AdminDoor, AuditOptions, Token};
 pub(crate) use self::leave::LeaveOptions;
 pub(crate) use self::origin::OriginOptions;
-pub(crate) use self::overload::OverloadOptions;
+pub(crate) use self::overload::{ConnectionOptions, OverloadOptions};
 pub(crate) use self::proxy::{ProxyOptions, ProxySettings, RouteOptions};
 pub(crate) use self::reference::reference;
 pub(crate) use self::settings::Settings;
@@ -93,7 +93,9 @@ pub(crate) struct Config {
     pub(crate) watch: WatchOptions,
     /// Where spans are sent, if anywhere. Default nowhere.
     pub(crate) trace: Option<TraceOptions>,
-    /// When requests are turned away.
+    /// How many connections each listener takes.
+    pub(crate) connections: ConnectionOptions,
+    /// When requests are shed.
     pub(crate) overload: OverloadOptions,
     /// How much is logged. Default info.
     pub(crate) log_level: LogLevel,
@@ -189,6 +191,7 @@ impl Config {
         let watch = WatchOptions::of(&given, &from_file)?;
         let trace = TraceOptions::of(&given, &from_file)?;
         let overload = OverloadOptions::of(&given, &from_file)?;
+        let connections = ConnectionOptions::of(&given, &from_file, &origin)?;
         let http_listen = given.http_listen.as_ref().or(from_file.http_listen.as_ref());
         let http_listen = http_listen.cloned().unwrap_or_else(|| address(&host, "8080"));
         if http_listen == "off" {
@@ -208,6 +211,7 @@ impl Config {
             watch,
             trace,
             overload,
+            connections,
             leave: LeaveOptions::of(&given, &from_file),
             listen_host: host,
             rules: given.rules.or(from_file.rules),

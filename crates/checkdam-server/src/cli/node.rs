@@ -14,7 +14,9 @@ use std::time::Duration;
 use anyhow::Context;
 use checkdam::RuleSet;
 use checkdam::rule_file::FileOptions;
+use socket2::SockRef;
 use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -24,7 +26,7 @@ use super::supervisor::{self, Reloading};
 use crate::app::App;
 use crate::audit::{Audit, Writer};
 use crate::config::{Became, Config, ForeignVariable, LeaveOptions};
-use crate::http::{Admin, Live, RuleSource, Server};
+use crate::http::{Admin, Listener, Live, RuleSource, Server};
 use crate::nodes::Nodes;
 use crate::overload::{self, Overload};
 use crate::rulebook::{self, Book, FollowOptions, Follower, LoadError, Revision, RuleFile, Rulebook, Status};
@@ -32,6 +34,11 @@ use crate::store::AnyStore;
 use crate::trace::Tracer;
 use crate::watch::Watch;
 
+/// The threads that accept connections and serve operators and health.
+const CONTROL_THREADS: usize = 2;
+/// How many connections may wait to be accepted: thousands of clients may connect
+/// at once, and who finds no place tries again only after a second.
+const BACKLOG: i32 = 4_096;
 /// How operators are let go when all else is done.
 const ADMIN_LEAVE: LeaveOptions =
     LeaveOptions { notice: Duration::from_millis(500), drain: Duration::from_millis(500) };
@@ -55,13 +62,18 @@ pub(super) struct Node {
     rulebook: Option<Rulebook>,
     writer: Option<Writer>,
     stop: mpsc::Receiver<()>,
+    /// The runtime that accepts connections and serves operators and health.
+    control: Handle,
 }
 
 /// A rule file, and what it says.
 pub(super) type Rules = (RuleFile, (RuleSet, Book));
 
 /// Reads the rule file, starts logging, and runs `serve` to its end.
-pub(super) fn run<F>(config: &Config, serve: impl FnOnce(Option<Rules>) -> F) -> anyhow::Result<ExitCode>
+///
+/// Requests are served by one runtime. Another accepts connections and serves
+/// operators and health, so that these are answered in time under any load.
+pub(super) fn run<F>(config: &Config, serve: impl FnOnce(Option<Rules>, Handle) -> F) -> anyhow::Result<ExitCode>
 where
     F: Future<Output = anyhow::Result<()>>,
 {
@@ -85,10 +97,14 @@ where
             became => tracing::info!(name, %became, "a variable of envoyproxy/ratelimit"),
         }
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
-    runtime.block_on(serve(file))?;
+    let runtime = Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+    let mut control = Builder::new_multi_thread();
+    control.worker_threads(CONTROL_THREADS).thread_name("control").enable_all();
+    let control = control.build().context("cannot start threads")?;
+    runtime.block_on(serve(file, control.handle().clone()))?;
     // A rule file that hangs in the file system must not hold the exit up.
     runtime.shutdown_background();
+    control.shutdown_background();
     Ok(ExitCode::SUCCESS)
 }
 
@@ -106,6 +122,7 @@ impl Node {
         file: Option<Rules>,
         mut signals: Signals,
         address: SocketAddr,
+        control: Handle,
     ) -> anyhow::Result<Option<Self>> {
         let tracer = Tracer::new(config.watch.exemplars, config.trace.as_ref())?;
         let store = match &config.redis {
@@ -153,16 +170,18 @@ impl Node {
                 store: config.store_text(),
                 previews: Arc::new(Semaphore::new(PREVIEWS_MAX)),
             };
-            (Server::for_admin(listener, Arc::new(admin)), live)
+            let listener = Listener::new(listener, &config.connections, &control)?;
+            Ok::<_, std::io::Error>((Server::for_admin(listener, Arc::new(admin)), live))
         });
+        let admin = admin.transpose()?;
         let statuses = match &*rules {
             RuleSource::Database(follower) => Some(follower.statuses()),
             RuleSource::File(_) => None,
         };
         tokio::spawn(maintain(Arc::clone(&app), statuses));
         tokio::spawn(maintain_store(Arc::clone(&app)));
-        tokio::spawn(overload::watch(Arc::clone(&app)));
-        Ok(Some(Self { app, admin, rules, rulebook, writer, stop: signals.stop }))
+        control.spawn(overload::watch(Arc::clone(&app)));
+        Ok(Some(Self { app, admin, rules, rulebook, writer, stop: signals.stop, control }))
     }
 
     /// What the doors share.
@@ -180,14 +199,15 @@ impl Node {
     /// what was prepaid is given back.
     pub(super) async fn run<F>(self, doors: impl FnOnce(mpsc::Receiver<()>) -> F)
     where
-        F: Future<Output = ()>,
+        F: Future<Output = ()> + Send + 'static,
     {
         let (end_admin, admin_stop) = mpsc::channel(1);
         let (admin, live) = self.admin.unzip();
-        let admin = admin.map(|admin| tokio::spawn(admin.run(admin_stop, ADMIN_LEAVE)));
+        let admin = admin.map(|admin| self.control.spawn(admin.run(admin_stop, ADMIN_LEAVE)));
         let rules = self.app.limiter().rules().rules().len();
         supervisor::ready(&format!("{rules} rules are in force"));
-        doors(self.stop).await;
+        // If it panics there is nothing left to wait for.
+        let _ = self.control.spawn(doors(self.stop)).await;
         // Nobody who watches shall hold the exit up.
         if let Some(live) = live {
             live.end();
@@ -214,9 +234,12 @@ impl Node {
 
 /// Listens, or says which flag to change.
 pub(super) async fn listen(address: &str, flag: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address)
+    let listener = TcpListener::bind(address)
         .await
-        .with_context(|| format!("cannot listen on {address}: free the address or give another with {flag}"))
+        .with_context(|| format!("cannot listen on {address}: free the address or give another with {flag}"))?;
+    // The system takes the smaller of this and its own limit. If it refuses, the queue stays as it is.
+    let _ = SockRef::from(&listener).listen(BACKLOG);
+    Ok(listener)
 }
 
 /// Follows what the rules come from.

@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
+
 use super::node::{self, Node, Rules, listen};
 use super::serve::dashboard;
 use super::signals::Signals;
 use crate::config::{Config, LogFormat, ProxyOptions, ProxySettings, Settings};
-use crate::http::Server;
+use crate::http::{Listener, Server};
 use crate::proxy::Proxy;
 
 /// What `checkdam proxy` takes.
@@ -32,18 +34,21 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let file = arguments.config.as_deref();
     let config = Config::load(arguments.settings, file)?;
     let options = ProxyOptions::load(arguments.proxy, file)?;
-    node::run(&config, |rules| serve(&config, &options, rules))
+    node::run(&config, |rules, control| serve(&config, &options, rules, control))
 }
 
-async fn serve(config: &Config, options: &ProxyOptions, rules: Option<Rules>) -> anyhow::Result<()> {
+async fn serve(config: &Config, options: &ProxyOptions, rules: Option<Rules>, control: Handle) -> anyhow::Result<()> {
     // Before anybody can know of us, so that no signal finds us unprepared.
-    let signals = Signals::new()?;
+    let signals = Signals::on(&control)?;
     let listener = listen(&options.listen, "--listen").await?;
-    let Some(node) = Node::open(config, rules, signals, listener.local_addr()?).await? else { return Ok(()) };
+    let opening = Node::open(config, rules, signals, listener.local_addr()?, control);
+    let Some(node) = opening.await? else { return Ok(()) };
     let proxy = Arc::new(Proxy::start(Arc::clone(node.app()), options, &config.origin)?);
+    let listener = Listener::new(listener, &config.connections, &Handle::current())?;
     let server = Server::with(listener, Arc::clone(node.app()), proxy);
     announce(config, options, &server, &node)?;
-    node.run(|stop| server.run(stop, config.leave)).await;
+    let leave = config.leave;
+    node.run(move |stop| server.run(stop, leave)).await;
     Ok(())
 }
 

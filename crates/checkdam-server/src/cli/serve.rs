@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
+
 use super::doors::Doors;
 use super::node::{self, Node, Rules, listen};
 use super::signals::Signals;
 use crate::config::{Config, LogFormat, Settings};
 use crate::grpc;
-use crate::http::{Origin, Server, answering};
+use crate::http::{Listener, Origin, Server, answering};
 
 /// What `checkdam serve` takes.
 #[derive(Debug, clap::Args)]
@@ -27,30 +29,35 @@ pub(crate) struct Arguments {
 /// Serves until a signal ends it.
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let config = Config::load(arguments.settings, arguments.config.as_deref())?;
-    node::run(&config, |file| serve(&config, file))
+    node::run(&config, |file, control| serve(&config, file, control))
 }
 
-async fn serve(config: &Config, file: Option<Rules>) -> anyhow::Result<()> {
+async fn serve(config: &Config, file: Option<Rules>, control: Handle) -> anyhow::Result<()> {
     // Before anybody can know of us, so that no signal finds us unprepared.
-    let signals = Signals::new()?;
+    let signals = Signals::on(&control)?;
     let listener = listen(&config.http_listen, "--http-listen").await?;
     let grpc_listener = match &config.grpc_listen {
         Some(address) => Some(listen(address, "--grpc-listen").await?),
         None => None,
     };
-    let opening = Box::pin(Node::open(config, file, signals, listener.local_addr()?));
+    let opening = Box::pin(Node::open(config, file, signals, listener.local_addr()?, control));
     let Some(node) = answering(&listener, opening).await? else { return Ok(()) };
     let app = node.app();
     let rate_limits = Arc::new(grpc::RateLimits::new(Arc::clone(app), config.rate_limits.clone()));
     let origin = Arc::new(Origin::new(&config.origin));
+    let (options, serving) = (&config.connections, Handle::current());
+    let listener = Listener::new(listener, options, &serving)?;
     let http = Server::new(listener, Arc::clone(app), origin, Arc::clone(&rate_limits), &config.allowed_hosts);
     let grpc = match grpc_listener {
-        Some(listener) => Some(grpc::Door::new(listener, Arc::clone(app), rate_limits).await?),
+        Some(listener) => {
+            Some(grpc::Door::new(Listener::new(listener, options, &serving)?, Arc::clone(app), rate_limits).await?)
+        }
         None => None,
     };
     let doors = Doors { http, grpc };
     announce(config, &doors, &node)?;
-    node.run(|stop| doors.run(stop, config.leave)).await;
+    let leave = config.leave;
+    node.run(move |stop| doors.run(stop, leave)).await;
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! The signals that a node obeys.
 
+use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -14,8 +15,9 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Listens to them from now on.
-    pub(super) fn new() -> std::io::Result<Self> {
+    /// Listens to them from now on, on that runtime.
+    pub(super) fn on(runtime: &Handle) -> std::io::Result<Self> {
+        let _entered = runtime.enter();
         let stop = signals(&[SignalKind::terminate(), SignalKind::interrupt()], supervisor::stopping)?;
         Ok(Self { stop, reload: signals(&[SignalKind::hangup()], Reloading::begin)? })
     }

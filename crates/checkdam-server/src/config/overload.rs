@@ -1,8 +1,39 @@
-//! The settings of how much is taken on.
+//! The settings of how much is taken on: requests and connections.
 
 use std::time::Duration;
 
-use super::{ConfigError, Settings};
+use ipnet::IpNet;
+
+use super::{ConfigError, OriginOptions, Settings};
+
+/// The most connections of a listener.
+const CONNECTIONS_MAX: usize = 10_000;
+/// No system gives one process more descriptors.
+const CONNECTIONS_LIMIT: usize = 1 << 20;
+
+/// How many connections a listener takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ConnectionOptions {
+    /// The most at a time. Default 10,000.
+    pub(crate) max: usize,
+    /// The most of one peer, unless it is on this machine or trusted. Default half of `max`.
+    pub(crate) per_peer: usize,
+    /// Networks of proxies, whose connections are those of many clients.
+    pub(crate) trusted: Vec<IpNet>,
+}
+
+impl ConnectionOptions {
+    pub(super) fn of(given: &Settings, file: &Settings, origin: &OriginOptions) -> Result<Self, ConfigError> {
+        let in_range = |name, value: usize| match value {
+            1..=CONNECTIONS_LIMIT => Ok(value),
+            _ => Err(ConfigError::OutOfRange { name, value: value as u64, range: "1 to 1048576" }),
+        };
+        let max = given.connections_max.or(file.connections_max).unwrap_or(CONNECTIONS_MAX);
+        let max = in_range("connections_max", max)?;
+        let per_peer = given.connections_per_peer.or(file.connections_per_peer).unwrap_or(max.div_ceil(2));
+        Ok(Self { max, per_peer: in_range("connections_per_peer", per_peer)?, trusted: origin.trusted.clone() })
+    }
+}
 
 /// When requests are turned away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -45,6 +45,21 @@ pub(crate) struct ProxySettings {
     #[arg(long, env = "CHECKDAM_PROXY_BODY_TIMEOUT", value_name = "TIME")]
     body_timeout: Option<Span>,
 
+    /// The fewest bytes a second that a client may send of a body on average, once it has been waited for as long as
+    /// body_timeout; 0 is no minimum; not for HTTP/2 upstreams, where bodies may be streams [default: 500]
+    #[arg(long, env = "CHECKDAM_PROXY_BODY_RATE_MIN", value_name = "COUNT")]
+    body_rate_min: Option<u64>,
+
+    /// The most bodies that one client address, or one /64 of IPv6, may be sending at a time; more are refused with
+    /// 429; not for HTTP/2 upstreams [default: 64]
+    #[arg(long, env = "CHECKDAM_PROXY_UPLOADS_PER_CLIENT", value_name = "COUNT")]
+    uploads_per_client: Option<usize>,
+
+    /// The most connections to each upstream, WebSockets included; more requests are refused with 503; not for HTTP/2
+    /// upstreams [default: 4096]
+    #[arg(long, env = "CHECKDAM_PROXY_UPSTREAM_CONNECTIONS", value_name = "COUNT")]
+    upstream_connections: Option<usize>,
+
     /// The longest that a leaky bucket may hold a request back; what would wait longer is denied [default: 10s]
     #[arg(long, env = "CHECKDAM_PROXY_DELAY_MAX", value_name = "TIME")]
     delay_max: Option<Span>,
@@ -107,6 +122,12 @@ pub(crate) struct ProxyOptions {
     pub(crate) idle_timeout: Duration,
     /// How long a client may send nothing of a body. Default 30 s.
     pub(crate) body_timeout: Duration,
+    /// The fewest bytes a second of a body, 0 if there is no minimum. Default 500.
+    pub(crate) body_rate_min: u64,
+    /// The most bodies that one client may be sending. Default 64.
+    pub(crate) uploads_per_client: usize,
+    /// The most connections to each upstream. Default 4,096.
+    pub(crate) upstream_connections: usize,
     /// The longest that a request is held back. Default 10 s.
     pub(crate) delay_max: Duration,
     /// How long an upstream is passed over. Default 5 s.
@@ -175,6 +196,15 @@ impl ProxyOptions {
             response_timeout: wait("response_timeout", given.response_timeout, from_file.response_timeout, 60)?,
             idle_timeout: wait("idle_timeout", given.idle_timeout, from_file.idle_timeout, 300)?,
             body_timeout: wait("body_timeout", given.body_timeout, from_file.body_timeout, 30)?,
+            body_rate_min: given.body_rate_min.or(from_file.body_rate_min).unwrap_or(500),
+            uploads_per_client: count(
+                "uploads_per_client",
+                given.uploads_per_client.or(from_file.uploads_per_client).unwrap_or(64),
+            )?,
+            upstream_connections: count(
+                "upstream_connections",
+                given.upstream_connections.or(from_file.upstream_connections).unwrap_or(4_096),
+            )?,
             delay_max: time(given.delay_max, from_file.delay_max, 10),
             upstream_pause: time(given.upstream_pause, from_file.upstream_pause, 5),
             health_path: given.health_path.or(from_file.health_path).map(health_path).transpose()?,
@@ -208,6 +238,16 @@ impl RouteSettings {
             costs: self.cost.unwrap_or_else(|| everything.costs.clone()),
             response_bytes: bytes(self.response_bytes)?.or(everything.response_bytes),
         })
+    }
+}
+
+/// No system has more descriptors.
+const COUNT_LIMIT: usize = 1 << 20;
+
+fn count(name: &'static str, value: usize) -> Result<usize, ConfigError> {
+    match value {
+        1..=COUNT_LIMIT => Ok(value),
+        _ => Err(ConfigError::OutOfRange { name, value: value as u64, range: "1 to 1048576" }),
     }
 }
 

@@ -25,12 +25,12 @@ const PARTS: [(&str, &str); 10] = [
     ("store", "Where the buckets live"),
     ("leave_notice", "Leaving"),
     ("metrics_rules", "What is seen"),
-    ("shed_after", "Too much to do"),
+    ("connections_max", "Too much to do"),
     ("log_level", "The log"),
 ];
 
 /// Values for settings whose default is no value.
-const EXAMPLES: [(&str, &str); 20] = [
+const EXAMPLES: [(&str, &str); 21] = [
     ("allowed_hosts", "limits.example"),
     ("rules", "/etc/checkdam/rules.yaml"),
     ("admin_token", "at-least-16-characters"),
@@ -47,6 +47,7 @@ const EXAMPLES: [(&str, &str); 20] = [
     ("key_secret", "the same on every node"),
     ("key_secret_file", "/run/secrets/key_secret"),
     ("key_prefix", "prod:"),
+    ("connections_per_peer", "5000"),
     ("otlp_endpoint", "http://127.0.0.1:4317"),
     ("upstream", "http://127.0.0.1:3000"),
     ("upstream_ca", "/etc/checkdam/upstream-ca.pem"),

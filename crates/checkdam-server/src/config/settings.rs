@@ -205,7 +205,17 @@ pub(crate) struct Settings {
     #[arg(long, env = "CHECKDAM_RECENT_REQUESTS", value_name = "COUNT")]
     pub(super) recent_requests: Option<usize>,
 
-    /// How late work may begin before new requests are turned away with 503, such as 100ms; 0s turns none away
+    /// The most connections of each listener; when hardly one more may come, the longest idle of the address that has
+    /// most are closed [default: 10000]
+    #[arg(long, env = "CHECKDAM_CONNECTIONS_MAX", value_name = "COUNT")]
+    pub(super) connections_max: Option<usize>,
+
+    /// The most connections of one address, or one /64 of IPv6, on a listener; loopback and trusted_proxies have
+    /// connections_max, since many clients are behind them [default: half of connections_max]
+    #[arg(long, env = "CHECKDAM_CONNECTIONS_PER_PEER", value_name = "COUNT")]
+    pub(super) connections_per_peer: Option<usize>,
+
+    /// Shed requests (503) that wait longer than this for their turn, such as 100ms; 0s sheds none for that
     /// [default: 100ms]
     #[arg(long, env = "CHECKDAM_SHED_AFTER", value_name = "TIME")]
     pub(super) shed_after: Option<Span>,

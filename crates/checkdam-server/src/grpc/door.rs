@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
-use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
@@ -18,7 +17,7 @@ use super::messages::DESCRIPTORS;
 use super::service::RateLimits;
 use crate::app::App;
 use crate::config::LeaveOptions;
-use crate::http::Server;
+use crate::http::{Listener, Server};
 
 /// How long those who watch our health have to hear that we are leaving when
 /// nobody new is let in: whose watch ended before could begin another.
@@ -38,11 +37,7 @@ pub(crate) struct Door {
 
 impl Door {
     /// The door on this listener.
-    pub(crate) async fn new(
-        listener: TcpListener,
-        app: Arc<App>,
-        rate_limits: Arc<RateLimits>,
-    ) -> anyhow::Result<Self> {
+    pub(crate) async fn new(listener: Listener, app: Arc<App>, rate_limits: Arc<RateLimits>) -> anyhow::Result<Self> {
         let health = HealthReporter::new();
         tell(&health, ServingStatus::Serving).await;
         let others = router(&health).context("the messages cannot be described")?;

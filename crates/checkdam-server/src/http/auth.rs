@@ -132,7 +132,7 @@ impl Auth {
 )]
 pub(super) async fn auth(
     State(auth): State<Arc<Auth>>,
-    Extension(Peer(peer)): Extension<Peer>,
+    Extension(Peer { ip: peer, since }): Extension<Peer>,
     parts: Parts,
 ) -> Response<Body> {
     let options = parts.uri.path().strip_prefix(PATH).unwrap_or_default();
@@ -142,7 +142,7 @@ pub(super) async fn auth(
             auth.warn_of_options(&problem);
             Err(problem)
         }
-        None if auth.app.overload().turns_away(Entrance::Http) => Err(Problem::overloaded()),
+        None if auth.app.overload().sheds(Entrance::Http, since) => Err(Problem::overloaded()),
         None => auth.decide(&parts, peer, &options).await,
     };
     let mut response = decided.into_response();

@@ -1,8 +1,16 @@
-//! The connections of a door: serves them, counts them, closes them.
+//! The connections of a listener: serves them, counts them, closes them.
+//!
+//! Connections are accepted on the runtime for operators and health, and served
+//! on the one for requests. A connection whose first request asks for health or
+//! metrics stays where it was accepted, so that it is answered however much the
+//! other runtime has to do.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::http::header::{CONNECTION, HeaderValue};
@@ -14,16 +22,20 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulConnection;
 use tokio::net::TcpStream;
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Instant;
 
-use super::deadline::{Deadline, Progress};
-use super::responder::{Arrival, Responder};
+use super::deadline::{Deadline, HEAD, Progress};
+use super::health;
+use super::peers::{Member, Peers};
+use super::responder::{Answered, Arrival, Responder};
 use super::shedding::Shedding;
+use super::wakeups::noting;
 use crate::app::App;
+use crate::config::ConnectionOptions;
 use crate::trace::{self, TraceParent};
 
-/// The most connections at a time; more wait in the kernel's queue.
-const CONNECTIONS_MAX: usize = 10_000;
 /// The longest head of a request in bytes.
 const HEAD_MAX: usize = 32 << 10;
 /// The same for calls of Envoy, which may put in what its own client sent (60 KiB of
@@ -40,6 +52,8 @@ const QUIET: Duration = Duration::from_millis(100);
 
 /// How long a connection that is to be closed may still bring a request.
 const LAST_CALL: Duration = Duration::from_millis(100);
+/// The same where it makes room for others, who wait.
+const LAST_CALL_FOR_ROOM: Duration = Duration::from_millis(20);
 
 /// What a door's clients speak, without TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,40 +65,68 @@ pub(super) enum Protocol {
     Grpc,
 }
 
-/// The connections of a door.
+/// The connections of a listener.
 pub(super) struct Connections<R> {
     app: Arc<App>,
     responder: R,
-    protocol: Protocol,
-    /// Whom it turns away when there is too much to do.
-    shedding: Option<Shedding>,
+    kind: Kind,
     slots: Arc<Semaphore>,
+    peers: Arc<Peers>,
     open: Arc<watch::Sender<usize>>,
     closing: watch::Sender<bool>,
+    /// The runtime that serves them.
+    serving: Handle,
 }
 
-/// Whom a request's connection comes from; every request carries it.
+/// What is special about a listener.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Peer(pub(super) IpAddr);
+pub(super) struct Kind {
+    /// Its name in logs and metrics.
+    pub(super) name: &'static str,
+    pub(super) protocol: Protocol,
+    /// Which requests it sheds.
+    pub(super) shedding: Option<Shedding>,
+    /// Whether it has paths for health among those for requests.
+    pub(super) has_health: bool,
+}
+
+/// Who sent a request, and since when it waits; every request carries it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer {
+    pub(super) ip: IpAddr,
+    pub(super) since: u64,
+}
 
 /// The right to one more connection.
 pub(super) struct Slot(#[expect(dead_code, reason = "held, and given back by its drop")] OwnedSemaphorePermit);
 
+/// A connection that was accepted and is not served yet.
+struct Accepted {
+    peer: IpAddr,
+    at: Instant,
+    progress: Arc<Progress>,
+    open: Open,
+}
+
 impl<R: Responder> Connections<R> {
-    pub(super) fn new(app: Arc<App>, responder: R, (protocol, shedding): (Protocol, Option<Shedding>)) -> Self {
+    /// Of a listener whose connections are served by that runtime.
+    pub(super) fn new(app: Arc<App>, responder: R, kind: Kind, options: &ConnectionOptions, serving: Handle) -> Self {
         Self {
             responder,
             app,
-            protocol,
-            shedding,
-            slots: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            kind,
+            slots: Arc::new(Semaphore::new(options.max)),
+            peers: Arc::new(Peers::new(options.clone())),
             open: Arc::new(watch::Sender::new(0)),
             closing: watch::Sender::new(false),
+            serving,
         }
     }
 
-    /// Waits until there may be one more connection.
+    /// Waits until there may be one more connection. When hardly any is free,
+    /// idle ones are closed.
     pub(super) async fn slot(&self) -> Slot {
+        self.make_room();
         match Arc::clone(&self.slots).acquire_owned().await {
             Ok(slot) => Slot(slot),
             // Only if the semaphore is closed, which it never is.
@@ -92,32 +134,92 @@ impl<R: Responder> Connections<R> {
         }
     }
 
+    /// Closes idle connections if hardly one more may come.
+    pub(super) fn make_room(&self) {
+        let (free, reserve) = (self.slots.available_permits(), self.peers.reserve());
+        if free < reserve {
+            self.peers.free(reserve - free);
+        }
+    }
+
+    /// Closes idle connections: the system has no room for one more.
+    pub(super) fn close_some(&self) {
+        self.peers.free(self.peers.reserve());
+    }
+
     /// The right to one more connection, if there may be one now.
     pub(super) fn slot_now(&self) -> Option<Slot> {
         Arc::clone(&self.slots).try_acquire_owned().ok().map(Slot)
     }
 
-    /// Serves a connection until its client has enough or all are closed.
-    pub(super) fn serve(&self, stream: TcpStream, peer: IpAddr, slot: Slot) {
-        // Answers are small and wait for nothing. If this fails they are slower.
-        let _ = stream.set_nodelay(true);
-        let (protocol, shedding) = (self.protocol, self.shedding);
-        let progress = Arc::new(match protocol {
+    /// Serves a connection until its client has enough or all are closed; closes
+    /// it at once if its peer has too many.
+    pub(super) fn take(self: &Arc<Self>, stream: TcpStream, peer: IpAddr, slot: Slot) {
+        let progress = Arc::new(match self.kind.protocol {
             Protocol::Http => Progress::default(),
             Protocol::Grpc => Progress::of_http2(),
         });
-        let io = Deadline::new(stream, Arc::clone(&progress), R::IS_STRICT);
-        let open = Arc::new(Open::new(&self.open, slot));
+        let Some(member) = self.peers.join(peer, &progress) else { return };
+        let open = Open::new(&self.open, slot, member);
+        let accepted = Accepted { peer, at: Instant::now(), progress, open };
+        if self.kind.has_health {
+            let wakeups = Arc::clone(&accepted.progress.wakeups);
+            tokio::spawn(noting(wakeups, Arc::clone(self).sort(stream, accepted)));
+        } else {
+            self.hand_over(stream, accepted);
+        }
+    }
+
+    /// Serves a connection here if it asks for health, and hands it over otherwise.
+    async fn sort(self: Arc<Self>, stream: TcpStream, accepted: Accepted) {
+        let (mut start, mut closing) = ([0; health::START_MAX], self.closing.subscribe());
+        let length = tokio::select! {
+            peeked = tokio::time::timeout_at(accepted.at + HEAD, stream.peek(&mut start)) => match peeked {
+                Ok(Ok(length)) if length > 0 => length,
+                // It ended, or nothing came in time.
+                _ => return,
+            },
+            // What has arrived by now is still answered.
+            () = told_to_close(&mut closing, &accepted.progress) => 0,
+        };
+        if health::is_asked_for(&start[..length]) {
+            self.serve(stream, accepted, true).await;
+        } else {
+            self.hand_over(stream, accepted);
+        }
+    }
+
+    fn hand_over(self: &Arc<Self>, stream: TcpStream, accepted: Accepted) {
+        // It is registered with the other runtime instead of this.
+        let Ok(stream) = stream.into_std() else { return };
+        let (connections, wakeups) = (Arc::clone(self), Arc::clone(&accepted.progress.wakeups));
+        self.serving.spawn(noting(wakeups, async move {
+            if let Ok(stream) = TcpStream::from_std(stream) {
+                connections.serve(stream, accepted, false).await;
+            }
+        }));
+    }
+
+    /// Serves a connection to its end. One that `is_apart` is for health: another
+    /// request on it is answered, and must come on another connection next time.
+    async fn serve(&self, stream: TcpStream, accepted: Accepted, is_apart: bool) {
+        // Answers are small and wait for nothing. If this fails they are slower.
+        let _ = stream.set_nodelay(true);
+        let Accepted { peer, at, progress, open } = accepted;
+        let io = Deadline::new(stream, Arc::clone(&progress), R::IS_STRICT, at);
+        let open = Arc::new(open);
         let (responder, app, held) = (self.responder.clone(), Arc::clone(&self.app), Arc::clone(&open));
+        let (shedding, noted) = (self.kind.shedding, Arc::clone(&progress));
         let service = service_fn(move |request: Request<Incoming>| {
             let is_http2 = request.version() == Version::HTTP_2;
-            let fault = progress.begin(is_http2);
-            let under_way = UnderWay { progress: Arc::clone(&progress), _open: Arc::clone(&held) };
-            let arrival = Arrival { peer, fault, under_way };
+            let (fault, since) = (noted.begin(is_http2), noted.wakeups.since());
+            let under_way = UnderWay { progress: Arc::clone(&noted), _open: Arc::clone(&held) };
+            let arrival = Arrival { peer, since, fault, under_way };
             let parent = if app.tracer().reads_parents() { TraceParent::of(request.headers()) } else { None };
-            let (responder, app, progress) = (responder.clone(), Arc::clone(&app), Arc::clone(&progress));
+            let (responder, app, progress) = (responder.clone(), Arc::clone(&app), Arc::clone(&noted));
+            let is_elsewhere = is_apart && !health::PATHS.contains(&request.uri().path());
             async move {
-                let shed = shedding.and_then(|shedding| shedding.turn_away(app.overload(), request.uri().path()));
+                let shed = shedding.and_then(|shedding| shedding.answer(app.overload(), request.uri().path(), since));
                 let mut response = match (shed, parent) {
                     (Some(response), _) => response.map(Either::Right),
                     (None, None) => responder.answer(request, arrival).await,
@@ -126,28 +228,29 @@ impl<R: Responder> Connections<R> {
                 };
                 if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                     progress.tunnel();
-                } else if app.is_leaving() && !is_http2 {
+                } else if !is_http2
+                    && (app.is_leaving() || progress.is_told_to_close() || is_elsewhere || is_own_400(&response))
+                {
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 }
                 Ok::<_, Infallible>(response)
             }
         });
-        let mut closing = self.closing.subscribe();
-        tokio::spawn(async move {
-            let mut builder = builder();
-            match protocol {
-                Protocol::Http => drive(builder.serve_connection_with_upgrades(io, service), &mut closing).await,
-                Protocol::Grpc => {
-                    // No cache is asked, so nobody needs to know when it was answered.
-                    let mut http2 = builder.http2();
-                    http2.auto_date_header(false);
-                    http2.max_header_list_size(CALL_HEAD_MAX).max_pending_accept_reset_streams(RESETS_MAX);
-                    // What can be upgraded is not bound to one protocol.
-                    drive(builder.http2_only().serve_connection(io, service), &mut closing).await;
-                }
+        let (mut closing, mut builder) = (self.closing.subscribe(), builder());
+        match self.kind.protocol {
+            Protocol::Http => {
+                drive(builder.serve_connection_with_upgrades(io, service), &mut closing, &progress).await;
             }
-            drop(open);
-        });
+            Protocol::Grpc => {
+                // No cache is asked, so nobody needs to know when it was answered.
+                let mut http2 = builder.http2();
+                http2.auto_date_header(false);
+                http2.max_header_list_size(CALL_HEAD_MAX).max_pending_accept_reset_streams(RESETS_MAX);
+                // What can be upgraded is not bound to one protocol.
+                drive(builder.http2_only().serve_connection(io, service), &mut closing, &progress).await;
+            }
+        }
+        drop(open);
     }
 
     /// How many are open, for those who look again and again.
@@ -187,12 +290,13 @@ impl<R: Responder> Connections<R> {
 struct Open {
     count: Arc<watch::Sender<usize>>,
     _slot: Slot,
+    _member: Member,
 }
 
 impl Open {
-    fn new(count: &Arc<watch::Sender<usize>>, slot: Slot) -> Self {
+    fn new(count: &Arc<watch::Sender<usize>>, slot: Slot, member: Member) -> Self {
         count.send_modify(|open| *open += 1);
-        Self { count: Arc::clone(count), _slot: slot }
+        Self { count: Arc::clone(count), _slot: slot, _member: member }
     }
 }
 
@@ -202,19 +306,31 @@ impl Drop for Open {
     }
 }
 
-/// Serves a connection to its end, which comes in good order when all are closed.
-async fn drive<C>(connection: C, closing: &mut watch::Receiver<bool>)
+/// Whether we ourselves could not make sense of a request: then the connection is
+/// not kept for another. The answers of upstreams have the responder's own body.
+fn is_own_400<B>(response: &Answered<B>) -> bool {
+    response.status() == StatusCode::BAD_REQUEST && matches!(response.body(), Either::Right(_))
+}
+
+/// Serves a connection to its end, which comes in good order when it is to be closed.
+async fn drive<C>(connection: C, closing: &mut watch::Receiver<bool>, progress: &Progress)
 where
     C: GracefulConnection<Error = Box<dyn std::error::Error + Send + Sync>>,
 {
-    let mut connection = std::pin::pin!(connection);
+    let mut connection = pin!(connection);
     let done = tokio::select! {
         biased;
         done = connection.as_mut() => done,
-        () = closed(closing) => {
+        () = told_to_close(closing, progress) => {
             // What has arrived already may not have been read yet: it is answered,
-            // and the answer closes the connection.
-            match tokio::time::timeout(LAST_CALL, connection.as_mut()).await {
+            // and the answer closes the connection. Who has not asked anything yet
+            // has nothing to lose.
+            let last_call = match progress.is_told_to_close() {
+                true if progress.is_new() => Duration::ZERO,
+                true => LAST_CALL_FOR_ROOM,
+                false => LAST_CALL,
+            };
+            match tokio::time::timeout(last_call, connection.as_mut()).await {
                 Ok(done) => done,
                 Err(_) => {
                     connection.as_mut().graceful_shutdown();
@@ -228,10 +344,15 @@ where
     }
 }
 
-/// Done when connections shall be closed.
-async fn closed(closing: &mut watch::Receiver<bool>) {
+/// Done when this connection, or all, shall be closed.
+async fn told_to_close(closing: &mut watch::Receiver<bool>, progress: &Progress) {
     // An error means that the server is gone, which is the same.
-    let _ = closing.wait_for(|closing| *closing).await;
+    let mut all = pin!(closing.wait_for(|closing| *closing));
+    poll_fn(|context| match progress.is_told_to_close() {
+        true => Poll::Ready(()),
+        false => all.as_mut().poll(context).map(drop),
+    })
+    .await;
 }
 
 /// How connections are spoken with.

@@ -19,10 +19,11 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 use super::framing::{Fault, Framing};
+use super::wakeups::Wakeups;
 
 /// How long a request's head may take, the first one from the connection's
 /// beginning.
-const HEAD: Duration = Duration::from_secs(5);
+pub(super) const HEAD: Duration = Duration::from_secs(5);
 /// How long a connection may rest between requests. Longer than the minute
 /// after which common clients and balancers let go, so that they do it first.
 const IDLE: Duration = Duration::from_secs(75);
@@ -33,14 +34,36 @@ const STUCK: Duration = Duration::from_secs(30);
 const LOOK_MAX: usize = 16 << 10;
 
 /// How far a connection's requests are, as the service that answers them sees it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Progress {
     begun: AtomicU64,
     ended: AtomicU64,
     is_http2: AtomicBool,
     is_tunnel: AtomicBool,
+    /// Whether it is to be closed as soon as nothing is under way.
+    is_told_to_close: AtomicBool,
+    /// When its last request began, or the connection itself.
+    active: AtomicU64,
+    pub(super) wakeups: Arc<Wakeups>,
     /// From which request on they are ambiguous, and why.
     fault: OnceLock<(u64, Fault)>,
+}
+
+impl Default for Progress {
+    /// Of a connection that is accepted now.
+    fn default() -> Self {
+        let wakeups = Arc::new(Wakeups::new());
+        Self {
+            begun: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            is_http2: AtomicBool::new(false),
+            is_tunnel: AtomicBool::new(false),
+            is_told_to_close: AtomicBool::new(false),
+            active: AtomicU64::new(wakeups.since()),
+            wakeups,
+            fault: OnceLock::new(),
+        }
+    }
 }
 
 impl Progress {
@@ -50,9 +73,34 @@ impl Progress {
         Self { is_http2: AtomicBool::new(true), ..Self::default() }
     }
 
+    /// Since when nothing has been under way, as its last request began; none if
+    /// something is.
+    pub(super) fn idle_since(&self) -> Option<u64> {
+        let ended = self.ended.load(Ordering::Relaxed);
+        let is_idle = ended == self.begun.load(Ordering::Relaxed);
+        is_idle.then(|| self.active.load(Ordering::Relaxed))
+    }
+
+    /// Whether no request has begun yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.begun.load(Ordering::Relaxed) == 0
+    }
+
+    /// Closes the connection as soon as nothing is under way.
+    pub(super) fn tell_to_close(&self) {
+        self.is_told_to_close.store(true, Ordering::Relaxed);
+        self.wakeups.wake();
+    }
+
+    /// Whether it is to be closed.
+    pub(super) fn is_told_to_close(&self) -> bool {
+        self.is_told_to_close.load(Ordering::Relaxed)
+    }
+
     /// A request's head has arrived; why it is ambiguous, if it is.
     pub(super) fn begin(&self, is_http2: bool) -> Option<Fault> {
         let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+        self.active.store(self.wakeups.since(), Ordering::Relaxed);
         if is_http2 {
             self.is_http2.store(true, Ordering::Relaxed);
         }
@@ -88,8 +136,9 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    pub(super) fn new(stream: TcpStream, progress: Arc<Progress>, is_strict: bool) -> Self {
-        let due = Instant::now() + HEAD;
+    /// Of a connection that was accepted then.
+    pub(super) fn new(stream: TcpStream, progress: Arc<Progress>, is_strict: bool, accepted: Instant) -> Self {
+        let due = accepted + HEAD;
         let timer = Box::pin(tokio::time::sleep_until(due));
         let (io, framing) = (TokioIo::new(stream), is_strict.then(Framing::new));
         // Connecting counts as the beginning of the first head.

@@ -20,6 +20,8 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) struct Arrival {
     /// Whom the connection comes from.
     pub(crate) peer: IpAddr,
+    /// Since when it waits, by the clock of `overload`.
+    pub(crate) since: u64,
     /// Why it is ambiguous where the request ends, if it is.
     pub(crate) fault: Option<Fault>,
     /// To be dropped when the request is answered, its body included.
@@ -54,7 +56,7 @@ impl Responder for Router {
 
 /// Answers a request by way of a router.
 pub(crate) async fn route(router: &Router, mut request: Request<Incoming>, arrival: Arrival) -> Response<Body> {
-    request.extensions_mut().insert(Peer(arrival.peer));
+    request.extensions_mut().insert(Peer { ip: arrival.peer, since: arrival.since });
     let answered = router.clone().call(request).await;
     let response = match answered {
         Ok(response) => response,

@@ -5,110 +5,135 @@
 //! that is being closed. Then it accepts no more and closes what rests. Then it
 //! waits for what is under way, until the deadline.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::admin::Admin;
 use super::checks::Checks;
-use super::connections::{Connections, Protocol};
+use super::connections::{Connections, Kind, Protocol};
 use super::foreign::Hosts;
 use super::last_places::LastPlaces;
 use super::origin::Origin;
 use super::responder::Responder;
 use super::shedding::Shedding;
 use crate::app::App;
-use crate::config::LeaveOptions;
+use crate::config::{ConnectionOptions, LeaveOptions};
 use crate::grpc::RateLimits;
 
 /// The pause after the system refuses a connection, for want of descriptors
 /// for example.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How often it is logged that the system refuses connections.
+const LOG_EVERY: Duration = Duration::from_secs(1);
 
 /// How often the last places of the queue are tried for. Each try that fails has
 /// let somebody in.
 const TAKE_TRIES: usize = 8;
 
-/// A door's name for the log, what is spoken there, and whom it turns away.
-type Kind = (&'static str, Protocol, Option<Shedding>);
+/// A socket that listens, and how its connections are served.
+pub(crate) struct Listener {
+    socket: StdTcpListener,
+    options: ConnectionOptions,
+    /// The runtime that serves the connections.
+    serving: Handle,
+}
 
-/// The HTTP door, open.
+impl Listener {
+    /// Its connections are served by that runtime.
+    pub(crate) fn new(listener: TcpListener, options: &ConnectionOptions, serving: &Handle) -> std::io::Result<Self> {
+        Ok(Self { socket: listener.into_std()?, options: options.clone(), serving: serving.clone() })
+    }
+}
+
+/// A listener whose connections are answered.
 pub(crate) struct Server<R = Router> {
-    listener: TcpListener,
-    connections: Connections<R>,
+    socket: StdTcpListener,
+    connections: Arc<Connections<R>>,
     app: Arc<App>,
     /// Which it is, for the log.
-    door: &'static str,
+    name: &'static str,
 }
 
 impl Server<Checks> {
-    /// The door for requests.
+    /// For requests over HTTP.
     pub(crate) fn new(
-        listener: TcpListener,
+        listener: Listener,
         app: Arc<App>,
         origin: Arc<Origin>,
         rate_limits: Arc<RateLimits>,
         allowed_hosts: &[String],
     ) -> Self {
-        let hosts = Arc::new(Hosts::new(listener.local_addr().ok(), allowed_hosts));
+        let hosts = Arc::new(Hosts::new(listener.socket.local_addr().ok(), allowed_hosts));
         let others = super::router(Arc::clone(&app), origin, rate_limits, &hosts);
         let checks = Checks::new(Arc::clone(&app), hosts, others);
-        Self::open(listener, app, checks, ("http", Protocol::Http, Some(Shedding::HTTP)))
+        let kind = Kind { name: "http", protocol: Protocol::Http, shedding: Some(Shedding::HTTP), has_health: true };
+        Self::open(listener, app, checks, kind)
     }
 }
 
 impl Server {
-    /// The door for operators.
-    pub(crate) fn for_admin(listener: TcpListener, admin: Arc<Admin>) -> Self {
+    /// For operators.
+    pub(crate) fn for_admin(listener: Listener, admin: Arc<Admin>) -> Self {
         let (app, router) = (Arc::clone(&admin.app), super::admin::router(admin));
-        Self::open(listener, app, router, ("admin", Protocol::Http, None))
+        let kind = Kind { name: "admin", protocol: Protocol::Http, shedding: None, has_health: false };
+        Self::open(listener, app, router, kind)
     }
 }
 
 impl<R: Responder> Server<R> {
-    /// The door for gRPC.
-    pub(crate) fn for_grpc(listener: TcpListener, app: Arc<App>, responder: R) -> Self {
-        Self::open(listener, app, responder, ("grpc", Protocol::Grpc, Some(Shedding::GRPC)))
+    /// For gRPC.
+    pub(crate) fn for_grpc(listener: Listener, app: Arc<App>, responder: R) -> Self {
+        let kind = Kind { name: "grpc", protocol: Protocol::Grpc, shedding: Some(Shedding::GRPC), has_health: false };
+        Self::open(listener, app, responder, kind)
     }
 
-    /// A door behind which somebody else answers.
-    pub(crate) fn with(listener: TcpListener, app: Arc<App>, responder: R) -> Self {
-        // Turning away is its own: it knows what to do with the bodies.
-        Self::open(listener, app, responder, ("proxy", Protocol::Http, None))
+    /// For the proxy.
+    pub(crate) fn with(listener: Listener, app: Arc<App>, responder: R) -> Self {
+        // It sheds by itself: it knows what to do with the bodies.
+        let kind = Kind { name: "proxy", protocol: Protocol::Http, shedding: None, has_health: false };
+        Self::open(listener, app, responder, kind)
     }
 
-    fn open(listener: TcpListener, app: Arc<App>, responder: R, (door, protocol, shedding): Kind) -> Self {
-        let connections = Connections::new(Arc::clone(&app), responder, (protocol, shedding));
-        app.opened(door, connections.counted());
-        Self { listener, connections, app, door }
+    fn open(listener: Listener, app: Arc<App>, responder: R, kind: Kind) -> Self {
+        let Listener { socket, options, serving } = listener;
+        let connections = Connections::new(Arc::clone(&app), responder, kind, &options, serving);
+        app.opened(kind.name, connections.counted());
+        Self { socket, connections: Arc::new(connections), app, name: kind.name }
     }
 
-    /// Where the door is.
+    /// Where it listens.
     pub(crate) fn address(&self) -> std::io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.socket.local_addr()
     }
 
     /// Serves until `stop` says so, then goes away as `leave` says, or at
     /// once if `stop` says so again.
     pub(crate) async fn run(self, mut stop: mpsc::Receiver<()>, leave: LeaveOptions) {
+        let Self { socket, connections, app, name: door } = self;
+        let accepting = match Accepting::new(socket, Arc::clone(&connections)) {
+            Ok(accepting) => accepting,
+            Err(error) => return tracing::error!(door, %error, "the system does not say when clients connect"),
+        };
         tokio::select! {
             _ = stop.recv() => {}
-            () = self.accept() => {}
+            () = accepting.run() => {}
         }
-        self.app.leave();
-        let (door, connections) = (self.door, self.connections.count());
-        tracing::info!(door, connections, "going away: unready, answering what still comes");
+        app.leave();
+        tracing::info!(door, connections = connections.count(), "going away: unready, answering what still comes");
         tokio::select! {
-            () = self.accept() => {}
-            () = self.connections.quiet(), if leave.ends_when_quiet() => {}
+            () = accepting.run() => {}
+            () = connections.quiet(), if leave.ends_when_quiet() => {}
             () = tokio::time::sleep(leave.notice) => {}
             _ = stop.recv() => return,
         }
-        let connections = self.close().await;
+        accepting.close().await;
         tokio::select! {
             () = connections.none() => return,
             () = tokio::time::sleep(leave.drain) => {}
@@ -116,15 +141,29 @@ impl<R: Responder> Server<R> {
         }
         tracing::warn!(door, connections = connections.count(), "not all connections ended in time: they are cut");
     }
+}
 
-    async fn accept(&self) {
+/// A socket whose connections are accepted.
+struct Accepting<R> {
+    listener: TcpListener,
+    connections: Arc<Connections<R>>,
+}
+
+impl<R: Responder> Accepting<R> {
+    fn new(socket: StdTcpListener, connections: Arc<Connections<R>>) -> std::io::Result<Self> {
+        Ok(Self { listener: TcpListener::from_std(socket)?, connections })
+    }
+
+    async fn run(&self) {
+        let mut failures = Failures::default();
         loop {
             let slot = self.connections.slot().await;
             match self.listener.accept().await {
-                Ok((stream, peer)) => self.connections.serve(stream, peer.ip(), slot),
+                Ok((stream, peer)) => self.connections.take(stream, peer.ip(), slot),
                 Err(error) if is_of_the_client(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "a connection cannot be accepted");
+                    failures.note(&error);
+                    self.connections.close_some();
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -133,8 +172,8 @@ impl<R: Responder> Server<R> {
 
     /// Takes in whoever has connected already, so that nobody is cut off,
     /// accepts no more, and closes what rests.
-    async fn close(self) -> Connections<R> {
-        let Self { listener, connections, .. } = self;
+    async fn close(self) {
+        let Self { listener, connections } = self;
         // The system is asked directly: the runtime may not know yet who waits.
         if let Ok(listener) = listener.into_std() {
             let places = LastPlaces::of(&listener);
@@ -151,14 +190,34 @@ impl<R: Responder> Server<R> {
             drop((listener, taken));
         }
         connections.close();
-        connections
     }
 }
 
-fn take_in<R: Responder>(listener: &std::net::TcpListener, connections: &Connections<R>) {
+/// Connections that the system refused, for the log: while it lacks descriptors
+/// it refuses all of them.
+#[derive(Debug, Default)]
+struct Failures {
+    logged: Option<Instant>,
+    /// How many were not logged since then.
+    unlogged: u64,
+}
+
+impl Failures {
+    fn note(&mut self, error: &std::io::Error) {
+        if self.logged.is_some_and(|logged| logged.elapsed() < LOG_EVERY) {
+            self.unlogged += 1;
+            return;
+        }
+        let before = std::mem::take(&mut self.unlogged);
+        tracing::warn!(%error, before, "a connection cannot be accepted: raise the limit of open files if it is reached");
+        self.logged = Some(Instant::now());
+    }
+}
+
+fn take_in<R: Responder>(listener: &StdTcpListener, connections: &Arc<Connections<R>>) {
     while let (Some(slot), Ok((stream, peer))) = (connections.slot_now(), listener.accept()) {
         if let Ok(stream) = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)) {
-            connections.serve(stream, peer.ip(), slot);
+            connections.take(stream, peer.ip(), slot);
         }
     }
 }

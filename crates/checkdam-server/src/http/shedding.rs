@@ -1,4 +1,4 @@
-//! Who is turned away at a door when there is too much to do, and with which words.
+//! Which requests a listener sheds, and how they are answered.
 
 use axum::body::Body;
 use axum::http::Response;
@@ -9,11 +9,11 @@ use super::auth;
 use super::problem::Problem;
 use crate::overload::{Entrance, Overload};
 
-/// Whom a door turns away.
+/// Which requests a listener sheds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shedding {
     entrance: Entrance,
-    /// Whether a path leads to a decision. Whoever asks for health is answered always.
+    /// Whether a path leads to a decision. Health is always answered.
     decides: fn(&str) -> bool,
 }
 
@@ -28,10 +28,10 @@ impl Shedding {
     pub(super) const GRPC: Self =
         Self { entrance: Entrance::Grpc, decides: |path| path.starts_with("/envoy.service.ratelimit.") };
 
-    /// The answer to a request that must go, before anything but its head is read.
-    pub(super) fn turn_away(self, overload: &Overload, path: &str) -> Option<Response<Body>> {
-        let must_go = (self.decides)(path) && overload.turns_away(self.entrance);
-        must_go.then(|| match self.entrance {
+    /// The answer to a request that is shed, before anything but its head is read.
+    pub(super) fn answer(self, overload: &Overload, path: &str, since: u64) -> Option<Response<Body>> {
+        let is_shed = (self.decides)(path) && overload.sheds(self.entrance, since);
+        is_shed.then(|| match self.entrance {
             Entrance::Grpc => Status::unavailable("there is too much to do: nothing was charged").into_http(),
             Entrance::Http | Entrance::Proxy => Problem::overloaded().into_response(),
         })

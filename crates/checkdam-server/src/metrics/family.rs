@@ -61,8 +61,10 @@ pub(super) const CONNECTIONS: Family =
 pub(super) const SHED: Family =
     Family::counter("rate_limiter_shed_total", "Requests turned away because there was too much to do, by door.");
 pub(super) const IN_FLIGHT: Family = Family::gauge("rate_limiter_in_flight", "Requests that are being decided.");
-pub(super) const LATENESS: Family =
-    Family::gauge("rate_limiter_lateness_seconds", "How late work began when last looked.");
+pub(super) const LATENESS: Family = Family::gauge(
+    "rate_limiter_lateness_seconds",
+    "The longest that a request waited for its turn in the last second.",
+);
 pub(super) const STORE_REQUESTS: Family = Family::counter(
     "rate_limiter_store_requests_total",
     "What became of requests to Redis; all but answered were decided by the rules' failure policy.",

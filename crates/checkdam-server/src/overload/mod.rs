@@ -1,31 +1,50 @@
-//! Too much to do: who comes is turned away early, before anything is read or
-//! charged, so that those who are let in are answered in time.
+//! Load shedding: a request that has waited too long is answered with 503 before
+//! anything of its body is read or charged, so that what is admitted is answered
+//! in time.
 //!
-//! Two signs tell. Work begins late: a byte that the program sends to itself
-//! comes as late as requests do, since it waits in the same queues. And too many
-//! requests are being decided at a time, as when a store hangs. Health, metrics
-//! and operators are never turned away.
+//! A request waits from the wake-up of its connection's task to its decision
+//! (`http/wakeups.rs`), and it is its own wait that counts: under load the
+//! runtime's queues are unfair, and an average hides those that wait for seconds.
+//! Requests are also shed while too many are being decided, as when a store
+//! hangs. Health, metrics and operators are never shed.
 
-mod pressure;
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
 use tokio::time::Instant;
 
-use self::pressure::{Pressure, WHOLE};
 use crate::app::App;
 use crate::config::OverloadOptions;
 
-/// How long is waited between looks at how late work begins.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// So long nobody must be turned away for it to be over.
+/// How often the longest wait is read, and the log written.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How many of these looks the longest wait is told for: a second.
+const LOOKS: usize = 10;
+/// So long nothing must be late, or shed, for it to be over.
 const OVER_AFTER: Duration = Duration::from_secs(1);
+/// Requests must have been late for so long before one is shed: what waited while
+/// the machine paused is worked off within that time.
+const GRACE: Duration = Duration::from_millis(50);
 
-/// The doors that turn requests away.
+static CLOCK: LazyLock<quanta::Clock> = LazyLock::new(quanta::Clock::new);
+
+/// The time, for [`elapsed`]; never 0.
+pub(crate) fn now() -> u64 {
+    CLOCK.raw().max(1)
+}
+
+/// How long ago that was.
+#[cfg(test)]
+pub(crate) fn elapsed(since: u64) -> Duration {
+    between(since, now())
+}
+
+fn between(since: u64, now: u64) -> Duration {
+    CLOCK.delta(since, now.max(since))
+}
+
+/// The listeners that shed requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Entrance {
     /// JSON over HTTP.
@@ -50,19 +69,29 @@ impl Entrance {
     }
 }
 
-/// How much there is to do, and who was turned away for it.
+/// How long requests wait, and how many were shed.
 #[derive(Debug)]
 pub(crate) struct Overload {
     options: OverloadOptions,
     /// How many requests are being decided.
     in_flight: AtomicUsize,
-    /// How many of [`WHOLE`] are turned away because work begins late.
-    share: AtomicU32,
-    /// Spreads that share evenly over those who come.
-    turn: AtomicU32,
+    lateness: Lateness,
     shed: [AtomicU64; Entrance::ALL.len()],
-    /// How late work began when last looked.
+    /// The longest wait of the last second.
     late_ms: AtomicU64,
+}
+
+/// Requests that waited too long. Times are those of [`now`]; 0 is never.
+#[derive(Debug, Default)]
+struct Lateness {
+    /// When the first one was seen of those that followed each other within [`OVER_AFTER`].
+    since: AtomicU64,
+    /// When the last one was seen.
+    last: AtomicU64,
+    /// When one was last admitted since then.
+    admitted: AtomicU64,
+    /// The longest wait since it was last read, in microseconds.
+    longest_us: AtomicU64,
 }
 
 /// A request that is being decided, until this is dropped.
@@ -81,8 +110,7 @@ impl Overload {
         Self {
             options,
             in_flight: AtomicUsize::new(0),
-            share: AtomicU32::new(0),
-            turn: AtomicU32::new(0),
+            lateness: Lateness::default(),
             shed: std::array::from_fn(|_| AtomicU64::new(0)),
             late_ms: AtomicU64::new(0),
         }
@@ -94,16 +122,16 @@ impl Overload {
         Deciding(&self.in_flight)
     }
 
-    /// Whether one that comes now must go; if so, it is counted.
-    pub(crate) fn turns_away(&self, entrance: Entrance) -> bool {
-        let must_go = self.in_flight() >= self.options.in_flight_max || self.is_its_turn();
-        if must_go {
+    /// Whether a request that has been waiting since then is shed; if so, it is counted.
+    pub(crate) fn sheds(&self, entrance: Entrance, since: u64) -> bool {
+        let sheds = self.in_flight() >= self.options.in_flight_max || self.is_too_late(since, now());
+        if sheds {
             self.shed[entrance as usize].fetch_add(1, Ordering::Relaxed);
         }
-        must_go
+        sheds
     }
 
-    /// How many were turned away, by door.
+    /// How many were shed, by listener.
     pub(crate) fn shed(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Entrance::ALL
             .into_iter()
@@ -115,64 +143,68 @@ impl Overload {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// How late work began when last looked; 0 if nobody looks.
+    /// The longest that a request waited in the last second; 0 if waits shed none.
     pub(crate) fn late_ms(&self) -> u64 {
         self.late_ms.load(Ordering::Relaxed)
     }
 
-    fn is_its_turn(&self) -> bool {
-        let share = self.share.load(Ordering::Relaxed);
-        if share == 0 {
-            return false;
-        }
-        // Of so many in a row, exactly the share goes.
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % WHOLE;
-        (turn + 1) * share / WHOLE != turn * share / WHOLE
-    }
-
-    /// How many were turned away.
+    /// How many were shed.
     pub(crate) fn shed_total(&self) -> u64 {
         self.shed().map(|(_, count)| count).sum()
     }
+
+    fn is_too_late(&self, since: u64, now: u64) -> bool {
+        let Some(late_max) = self.options.late_max else { return false };
+        let (lateness, waited) = (&self.lateness, between(since, now));
+        let waited_us = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
+        if waited_us > lateness.longest_us.load(Ordering::Relaxed) {
+            lateness.longest_us.fetch_max(waited_us, Ordering::Relaxed);
+        }
+        if waited <= late_max {
+            // While nothing is late nobody needs to know, and nothing shared is written.
+            if lateness.last.load(Ordering::Relaxed) != 0 {
+                lateness.admitted.store(now, Ordering::Relaxed);
+            }
+            return false;
+        }
+        let last = lateness.last.swap(now, Ordering::Relaxed);
+        if last == 0 || between(last, now) > OVER_AFTER {
+            lateness.since.store(now, Ordering::Relaxed);
+        }
+        if between(lateness.since.load(Ordering::Relaxed), now) < GRACE.max(late_max) {
+            return false;
+        }
+        // Some always pass: if the machine is slow for another reason than our
+        // requests, shedding all of them would help nobody.
+        if between(lateness.admitted.load(Ordering::Relaxed), now) > GRACE.max(late_max) {
+            lateness.admitted.store(now, Ordering::Relaxed);
+            return false;
+        }
+        true
+    }
+
+    /// The longest wait since this was last called.
+    fn take_longest_ms(&self) -> u64 {
+        self.lateness.longest_us.swap(0, Ordering::Relaxed) / 1_000
+    }
 }
 
-/// Looks how late work begins, for as long as the program runs.
+/// Tells how long requests wait, for as long as the program runs.
 pub(crate) async fn watch(app: Arc<App>) {
     let overload = app.overload();
-    let mut pressure = overload.options.late_max.map(Pressure::new);
-    let mut probe = match UnixStream::pair() {
-        Ok(pair) => Some(pair),
-        Err(error) => {
-            tracing::warn!(%error, "how late work begins cannot be seen: no request is turned away for it");
-            None
-        }
-    };
-    let mut episode = Episode::default();
-    loop {
+    let (mut episode, mut longest_ms) = (Episode::default(), [0; LOOKS]);
+    for look in (0..LOOKS).cycle() {
         tokio::time::sleep(LOOK_EVERY).await;
-        if let (Some(pressure), Some(probe)) = (&mut pressure, &mut probe) {
-            let sent = Instant::now();
-            let lateness = if echo(probe).await.is_ok() { sent.elapsed() } else { Duration::ZERO };
-            overload.share.store(pressure.note(lateness), Ordering::Relaxed);
-            overload.late_ms.store(u64::try_from(lateness.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
-        }
+        longest_ms[look] = overload.take_longest_ms();
+        overload.late_ms.store(longest_ms.into_iter().max().unwrap_or(0), Ordering::Relaxed);
         episode.look(overload);
     }
 }
 
-/// A byte to ourselves.
-async fn echo((near, far): &mut (UnixStream, UnixStream)) -> std::io::Result<()> {
-    near.write_all(&[0]).await?;
-    // Larger than what comes, so that the runtime knows that there is no more,
-    // and that the next byte must be waited for.
-    let mut space = [0; 8];
-    far.read(&mut space).await.map(drop)
-}
-
-/// A time in which requests are turned away, for the log.
+/// A time in which requests are shed, for the log.
 #[derive(Debug, Default)]
 struct Episode {
-    /// How many had been turned away when last looked.
+    /// How many had been shed when last looked.
     seen: u64,
     /// How many had been when it began, and when the last one was.
     current: Option<(u64, Instant)>,
@@ -204,29 +236,60 @@ impl Episode {
 mod tests {
     use super::*;
 
-    fn overload(in_flight_max: usize) -> Overload {
-        Overload::new(OverloadOptions { late_max: None, in_flight_max })
+    fn overload(late_max_ms: u64, in_flight_max: usize) -> Overload {
+        let late_max = Some(Duration::from_millis(late_max_ms)).filter(|late| !late.is_zero());
+        Overload::new(OverloadOptions { late_max, in_flight_max })
+    }
+
+    /// What becomes of requests that come at these milliseconds, having waited so many.
+    fn shed(overload: &Overload, requests: impl IntoIterator<Item = (u64, u64)>) -> Vec<bool> {
+        // However long a tick of the clock is.
+        const TICKS: u64 = 1_000_000_000_000;
+        let ticks_per_ms = TICKS as f64 / (CLOCK.delta(0, TICKS).as_secs_f64() * 1e3);
+        let at = |ms: u64| ((1_000_000 + ms) as f64 * ticks_per_ms) as u64;
+        requests.into_iter().map(|(ms, waited)| overload.is_too_late(at(ms - waited), at(ms))).collect()
     }
 
     #[test]
     fn what_is_decided_counts_until_it_is() {
-        let overload = overload(2);
+        let overload = overload(0, 2);
         let first = overload.decide();
-        assert!(!overload.turns_away(Entrance::Http));
+        assert!(!overload.sheds(Entrance::Http, now()));
         let second = overload.decide();
-        assert!(overload.turns_away(Entrance::Http) && overload.turns_away(Entrance::Grpc));
+        assert!(overload.sheds(Entrance::Http, now()) && overload.sheds(Entrance::Grpc, now()));
         drop((first, second));
-        assert!(!overload.turns_away(Entrance::Proxy));
+        assert!(!overload.sheds(Entrance::Proxy, now()));
         assert_eq!(overload.shed().collect::<Vec<_>>(), [("http", 1), ("grpc", 1), ("proxy", 0)]);
     }
 
     #[test]
-    fn of_those_who_come_the_share_goes() {
-        let overload = overload(1);
-        for share in [0, 1, 50, 333, 900, WHOLE] {
-            overload.share.store(share, Ordering::Relaxed);
-            let gone = (0..WHOLE).filter(|_| overload.turns_away(Entrance::Http)).count();
-            assert_eq!(gone, share as usize);
-        }
+    fn a_request_is_shed_for_its_own_wait() {
+        let overload = overload(100, 1);
+        // Every millisecond one that is in time and one that has waited for seconds.
+        let requests = (5_000..6_000).flat_map(|ms| [(ms, 20), (ms, 3_000)]);
+        let shed = shed(&overload, requests);
+        let in_time = shed.iter().step_by(2).filter(|shed| **shed).count();
+        let late: Vec<_> = shed.iter().skip(1).step_by(2).copied().collect();
+        assert_eq!(in_time, 0);
+        assert!(late[..100].iter().all(|shed| !shed) && late[101..].iter().all(|shed| *shed));
+        assert!((2_999..=3_001).contains(&overload.take_longest_ms()));
+    }
+
+    #[test]
+    fn one_pause_of_the_machine_sheds_nothing() {
+        let overload = overload(100, 1);
+        // All that waited for five seconds is worked off in 90 ms, and a while later the same again.
+        let paused = |from: u64| (from..from + 90).map(|ms| (ms, 5_000));
+        let calm = |from: u64| (from..from + 1_500).map(|ms| (ms, 1));
+        let requests = paused(6_000).chain(calm(6_090)).chain(paused(7_600)).chain(calm(7_690));
+        assert!(shed(&overload, requests).iter().all(|shed| !shed));
+    }
+
+    #[test]
+    fn where_all_are_late_a_few_pass() {
+        let overload = overload(100, 1);
+        let shed = shed(&overload, (5_000..6_000).map(|ms| (ms, 400)));
+        let passed = shed[101..].iter().filter(|shed| !**shed).count();
+        assert!((8..=10).contains(&passed), "{passed} of 900 ms passed");
     }
 }

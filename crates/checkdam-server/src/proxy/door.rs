@@ -1,10 +1,11 @@
 //! A request's way through the proxy: judged, charged, held back, forwarded,
 //! answered.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use axum::http::uri::PathAndQuery;
 use axum::http::{Method, Request, Response, StatusCode, Version};
@@ -19,7 +20,8 @@ use super::head::{self, Head};
 use super::received::Received;
 use super::refusal::Refusal;
 use super::route::{Route, Routes};
-use super::upload::{Source, discard};
+use super::upload::{Pace, Source, discard};
+use super::uploads::{Uploading, Uploads};
 use super::{health, tunnel};
 use crate::app::App;
 use crate::config::{OriginOptions, ProxyOptions};
@@ -35,6 +37,11 @@ pub(crate) struct Proxy {
     cost_header: Option<HeaderName>,
     idle_timeout: Duration,
     body_timeout: Duration,
+    /// The slowest that bodies may come.
+    pace: Pace,
+    /// The bodies that clients are sending; none if upstreams speak HTTP/2, where
+    /// a body holds no connection of its own.
+    uploads: Option<Arc<Uploads>>,
     delay_max: Duration,
 }
 
@@ -50,7 +57,9 @@ impl Proxy {
     /// A proxy as the settings say. It begins to ask its upstreams whether
     /// they are well, if it is to.
     pub(crate) fn start(app: Arc<App>, options: &ProxyOptions, origin: &OriginOptions) -> anyhow::Result<Self> {
-        let (routes, forwarder) = (Routes::new(&options.routes), Arc::new(Forwarder::new(options)?));
+        let (routes, forwarder) = (Routes::new(options), Arc::new(Forwarder::new(options)?));
+        let is_http1 = !options.is_upstream_http2;
+        let bytes_per_s_min = Some(options.body_rate_min).filter(|rate| *rate > 0 && is_http1);
         for upstream in routes.upstreams() {
             upstream.pool.sweep();
         }
@@ -69,6 +78,8 @@ impl Proxy {
             cost_header: origin.cost_header.clone(),
             idle_timeout: options.idle_timeout,
             body_timeout: options.body_timeout,
+            pace: Pace { patience: options.body_timeout, bytes_per_s_min },
+            uploads: is_http1.then(|| Arc::new(Uploads::new(options.uploads_per_client))),
             delay_max: options.delay_max,
         })
     }
@@ -84,10 +95,17 @@ impl Proxy {
         if request.method() == Method::CONNECT {
             return Err(Refusal::Connect);
         }
-        if self.app.overload().turns_away(Entrance::Proxy) {
+        if self.app.overload().sheds(Entrance::Proxy, arrival.since) {
             discard(request.into_body());
             return Err(Refusal::Overloaded);
         }
+        let uploading = match self.count_upload(&request, arrival.peer) {
+            Ok(uploading) => uploading,
+            Err(refusal) => {
+                discard(request.into_body());
+                return Err(refusal);
+            }
+        };
         let host = head::host(&request)?;
         let asked = self.origin.request(Asked {
             method: request.method().as_str(),
@@ -109,12 +127,24 @@ impl Proxy {
             }
         };
         let head = Head::new(&mut request, host, arrival.peer, is_trusted);
-        let mut response = match self.forward(route, request, &head, charge, arrival.under_way).await {
+        let mut response = match self.forward(route, (request, uploading), &head, charge, arrival.under_way).await {
             Ok(response) => response,
             Err(refusal) => refused(refusal),
         };
         mark(response.headers_mut(), standing);
         Ok(response)
+    }
+
+    /// Counts a request's body as one that its client is sending, if it has one.
+    /// A trusted proxy that does not say for whom it sends is no one client.
+    fn count_upload(&self, request: &Request<Incoming>, peer: IpAddr) -> Result<Option<Uploading>, Refusal> {
+        let Some(uploads) = self.uploads.as_ref().filter(|_| !request.body().is_end_stream()) else { return Ok(None) };
+        let client = self.origin.client_ip(peer, request.headers());
+        if self.origin.is_trusted(client) {
+            return Ok(None);
+        }
+        let refused = Refusal::TooManyUploads { max: uploads.per_client_max() };
+        uploads.begin(client).map(Some).ok_or(refused)
     }
 
     /// Charges a request and holds it back as long as it must be; the answer,
@@ -138,14 +168,14 @@ impl Proxy {
     async fn forward(
         &self,
         route: &Route,
-        mut request: Request<Incoming>,
+        (mut request, uploading): (Request<Incoming>, Option<Uploading>),
         head: &Head,
         charge: Option<Box<Charge>>,
         under_way: UnderWay,
     ) -> Result<Answered<Download>, Refusal> {
         let is_http2 = request.version() == Version::HTTP_2;
         let client = head.upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
-        let source = Source::new(request.into_body(), self.body_timeout);
+        let source = Source::new(request.into_body(), self.pace, uploading);
         let mut response = match self.forwarder.forward(&route.upstreams, head, &source).await {
             Ok(response) => response,
             Err(refusal) => {

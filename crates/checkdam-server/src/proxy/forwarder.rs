@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::http::uri::PathAndQuery;
 use axum::http::{Method, Response};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::connector::Connector;
 use super::head::Head;
@@ -29,6 +30,8 @@ pub(super) struct Forwarder {
 
 /// Why an upstream did not answer.
 pub(super) enum SendError {
+    /// It has as many connections as it may: it has seen nothing of the request.
+    Full,
     /// There was no connection: it has seen nothing of the request.
     Unreachable(String),
     /// The connection was closed before anything of an answer came.
@@ -37,6 +40,31 @@ pub(super) enum SendError {
     Broken(String),
     /// It took too long.
     Slow,
+}
+
+/// Which attempt to send a request it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Attempt {
+    First,
+    Repeated,
+    /// Not a client's request: whether the upstream is well.
+    Health,
+}
+
+impl Attempt {
+    /// The right to one more connection. Health needs none: an upstream that has
+    /// much to do is not ill.
+    fn permit(self, upstream: &Upstream) -> Result<Option<OwnedSemaphorePermit>, SendError> {
+        if self == Self::Health {
+            return Ok(None);
+        }
+        let permit = upstream.permit().or_else(|| {
+            // One that rests makes room for another.
+            drop(upstream.pool.take());
+            upstream.permit()
+        });
+        permit.map(Some).ok_or(SendError::Full)
+    }
 }
 
 impl Forwarder {
@@ -60,11 +88,16 @@ impl Forwarder {
         source: &Source,
     ) -> Result<Response<Received>, Refusal> {
         let mut may_repeat = source.is_empty() && is_repeatable(&head.method);
+        let mut last = Refusal::Unreachable;
         for upstream in upstreams.in_turn() {
-            let mut is_repeated = false;
+            let mut attempt = Attempt::First;
             loop {
-                let error = match self.send(upstream, head, source, is_repeated).await {
+                let error = match self.send(upstream, head, source, attempt).await {
                     Ok(response) => return Ok(response),
+                    Err(SendError::Full) if source.is_untouched() => {
+                        last = Refusal::Full;
+                        break;
+                    }
                     Err(error) => error,
                 };
                 if let SendError::Unreachable(reason) = error {
@@ -84,29 +117,33 @@ impl Forwarder {
                 if !may_repeat || !matches!(error, SendError::Lost(_)) {
                     return Err(Refusal::Broken);
                 }
-                (may_repeat, is_repeated) = (false, true);
+                (may_repeat, attempt) = (false, Attempt::Repeated);
             }
         }
-        Err(Refusal::Unreachable)
+        Err(last)
     }
 
-    /// Sends a request, by a new connection if it is repeated: those that rest
-    /// may all have been closed.
+    /// Sends a request. Only the first attempt takes a connection that rests:
+    /// those may all have been closed.
     async fn send(
         &self,
         upstream: &Upstream,
         head: &Head,
         source: &Source,
-        is_repeated: bool,
+        attempt: Attempt,
     ) -> Result<Response<Received>, SendError> {
         if let Some(http2) = &self.http2 {
             // On the heap, so that HTTP/1 does not carry the room for it.
             let answered = Box::pin(http2.send(upstream, head, source)).await;
             return answered.map(|response| response.map(Received::Http2));
         }
-        let connection = match if is_repeated { None } else { upstream.pool.take() } {
+        let resting = if attempt == Attempt::First { upstream.pool.take() } else { None };
+        let connection = match resting {
             Some(connection) => connection,
-            None => Box::new(Connection::new(Box::pin(self.connector.connect(&upstream.url)).await?)),
+            None => {
+                let permit = attempt.permit(upstream)?;
+                Box::new(Connection::new(Box::pin(self.connector.connect(&upstream.url)).await?, permit))
+            }
         };
         let (host, patience, pool) = (upstream.url.authority.as_str(), self.response_timeout, &upstream.pool);
         let answered = Exchange { head, source, host, patience, pool }.on(connection).await;
@@ -120,7 +157,8 @@ impl Forwarder {
     /// Whether an upstream answers that it is well.
     pub(super) async fn is_well(&self, upstream: &Arc<Upstream>, path: &PathAndQuery) -> bool {
         let (head, source) = (Head::get(path.clone()), Source::empty());
-        let answered = tokio::time::timeout(self.response_timeout, self.send(upstream, &head, &source, true)).await;
+        let answered =
+            tokio::time::timeout(self.response_timeout, self.send(upstream, &head, &source, Attempt::Health)).await;
         answered.is_ok_and(|answer| answer.is_ok_and(|answer| answer.status().as_u16() < 400))
     }
 }

@@ -23,6 +23,7 @@ mod refusal;
 mod route;
 mod tunnel;
 mod upload;
+mod uploads;
 mod upstream;
 
 pub(crate) use self::door::Proxy;

@@ -1,7 +1,7 @@
 //! Why the proxy answers itself, as problem details.
 
 use axum::body::Body;
-use axum::http::header::{CONNECTION, HeaderValue};
+use axum::http::header::{CONNECTION, HeaderValue, RETRY_AFTER};
 use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
 
@@ -23,8 +23,12 @@ pub(super) enum Refusal {
     NoRoute,
     #[error("{0}")]
     Upload(UploadError),
+    #[error("this client is sending {max} bodies already, and nothing was charged: let one end before the next")]
+    TooManyUploads { max: usize },
     #[error("nothing was charged or forwarded: try again after a second")]
     Overloaded,
+    #[error("as many requests as may be are with the upstream: try again after a second")]
+    Full,
     #[error("no upstream can be reached: try again later")]
     Unreachable,
     #[error("the upstream broke off before it answered")]
@@ -44,12 +48,22 @@ impl Refusal {
             }
             Self::Connect => (StatusCode::METHOD_NOT_ALLOWED, "about:blank", "Method Not Allowed"),
             Self::NoRoute => (StatusCode::NOT_FOUND, "urn:checkdam:problem:no_route", "No route leads there"),
-            Self::Upload(UploadError::Stalled) => {
+            Self::Upload(UploadError::Stalled | UploadError::Slow) => {
                 (StatusCode::REQUEST_TIMEOUT, "urn:checkdam:problem:timeout", "The request took too long")
             }
             Self::Upload(UploadError::Broken) => {
                 (StatusCode::BAD_REQUEST, "urn:checkdam:problem:malformed_body", "The body could not be read")
             }
+            Self::TooManyUploads { .. } => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "urn:checkdam:problem:too_many_uploads",
+                "The client sends too many bodies at a time",
+            ),
+            Self::Full => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "urn:checkdam:problem:upstream_full",
+                "The upstream has too much to do",
+            ),
             Self::Overloaded => {
                 (StatusCode::SERVICE_UNAVAILABLE, "urn:checkdam:problem:overloaded", "The server has too much to do")
             }
@@ -79,6 +93,9 @@ impl IntoResponse for Refusal {
         let mut response = Problem::new(kind, title, status, self.to_string()).into_response();
         if self.ends_connection() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
     }

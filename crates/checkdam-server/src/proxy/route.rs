@@ -7,7 +7,7 @@ use axum::http::Method;
 use checkdam::{Pattern, Request};
 
 use super::upstream::{Upstream, Upstreams};
-use crate::config::{Costs, RouteOptions, UpstreamUrl};
+use crate::config::{Costs, ProxyOptions, RouteOptions, UpstreamUrl};
 
 /// Every route; the first that fits a request counts.
 #[derive(Debug)]
@@ -29,18 +29,22 @@ pub(super) struct Route {
 }
 
 impl Routes {
-    pub(super) fn new(options: &[RouteOptions]) -> Self {
+    pub(super) fn new(options: &ProxyOptions) -> Self {
         // A server that several routes name is one, and well or not for all.
         let mut known = HashMap::new();
         let mut upstream = |url: &UpstreamUrl| {
-            Arc::clone(known.entry(url.clone()).or_insert_with(|| Arc::new(Upstream::new(url.clone()))))
+            Arc::clone(
+                known
+                    .entry(url.clone())
+                    .or_insert_with(|| Arc::new(Upstream::new(url.clone(), options.upstream_connections))),
+            )
         };
         let route = |route: &RouteOptions| {
             let upstreams = Upstreams::new(route.upstreams.iter().map(&mut upstream).collect());
             let RouteOptions { path, host, domain, costs, response_bytes, .. } = route.clone();
             Route { path, host, domain, costs, response_bytes, upstreams }
         };
-        let all = options.iter().map(route).collect();
+        let all = options.routes.iter().map(route).collect();
         Self { all, upstreams: known.into_values().collect() }
     }
 

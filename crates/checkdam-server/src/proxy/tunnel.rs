@@ -27,7 +27,7 @@ pub(super) async fn carry(client: OnUpgrade, upstream: Box<Connection>, patience
 }
 
 async fn both_ways(client: Upgraded, upstream: Connection, patience: Duration) {
-    let (stream, early) = upstream.into_parts();
+    let (stream, early, _permit) = upstream.into_parts();
     let (from_client, to_client) = tokio::io::split(TokioIo::new(client));
     let (from_upstream, to_upstream) = tokio::io::split(stream);
     let heard = Mutex::new(Instant::now());

@@ -16,11 +16,15 @@ use http_body_util::BodyExt;
 use hyper::body::{Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep};
 
+use super::uploads::Uploading;
+
 /// Why a body did not arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum UploadError {
     #[error("the client sent nothing for too long")]
     Stalled,
+    #[error("the client sent its body too slowly")]
+    Slow,
     #[error("the client broke off")]
     Broken,
 }
@@ -36,13 +40,33 @@ pub(super) struct Source {
     /// None if there is no body.
     shared: Option<Arc<Mutex<Shared>>>,
     size: SizeHint,
-    /// How long the client may send nothing.
-    patience: Duration,
+    pace: Pace,
 }
 
 struct Shared {
     untouched: Option<Incoming>,
     flow: Flow,
+    /// Counts the body as one that its client is sending.
+    uploading: Option<Uploading>,
+}
+
+/// How long a client may be waited for. Only time in which the client is waited
+/// for counts: it is not to blame for a slow upstream.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    /// How long it may send nothing.
+    pub(super) patience: Duration,
+    /// How many bytes it must send a second, once it has been waited for so long in all.
+    pub(super) bytes_per_s_min: Option<u64>,
+}
+
+impl Pace {
+    /// How long it may be waited for in all, if it has sent so much.
+    fn allowed(&self, received: u64) -> Duration {
+        let Some(rate) = self.bytes_per_s_min else { return Duration::MAX };
+        let earned_ms = u128::from(received) * 1_000 / u128::from(rate.max(1));
+        self.patience.saturating_add(Duration::from_millis(u64::try_from(earned_ms).unwrap_or(u64::MAX)))
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -55,18 +79,19 @@ enum Flow {
 }
 
 impl Source {
-    pub(super) fn new(body: Incoming, patience: Duration) -> Self {
+    pub(super) fn new(body: Incoming, pace: Pace, uploading: Option<Uploading>) -> Self {
         if body.is_end_stream() {
             return Self::empty();
         }
         let size = body.size_hint();
-        let shared = Shared { untouched: Some(body), flow: Flow::ToUpstream(Instant::now()) };
-        Self { shared: Some(Arc::new(Mutex::new(shared))), size, patience }
+        let shared = Shared { untouched: Some(body), flow: Flow::ToUpstream(Instant::now()), uploading };
+        Self { shared: Some(Arc::new(Mutex::new(shared))), size, pace }
     }
 
     /// No body.
     pub(super) fn empty() -> Self {
-        Self { shared: None, size: SizeHint::with_exact(0), patience: Duration::ZERO }
+        let pace = Pace { patience: Duration::ZERO, bytes_per_s_min: None };
+        Self { shared: None, size: SizeHint::with_exact(0), pace }
     }
 
     /// The body for one attempt.
@@ -74,7 +99,16 @@ impl Source {
         if let Some(shared) = &self.shared {
             locked(shared).flow = Flow::ToUpstream(Instant::now());
         }
-        Upload { shared: self.shared.clone(), size: self.size, patience: self.patience, taken: None, timer: None }
+        Upload {
+            shared: self.shared.clone(),
+            size: self.size,
+            pace: self.pace,
+            is_begun: false,
+            taken: None,
+            received: 0,
+            waited: Duration::ZERO,
+            waiting: None,
+        }
     }
 
     pub(super) const fn is_empty(&self) -> bool {
@@ -114,22 +148,51 @@ impl Source {
 pub(super) struct Upload {
     shared: Option<Arc<Mutex<Shared>>>,
     size: SizeHint,
-    patience: Duration,
+    pace: Pace,
+    /// Whether it was taken from the source.
+    is_begun: bool,
     taken: Option<Incoming>,
-    timer: Option<Pin<Box<Sleep>>>,
+    /// How much has come.
+    received: u64,
+    /// How long the client was waited for, without the present wait.
+    waited: Duration,
+    /// Since when the client is waited for, and when that is too long.
+    waiting: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
 impl Upload {
     /// What nobody has read of it, if somebody has begun to.
-    pub(super) fn into_rest(self) -> Option<Incoming> {
-        self.taken
+    pub(super) fn into_rest(mut self) -> Option<Incoming> {
+        self.taken.take()
     }
 
-    /// Called when the client is silent; whether it has been for too long.
-    fn is_stalled(&mut self, context: &mut Context<'_>) -> bool {
-        let patience = self.patience;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
-        timer.as_mut().poll(context).is_ready()
+    /// Called when the client is silent; what it is too slow for, if it is.
+    fn overdue(&mut self, context: &mut Context<'_>) -> Option<UploadError> {
+        let left = self.pace.allowed(self.received).saturating_sub(self.waited);
+        let patience = self.pace.patience;
+        let begin = || (Instant::now(), Box::pin(tokio::time::sleep(left.min(patience))));
+        let (_, timer) = self.waiting.get_or_insert_with(begin);
+        match timer.as_mut().poll(context) {
+            Poll::Ready(()) if left < patience => Some(UploadError::Slow),
+            Poll::Ready(()) => Some(UploadError::Stalled),
+            Poll::Pending => None,
+        }
+    }
+
+    /// Called when something came, or the end.
+    fn heard(&mut self, bytes: usize) {
+        self.received += bytes as u64;
+        if let Some((since, _)) = self.waiting.take() {
+            self.waited += since.elapsed();
+        }
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.as_ref().filter(|_| self.is_begun) {
+            locked(shared).uploading = None;
+        }
     }
 }
 
@@ -144,10 +207,12 @@ impl HttpBody for Upload {
         let Some(shared) = self.shared.clone() else { return Poll::Ready(None) };
         if self.taken.is_none() {
             self.taken = locked(&shared).untouched.take();
+            self.is_begun |= self.taken.is_some();
         }
         let Some(body) = &mut self.taken else { return Poll::Ready(None) };
         let (flow, polled) = match Pin::new(body).poll_frame(context) {
             Poll::Ready(Some(Ok(mut frame))) => {
+                self.heard(frame.data_ref().map_or(0, Bytes::len));
                 if let Some(trailers) = frame.trailers_mut() {
                     super::head::clean_trailers(trailers);
                 }
@@ -157,14 +222,11 @@ impl HttpBody for Upload {
             Poll::Ready(Some(Err(_))) => {
                 (Flow::Failed(UploadError::Broken), Poll::Ready(Some(Err(UploadError::Broken))))
             }
-            Poll::Pending if self.is_stalled(context) => {
-                (Flow::Failed(UploadError::Stalled), Poll::Ready(Some(Err(UploadError::Stalled))))
-            }
-            Poll::Pending => (Flow::FromClient, Poll::Pending),
+            Poll::Pending => match self.overdue(context) {
+                Some(error) => (Flow::Failed(error), Poll::Ready(Some(Err(error)))),
+                None => (Flow::FromClient, Poll::Pending),
+            },
         };
-        if polled.is_ready() {
-            self.timer = None;
-        }
         locked(&shared).flow = flow;
         polled
     }
@@ -206,4 +268,18 @@ pub(super) fn discard(mut body: Incoming) {
 /// whole.
 fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_earns_time_by_what_it_sends() {
+        let patience = Duration::from_secs(30);
+        let pace = Pace { patience, bytes_per_s_min: Some(500) };
+        assert_eq!([pace.allowed(0), pace.allowed(1_000)], [patience, patience + Duration::from_secs(2)]);
+        assert_eq!(pace.allowed(u64::MAX), patience + Duration::from_millis(u64::MAX));
+        assert_eq!(Pace { patience, bytes_per_s_min: None }.allowed(0), Duration::MAX);
+    }
 }

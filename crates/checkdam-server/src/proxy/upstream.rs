@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::http1::Pool;
@@ -15,6 +16,8 @@ pub(super) struct Upstream {
     pub(super) url: UpstreamUrl,
     /// Its connections that rest, unless it is spoken to in HTTP/2.
     pub(super) pool: Arc<Pool>,
+    /// One permit for each connection that it may still have.
+    permits: Arc<Semaphore>,
     /// Until when it is passed over, because it could not be reached.
     aside_until: Mutex<Option<Instant>>,
     /// Whether it said last that it is not well.
@@ -22,8 +25,15 @@ pub(super) struct Upstream {
 }
 
 impl Upstream {
-    pub(super) fn new(url: UpstreamUrl) -> Self {
-        Self { url, pool: Arc::default(), aside_until: Mutex::default(), is_ill: AtomicBool::new(false) }
+    pub(super) fn new(url: UpstreamUrl, connections_max: usize) -> Self {
+        let permits = Arc::new(Semaphore::new(connections_max));
+        let (pool, aside_until, is_ill) = Default::default();
+        Self { url, pool, permits, aside_until, is_ill }
+    }
+
+    /// The right to one more connection to it; none if it has as many as it may.
+    pub(super) fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.permits).try_acquire_owned().ok()
     }
 
     /// Passes it over for a while.
@@ -90,7 +100,7 @@ mod tests {
 
     fn upstreams(count: u16) -> Upstreams {
         let url = |number| format!("http://127.0.0.1:{number}").parse().unwrap();
-        Upstreams::new((1..=count).map(|number| Arc::new(Upstream::new(url(number)))).collect())
+        Upstreams::new((1..=count).map(|number| Arc::new(Upstream::new(url(number), 1))).collect())
     }
 
     fn ports(upstreams: &Upstreams) -> Vec<u16> {

@@ -10,6 +10,8 @@ use crate::process::PATIENCE;
 
 pub(crate) struct Client {
     stream: BufReader<TcpStream>,
+    /// Whether the last answer was a 400, after which the connection is closed.
+    is_refused: bool,
 }
 
 #[derive(Debug)]
@@ -37,7 +39,7 @@ impl Client {
     fn over(stream: TcpStream) -> Result<Self, Error> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(2 * PATIENCE))?;
-        Ok(Self { stream: BufReader::new(stream) })
+        Ok(Self { stream: BufReader::new(stream), is_refused: false })
     }
 
     pub(crate) fn get(&mut self, path: &str) -> Reply {
@@ -59,7 +61,8 @@ impl Client {
         self.send_with(method, path, &[], body)
     }
 
-    /// Sends a request with headers of its own.
+    /// Sends a request with headers of its own, on another connection if the last
+    /// one was refused.
     pub(crate) fn send_with(
         &mut self,
         method: &str,
@@ -67,6 +70,10 @@ impl Client {
         headers: &[(&str, &str)],
         body: &str,
     ) -> Result<Reply, Error> {
+        if self.is_refused {
+            let (here, there) = (self.stream.get_ref().local_addr()?, self.stream.get_ref().peer_addr()?);
+            *self = Self::over(testkit::connect_from(here.ip(), there)?)?;
+        }
         let length = body.len();
         let host = if headers.iter().any(|(name, _)| *name == "host") { "" } else { "host: localhost\r\n" };
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -94,6 +101,7 @@ impl Client {
         let length = reply.header("content-length").and_then(|value| value.parse().ok()).unwrap_or(0);
         let mut body = vec![0; length];
         self.stream.read_exact(&mut body)?;
+        self.is_refused = status == 400 && reply.header("connection") == Some("close");
         reply.body = String::from_utf8(body).map_err(|error| Error::new(ErrorKind::InvalidData, error))?;
         Ok(reply)
     }

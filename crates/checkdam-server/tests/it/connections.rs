@@ -1,11 +1,17 @@
 //! Slow and idle clients: nobody holds a connection for nothing, and nobody
 //! who pools connections loses them.
 
+use std::io::Read;
+use std::net::TcpStream;
+use std::process::Command;
 use std::time::Duration;
 
+use testkit::Upstream;
 use tokio::time::Instant;
 
-use crate::process::Server;
+use crate::client::Client;
+use crate::process::{PATIENCE, Server, checkdam};
+use crate::rate_limit_client::{RateLimits, of};
 
 #[test]
 fn a_head_that_does_not_come_is_not_waited_for() {
@@ -50,5 +56,106 @@ fn requests_may_be_sent_ahead() {
     client.write("GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(50)).unwrap();
     for _ in 0..50 {
         assert_eq!(client.read().unwrap().status, 200);
+    }
+}
+
+/// So many connections are open at a time in the tests of a full listener.
+const FULL: usize = 40;
+
+/// Fills a listener with connections that have asked once and now ask nothing.
+fn fill(address: &str, path: &str) -> Vec<Client> {
+    let idle = |_| {
+        let mut client = Client::connect(address);
+        assert_eq!(client.get(path).status, 200);
+        client
+    };
+    (0..FULL).map(idle).collect()
+}
+
+#[test]
+fn idle_connections_close_no_listener_for_others() {
+    let server = Server::with(&["--connections-max", &FULL.to_string()]);
+    // What is under way is not idle, however long it has been.
+    let mut busy = server.client();
+    busy.write("POST /v1/peek HTTP/1.1\r\nhost: localhost\r\ncontent-length: 20\r\n\r\n{").unwrap();
+    let mut idle = fill(server.address(), "/openapi.json");
+    let silent: Vec<_> = (0..FULL).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    let asked = Instant::now();
+    assert_eq!(server.client().get("/livez").status, 200);
+    assert_eq!(server.client().post("/v1/peek", r#"{"attributes": {}}"#).status, 200);
+    assert!(asked.elapsed() < Duration::from_secs(4), "before the first of them is overdue");
+    busy.write(r#""attributes": {}}  "#).unwrap();
+    assert_eq!(busy.read().unwrap().status, 200);
+    assert!(idle[0].is_closed(), "the longest idle makes room");
+    drop(silent);
+    // The other listeners likewise.
+    let _idle = fill(server.admin_address(), "/livez");
+    assert_eq!(server.admin().get("/admin/v1/status").status, 200);
+    let _silent: Vec<_> = (0..FULL).map(|_| TcpStream::connect(server.grpc_address()).unwrap()).collect();
+    RateLimits::of(&server).ask(&[of(&[("key", "value")])]);
+    let upstream = Upstream::start();
+    let to = format!("http://{}", upstream.addr());
+    let proxy = Server::proxy(&["--upstream", &to, "--connections-max", &FULL.to_string()]);
+    let _idle = fill(proxy.address(), "/");
+    assert_eq!(proxy.client().get("/").status, 200);
+}
+
+/// A client that pools connections may use one at any time: the request that comes
+/// while the connection is being closed is answered.
+#[test]
+fn a_connection_that_makes_room_answers_a_last_request() {
+    let server = Server::with(&["--connections-max", "1"]);
+    let mut pooled = server.client();
+    assert_eq!(pooled.get("/livez").status, 200);
+    let mut next = server.client();
+    // Whichever comes first, the request or the end: nothing is cut off half way.
+    pooled.write("GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    if let Ok(reply) = pooled.read() {
+        assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
+    }
+    assert_eq!(next.get("/livez").status, 200);
+}
+
+#[test]
+fn a_request_that_is_not_understood_ends_its_connection() {
+    let server = Server::start();
+    for (address, path) in
+        [(server.address(), "/v1/check"), (server.address(), "/json"), (server.admin_address(), "/admin/v1/inspect")]
+    {
+        let mut client = Client::connect(address);
+        let reply = client.post(path, "not JSON");
+        assert_eq!((reply.status, reply.header("connection")), (400, Some("close")), "{path}: {reply:?}");
+        assert!(client.is_closed(), "{path}");
+    }
+    let mut client = server.client();
+    assert_eq!(client.post("/v1/check", r#"{"attributes": {}, "cost": 0}"#).status, 422);
+    assert_eq!(client.get("/livez").status, 200, "what is understood and refused may go on");
+}
+
+#[test]
+fn without_descriptors_idle_connections_make_room_and_the_log_stays_short() {
+    const DESCRIPTORS: usize = 64;
+    let program = checkdam();
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -n {DESCRIPTORS}; exec \"$0\" \"$@\"")]).arg(program.get_program());
+    command.args(["serve", "--http-listen", "127.0.0.1:0"]);
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let mut server = Server::of(command);
+    let start = Instant::now();
+    let idle: Vec<_> = (0..DESCRIPTORS).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    server.wait_for_log("a connection cannot be accepted");
+    assert_eq!(server.client().get("/livez").status, 200);
+    let lines = server.log().matches("a connection cannot be accepted").count();
+    assert!(lines as u64 <= 1 + start.elapsed().as_secs(), "{lines} lines: {}", server.log());
+    assert!(start.elapsed() < PATIENCE);
+    for mut connection in idle {
+        connection.set_read_timeout(Some(PATIENCE)).unwrap();
+        // Each is closed: at once, or because it asks nothing.
+        assert!(!matches!(connection.read(&mut [0]), Ok(1)));
     }
 }

@@ -128,9 +128,14 @@ fn when_work_begins_late_some_are_turned_away_until_it_does_not() {
             });
         }
         let (mut health, start) = (server.client(), Instant::now());
+        assert_eq!(health.get("/readyz").status, 200);
         while shed.load(Ordering::Relaxed) < 1_000 && start.elapsed() < PATIENCE {
-            assert_eq!(health.get("/livez").status, 200, "health is never turned away");
+            // As probes ask: by a connection of their own, or by one that they keep.
+            assert_eq!(server.client().get("/livez").status, 200, "health is never turned away");
+            assert_eq!(health.get("/readyz").status, 200);
         }
+        let load = server.admin().get("/admin/v1/status").json()["load"].clone();
+        assert!(load["late_ms"].as_u64().unwrap() >= 1, "what requests waited is told: {load}");
         is_over.store(true, Ordering::Relaxed);
     });
     let (passed, shed) = (passed.into_inner(), shed.into_inner());
@@ -162,31 +167,75 @@ fn flood(client: &mut Client) -> (u64, u64) {
     counts
 }
 
-/// Four times what the server can do, from clients that do not wait as they
-/// are asked to: how long those who are let in wait, with and without turning
-/// others away. To be run alone and optimised:
-/// `cargo test --release -p checkdam-server --all-features --test it -- --ignored --nocapture four_times`
+/// Four times what the server can do, from clients that do not wait as they are
+/// asked to, and as many connections as never rest: those who are let in are
+/// answered in time, and so is health. To be run alone and optimised:
+/// `./test --overload`
 #[test]
 #[ignore = "takes a minute and the whole machine"]
 fn four_times_the_capacity() {
-    let seconds = 15;
+    let seconds = 10;
+    // The server has one core to itself, and the clients have another.
+    let pinned = std::process::Command::new("taskset").args(["-acp", "1", &std::process::id().to_string()]).output();
+    assert!(pinned.unwrap().status.success(), "needs two cores and taskset");
     let server = serve("0s");
     let capacity = press(server.address(), 64, Duration::ZERO, seconds).rate();
     drop(server);
     // So many clients, each with a pause between its requests, ask four times as much.
     let pause = Duration::from_millis(40);
     let clients = ((4.0 * capacity * pause.as_secs_f64()) as usize).min(9_000);
-    println!("capacity {capacity:.0}/s; then {clients} clients, each with pauses of {pause:?}");
-    for shed_after in ["0s", "100ms", "20ms"] {
-        let server = serve(shed_after);
-        let pressed = press(server.address(), clients, pause, seconds);
-        println!("--shed-after {shed_after}: {pressed}");
+    println!("capacity {capacity:.0}/s");
+    for (clients, pause) in [(clients, pause), (3_000, Duration::ZERO)] {
+        for shed_after_ms in [0, 100, 20] {
+            let server = serve(&format!("{shed_after_ms}ms"));
+            let is_over = AtomicBool::new(false);
+            let (pressed, health) = std::thread::scope(|scope| {
+                let probes = scope.spawn(|| probe(&server, &is_over));
+                let pressed = press(server.address(), clients, pause, seconds);
+                is_over.store(true, Ordering::Relaxed);
+                (pressed, probes.join().unwrap())
+            });
+            let longest_ms = health.iter().max().unwrap().as_secs_f64() * 1e3;
+            println!("{clients} clients with pauses of {pause:?}, --shed-after {shed_after_ms}ms: {pressed}");
+            println!("  health was asked for {} times and took {longest_ms:.1} ms at most", health.len());
+            assert!(longest_ms <= 100.0);
+            if shed_after_ms > 0 {
+                assert!(pressed.at(0.99) <= 2.0 * f64::from(shed_after_ms), "{pressed}");
+            }
+        }
     }
 }
 
+/// How long health took, asked for as Kubernetes does: each time by a connection of its own.
+fn probe(server: &Server, is_over: &AtomicBool) -> Vec<Duration> {
+    let mut took = Vec::new();
+    while !is_over.load(Ordering::Relaxed) {
+        for path in ["/livez", "/readyz"] {
+            let start = Instant::now();
+            assert_eq!(server.client().get(path).status, 200);
+            took.push(start.elapsed());
+        }
+        let start = Instant::now();
+        assert_eq!(server.admin().get("/admin/v1/status").status, 200);
+        took.push(start.elapsed());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    took
+}
+
 fn serve(shed_after: &str) -> Server {
-    let rules = rule_file(RULES);
-    Server::with(&["--rules", rules.to_str().unwrap(), "--shed-after", shed_after])
+    let (program, rules) = (checkdam(), rule_file(RULES));
+    let mut command = std::process::Command::new("taskset");
+    command.args(["-c", "0"]).arg(program.get_program());
+    command.args(["serve", "--http-listen", "127.0.0.1:0", "--rules", rules.to_str().unwrap()]);
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.args(["--shed-after", shed_after]);
+    Server::of(command)
 }
 
 /// What clients saw.
@@ -200,21 +249,23 @@ impl Pressed {
     fn rate(&self) -> f64 {
         self.admitted_us.len() as f64 / self.seconds as f64
     }
+
+    /// How long this share of those who were let in waited at most, in milliseconds.
+    fn at(&self, share: f64) -> f64 {
+        let last = self.admitted_us.len().saturating_sub(1);
+        self.admitted_us.get((last as f64 * share) as usize).map_or(0.0, |us| *us as f64 / 1_000.0)
+    }
 }
 
 impl std::fmt::Display for Pressed {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let at = |share: f64| {
-            let last = self.admitted_us.len().saturating_sub(1);
-            self.admitted_us.get((last as f64 * share) as usize).map_or(0.0, |us| *us as f64 / 1_000.0)
-        };
         let (rate, shed) = (self.rate(), self.shed as f64 / self.seconds as f64);
         write!(
             out,
             "{rate:.0}/s admitted in p50 {:.1} ms, p99 {:.1} ms, p99.9 {:.1} ms; {shed:.0}/s turned away",
-            at(0.5),
-            at(0.99),
-            at(0.999)
+            self.at(0.5),
+            self.at(0.99),
+            self.at(0.999)
         )
     }
 }

@@ -11,7 +11,9 @@ use axum::http::{Request, Version};
 use http_body_util::BodyExt;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use tokio::time::Instant;
 
+use crate::client::Client as Http1;
 use crate::process::{PATIENCE, Server};
 use crate::proxy::proxy;
 use crate::upstream::{Upstream, WEBSOCKET_ACCEPT};
@@ -196,6 +198,96 @@ fn a_client_that_stops_in_its_body_is_cut() {
     let reply = client.read().unwrap();
     assert_eq!((reply.status, &reply.json()["type"]), (408, &"urn:checkdam:problem:timeout".into()));
     assert!(client.is_closed());
+}
+
+/// It is never silent for as long as it may be, and would take an hour.
+#[test]
+fn a_client_that_sends_its_body_too_slowly_is_cut() {
+    let upstream = Upstream::start();
+    let server = proxy(RULES, &[&upstream.url()], &["--body-timeout", "500ms"]);
+    let mut client = server.client();
+    client.write("POST /sink HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n").unwrap();
+    for _ in 0..60 {
+        std::thread::sleep(Duration::from_millis(20));
+        // Once it is cut, nobody takes more.
+        let _ = client.write("x");
+    }
+    let reply = client.read().unwrap();
+    assert_eq!((reply.status, reply.header("connection")), (408, Some("close")), "{reply:?}");
+    assert!(reply.json()["detail"].as_str().unwrap().contains("too slowly"), "{reply:?}");
+    // By the same clock, without a minimum.
+    let server = proxy(RULES, &[&upstream.url()], &["--body-timeout", "500ms", "--body-rate-min", "0"]);
+    let mut client = server.client();
+    client.write("POST /sink HTTP/1.1\r\nhost: x\r\ncontent-length: 60\r\n\r\n").unwrap();
+    for _ in 0..60 {
+        std::thread::sleep(Duration::from_millis(20));
+        client.write("x").unwrap();
+    }
+    assert_eq!(client.read().unwrap().status, 200);
+}
+
+#[test]
+fn slow_uploads_of_one_client_hold_few_connections_to_the_upstream() {
+    const UPLOADS: usize = 80;
+    const MAX: usize = 64;
+    let upstream = Upstream::start();
+    let rules = r#"rules: [{name: all, key: all, limits: ["1000/h"]}]"#;
+    let server = proxy(rules, &[&upstream.url()], &[]);
+    let begin = |client: &mut Http1| {
+        client.write("POST /sink HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nx").unwrap();
+    };
+    let mut clients: Vec<_> = (0..UPLOADS).map(|_| server.client()).collect();
+    let (held, refused) = clients.split_at_mut(MAX);
+    held.iter_mut().for_each(begin);
+    let start = Instant::now();
+    while upstream.requests() < MAX as u64 {
+        assert!(start.elapsed() < PATIENCE, "{} arrived", upstream.requests());
+        std::thread::yield_now();
+    }
+    for client in refused {
+        begin(client);
+        let reply = client.read().unwrap();
+        assert_eq!((reply.status, reply.header("retry-after")), (429, Some("1")), "{reply:?}");
+        assert_eq!(reply.json()["type"], "urn:checkdam:problem:too_many_uploads");
+    }
+    assert_eq!(upstream.requests(), MAX as u64, "nobody else has a connection");
+    // Another client may, and requests without a body.
+    let mut other = Http1::connect_from("127.0.0.2", server.address().parse().unwrap());
+    assert_eq!(other.post("/sink", "hello").status, 200);
+    assert_eq!(server.client().get("/echo").status, 200);
+    for client in held {
+        client.write("rest").unwrap();
+        assert_eq!(client.read().unwrap().status, 200);
+    }
+    assert_eq!(server.client().post("/sink", "hello").status, 200, "what has ended makes room");
+    let remaining = server.client().get("/echo").header("x-ratelimit-remaining").map(str::to_owned);
+    let charged = 1_000 - remaining.unwrap().parse::<usize>().unwrap();
+    assert_eq!(charged, MAX + 4, "what is refused is not charged");
+}
+
+#[test]
+fn an_upstream_has_no_more_connections_than_it_may() {
+    let upstream = Upstream::start();
+    let rules = r#"rules: [{name: all, key: all, limits: ["1000/h"]}]"#;
+    let server = proxy(rules, &[&upstream.url()], &["--upstream-connections", "2"]);
+    let mut held = [server.client(), server.client()];
+    for (number, client) in held.iter_mut().enumerate() {
+        client.write("POST /sink HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nx").unwrap();
+        let start = Instant::now();
+        while upstream.requests() <= number as u64 {
+            assert!(start.elapsed() < PATIENCE);
+            std::thread::yield_now();
+        }
+    }
+    let mut client = server.client();
+    let reply = client.get("/echo");
+    assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")), "{reply:?}");
+    assert_eq!(reply.json()["type"], "urn:checkdam:problem:upstream_full");
+    for client in &mut held {
+        client.write("rest").unwrap();
+        assert_eq!(client.read().unwrap().status, 200);
+    }
+    assert_eq!(client.get("/echo").status, 200);
 }
 
 #[test]

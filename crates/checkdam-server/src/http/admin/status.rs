@@ -85,7 +85,7 @@ struct RuleDenials {
 struct LoadStatus {
     /// How many requests are being decided.
     in_flight: usize,
-    /// How late work began when last looked; 0 if nobody looks.
+    /// The longest that a request waited for its turn in the last second; 0 if no wait is shed.
     late_ms: u64,
     /// How many requests were turned away with 503 since the start.
     shed: u64,

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::unconstrained;
 
 use super::alarm::Alarm;
@@ -27,14 +28,16 @@ pub(in crate::proxy) struct Connection {
     /// Where heads are written, so that they need no room of their own.
     pub(super) outbox: Vec<u8>,
     pub(super) alarm: Alarm,
+    /// Its place among the connections that the upstream may have.
+    permit: Option<OwnedSemaphorePermit>,
     /// Whether the last read filled all the room there was.
     is_busy: bool,
 }
 
 impl Connection {
-    pub(in crate::proxy) fn new(stream: Stream) -> Self {
+    pub(in crate::proxy) fn new(stream: Stream, permit: Option<OwnedSemaphorePermit>) -> Self {
         let (unread, outbox, alarm) = (BytesMut::new(), Vec::new(), Alarm::default());
-        Self { stream, unread, outbox, alarm, is_busy: false }
+        Self { stream, unread, outbox, alarm, permit, is_busy: false }
     }
 
     /// Reads more; how much, which is nothing at the end.
@@ -71,8 +74,8 @@ impl Connection {
         look.poll(&mut Context::from_waker(Waker::noop())).is_pending()
     }
 
-    /// The bytes, and those that were read already.
-    pub(in crate::proxy) fn into_parts(self) -> (Stream, Bytes) {
-        (self.stream, self.unread.freeze())
+    /// The bytes, those that were read already, and the place that the connection takes.
+    pub(in crate::proxy) fn into_parts(self) -> (Stream, Bytes, Option<OwnedSemaphorePermit>) {
+        (self.stream, self.unread.freeze(), self.permit)
     }
 }

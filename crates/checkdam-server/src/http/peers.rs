@@ -1,0 +1,250 @@
+//! The open connections of a listener by the address of their peer: bounds how
+//! many one address may have, and chooses which idle ones are closed when there
+//! is hardly room left.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::deadline::Progress;
+use crate::config::ConnectionOptions;
+
+/// A search for idle connections that finds none is not repeated sooner.
+const SEARCH_AGAIN: Duration = Duration::from_millis(100);
+/// How often it is logged that a peer has too many.
+const LOG_EVERY: Duration = Duration::from_secs(1);
+/// The part of all that is closed at once, so that a search serves many who come.
+const BATCH: usize = 16;
+
+/// The open connections of a listener.
+#[derive(Debug)]
+pub(super) struct Peers {
+    options: ConnectionOptions,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    /// By address, IPv6 by its /64.
+    groups: HashMap<IpAddr, Group>,
+    next_id: u64,
+    /// How many were told to close and have not yet.
+    closing: usize,
+    /// When idle ones may be looked for again.
+    search_after: Option<Instant>,
+    /// When a peer with too many was last logged.
+    logged: Option<Instant>,
+}
+
+/// The connections of one peer.
+#[derive(Debug, Default)]
+struct Group {
+    members: HashMap<u64, Arc<Progress>>,
+    search_after: Option<Instant>,
+}
+
+/// A connection among those of its peer, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Member {
+    peers: Arc<Peers>,
+    address: IpAddr,
+    id: u64,
+}
+
+impl Peers {
+    pub(super) fn new(options: ConnectionOptions) -> Self {
+        Self { options, table: Mutex::default() }
+    }
+
+    /// How many connections are kept free by closing idle ones.
+    pub(super) const fn reserve(&self) -> usize {
+        self.options.max / BATCH + 1
+    }
+
+    /// Adds a connection; none if its peer has as many as it may, and none of
+    /// them is idle.
+    pub(super) fn join(self: &Arc<Self>, peer: IpAddr, connection: &Arc<Progress>) -> Option<Member> {
+        let address = checkdam::origin::subject(peer.to_canonical());
+        let mut table = self.table();
+        let count = table.groups.get(&address).map_or(0, |group| group.members.len());
+        if count >= self.options.per_peer && !self.is_exempt(peer) {
+            let batch = self.options.per_peer / BATCH + 1;
+            if table.close_idle_of(address, batch) == 0 {
+                table.log_refused(address, count);
+                return None;
+            }
+        }
+        let id = table.next_id;
+        table.next_id += 1;
+        table.groups.entry(address).or_default().members.insert(id, Arc::clone(connection));
+        Some(Member { peers: Arc::clone(self), address, id })
+    }
+
+    /// Tells idle connections to close until so many are about to be free.
+    pub(super) fn free(&self, wanted: usize) {
+        let mut table = self.table();
+        let wanted = wanted.saturating_sub(table.closing);
+        if wanted > 0 {
+            table.close_idle(wanted);
+        }
+    }
+
+    /// Behind a proxy on this machine, or one that is trusted, are many clients.
+    fn is_exempt(&self, peer: IpAddr) -> bool {
+        let peer = peer.to_canonical();
+        peer.is_loopback() || self.options.trusted.iter().any(|network| network.contains(&peer))
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        // Nothing panics while it holds the lock; if it did, the table would still be whole.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// Tells at most so many idle connections to close: of the peers that have
+    /// most, those that have been idle for longest.
+    fn close_idle(&mut self, count: usize) {
+        let now = Instant::now();
+        if self.search_after.is_some_and(|after| now < after) {
+            return;
+        }
+        let groups = self.groups.iter();
+        let idle = groups.flat_map(|(address, group)| group.idle().map(|idle| (group.members.len(), *address, idle)));
+        let idle = idle.map(|(size, address, (since, id))| (std::cmp::Reverse(size), since, address, id)).collect();
+        if self.close_first(count, idle) == 0 {
+            self.search_after = Some(now + SEARCH_AGAIN);
+        }
+    }
+
+    /// The same for one peer; how many were told.
+    fn close_idle_of(&mut self, address: IpAddr, count: usize) -> usize {
+        let now = Instant::now();
+        let Some(group) = self.groups.get_mut(&address) else { return 0 };
+        if group.search_after.is_some_and(|after| now < after) {
+            return 0;
+        }
+        group.search_after = Some(now + SEARCH_AGAIN);
+        let idle = group.idle().map(|(since, id)| (std::cmp::Reverse(0), since, address, id)).collect();
+        let told = self.close_first(count, idle);
+        if let Some(group) = self.groups.get_mut(&address).filter(|_| told > 0) {
+            group.search_after = None;
+        }
+        told
+    }
+
+    /// Tells the first of these, in their order, to close.
+    fn close_first(&mut self, count: usize, mut idle: Vec<(std::cmp::Reverse<usize>, u64, IpAddr, u64)>) -> usize {
+        let count = count.min(idle.len());
+        if count == 0 {
+            return 0;
+        }
+        idle.select_nth_unstable(count - 1);
+        for (_, _, address, id) in &idle[..count] {
+            if let Some(connection) = self.remove(*address, *id) {
+                connection.tell_to_close();
+                self.closing += 1;
+            }
+        }
+        count
+    }
+
+    fn remove(&mut self, address: IpAddr, id: u64) -> Option<Arc<Progress>> {
+        let group = self.groups.get_mut(&address)?;
+        let removed = group.members.remove(&id);
+        if group.members.is_empty() {
+            self.groups.remove(&address);
+        }
+        removed
+    }
+
+    fn log_refused(&mut self, peer: IpAddr, connections: usize) {
+        let now = Instant::now();
+        if self.logged.is_none_or(|logged| logged + LOG_EVERY <= now) {
+            self.logged = Some(now);
+            tracing::warn!(%peer, connections, "a peer has too many connections: more are closed; see --connections-per-peer");
+        }
+    }
+}
+
+impl Group {
+    /// Those that are idle: since when, and which.
+    fn idle(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.members.iter().filter_map(|(id, connection)| Some((connection.idle_since()?, *id)))
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let mut table = self.peers.table();
+        if table.remove(self.address, self.id).is_none() {
+            // It had been told to close.
+            table.closing = table.closing.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peers(max: usize, per_peer: usize) -> Arc<Peers> {
+        let trusted = vec!["10.0.0.0/8".parse().unwrap()];
+        Arc::new(Peers::new(ConnectionOptions { max, per_peer, trusted }))
+    }
+
+    /// A connection of this peer that is idle, or has a request under way.
+    fn connect(peers: &Arc<Peers>, peer: &str, is_idle: bool) -> Option<(Member, Arc<Progress>)> {
+        let connection = Arc::new(Progress::default());
+        let member = peers.join(peer.parse().unwrap(), &connection)?;
+        if !is_idle {
+            connection.begin(false);
+        }
+        Some((member, connection))
+    }
+
+    #[test]
+    fn a_peer_beyond_its_share_replaces_its_own_idle_connections() {
+        let peers = peers(100, 3);
+        let busy: Vec<_> = (0..2).map(|_| connect(&peers, "192.0.2.1", false).unwrap()).collect();
+        let idle = connect(&peers, "192.0.2.1", true).unwrap();
+        let replacing = connect(&peers, "192.0.2.1", false).unwrap();
+        assert!(idle.1.is_told_to_close() && !busy[0].1.is_told_to_close());
+        assert!(connect(&peers, "192.0.2.1", true).is_none(), "none of its three is idle");
+        assert!(connect(&peers, "192.0.2.2", true).is_some(), "another peer has a share of its own");
+        drop((busy, idle, replacing));
+        assert!(connect(&peers, "192.0.2.1", true).is_some());
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_are_one_peer_and_proxies_have_no_share() {
+        let peers = peers(100, 2);
+        let held: Vec<_> = (1..=2).map(|host| connect(&peers, &format!("2001:db8::{host}"), false)).collect();
+        assert!(held.iter().all(Option::is_some));
+        assert!(connect(&peers, "2001:db8::3", false).is_none());
+        assert!(connect(&peers, "2001:db8:0:1::3", false).is_some());
+        for proxy in ["127.0.0.1", "::1", "10.1.2.3", "::ffff:10.1.2.3"] {
+            let held: Vec<_> = (0..5).map(|_| connect(&peers, proxy, false)).collect();
+            assert!(held.iter().all(Option::is_some), "{proxy}");
+        }
+    }
+
+    #[test]
+    fn room_is_made_by_the_longest_idle_of_the_largest_peer() {
+        let peers = peers(100, 100);
+        let one = connect(&peers, "192.0.2.1", true).unwrap();
+        let many: Vec<_> = (0..9).map(|number| connect(&peers, "192.0.2.2", number != 0).unwrap()).collect();
+        let told = || many.iter().map(|(_, connection)| connection.is_told_to_close()).collect::<Vec<_>>();
+        peers.free(2);
+        assert_eq!(told(), [false, true, true, false, false, false, false, false, false]);
+        peers.free(2);
+        assert_eq!(told().iter().filter(|told| **told).count(), 2, "those two are still about to close");
+        drop(many);
+        assert!(!one.1.is_told_to_close());
+        peers.free(2);
+        assert!(one.1.is_told_to_close());
+    }
+}
