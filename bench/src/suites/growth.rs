@@ -98,7 +98,7 @@ fn shards(session: &mut Session) {
         for (place, node) in cluster.nodes().iter().enumerate() {
             pin_process(node.pid(), cores()[place % cores().len()]);
         }
-        let options = RedisOptions { deadline: Duration::from_secs(5), ..RedisOptions::new(cluster.url()) };
+        let options = RedisOptions { deadline: Some(Duration::from_secs(5)), ..RedisOptions::new(cluster.url()) };
         let store = RedisStore::new(options).unwrap_or_else(|error| panic!("the store: {error}"));
         let store = std::sync::Arc::new(store);
         let runtime = &runtime;

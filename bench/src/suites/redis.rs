@@ -64,7 +64,7 @@ impl Scene {
         let inside = runtime.enter();
         let store = |batch_max: usize| {
             let options =
-                RedisOptions { deadline: Duration::from_secs(5), batch_max, ..RedisOptions::new(server.url()) };
+                RedisOptions { deadline: Some(Duration::from_secs(5)), batch_max, ..RedisOptions::new(server.url()) };
             Arc::new(RedisStore::new(options).unwrap_or_else(|error| panic!("the store: {error}")))
         };
         let link = runtime.block_on(async {

@@ -284,9 +284,9 @@ fn redis_options(given: &Settings, file: &Settings, max_buckets: usize) -> Resul
         options.root_certificate = Some(pem);
     }
     if let Some(deadline) = given.store_deadline.or(file.store_deadline) {
-        options.deadline = deadline.into();
+        options.deadline = Some(deadline.into());
     }
-    if options.deadline.is_zero() {
+    if options.deadline.is_some_and(|deadline| deadline.is_zero()) {
         return Err(ConfigError::NoDeadline);
     }
     options.key_secret = given.key_secret.clone().or_else(|| file.key_secret.clone()).unwrap_or_default();

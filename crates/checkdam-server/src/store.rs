@@ -2,6 +2,8 @@
 
 mod watched;
 
+use std::time::Duration;
+
 use checkdam::lease::LeaseStats;
 use checkdam::store::redis::{RedisOptions, RedisStats, RedisStore, StoreUrlError};
 use checkdam::store::{Answer, MemoryOptions, MemoryStore, Operation, Store, Tier};
@@ -36,6 +38,12 @@ pub(crate) struct StoreStatus {
     is_failing: bool,
     /// Whether it answered none.
     is_away: bool,
+    /// The shortest round trip to Redis lately, to the server farthest away; null if none is known.
+    round_trip_us: Option<u64>,
+    /// How long a decision may wait for Redis; null if the buckets are in this process.
+    deadline_us: Option<u64>,
+    /// Whether Redis is too far away for that deadline.
+    is_too_far: bool,
     /// What became of prepaid tokens; null if the buckets are in this process.
     leases: Option<LeaseStatus>,
 }
@@ -92,6 +100,9 @@ impl AnyStore {
             is_open,
             is_failing,
             is_away: self.is_away(),
+            round_trip_us: self.round_trip().map(micros),
+            deadline_us: self.deadline().map(micros),
+            is_too_far: self.redis_store().is_some_and(|store| !store.is_near_enough()),
             leases: self.leases().map(LeaseStatus::from),
         }
     }
@@ -110,6 +121,16 @@ impl AnyStore {
             Self::Memory(_) => (RedisStats::default(), false),
             Self::Redis(watched) => (watched.store.stats(), watched.store.is_open()),
         }
+    }
+
+    /// The round trip to Redis, if it is known.
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
+        self.redis_store().and_then(RedisStore::round_trip)
+    }
+
+    /// How long a decision may wait for Redis.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        self.redis_store().map(RedisStore::deadline)
     }
 
     /// What became of prepaid tokens, if buckets are shared.
@@ -174,4 +195,15 @@ impl Store for AnyStore {
             Self::Redis(watched) => watched.store.apply_at_once(operation, tiers, answer),
         }
     }
+
+    async fn take_with_alternatives(&self, tiers: &[Tier<'_>], alternatives: &[u8]) -> Answer {
+        match self {
+            Self::Memory(store) => store.take_with_alternatives(tiers, alternatives).await,
+            Self::Redis(watched) => watched.store.take_with_alternatives(tiers, alternatives).await,
+        }
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

@@ -15,6 +15,7 @@
 //! | [`Prometheus`] | one Prometheus that scrapes what the test tells it to |
 //! | [`Browser`] | a Chromium that opens pages, clicks, types and takes pictures |
 //! | [`Upstream`] | an HTTP server that says what reached it |
+//! | [`FarRedis`] | a Redis behind a link with real delay |
 //! | [`FaultProxy`] | a TCP proxy that delays, drops, cuts, throttles and refuses |
 //!
 //! ```no_run
@@ -41,6 +42,7 @@ mod connection;
 mod daemon;
 mod engine;
 mod envoy;
+mod far_link;
 mod install;
 mod migration;
 mod port;
@@ -62,6 +64,7 @@ pub use connection::{Connection, Reply};
 pub use daemon::Daemon;
 pub use engine::Engine;
 pub use envoy::{Envoy, EnvoyPorts};
+pub use far_link::FarRedis;
 pub use install::{
     caddy, hadolint, haproxy, helm, nginx, redis_cli, redis_server, systemd_analyze, traefik, valkey_server,
 };

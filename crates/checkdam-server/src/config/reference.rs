@@ -30,7 +30,7 @@ const PARTS: [(&str, &str); 10] = [
 ];
 
 /// Values for settings whose default is no value.
-const EXAMPLES: [(&str, &str); 21] = [
+const EXAMPLES: [(&str, &str); 22] = [
     ("allowed_hosts", "limits.example"),
     ("rules", "/etc/checkdam/rules.yaml"),
     ("admin_token", "at-least-16-characters"),
@@ -44,6 +44,7 @@ const EXAMPLES: [(&str, &str); 21] = [
     ("store", "redis://127.0.0.1:6379"),
     ("store_file", "/run/secrets/store_url"),
     ("store_ca", "/etc/checkdam/redis-ca.pem"),
+    ("store_deadline", "15ms"),
     ("key_secret", "the same on every node"),
     ("key_secret_file", "/run/secrets/key_secret"),
     ("key_prefix", "prod:"),

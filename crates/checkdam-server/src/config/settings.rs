@@ -135,7 +135,8 @@ pub(crate) struct Settings {
     #[arg(long, env = "CHECKDAM_STORE_CA", value_name = "FILE")]
     pub(super) store_ca: Option<PathBuf>,
 
-    /// How long a decision may wait for Redis, such as 15ms [default: 15ms]
+    /// How long a decision may wait for Redis, such as 15ms; what is set is kept [default: 15ms, or three round trips
+    /// if that is more, up to 18ms]
     #[arg(long, env = "CHECKDAM_STORE_DEADLINE", value_name = "TIME")]
     pub(super) store_deadline: Option<Span>,
 

@@ -23,7 +23,8 @@ pub(crate) struct StoreSettings {
     #[arg(long, env = "CHECKDAM_STORE_CA", value_name = "FILE")]
     store_ca: Option<PathBuf>,
 
-    /// How long a decision may wait for Redis, such as 15ms [default: 15ms]
+    /// How long a decision may wait for Redis, such as 15ms; what is set is kept [default: 15ms, or three round trips
+    /// if that is more, up to 18ms]
     #[arg(long, env = "CHECKDAM_STORE_DEADLINE", value_name = "TIME")]
     store_deadline: Option<Span>,
 

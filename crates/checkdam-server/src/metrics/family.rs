@@ -73,6 +73,14 @@ pub(super) const BREAKER_OPEN: Family = Family::gauge(
     "rate_limiter_breaker_open",
     "1 while a server of Redis is not asked because it failed, 0 if all are.",
 );
+pub(super) const STORE_ROUND_TRIP: Family = Family::gauge(
+    "rate_limiter_store_round_trip_seconds",
+    "The shortest round trip to Redis lately, to the server farthest away.",
+);
+pub(super) const STORE_DEADLINE: Family = Family::gauge(
+    "rate_limiter_store_deadline_seconds",
+    "How long a decision may wait for Redis. With less than 1.5 round trips most are decided by failure policy.",
+);
 pub(super) const MEMORY_BUCKETS: Family =
     Family::gauge("rate_limiter_memory_buckets", "Buckets in memory that owe something.");
 pub(super) const MEMORY_BUCKETS_MAX: Family = Family::gauge(

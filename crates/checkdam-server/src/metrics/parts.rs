@@ -4,7 +4,8 @@ use super::family::{
     AUDIT_DENIED, AUDIT_DROPPED, AUDIT_SAMPLED_OUT, AUDIT_WAITING, AUDIT_WRITTEN, BANS, BREAKER_OPEN, BUILD,
     CONNECTIONS, Family, IN_FLIGHT, LATENESS, LEASE_ASKS, LEASE_CACHED_DENIALS, LEASE_GRANTED, LEASE_HELD, LEASE_LOST,
     LEASE_RETURNED, LEASE_SPENT, LEASE_SUBJECTS, MEMORY_BUCKETS, MEMORY_BUCKETS_MAX, MEMORY_EVICTIONS, OVERRIDES,
-    READY, RULES, RULES_LOAD_FAILED, RULES_LOADED, RULES_VERSION, SHED, SPANS_DROPPED, STORE_REQUESTS,
+    READY, RULES, RULES_LOAD_FAILED, RULES_LOADED, RULES_VERSION, SHED, SPANS_DROPPED, STORE_DEADLINE, STORE_REQUESTS,
+    STORE_ROUND_TRIP,
 };
 use super::text::Text;
 use crate::app::App;
@@ -47,6 +48,12 @@ fn store(text: &mut Text, store: &AnyStore) {
         text.sample(&[("result", result)], count);
     }
     text.family(&BREAKER_OPEN).sample(&[], u8::from(is_open));
+    for (family, time) in [(STORE_ROUND_TRIP, store.round_trip()), (STORE_DEADLINE, store.deadline())] {
+        text.family(&family);
+        if let Some(time) = time {
+            text.sample(&[], time.as_secs_f64());
+        }
+    }
     let memory = match store {
         AnyStore::Memory(memory) => Some(memory.stats()),
         AnyStore::Redis(_) => None,

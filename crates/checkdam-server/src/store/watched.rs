@@ -38,6 +38,8 @@ struct Seen {
     is_failing: bool,
     /// Whether nothing at all was answered then.
     is_away: bool,
+    /// Whether Redis was too far away for the deadline.
+    is_too_far: bool,
 }
 
 /// What became of requests since it was last looked.
@@ -66,6 +68,7 @@ impl Watched {
     pub(super) async fn begin(&self) {
         tokio::spawn(remark(self.options.clone()));
         let tried = tokio::time::timeout(FIRST_LIMIT, self.try_first()).await;
+        self.tell_distance(true);
         let Err(error) = tried.unwrap_or(Err(CallError::Late)) else { return };
         let mut seen = self.seen();
         (seen.is_failing, seen.is_away) = (true, true);
@@ -86,6 +89,26 @@ impl Watched {
         let is_asked = is_failing || is_needed && passed.answered == 0;
         let probed = if is_asked { Some(self.probe().await) } else { None };
         self.tell(passed, probed.as_ref());
+        self.tell_distance(false);
+    }
+
+    /// Says how far Redis is: at the start, and when the deadline can no longer be
+    /// met, or again.
+    fn tell_distance(&self, is_start: bool) {
+        let Some(round_trip) = self.store.round_trip() else { return };
+        let (deadline, is_too_far) = (self.store.deadline(), !self.store.is_near_enough());
+        let was_too_far = std::mem::replace(&mut self.seen().is_too_far, is_too_far);
+        if is_too_far && !was_too_far {
+            tracing::warn!(
+                store = self.url,
+                ?round_trip,
+                ?deadline,
+                "Redis is too far away for the deadline: most decisions follow on_store_failure; move it closer, or \
+                 set --store-deadline to three round trips, and Envoy's timeout to more than that"
+            );
+        } else if is_start || was_too_far && !is_too_far {
+            tracing::info!(store = self.url, ?round_trip, ?deadline, "Redis is near enough for the deadline");
+        }
     }
 
     /// Whether it did not answer when it was last asked.

@@ -170,6 +170,9 @@ fn the_store_is_told_from_memory() {
     assert_eq!(seen[r#"rate_limiter_allowed_total{rule="od\"d\\ name",store="redis"}"#], 1.0);
     assert_eq!(seen[r#"rate_limiter_store_requests_total{result="answered"}"#], 1.0);
     assert_eq!(seen["rate_limiter_breaker_open"], 0.0);
+    assert_eq!(seen["rate_limiter_store_deadline_seconds"], 2.0);
+    let round_trip = seen["rate_limiter_store_round_trip_seconds"];
+    assert!(round_trip > 0.0 && round_trip < 2.0, "{round_trip}");
 }
 
 /// A Prometheus as we tell people to set it up, only quicker.

@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use testkit::Redis;
+use testkit::{FaultProxy, Mode, Redis};
 use tokio::time::Instant;
 
 use crate::client::Reply;
@@ -71,6 +71,29 @@ fn three_nodes_share_the_limits_of_a_hundred_users_and_of_everyone() {
     let most = (500.0 + 1_000.0 * seconds).floor() as u64;
     println!("{passed} of {asked} passed in {seconds:.2} s: at most {most} may");
     assert!(passed <= most, "{passed} of {asked} passed in {seconds} s: at most {most} may");
+}
+
+/// Nobody is left to wonder why most answers are `local`.
+#[test]
+fn a_redis_too_far_away_for_the_deadline_is_told_everywhere() {
+    let redis = Redis::start();
+    let proxy = FaultProxy::start(redis.addr());
+    proxy.set_replies(Mode::Delay(Duration::from_millis(40)));
+    let (file, url) = (rule_file(RULES), proxy.url());
+    let mut server = Server::with(&["--rules", file.to_str().unwrap(), "--store", &url]);
+    server.wait_for_log("Redis is too far away for the deadline");
+    let status = server.admin().get("/admin/v1/status").json();
+    assert_eq!(status["store"]["is_too_far"], true, "{status}");
+    assert_eq!(status["store"]["deadline_us"], 18_000, "{status}");
+    assert!(status["store"]["round_trip_us"].as_u64().unwrap() >= 40_000, "{status}");
+    let metrics = server.client().get("/metrics").body;
+    assert!(metrics.contains("\nrate_limiter_store_deadline_seconds 0.018\n"), "{metrics}");
+    assert!(metrics.contains("\nrate_limiter_store_round_trip_seconds 0.0"), "{metrics}");
+    proxy.set_replies(Mode::Pass);
+    proxy.close_all();
+    server.wait_for_log("Redis is near enough for the deadline");
+    let status = server.admin().get("/admin/v1/status").json();
+    assert_eq!((&status["store"]["is_too_far"], &status["store"]["deadline_us"]), (&false.into(), &15_000.into()));
 }
 
 #[test]

@@ -188,14 +188,7 @@ impl Joint {
     /// What denies nobody by itself is charged by itself: every one is a group.
     pub(super) fn tiers<'a>(&'a self, rules: &'a RuleSet) -> SmallVec<[Tier<'a>; TIERS_INLINE]> {
         let mut tiers = SmallVec::new();
-        let mut aside = 0_u8;
-        for concern in &self.concerns {
-            let group = if concern.is_aside {
-                aside = aside.saturating_add(1);
-                aside
-            } else {
-                0
-            };
+        for (concern, group) in self.concerns.iter().zip(self.groups()) {
             tiers.extend(concern.quotas(rules).iter().map(|quota| Tier {
                 quota: &quota.quota,
                 bucket: &quota.bucket,
@@ -209,15 +202,44 @@ impl Joint {
         tiers
     }
 
+    /// The group of each concern.
+    fn groups(&self) -> impl Iterator<Item = u8> {
+        let mut aside = 0_u8;
+        self.concerns.iter().map(move |concern| {
+            if !concern.is_aside {
+                return 0;
+            }
+            aside = aside.saturating_add(1);
+            aside
+        })
+    }
+
+    /// The groups that deny the requests only if all of them deny; none if there are
+    /// no such groups, or one of those that deny only together never does.
+    pub(super) fn alternatives(&self, rules: &RuleSet) -> Option<SmallVec<[u8; TIERS_INLINE]>> {
+        let groups: SmallVec<[u8; TIERS_INLINE]> = self.groups().collect();
+        let mut alternatives = SmallVec::new();
+        for ask in self.asks.iter().filter(|ask| ask.is_quota && !ask.is_blocked(rules)) {
+            let mut own = ask.concerns.iter().filter(|concern| self.concerns[**concern].is_of_tree);
+            let enforced = own.find(|concern| rules.rule(self.concerns[**concern].rule).rule.mode == Mode::Enforce)?;
+            alternatives.push(groups[*enforced]);
+        }
+        (!alternatives.is_empty()).then_some(alternatives)
+    }
+
     pub(super) fn forget_bans(&mut self) {
         for ask in &mut self.asks {
             ask.ban = None;
         }
     }
 
-    /// Whether one of the requests can never pass, whatever the store says.
+    /// Whether one of the requests can never pass, whatever the store says; or, of
+    /// those that deny only together, none.
     pub(super) fn is_blocked(&self, rules: &RuleSet) -> bool {
+        let mut quotas = self.asks.iter().filter(|ask| ask.is_quota).peekable();
+        let has_quotas = quotas.peek().is_some();
         self.asks.iter().any(|ask| ask.is_blocked(rules) && !ask.is_quota)
+            || has_quotas && quotas.all(|ask| ask.is_blocked(rules))
     }
 
     /// Whether all pass together. Bans and rules deny by themselves; so do limits

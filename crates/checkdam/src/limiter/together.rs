@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use super::joint::Joint;
 use super::{Limiter, TIERS_MAX};
-use crate::decision::Decision;
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::ruleset::RuleSet;
-use crate::store::{Answer, Groups, Operation, Store, Tier};
+use crate::store::{Answer, Operation, Store};
 
 /// The answers to requests that were decided together.
 #[derive(Debug)]
@@ -65,18 +64,13 @@ impl<S: Store> Limiter<S> {
         let mut answer = Answer::new();
         if tiers.len() > TIERS_MAX {
             answer = Answer::refusing(&tiers);
+        } else if let Some(alternatives) = joint.alternatives(&rules).filter(|_| done == Operation::Take) {
+            // Where those deny that do so only together, the others must not stay charged.
+            answer = self.store.take_with_alternatives(&tiers, &alternatives).await;
         } else if !self.store.apply_at_once(done, &tiers, &mut answer) {
             answer = self.store.apply(done, &tiers).await;
         }
         let is_allowed = joint.is_allowed(&rules, &answer);
-        if done == Operation::Take && !is_allowed && answer.by.is_own() {
-            // Where those deny that do so only together, the others are charged already.
-            let groups = Groups::denied(&tiers, answer.decisions.iter().map(Decision::is_allowed));
-            let charged: Vec<Tier<'_>> = tiers.iter().filter(|tier| groups.is_charged(tier)).copied().collect();
-            if !charged.is_empty() {
-                self.store.apply(Operation::Refund, &charged).await;
-            }
-        }
         drop(tiers);
         Together { outcomes: joint.outcomes(&rules, &answer), is_allowed }
     }

@@ -205,6 +205,20 @@ pub trait Store: Send + Sync {
         let _ = (operation, tiers, answer);
         false
     }
+
+    /// As a take; but if all of the groups `alternatives` deny, the request as a whole
+    /// is denied, and what was charged is given back. Where a take or a refund waits,
+    /// a caller that leaves must not stop it between both.
+    fn take_with_alternatives(&self, tiers: &[Tier<'_>], alternatives: &[u8]) -> impl Future<Output = Answer> + Send {
+        async move {
+            let answer = self.apply(Operation::Take, tiers).await;
+            let charged = Groups::charged_in_vain(tiers, &answer, alternatives);
+            if !charged.is_empty() {
+                self.apply(Operation::Refund, &charged).await;
+            }
+            answer
+        }
+    }
 }
 
 impl<S: Store> Store for std::sync::Arc<S> {
@@ -215,6 +229,10 @@ impl<S: Store> Store for std::sync::Arc<S> {
     #[inline]
     fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut Answer) -> bool {
         (**self).apply_at_once(operation, tiers, answer)
+    }
+
+    fn take_with_alternatives(&self, tiers: &[Tier<'_>], alternatives: &[u8]) -> impl Future<Output = Answer> + Send {
+        (**self).take_with_alternatives(tiers, alternatives)
     }
 }
 
@@ -234,7 +252,20 @@ impl Groups {
 
     /// Whether a take charges the tier: all enforced tiers pass, and all of its group.
     pub(crate) fn is_charged(&self, tier: &Tier<'_>) -> bool {
-        let contains = |group: u8| self.0[usize::from(group) / 64] & 1 << (group % 64) != 0;
-        !contains(0) && !contains(tier.group) && tier.cost > 0
+        !self.contains(0) && !self.contains(tier.group) && tier.cost > 0
+    }
+
+    /// What a take charged though all of the alternatives denied. What a failure
+    /// policy decided was charged nowhere that it could be given back to.
+    pub(crate) fn charged_in_vain<'a>(tiers: &[Tier<'a>], answer: &Answer, alternatives: &[u8]) -> Vec<Tier<'a>> {
+        let denied = Self::denied(tiers, answer.decisions.iter().map(Decision::is_allowed));
+        if !answer.by.is_own() || !alternatives.iter().all(|group| denied.contains(*group)) {
+            return Vec::new();
+        }
+        tiers.iter().filter(|tier| denied.is_charged(tier)).copied().collect()
+    }
+
+    fn contains(&self, group: u8) -> bool {
+        self.0[usize::from(group) / 64] & 1 << (group % 64) != 0
     }
 }

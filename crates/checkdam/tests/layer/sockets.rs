@@ -114,6 +114,6 @@ async fn sixty_four_clients_never_pass_more_than_an_ideal_bucket_admits() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nor_do_they_with_buckets_in_redis() {
     let redis = Redis::start();
-    let options = RedisOptions { deadline: Duration::from_secs(10), ..RedisOptions::new(redis.url()) };
+    let options = RedisOptions { deadline: Some(Duration::from_secs(10)), ..RedisOptions::new(redis.url()) };
     contend(limiter(&rules(), RedisStore::new(options).unwrap()), DecidedBy::Redis).await;
 }

@@ -17,7 +17,7 @@ const STORES: usize = 3;
 const CLIENTS_A_STORE: usize = 20;
 
 fn options(url: &str) -> RedisOptions {
-    RedisOptions { deadline: Duration::from_secs(1), readable_keys: true, ..RedisOptions::new(url) }
+    RedisOptions { deadline: Some(Duration::from_secs(1)), readable_keys: true, ..RedisOptions::new(url) }
 }
 
 /// Runs `work` in as many threads as there are stores, each with a runtime of

@@ -138,7 +138,8 @@ async fn a_cluster_that_is_down_is_answered_for_by_policy_and_used_again() {
     wait("the cluster to be down", || {
         alive.iter().all(|node| node.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:fail"))
     });
-    let unhurried = store(RedisOptions { deadline: Duration::from_millis(200), ..without_breaker(cluster.url()) });
+    let unhurried =
+        store(RedisOptions { deadline: Some(Duration::from_millis(200)), ..without_breaker(cluster.url()) });
     let is_told_so = |bucket: &TestBucket| {
         let (store, bucket) = (Arc::clone(&unhurried), bucket.clone());
         tokio::spawn(async move {
@@ -215,7 +216,7 @@ async fn slots_that_move_under_load_lose_no_request() {
     let two = |n: usize| ["one", "two"].map(|rule| TestBucket::new(rule, &format!("moving {n}"))).to_vec();
     let buckets: Vec<Vec<TestBucket>> = (0..4).map(two).collect();
     let store = store(RedisOptions {
-        deadline: Duration::from_secs(2),
+        deadline: Some(Duration::from_secs(2)),
         readable_keys: true,
         ..RedisOptions::new(cluster.url())
     });

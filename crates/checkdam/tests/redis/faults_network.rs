@@ -4,17 +4,19 @@
 use std::env;
 use std::fs;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use checkdam::DecidedBy;
 use checkdam::conformance::TestBucket;
 use checkdam::store::Operation;
-use checkdam::store::redis::{CallError, RedisOptions};
+use checkdam::store::redis::{CallError, Heard, RedisOptions};
 use testkit::{FaultProxy, Mode, Redis};
+use tokio::time::timeout;
 
 use crate::setup::{
-    ANSWERED_WITHIN, Load, USED_AGAIN_WITHIN, all_by_policy, ask, buckets, percentile, quota, remaining, script_calls,
-    store, take, wait, wait_for_redis, without_breaker,
+    ANSWERED_WITHIN, LIMIT, Load, USED_AGAIN_WITHIN, all_by_policy, ask, buckets, calls, patient, percentile, quota,
+    remaining, script_calls, store, take, wait, wait_for_redis, without_breaker,
 };
 
 /// The server did what it was asked and the caller never learns: the take is
@@ -25,7 +27,7 @@ async fn a_lost_reply_is_charged_at_most_once_and_never_replayed() {
     let proxy = FaultProxy::start(server.addr());
     let (quota, bucket) = (quota("1/h burst 1000"), TestBucket::new("lost", "a"));
     let tier = bucket.tier(&quota, 1);
-    let store = store(RedisOptions { deadline: Duration::from_secs(2), ..without_breaker(proxy.url()) });
+    let store = store(RedisOptions { deadline: Some(Duration::from_secs(2)), ..without_breaker(proxy.url()) });
     assert!(take(&store, tier).await.0.is_allowed());
     let calls = script_calls(&server);
     let lost = 20;
@@ -55,7 +57,7 @@ async fn replies_that_are_always_cut_open_the_breaker_until_they_pass() {
     let tier = bucket.tier(&quota, 1);
     // Far more time than a connection that is cut takes, so that none is merely
     // late.
-    let store = store(RedisOptions { deadline: Duration::from_secs(2), ..RedisOptions::new(proxy.url()) });
+    let store = store(RedisOptions { deadline: Some(Duration::from_secs(2)), ..RedisOptions::new(proxy.url()) });
     wait_for_redis(&store, tier).await;
     let before = store.stats().unknown;
     proxy.set_replies(Mode::CutAfter(0));
@@ -103,7 +105,7 @@ async fn a_slow_network_costs_answers_but_no_connections() {
     let proxy = FaultProxy::start(server.addr());
     let (quota, bucket) = (quota("1/h burst 1000"), TestBucket::new("slow", "a"));
     let tier = bucket.tier(&quota, 1);
-    let store = store(RedisOptions { deadline: Duration::from_millis(100), ..without_breaker(proxy.url()) });
+    let store = store(RedisOptions { deadline: Some(Duration::from_millis(100)), ..without_breaker(proxy.url()) });
     wait_for_redis(&store, tier).await;
     let connections = proxy.accepted();
     let late = Duration::from_millis(400);
@@ -117,6 +119,108 @@ async fn a_slow_network_costs_answers_but_no_connections() {
     }
     println!("slow: {:?}", store.stats());
     assert_eq!(proxy.accepted(), connections, "a connection that answers late is still good");
+}
+
+/// The breaker learns from calls, not from callers: those whose own patience is
+/// shorter than the deadline open it all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_that_give_up_early_open_the_breaker_too() {
+    let server = Redis::start();
+    let proxy = FaultProxy::start(server.addr());
+    let (quota, bucket) = (quota("1/h burst 1000"), TestBucket::new("impatient", "a"));
+    let tier = bucket.tier(&quota, 1);
+    let store = store(RedisOptions::new(proxy.url()));
+    wait_for_redis(&store, tier).await;
+    proxy.set(Mode::Drop);
+    let began = Instant::now();
+    while !store.is_open() {
+        assert!(began.elapsed() < LIMIT, "the breaker never opens: {:?}", store.stats());
+        // The caller drops its future before the deadline.
+        let _ = timeout(Duration::from_millis(5), take(&store, tier)).await;
+    }
+    proxy.set(Mode::Pass);
+    wait_for_redis(&store, tier).await;
+    assert!(!store.is_open());
+}
+
+/// A server that is far away is asked by more than two calls at a time: while no
+/// answer comes, many requests, each in a call of its own, still reach it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_in_flight_follow_the_round_trip() {
+    let server = Redis::start();
+    let proxy = FaultProxy::start(server.addr());
+    let (quota, bucket) = (quota("1/h burst 1000"), TestBucket::new("far", "a"));
+    let tier = bucket.tier(&quota, 1);
+    let store = store(patient(proxy.url()));
+    proxy.set_replies(Mode::Delay(Duration::from_millis(10)));
+    wait_for_redis(&store, tier).await;
+    let round_trip = store.round_trip().unwrap();
+    assert!(round_trip >= Duration::from_millis(10), "{round_trip:?}");
+    proxy.set_replies(Mode::Hold);
+    let calls = script_calls(&server);
+    let mut waiting = Vec::new();
+    for number in 1..=12 {
+        let (store, bucket) = (Arc::clone(&store), bucket.clone());
+        waiting.push(tokio::spawn(async move { take(&store, bucket.tier(&quota, 1)).await.1 }));
+        wait("the call to reach the server", || script_calls(&server) == calls + number);
+    }
+    proxy.set_replies(Mode::Pass);
+    for one in waiting {
+        assert_eq!(one.await.unwrap(), DecidedBy::Redis);
+    }
+}
+
+/// A deadline that nobody set follows the round trip, within bounds; one that was
+/// set is kept.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_deadline_follows_the_round_trip_unless_it_is_set() {
+    let server = Redis::start();
+    let proxy = FaultProxy::start(server.addr());
+    let (quota, bucket) = (quota("1/h burst 1000"), TestBucket::new("deadline", "a"));
+    let tier = bucket.tier(&quota, 1);
+    let (following, fixed) = (store(without_breaker(proxy.url())), store(patient(proxy.url())));
+    assert_eq!((following.round_trip(), following.deadline()), (None, Duration::from_millis(15)));
+    wait_for_redis(&following, tier).await;
+    wait_for_redis(&fixed, tier).await;
+    assert!(following.is_near_enough() && fixed.is_near_enough());
+    proxy.set_replies(Mode::Delay(Duration::from_millis(40)));
+    proxy.close_all();
+    wait_for_redis(&fixed, tier).await;
+    assert!(fixed.is_near_enough(), "{:?}", fixed.round_trip());
+    assert_eq!(fixed.deadline(), Duration::from_secs(10));
+    let began = Instant::now();
+    while following.is_near_enough() {
+        assert!(began.elapsed() < LIMIT, "{:?}", following.round_trip());
+        assert_eq!(take(&following, tier).await.1, DecidedBy::Policy);
+    }
+    assert_eq!(following.deadline(), Duration::from_millis(18), "Envoy waits no longer");
+}
+
+/// A subscription to a server that has vanished without a word ends, though nothing
+/// was to be heard on it; one on which nobody speaks stays.
+#[tokio::test]
+async fn a_subscription_to_a_server_that_vanished_is_given_up() {
+    let server = Redis::start();
+    let proxy = FaultProxy::start(server.addr());
+    let store = store(RedisOptions::new(proxy.url()));
+    let mut heard = store.listen();
+    assert_eq!(timeout(LIMIT, heard.recv()).await.unwrap(), Some(Heard::Joined));
+    let pings = calls(&server, "ping");
+    // The answer needs real time.
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(6)).await;
+    tokio::time::resume();
+    let began = Instant::now();
+    while calls(&server, "ping") == pings {
+        assert!(began.elapsed() < LIMIT, "a silent subscription is not tested");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    store.speaker().say(b"still here").await.unwrap();
+    assert_eq!(timeout(LIMIT, heard.recv()).await.unwrap(), Some(Heard::Said(b"still here".to_vec())));
+    proxy.set(Mode::Drop);
+    tokio::time::pause();
+    let lost = timeout(Duration::from_secs(60), heard.recv()).await.expect("it must not look as if nobody spoke");
+    assert!(matches!(&lost, Some(Heard::Nothing(why)) if why.reason.contains("no longer answers")), "{lost:?}");
 }
 
 /// The most that the process may grow, the record of the load included.

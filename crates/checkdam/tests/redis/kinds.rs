@@ -37,7 +37,7 @@ async fn works(options: RedisOptions) {
 
 async fn refusal(options: RedisOptions) -> CallError {
     let (quota, bucket) = (quota("1/s"), TestBucket::new("kinds", "refused"));
-    let options = RedisOptions { deadline: Duration::from_secs(3), ..options };
+    let options = RedisOptions { deadline: Some(Duration::from_secs(3)), ..options };
     let store = RedisStore::new(options).unwrap();
     assert_eq!(store.apply(Operation::Take, &[bucket.tier(&quota, 1)]).await.by, DecidedBy::Policy);
     store.try_apply(Operation::Take, &[bucket.tier(&quota, 1)]).await.unwrap_err()

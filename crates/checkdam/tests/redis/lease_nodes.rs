@@ -121,7 +121,7 @@ fn is_a_node() {
 }
 
 async fn be_a_node((url, text, leases): (&str, &str, &str), per_s: u64, length: Duration, path: PathBuf) {
-    let options = RedisOptions { deadline: Duration::from_millis(500), ..RedisOptions::new(url) };
+    let options = RedisOptions { deadline: Some(Duration::from_millis(500)), ..RedisOptions::new(url) };
     let store = RedisStore::new(options).unwrap();
     let (quota, bucket) = (quota(text), TestBucket::new("node", "hot"));
     let mut file = File::create(&path).unwrap();

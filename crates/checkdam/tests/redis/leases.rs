@@ -143,7 +143,7 @@ async fn an_empty_bucket_denies_from_here_until_it_has_more() {
 async fn without_redis_what_is_prepaid_is_spent_and_then_the_policy_decides() {
     let server = Redis::start();
     let (quota, bucket) = (quota("1000/s burst 1000"), TestBucket::new("gone", "k"));
-    let store = store(RedisOptions { deadline: Duration::from_millis(50), ..RedisOptions::new(server.url()) });
+    let store = store(RedisOptions { deadline: Some(Duration::from_millis(50)), ..RedisOptions::new(server.url()) });
     let tier = with_policy(leased(&bucket, &quota, Duration::from_millis(400)), FailurePolicy::Closed);
     warm(&store, tier).await;
     server.kill();

@@ -10,8 +10,10 @@
 )]
 
 mod bounded;
+mod cancellation;
 mod contention;
 mod contract;
+mod distance;
 mod failover;
 mod faults_clock;
 mod faults_network;

@@ -69,7 +69,7 @@ impl Harness for OnRedis {
 
 /// Options for tests of what is answered, not of when.
 pub(crate) fn patient(url: String) -> RedisOptions {
-    RedisOptions { deadline: Duration::from_secs(10), ..RedisOptions::new(url) }
+    RedisOptions { deadline: Some(Duration::from_secs(10)), ..RedisOptions::new(url) }
 }
 
 /// Options under which every request is sent, whatever became of those before.
@@ -235,10 +235,12 @@ pub(crate) fn wait(what: &str, condition: impl FnMut() -> bool) {
 
 /// How often the server has run the script, by its hash or whole.
 pub(crate) fn script_calls(server: &testkit::Redis) -> u64 {
+    calls(server, "evalsha") + calls(server, "eval")
+}
+
+/// How often the server has run a command.
+pub(crate) fn calls(server: &testkit::Redis, command: &str) -> u64 {
     let info = server.info("commandstats");
-    let calls = |name: &str| -> u64 {
-        let line = info.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
-        line.and_then(|rest| rest.split(',').next()).map_or(0, |calls| calls.parse().unwrap())
-    };
-    calls("evalsha") + calls("eval")
+    let line = info.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.and_then(|rest| rest.split(',').next()).map_or(0, |calls| calls.parse().unwrap())
 }

@@ -32,11 +32,12 @@ function warningsPanel(warnings) {
 
 function storeCard(store) {
   const failed = store.unknown + store.refused + store.not_asked;
-  const [kind, verdict] = store.is_open ? ["bad", "breaker open"] : store.is_away ? ["bad", "does not answer"] : store.is_failing ? ["warn", "fails at times"] : failed ? ["warn", "has failed"] : ["good", "answers"];
+  const [kind, verdict] = store.is_open ? ["bad", "breaker open"] : store.is_away ? ["bad", "does not answer"] : store.is_too_far ? ["warn", "too far away"] : store.is_failing ? ["warn", "fails at times"] : failed ? ["warn", "has failed"] : ["good", "answers"];
   const is_redis = store.kind === "redis";
   return card("Store", kind, verdict, [
     ["Kind", store.kind], ["Which", h("span", { class: "mono" }, store.text)],
     ["Circuit breaker", is_redis ? (store.is_open ? "open: Redis is not asked, rules follow on_store_failure" : "closed") : "none: the store is in this process"],
+    ["Round trip", store.round_trip_us === null ? null : `${store.round_trip_us / 1000} ms; a decision may take ${store.deadline_us / 1000} ms`],
     ["Answered", is_redis ? count(store.answered) : null], ["Fate unknown", is_redis ? count(store.unknown) : null],
     ["Refused", is_redis ? count(store.refused) : null], ["Not asked", is_redis ? count(store.not_asked) : null],
     ...leaseRows(store.leases),

@@ -222,7 +222,7 @@ mod tests {
     async fn what_is_put_back_late_is_not_given_twice() {
         let server = testkit::Redis::start();
         let clock = Arc::new(ManualClock::default());
-        let options = RedisOptions { deadline: Duration::from_secs(10), ..RedisOptions::new(server.url()) };
+        let options = RedisOptions { deadline: Some(Duration::from_secs(10)), ..RedisOptions::new(server.url()) };
         let redis = RedisStore::with_clock(options, Some(Arc::clone(&clock))).unwrap();
         let without = MemoryStore::with_clock(MemoryOptions { max_buckets: 10_000 }, Arc::clone(&clock));
         let mut now_us = 20_000_000_000_000;
@@ -236,7 +236,7 @@ mod tests {
             let (tiers, tier) = ([bucket.tier(&quota, 2.min(quota.limit()))], bucket.tier(&quota, 1));
             now_us += 3_600_000_000 + 137 * number as u64;
             clock.set(now_us);
-            let mut ask = Ask::new(&redis, &tiers, Instant::now() + redis.deadline);
+            let mut ask = Ask::new(&redis, &tiers, Instant::now() + redis.deadline());
             ask.run(Operation::Take).await.unwrap();
             for step in 1..=4 {
                 clock.set(now_us + late_us * step / 4);

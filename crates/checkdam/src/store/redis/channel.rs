@@ -8,8 +8,8 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use redis::RedisError;
 use redis::aio::MultiplexedConnection;
+use redis::{RedisError, Value};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
@@ -25,6 +25,11 @@ pub(super) const NODES: &str = "cd:nodes";
 /// The pause before a lost connection is made again.
 const PAUSE: Duration = Duration::from_secs(1);
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
+/// A subscription on which nothing is heard for so long is tested by PING: without
+/// it a server that has vanished looks like one on which nobody speaks.
+const PING_AFTER: Duration = Duration::from_secs(5);
+/// How long the answer may take.
+const PING_LIMIT: Duration = Duration::from_secs(2);
 /// The longest word that is heard, in bytes.
 const WORD_MAX: usize = 64 << 10;
 /// The words that wait for who hears them; more are missed.
@@ -147,7 +152,7 @@ impl RedisStore {
 
     /// Whether what nodes tell each other can be read by them alone.
     #[must_use]
-    pub const fn is_sealed(&self) -> bool {
+    pub fn is_sealed(&self) -> bool {
         self.sealer.is_some()
     }
 
@@ -203,7 +208,7 @@ async fn listen_at<T>(
     let Ok(link) = timeout(CONNECT_LIMIT, connecting).await else {
         return Err(lost("the connection took too long"));
     };
-    let mut messages = link?.into_on_message();
+    let (mut commands, mut messages) = link?.split();
     tell(Heard::Joined);
     loop {
         tokio::select! {
@@ -213,6 +218,12 @@ async fn listen_at<T>(
                 }
                 Some(_) => {}
                 None => return Err(lost("the connection was lost")),
+            },
+            () = sleep(PING_AFTER) => match timeout(PING_LIMIT, commands.ping::<Value>()).await {
+                // An error that the server sent is an answer too.
+                Ok(Err(error)) if error.code().is_none() => return Err(error),
+                Ok(_) => {}
+                Err(_) => return Err(lost("the server no longer answers")),
             },
             () = out.closed() => return Ok(()),
         }

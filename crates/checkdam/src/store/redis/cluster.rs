@@ -77,6 +77,11 @@ impl Cluster {
         table.shards.iter().any(|(_, shard)| shard.is_open()) || (table.shards.is_empty() && has_failed)
     }
 
+    /// The round trip to the server that is farthest away, of those that were asked.
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        self.table.load().shards.iter().filter_map(|(_, shard)| shard.round_trip()).max()
+    }
+
     /// Follows redirections until the deadline: nothing was done where the
     /// answer is one.
     pub(super) async fn call(

@@ -12,6 +12,7 @@ mod call_error;
 mod channel;
 mod cluster;
 mod deniers;
+mod detached;
 mod examine;
 mod fallback;
 mod key;
@@ -25,6 +26,7 @@ mod target;
 mod topology;
 #[cfg(test)]
 mod twin;
+mod window;
 
 pub use breaker::BreakerOptions;
 pub use call_error::CallError;
@@ -32,15 +34,18 @@ pub use channel::{Heard, Speaker, Unheard};
 pub use examine::{Examination, Examined, Finding, Level, Role, examine, glance};
 pub use target::StoreUrlError;
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use smallvec::SmallVec;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use self::ask::Ask;
 use self::deniers::Deniers;
+use self::detached::{Detached, OwnedTiers};
 use self::fallback::Fallback;
 use self::key::{KeyMaker, Keys};
 use self::leases::Leases;
@@ -54,6 +59,11 @@ use crate::decision::{DecidedBy, Decision, Verdict};
 use crate::lease::LeaseStats;
 use crate::time::ManualClock;
 
+/// The bounds of a deadline that is not set. The upper one leaves Envoy, which waits
+/// 20 ms, some time for its own way here and back.
+const DEADLINE_MIN: Duration = Duration::from_millis(15);
+const DEADLINE_MAX: Duration = Duration::from_millis(18);
+
 /// How Redis is reached and how long it is waited for.
 #[derive(Debug, Clone)]
 pub struct RedisOptions {
@@ -62,8 +72,9 @@ pub struct RedisOptions {
     pub url: String,
     /// A CA in PEM for TLS, in place of the system's.
     pub root_certificate: Option<Vec<u8>>,
-    /// How long a decision may take.
-    pub deadline: Duration,
+    /// How long a decision may take. None: it follows the measured round trip, see
+    /// [`RedisStore::deadline`].
+    pub deadline: Option<Duration>,
     /// When a server is no longer asked.
     pub breaker: BreakerOptions,
     /// The most requests that may wait for one server.
@@ -100,13 +111,18 @@ impl RedisOptions {
         Target::parse(&self.url, self.root_certificate.as_deref()).map(drop)
     }
 
+    /// How long a decision may take on a server so far away.
+    fn deadline_for(&self, round_trip: Option<Duration>) -> Duration {
+        deadline(self.deadline, round_trip)
+    }
+
     /// The usual settings for a server at `url`.
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
             root_certificate: None,
-            deadline: Duration::from_millis(15),
+            deadline: None,
             breaker: BreakerOptions::default(),
             waiting_max: 4_096,
             batch_max: 32,
@@ -157,11 +173,20 @@ impl Counts {
 /// What the buckets of a request held; none where that no longer matters.
 type AllHeld = SmallVec<[Option<Held>; TIERS_INLINE]>;
 
-/// Buckets in Redis.
-#[derive(Debug)]
+/// Buckets in Redis. A clone is the same store.
+#[derive(Debug, Clone)]
 pub struct RedisStore {
+    parts: Arc<Parts>,
+}
+
+/// What a store is made of: shared with work that goes on when its caller leaves.
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct Parts {
+    runtime: Handle,
     target: Target,
-    deadline: Duration,
+    /// As it was set, if it was.
+    deadline: Option<Duration>,
     keys: KeyMaker,
     /// None without a secret.
     sealer: Option<seal::Sealer>,
@@ -170,6 +195,14 @@ pub struct RedisStore {
     fallback: Fallback,
     leases: Arc<Leases>,
     counts: Arc<Counts>,
+}
+
+impl Deref for RedisStore {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
 }
 
 impl RedisStore {
@@ -193,7 +226,8 @@ impl RedisStore {
         let target = Target::parse(&url, root_certificate.as_deref())?;
         let leases = Arc::new(Leases::new(clock.clone()));
         let shards = ShardOptions { breaker, waiting_max, batch_max: batch_max.max(1), clock };
-        Ok(Self {
+        let parts = Parts {
+            runtime: Handle::current(),
             deadline,
             keys: KeyMaker::new(&options.key_secret, &options.key_prefix, options.readable_keys),
             sealer: seal::Sealer::new(&options.key_secret),
@@ -203,13 +237,39 @@ impl RedisStore {
             fallback: Fallback::new(nodes, max_buckets),
             leases,
             counts: Arc::default(),
-        })
+        };
+        Ok(Self { parts: Arc::new(parts) })
     }
 
     /// Whether some server is not asked at the moment because it failed.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.topology.is_open()
+    }
+
+    /// The shortest round trip of the last seconds, to the server that is farthest
+    /// away; none while nothing was answered.
+    #[must_use]
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.topology.round_trip()
+    }
+
+    /// How long a decision may take. As it was set; else 15 ms, or three round trips
+    /// if that is more, and at most 18 ms: Envoy waits 20 ms for a rate limit service
+    /// unless told otherwise.
+    #[must_use]
+    pub fn deadline(&self) -> Duration {
+        match self.deadline {
+            Some(deadline) => deadline,
+            None => deadline(None, self.topology.round_trip()),
+        }
+    }
+
+    /// Whether the round trip leaves enough of the deadline for most decisions to be
+    /// Redis's. While it is not known, it does.
+    #[must_use]
+    pub fn is_near_enough(&self) -> bool {
+        self.round_trip().is_none_or(|round_trip| is_near_enough(round_trip, self.deadline()))
     }
 
     /// What became of the requests so far.
@@ -240,7 +300,7 @@ impl RedisStore {
     /// # Errors
     /// If it does not answer, or not in time.
     pub async fn try_apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> Result<Answer, CallError> {
-        self.try_apply_by(operation, tiers, Instant::now() + self.deadline).await
+        self.try_apply_by(operation, tiers, Instant::now() + self.deadline()).await
     }
 
     async fn try_apply_by(
@@ -255,24 +315,26 @@ impl RedisStore {
         let keys = self.keys.keys(tiers);
         let held = if let Some(slot) = self.topology.only_slot(&keys) {
             match self.call(operation, tiers, keys, (slot, deadline)).await {
-                Err(CallError::Apart { .. }) if tiers.len() > 1 => {
-                    Box::pin(self.ask(operation, tiers, deadline)).await?
-                }
+                Err(CallError::Apart { .. }) if tiers.len() > 1 => self.ask(operation, tiers, deadline).await?,
                 result => result?,
             }
         } else {
-            // On the heap, so that one call has a small future.
-            Box::pin(self.ask(operation, tiers, deadline)).await?
+            self.ask(operation, tiers, deadline).await?
         };
         let at_us = held.iter().flatten().map(|held| held.at_us).max().unwrap_or(0);
         Ok(Answer { decisions: decisions(operation, tiers, &held), at_us, by: DecidedBy::Redis })
     }
 
-    /// Asks slot by slot.
-    async fn ask(&self, operation: Operation, tiers: &[Tier<'_>], deadline: Instant) -> Result<AllHeld, CallError> {
-        let mut ask = Ask::new(self, tiers, deadline);
-        ask.run(operation).await?;
-        Ok(ask.held)
+    /// Asks slot by slot, to the end even if the caller leaves: what was reserved in
+    /// one slot must not stay charged if another denies.
+    fn ask(&self, operation: Operation, tiers: &[Tier<'_>], deadline: Instant) -> Detached<Result<AllHeld, CallError>> {
+        let (store, owned) = (self.clone(), OwnedTiers::new(tiers));
+        Detached::new(&self.runtime, async move {
+            let tiers = owned.tiers();
+            let mut ask = Ask::new(&store, &tiers, deadline);
+            ask.run(operation).await?;
+            Ok(ask.held)
+        })
     }
 
     /// One call for tiers that share a slot: what their buckets held.
@@ -304,7 +366,7 @@ impl Store for RedisStore {
             return self.fallback.apply(operation, tiers);
         }
         if tiers.iter().all(|tier| tier.lease.is_none()) {
-            return self.apply_direct(operation, tiers, Instant::now() + self.deadline).await;
+            return self.apply_direct(operation, tiers, Instant::now() + self.deadline()).await;
         }
         let mut answer = Answer::new();
         if self.apply_at_once(operation, tiers, &mut answer) {
@@ -315,7 +377,7 @@ impl Store for RedisStore {
             Operation::Take => Box::pin(self.take_leased(tiers)).await,
             Operation::Refund => Box::pin(self.refund_leased(tiers)).await,
             Operation::Peek | Operation::Reset => {
-                let deadline = Instant::now() + self.deadline;
+                let deadline = Instant::now() + self.deadline();
                 let mut answer = Box::pin(self.apply_direct(operation, tiers, deadline)).await;
                 for (tier, decision) in
                     tiers.iter().zip(answer.decisions.iter_mut()).filter(|(tier, _)| tier.lease.is_some())
@@ -328,6 +390,20 @@ impl Store for RedisStore {
                 answer
             }
         }
+    }
+
+    /// Takes and gives back to the end even if the caller leaves.
+    fn take_with_alternatives(&self, tiers: &[Tier<'_>], alternatives: &[u8]) -> impl Future<Output = Answer> + Send {
+        let (store, owned, alternatives) = (self.clone(), OwnedTiers::new(tiers), alternatives.to_vec());
+        Detached::new(&self.runtime, async move {
+            let tiers = owned.tiers();
+            let answer = store.apply(Operation::Take, &tiers).await;
+            let charged = Groups::charged_in_vain(&tiers, &answer, &alternatives);
+            if !charged.is_empty() {
+                store.apply(Operation::Refund, &charged).await;
+            }
+            answer
+        })
     }
 
     #[inline]
@@ -351,6 +427,17 @@ impl RedisStore {
             }
         }
     }
+}
+
+/// The deadline that was set, or the one that follows from the round trip.
+fn deadline(set: Option<Duration>, round_trip: Option<Duration>) -> Duration {
+    let following = || (3 * round_trip.unwrap_or_default()).clamp(DEADLINE_MIN, DEADLINE_MAX);
+    set.unwrap_or_else(following)
+}
+
+/// Whether a call may take half as long again as the round trip and still be in time.
+fn is_near_enough(round_trip: Duration, deadline: Duration) -> bool {
+    round_trip + round_trip / 2 <= deadline
 }
 
 /// What the tiers answer, given what their buckets held.

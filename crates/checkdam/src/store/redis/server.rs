@@ -49,16 +49,18 @@ impl Server {
         Self { connector, clock, started: Instant::now(), offset_us: AtomicI64::new(i64::MIN) }
     }
 
-    pub(super) async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
+    /// A new connection, and its round trip.
+    pub(super) async fn connect(&self) -> Result<(MultiplexedConnection, Duration), RedisError> {
         let mut link = match &self.connector {
             Connector::Direct(endpoint) => open(endpoint).await?,
             Connector::Sentinel { sentinels, endpoint, master } => find_master(sentinels, endpoint, master).await?.1,
         };
-        let asked_us = self.ours_us();
+        let (asked, asked_us) = (Instant::now(), self.ours_us());
         let reply = ask(&mut link, &redis::cmd("TIME")).await?;
+        let round_trip = asked.elapsed();
         let (seconds, micros): (i64, i64) = redis::from_redis_value(reply)?;
         self.learn_offset(seconds * 1_000_000 + micros, asked_us);
-        Ok(link)
+        Ok((link, round_trip))
     }
 
     fn ours_us(&self) -> i64 {

@@ -1,16 +1,21 @@
 //! One Redis server: a queue of requests, coalesced into few calls.
 //!
-//! A task drains what is queued, at most a batch at a time, with at most two
-//! calls under way: under load requests share calls, and an idle server is
-//! asked at once. An unknown outcome is never replayed.
+//! A task drains what is queued, at most a batch at a time, with as many calls in
+//! flight as the round trip needs: under load requests share calls, and an idle
+//! server is asked at once. An unknown outcome is never replayed.
+//!
+//! The circuit breaker counts calls, not requests: it learns from a call also when
+//! all callers have left.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use redis::RedisError;
 use redis::aio::MultiplexedConnection;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
-use tokio::task::yield_now;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, timeout_at};
 
 use super::breaker::{Breaker, BreakerOptions};
@@ -18,15 +23,20 @@ use super::call_error::CallError;
 use super::reply::{Reply, Told};
 use super::script::Packed;
 use super::server::{Connector, Server};
+use super::window::{InFlight, Window};
 use crate::time::ManualClock;
 
 /// The most requests that are written at once, in one call or several: no gain
 /// was measured beyond.
 const GATHERED_MAX: usize = 32;
-/// One call is answered while the next is written.
-const CALLS_MAX: usize = 2;
 /// How much of its deadline a request may lose to another in the same call.
 const DEADLINE_SPREAD: Duration = Duration::from_millis(2);
+/// How far the deadlines of requests that are written at once may be apart: more
+/// than any queue makes them, less than a request and a return of tokens are.
+const WRITTEN_SPREAD: Duration = Duration::from_millis(20);
+/// A call that is not answered after so long no longer keeps others from being
+/// sent: returns of tokens may wait for longer than requests.
+const COUNTED_MAX: Duration = Duration::from_millis(50);
 /// After so many calls in a row without an answer another connection is tried.
 const UNANSWERED_MAX: u32 = 3;
 
@@ -59,16 +69,43 @@ pub(super) struct ShardOptions {
 #[derive(Debug)]
 pub(super) struct Shard {
     jobs: mpsc::Sender<Job>,
-    breaker: Arc<Breaker>,
+    health: Arc<Health>,
+}
+
+/// What the calls to a server have shown.
+#[derive(Debug)]
+struct Health {
+    breaker: Breaker,
+    window: Arc<Window>,
     started: Instant,
+}
+
+impl Health {
+    /// Learns from a call.
+    fn learn(&self, is_well: bool) {
+        if is_well {
+            self.breaker.succeeded();
+        } else {
+            self.breaker.failed(self.now_us());
+        }
+    }
+
+    fn now_us(&self) -> u64 {
+        self.started.elapsed().as_micros() as u64
+    }
 }
 
 impl Shard {
     pub(super) fn new(connector: Connector, options: ShardOptions) -> Self {
         let (jobs, queue) = mpsc::channel(options.waiting_max);
-        let server = Server::new(connector, options.clock);
-        tokio::spawn(drive(queue, Arc::new(server), options.batch_max));
-        Self { jobs, breaker: Arc::new(Breaker::new(options.breaker)), started: Instant::now() }
+        let health = Arc::new(Health {
+            breaker: Breaker::new(options.breaker),
+            window: Arc::new(Window::new()),
+            started: Instant::now(),
+        });
+        let server = Arc::new(Server::new(connector, options.clock));
+        tokio::spawn(drive(queue, server, Arc::clone(&health), options.batch_max));
+        Self { jobs, health }
     }
 
     /// Sends one request, at once, and waits for its answer, at most until the
@@ -79,14 +116,21 @@ impl Shard {
         tiers: usize,
         is_asking: bool,
         deadline: Instant,
-    ) -> impl Future<Output = Result<Reply, CallError>> {
+    ) -> impl Future<Output = Result<Reply, CallError>> + use<> {
         // Not in the future, which would carry the request with it.
         let sent = self.send(packed, tiers, is_asking, deadline);
-        async move { self.wait(sent?, deadline).await }
+        async move {
+            match timeout_at(deadline, sent?).await {
+                Ok(Ok(result)) => result,
+                Ok(Err(_)) => Err(CallError::Disconnected { reason: "the request was dropped".to_owned() }),
+                Err(_) => Err(CallError::Late),
+            }
+        }
     }
 
     fn send(&self, packed: Packed, tiers: usize, is_asking: bool, deadline: Instant) -> Result<Waiting, CallError> {
-        if self.breaker.is_open() && !self.breaker.may_try(self.now_us()) {
+        let Health { breaker, .. } = &*self.health;
+        if breaker.is_open() && !breaker.may_try(self.health.now_us()) {
             return Err(CallError::NotAsked { reason: "its circuit breaker is open" });
         }
         let (reply, waiting) = oneshot::channel();
@@ -96,27 +140,13 @@ impl Shard {
         }
     }
 
-    async fn wait(&self, waiting: Waiting, deadline: Instant) -> Result<Reply, CallError> {
-        let result = match timeout_at(deadline, waiting).await {
-            Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(CallError::Disconnected { reason: "the request was dropped".to_owned() }),
-            Err(_) => Err(CallError::Late),
-        };
-        match &result {
-            Err(error) if error.is_of_the_server() => {
-                self.breaker.failed(self.now_us());
-            }
-            _ => self.breaker.succeeded(),
-        }
-        result
-    }
-
     pub(super) fn is_open(&self) -> bool {
-        self.breaker.is_open()
+        self.health.breaker.is_open()
     }
 
-    fn now_us(&self) -> u64 {
-        self.started.elapsed().as_micros() as u64
+    /// The shortest round trip lately, if there was one.
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        self.health.window.round_trip()
     }
 }
 
@@ -125,8 +155,15 @@ impl Shard {
 struct Link {
     connection: MultiplexedConnection,
     is_broken: Arc<AtomicBool>,
-    /// Calls in a row that were not answered.
-    unanswered: Arc<AtomicU32>,
+    unanswered: Arc<Mutex<Unanswered>>,
+}
+
+/// Calls in a row that were not answered. Those that were in flight together count
+/// as one.
+#[derive(Debug, Default)]
+struct Unanswered {
+    count: u32,
+    counted_at: Option<Instant>,
 }
 
 impl Link {
@@ -137,17 +174,27 @@ impl Link {
     /// A slow server keeps its connection; one that is silent may be a peer
     /// that has vanished without a word.
     fn is_of_use(&self) -> bool {
-        !self.is_broken.load(Ordering::Relaxed) && self.unanswered.load(Ordering::Relaxed) < UNANSWERED_MAX
+        let unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+        !self.is_broken.load(Ordering::Relaxed) && unanswered.count < UNANSWERED_MAX
+    }
+
+    fn learn(&self, sent: Instant, is_answered: bool) {
+        let mut unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_answered {
+            *unanswered = Unanswered::default();
+        } else if unanswered.counted_at.is_none_or(|at| sent >= at) {
+            *unanswered = Unanswered { count: unanswered.count + 1, counted_at: Some(Instant::now()) };
+        }
     }
 }
 
 /// Takes jobs off the queue and sends them, until the shard is dropped.
-async fn drive(mut queue: mpsc::Receiver<Job>, server: Arc<Server>, batch_max: usize) {
-    let calls = Arc::new(Semaphore::new(CALLS_MAX));
+async fn drive(mut queue: mpsc::Receiver<Job>, server: Arc<Server>, health: Arc<Health>, batch_max: usize) {
+    let mut dialer = Dialer { server: Arc::clone(&server), dialing: None };
     let mut link: Option<Link> = None;
     let mut next: Option<Job> = None;
     loop {
-        let Ok(permit) = Arc::clone(&calls).acquire_owned().await else { return };
+        health.window.room().await;
         let first = match next.take() {
             Some(job) => job,
             None => match queue.recv().await {
@@ -157,35 +204,64 @@ async fn drive(mut queue: mpsc::Receiver<Job>, server: Arc<Server>, batch_max: u
         };
         // Whoever is ready to ask does so first: the more share a call the better.
         yield_now().await;
-        let mut batch = gather(first, &mut queue, &mut next);
-        if batch.is_empty() {
-            continue;
-        }
+        let batch = gather(first, &mut queue, &mut next);
+        let Some(last) = batch.iter().map(|job| job.deadline).max() else { continue };
         let current = match link.take().filter(Link::is_of_use) {
             Some(current) => current,
-            None => match server.connect().await {
-                Ok(connection) => Link::new(connection),
+            None => match dialer.connect(last).await {
+                Ok((connection, round_trip)) => {
+                    health.window.restart(round_trip);
+                    Link::new(connection)
+                }
                 Err(error) => {
-                    fail(batch, &CallError::Unreachable { reason: error.to_string() });
+                    health.learn(false);
+                    fail(batch, &error);
                     continue;
                 }
             },
         };
         link = Some(current.clone());
-        let mut calls = Vec::new();
-        while batch.len() > batch_max {
-            let rest = batch.split_off(batch_max);
-            calls.push(std::mem::replace(&mut batch, rest));
-        }
-        calls.push(batch);
-        tokio::spawn(send(Arc::clone(&server), current, calls, permit));
+        let call = Call { server: Arc::clone(&server), link: current, health: Arc::clone(&health) };
+        tokio::spawn(call.send(split(batch, batch_max), last, health.window.enter()));
     }
 }
 
-/// The jobs that go out together: those that wait, whose callers still do, and
-/// whose deadlines are close to each other, because a call has but one.
+/// Makes connections, one at a time, each in a task of its own: it may take longer
+/// than those wait who need it first.
+struct Dialer {
+    server: Arc<Server>,
+    dialing: Option<JoinHandle<Result<(MultiplexedConnection, Duration), RedisError>>>,
+}
+
+impl Dialer {
+    /// A connection, and its round trip.
+    async fn connect(&mut self, deadline: Instant) -> Result<(MultiplexedConnection, Duration), CallError> {
+        // What was begun for others is of use if it succeeded or still may.
+        if let Some(dialing) = self.dialing.take() {
+            if !dialing.is_finished() {
+                self.dialing = Some(dialing);
+            } else if let Ok(Ok(made)) = dialing.await {
+                return Ok(made);
+            }
+        }
+        let server = &self.server;
+        let dialing = self.dialing.get_or_insert_with(|| {
+            let server = Arc::clone(server);
+            tokio::spawn(async move { server.connect().await })
+        });
+        let unreachable = |reason| CallError::Unreachable { reason };
+        let made = match timeout_at(deadline, dialing).await {
+            Ok(made) => made,
+            Err(_) => return Err(unreachable("the connection is not made yet".to_owned())),
+        };
+        self.dialing = None;
+        made.map_err(|error| unreachable(error.to_string()))?.map_err(|error| unreachable(error.to_string()))
+    }
+}
+
+/// The jobs that are written together: those that wait, and whose callers still do.
 fn gather(first: Job, queue: &mut mpsc::Receiver<Job>, next: &mut Option<Job>) -> Vec<Job> {
-    let (since, until) = (first.deadline.checked_sub(DEADLINE_SPREAD), first.deadline + DEADLINE_SPREAD);
+    let (since, until) = (first.deadline.checked_sub(WRITTEN_SPREAD), first.deadline + WRITTEN_SPREAD);
     let mut batch = Vec::with_capacity(GATHERED_MAX);
     batch.push(first);
     while batch.len() < GATHERED_MAX
@@ -201,33 +277,64 @@ fn gather(first: Job, queue: &mut mpsc::Receiver<Job>, next: &mut Option<Job>) -
     let is_waiting = |job: &mut Job| !job.reply.is_closed() && job.deadline > now;
     let gone: Vec<Job> = batch.extract_if(.., |job| !is_waiting(job)).collect();
     fail(gone, &CallError::NotAsked { reason: "its turn came too late" });
-    let order = |one: &Job, other: &Job| one.packed.order(&other.packed);
-    if !batch.is_sorted_by(|one, other| order(one, other).is_le()) {
-        batch.sort_by(order);
-    }
     batch
 }
 
-async fn send(server: Arc<Server>, mut link: Link, calls: Vec<Vec<Job>>, permit: OwnedSemaphorePermit) {
-    let Some(last) = calls.iter().flatten().map(|job| job.deadline).max() else { return };
-    let results = match timeout_at(last, server.evaluate(&mut link.connection, &calls)).await {
-        Ok(results) => {
-            link.unanswered.store(0, Ordering::Relaxed);
-            results
-        }
-        Err(_) => {
-            link.unanswered.fetch_add(1, Ordering::Relaxed);
-            calls.iter().map(|_| Err(CallError::Late)).collect()
-        }
-    };
-    if results.iter().any(|result| result.as_ref().is_err_and(CallError::breaks_the_connection)) {
-        link.is_broken.store(true, Ordering::Relaxed);
+/// The calls that carry the jobs. A call has one deadline, the earliest of its
+/// jobs', so only those share one whose deadlines are close to each other.
+fn split(mut batch: Vec<Job>, batch_max: usize) -> Vec<Vec<Job>> {
+    if !batch.is_sorted_by_key(|job| job.deadline) {
+        batch.sort_by_key(|job| job.deadline);
     }
-    drop(permit);
-    for (call, result) in calls.into_iter().zip(results) {
-        match result {
-            Ok(told) => answer(call, told),
-            Err(error) => fail(call, &error),
+    let mut calls = Vec::with_capacity(1);
+    while let Some(first) = batch.first() {
+        let until = first.deadline + DEADLINE_SPREAD;
+        let end = batch.partition_point(|job| job.deadline <= until).min(batch_max);
+        let rest = batch.split_off(end);
+        let mut call = std::mem::replace(&mut batch, rest);
+        let order = |one: &Job, other: &Job| one.packed.order(&other.packed);
+        if !call.is_sorted_by(|one, other| order(one, other).is_le()) {
+            call.sort_by(order);
+        }
+        calls.push(call);
+    }
+    calls
+}
+
+/// What the calls that are written together need.
+struct Call {
+    server: Arc<Server>,
+    link: Link,
+    health: Arc<Health>,
+}
+
+impl Call {
+    async fn send(mut self, calls: Vec<Vec<Job>>, last: Instant, in_flight: InFlight) {
+        let sent = Instant::now();
+        let results = {
+            let mut evaluating = pin!(self.server.evaluate(&mut self.link.connection, &calls));
+            match timeout_at(last.min(sent + COUNTED_MAX), &mut evaluating).await {
+                Ok(results) => Some(results),
+                Err(_) => {
+                    drop(in_flight);
+                    timeout_at(last, evaluating).await.ok()
+                }
+            }
+        };
+        self.link.learn(sent, results.is_some());
+        if results.is_some() {
+            self.health.window.measured(sent.elapsed());
+        }
+        let results = results.unwrap_or_else(|| calls.iter().map(|_| Err(CallError::Late)).collect());
+        if results.iter().any(|result| result.as_ref().is_err_and(CallError::breaks_the_connection)) {
+            self.link.is_broken.store(true, Ordering::Relaxed);
+        }
+        self.health.learn(results.iter().any(|result| !result.as_ref().is_err_and(CallError::is_of_the_server)));
+        for (call, result) in calls.into_iter().zip(results) {
+            match result {
+                Ok(told) => answer(call, told),
+                Err(error) => fail(call, &error),
+            }
         }
     }
 }

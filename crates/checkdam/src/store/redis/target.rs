@@ -1,8 +1,21 @@
 //! Where Redis is: one server, behind Sentinels, or a cluster.
 
 use std::str::FromStr;
+use std::time::Duration;
 
+use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError, TlsCertificates};
+
+/// A connection on which nothing is said for so long is probed, so that a peer that
+/// has vanished is noticed and firewalls do not forget the connection.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(10);
+/// The pause between probes, and how many may fail.
+const KEEPALIVE_PAUSE: Duration = Duration::from_secs(3);
+const KEEPALIVE_PROBES: u32 = 3;
+/// How long what was sent may stay without acknowledgement.
+#[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(10);
 
 /// Where Redis is, as a URL says it.
 #[derive(Debug, Clone)]
@@ -78,7 +91,8 @@ impl Endpoint {
         let info = text.into_connection_info()?;
         // Naming the library takes a permission that nothing else needs.
         let settings = info.redis_settings().clone().set_skip_set_lib_name();
-        Ok(Self { info: info.set_redis_settings(settings), root_certificate: root_certificate.map(<[u8]>::to_vec) })
+        let info = info.set_redis_settings(settings).set_tcp_settings(tcp_settings());
+        Ok(Self { info, root_certificate: root_certificate.map(<[u8]>::to_vec) })
     }
 
     /// The same login at another address.
@@ -136,6 +150,18 @@ impl Endpoint {
     }
 }
 
+/// Without TCP_NODELAY a call that is small waits until the one before it is
+/// acknowledged, which takes a round trip.
+fn tcp_settings() -> TcpSettings {
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_AFTER);
+    #[cfg(not(any(target_os = "openbsd", target_os = "redox", target_os = "solaris", target_os = "haiku")))]
+    let keepalive = keepalive.with_interval(KEEPALIVE_PAUSE).with_retries(KEEPALIVE_PROBES);
+    let settings = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+    let settings = settings.set_user_timeout(UNACKNOWLEDGED_MAX);
+    settings
+}
+
 impl FromStr for Target {
     type Err = StoreUrlError;
 
@@ -186,6 +212,26 @@ mod tests {
         ] {
             let error = url.parse::<Target>().unwrap_err().to_string();
             assert!(error.contains(words) && !error.contains("secret"), "{error}");
+        }
+    }
+    #[test]
+    fn every_connection_sends_at_once_and_notices_a_peer_that_vanished() {
+        let endpoints = |url: &str| match Target::parse(url, None).unwrap() {
+            Target::Single(endpoint) => vec![endpoint],
+            Target::Sentinel { sentinels, endpoint, .. } => [vec![endpoint], sentinels].concat(),
+            Target::Cluster { seeds } => seeds,
+        };
+        for url in ["redis://h:1", "rediss://h:1", "redis-sentinel://h:1,h:2/main", "redis-cluster://h:1,h:2"] {
+            for endpoint in endpoints(url) {
+                for endpoint in [endpoint.at("other", 2), endpoint] {
+                    let client = endpoint.client().unwrap();
+                    let settings = client.get_connection_info().tcp_settings();
+                    assert!(settings.nodelay(), "{url}");
+                    assert!(settings.keepalive().is_some(), "{url}");
+                    #[cfg(target_os = "linux")]
+                    assert_eq!(settings.user_timeout(), Some(UNACKNOWLEDGED_MAX), "{url}");
+                }
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Which server holds which keys, and how a request finds it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::Either;
 use tokio::time::Instant;
@@ -66,6 +67,14 @@ impl Topology {
         match self {
             Self::One(shard) => Either::Left(shard.call(packed, tiers, false, deadline)),
             Self::Cluster(cluster) => Either::Right(Box::pin(cluster.call(slot, packed, tiers, deadline))),
+        }
+    }
+
+    /// The round trip to the server that is farthest away, of those that were asked.
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        match self {
+            Self::One(shard) => shard.round_trip(),
+            Self::Cluster(cluster) => cluster.round_trip(),
         }
     }
 

@@ -89,7 +89,7 @@ impl Twin<'_> {
 async fn leases_are_granted_alike_in_rust_and_in_redis() {
     let server = testkit::Redis::start();
     let clock = Arc::new(ManualClock::default());
-    let options = RedisOptions { deadline: Duration::from_secs(10), ..RedisOptions::new(server.url()) };
+    let options = RedisOptions { deadline: Some(Duration::from_secs(10)), ..RedisOptions::new(server.url()) };
     let redis = RedisStore::with_clock(options, Some(Arc::clone(&clock))).unwrap();
     let quotas =
         ["1000/s burst 500", "3/s burst 7", "10000000/s", "100/s burst 50 initial 0", "7/m burst 90 initial 3"];

@@ -164,7 +164,7 @@ async fn server(
     findings.extend(memory::memory(&facts));
     findings.push(durability::persistence(&facts));
     findings.push(durability::replicas(&facts));
-    let pace = pace::pace(&mut probe, options.deadline).await;
+    let pace = pace::pace(&mut probe, options).await;
     findings.extend(pace.findings);
     let trial = Trial::new(options)?;
     let (subject, key) = subject(&trial, holds);

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::finding::Finding;
 use super::probe::{PATIENCE, Probe};
+use crate::store::redis::{RedisOptions, is_near_enough};
 use crate::time::{Clock, EPOCH_UNIX_US, SECOND_US, SystemClock};
 
 /// So many round trips are measured, unless they take longer than our patience.
@@ -22,10 +23,11 @@ pub(super) struct Pace {
 }
 
 /// Asks for the time again and again: how long that takes, and what it is.
-pub(super) async fn pace(probe: &mut Probe, deadline: Duration) -> Pace {
+pub(super) async fn pace(probe: &mut Probe, options: &RedisOptions) -> Pace {
     match measure(probe).await {
         Ok((mut trips, offset_us)) => {
             trips.sort_unstable();
+            let deadline = options.deadline_for(trips.first().copied());
             Pace { findings: vec![round_trip(&trips, deadline), clock(offset_us)], offset_us: Some(offset_us) }
         }
         Err(error) => {
@@ -63,9 +65,13 @@ fn round_trip(trips: &[Duration], deadline: Duration) -> Finding {
         trips.len(),
         ms(deadline)
     );
-    let remedy = "move the server closer or relieve it, or raise --store-deadline";
-    if middle > deadline {
-        Finding::problem(LOOK, format!("{seen}: most decisions would be late"), remedy)
+    let remedy = format!(
+        "move the server closer or relieve it, or set --store-deadline to {} or more; Envoy's own timeout, 20 ms by \
+         default, must then be longer too",
+        ms(3 * middle)
+    );
+    if !is_near_enough(middle, deadline) {
+        Finding::problem(LOOK, format!("{seen}: it cannot be met, most decisions would be by failure policy"), remedy)
     } else if high > deadline / 2 {
         Finding::warning(LOOK, seen, remedy)
     } else {
@@ -119,12 +125,12 @@ mod tests {
     #[test]
     fn round_trips_are_judged_by_the_deadline() {
         let deadline = Duration::from_millis(15);
-        for (slow, usual_us, level) in [(0, 300, Level::Ok), (3, 300, Level::Warning), (0, 16_000, Level::Problem)] {
+        for (slow, usual_us, level) in [(0, 300, Level::Ok), (3, 300, Level::Warning), (0, 11_000, Level::Problem)] {
             let mut trips = vec![Duration::from_micros(usual_us); 200 - slow];
             trips.extend(vec![Duration::from_millis(8); slow]);
             assert_eq!(round_trip(&trips, deadline).level, level, "{slow} slow, {usual_us} µs");
         }
-        assert_eq!(round_trip(&[deadline], deadline).level, Level::Warning, "a single sample");
+        assert_eq!(round_trip(&[deadline * 3 / 5], deadline).level, Level::Warning, "a single sample");
     }
 
     #[test]

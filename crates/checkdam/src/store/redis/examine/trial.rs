@@ -21,7 +21,7 @@ pub(super) struct Trial {
 
 impl Trial {
     pub(super) fn new(options: &RedisOptions) -> Result<Self, StoreUrlError> {
-        let options = RedisOptions { deadline: PATIENCE, readable_keys: true, ..options.clone() };
+        let options = RedisOptions { deadline: Some(PATIENCE), readable_keys: true, ..options.clone() };
         Ok(Self { store: RedisStore::new(options)? })
     }
 

@@ -56,7 +56,7 @@ impl RedisStore {
             terms,
             number,
             ask,
-            deadline: Instant::now() + self.deadline,
+            deadline: Instant::now() + self.deadline(),
         };
         self.leases.watched.send_modify(|count| *count += 1);
         tokio::spawn(async move {

@@ -4,33 +4,42 @@
 //! the tiers that Redis decides are still one call, and need share no slot with
 //! the others.
 
+use std::ops::Deref;
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use super::super::detached::{Detached, OwnedTiers};
 use super::super::{RedisStore, unseen};
-use super::{Book, Purchase, Share, decision, terms};
+use super::{Leases, Purchase, Share, decision, terms};
 use crate::decision::{DecidedBy, Decision, Verdict};
 use crate::lease::Spend;
 use crate::store::{Answer, Decisions, Groups, Operation, TIERS_INLINE, Tier};
 
 /// What was paid here for a request that is not decided yet: put back unless it
 /// is kept, also when the request is dropped.
-struct Reserved<'a> {
-    book: &'a Book,
+struct Reserved<L: Deref<Target = Leases>> {
+    leases: L,
     /// With the place of the tier.
     paid: SmallVec<[(usize, Purchase); TIERS_INLINE]>,
 }
 
-impl Reserved<'_> {
+impl<L: Deref<Target = Leases>> Reserved<L> {
+    const fn new(leases: L) -> Self {
+        Self { leases, paid: SmallVec::new_const() }
+    }
+
     fn keep_if(&mut self, is_kept: impl Fn(usize) -> bool) {
         self.paid.retain(|(place, _)| !is_kept(*place));
     }
 }
 
-impl Drop for Reserved<'_> {
+impl<L: Deref<Target = Leases>> Drop for Reserved<L> {
+    #[inline]
     fn drop(&mut self) {
         for (_, bought) in &self.paid {
-            self.book.accounts.account(bought.number).put_back(bought.paid.receipt);
+            self.leases.book().accounts.account(bought.number).put_back(bought.paid.receipt);
         }
     }
 }
@@ -49,7 +58,8 @@ impl RedisStore {
 
     #[inline]
     fn spend_all(&self, tiers: &[Tier<'_>], answer: &mut Answer) -> Option<()> {
-        let mut reserved = Reserved { book: self.leases.book.get()?, paid: SmallVec::new() };
+        self.leases.book.get()?;
+        let mut reserved = Reserved::new(&*self.leases);
         answer.by = DecidedBy::Lease;
         for (place, tier) in tiers.iter().enumerate() {
             terms(tier)?;
@@ -84,8 +94,8 @@ impl RedisStore {
 
     /// Decides a take of which some tiers are prepaid here, or could be.
     pub(in super::super) async fn take_leased(&self, tiers: &[Tier<'_>]) -> Answer {
-        let deadline = Instant::now() + self.deadline;
-        let mut reserved = Reserved { book: self.leases.book(), paid: SmallVec::new() };
+        let deadline = Instant::now() + self.deadline();
+        let mut reserved = Reserved::new(&*self.leases);
         let mut decisions: SmallVec<[Option<Decision>; TIERS_INLINE]> = tiers.iter().map(|_| None).collect();
         let (mut has_failed, mut is_denied) = (false, false);
         for (place, tier) in tiers.iter().enumerate() {
@@ -105,16 +115,37 @@ impl RedisStore {
                 break;
             }
         }
-        let mut by = DecidedBy::Lease;
-        let mut at_us = self.leases.clock.read().1;
         if !is_denied {
             for (place, Purchase { number, paid, .. }) in &reserved.paid {
-                let account = reserved.book.accounts.account(*number);
+                let account = self.leases.book().accounts.account(*number);
                 decisions[*place] = Some(decision(&tiers[*place], account, paid.left, paid.at_us));
             }
         }
-        if !is_denied && decisions.contains(&None) {
-            let rest = self.take_rest(tiers, &mut decisions, (has_failed, deadline)).await;
+        let rest = (!is_denied && decisions.contains(&None)).then_some((has_failed, deadline));
+        if rest.is_none() || reserved.paid.is_empty() {
+            return self.settle(tiers, decisions, reserved, rest).await;
+        }
+        // What was paid here and what Redis charges belong together, also if the
+        // caller leaves meanwhile.
+        let mut owned = Reserved::new(Arc::clone(&self.leases));
+        owned.paid = std::mem::take(&mut reserved.paid);
+        let (store, tiers) = (self.clone(), OwnedTiers::new(tiers));
+        let settling = async move { store.settle(&tiers.tiers(), decisions, owned, rest).await };
+        Detached::new(&self.runtime, settling).await
+    }
+
+    /// Has the `rest` decided, if there is one, and keeps what was paid here if all
+    /// passes.
+    async fn settle<L: Deref<Target = Leases> + Send>(
+        &self,
+        tiers: &[Tier<'_>],
+        mut decisions: SmallVec<[Option<Decision>; TIERS_INLINE]>,
+        mut reserved: Reserved<L>,
+        rest: Option<(bool, Instant)>,
+    ) -> Answer {
+        let (mut by, mut at_us) = (DecidedBy::Lease, self.leases.clock.read().1);
+        if let Some(rest) = rest {
+            let rest = self.take_rest(tiers, &mut decisions, rest).await;
             (by, at_us) = (rest.by, rest.at_us);
         }
         let decisions: Decisions =
@@ -158,7 +189,7 @@ impl RedisStore {
         let answer = if rest.is_empty() {
             Answer { at_us, by, ..Answer::new() }
         } else {
-            self.apply_direct(Operation::Refund, &rest, Instant::now() + self.deadline).await
+            self.apply_direct(Operation::Refund, &rest, Instant::now() + self.deadline()).await
         };
         let mut answered = answer.decisions.iter().copied();
         let one = |(kept, tier): (Option<Decision>, &Tier<'_>)| {
