@@ -177,6 +177,21 @@ export interface OutgoingResponse {
   end(body: string): unknown;
 }
 
+/** How spellings of a path are treated that only some applications read alike. */
+export interface PathForms {
+  /** %2F, %5C and \\: answered with 400, kept as they are, or counted as `/`. Default "refuse". */
+  slashes?: "refuse" | "keep" | "decode";
+  /** What follows a semicolon in a segment. Default "strip". */
+  parameters?: "strip" | "keep";
+  /** A slash at the end. Default "keep"; "strip" before Express, which ignores it. */
+  trailingSlash?: "keep" | "strip";
+  /** Letter case. Default "keep"; "lower" before Express, which ignores it. */
+  case?: "keep" | "lower";
+}
+
+/** A path that applications read in two ways; answered with 400. */
+export class AmbiguousPath extends Error {}
+
 export interface RateLimitOptions<Incoming extends IncomingRequest> {
   client: Client;
   /** By default `requestAttributes`; null for a request that is not limited. */
@@ -186,6 +201,8 @@ export interface RateLimitOptions<Incoming extends IncomingRequest> {
   domain?: string;
   /** How long a request may be held back. Default 10000. */
   delayMaxMs?: number;
+  /** How the default `attributes` write paths. */
+  paths?: PathForms;
 }
 
 /** A middleware for Express, Connect and node:http that asks before the next handler is called. */
@@ -194,7 +211,7 @@ export function rateLimit<Incoming extends IncomingRequest>(
 ): (request: Incoming, response: OutgoingResponse, next: (error?: unknown) => void) => Promise<void>;
 
 /** method, endpoint, host and ip of a request. */
-export function requestAttributes(request: IncomingRequest): Record<string, string>;
+export function requestAttributes(request: IncomingRequest, paths?: PathForms): Record<string, string>;
 
 export interface PaceOptions {
   /** The longest first pause after a refusal that says nothing, in seconds. Default 0.5. */

@@ -3,7 +3,7 @@
 import { problem, unreachableAnswer } from "./answer.js";
 import { Limited, Refused, Unreachable } from "./errors.js";
 import { admit, DELAY_MAX_MS } from "./limited.js";
-import { requestAttributes } from "./origin.js";
+import { AmbiguousPath, pathForms, requestAttributes } from "./origin.js";
 
 /**
  * Asks checkdam before the next handler is called.
@@ -13,15 +13,18 @@ import { requestAttributes } from "./origin.js";
  * A denied request gets the status, the headers and the problem details that
  * checkdam answered; the next handler is not called. Every other response carries
  * the rate-limit headers. What a leaky bucket delays waits, at most `delayMaxMs`.
- * `attributes` is a function of the request, by default `requestAttributes`; where
- * it returns null the request is not limited. With a client that throws when the
+ * `attributes` is a function of the request, by default `requestAttributes` with
+ * `paths`; where it returns null the request is not limited, and where it throws
+ * AmbiguousPath the request is answered with 400. With a client that throws when the
  * server is unreachable, requests are answered with 503.
  */
-export function rateLimit({ client, attributes = requestAttributes, cost = 1, domain, delayMaxMs = DELAY_MAX_MS }) {
+export function rateLimit({ client, attributes, cost = 1, domain, delayMaxMs = DELAY_MAX_MS, paths }) {
+  const forms = pathForms(paths);
+  const read = attributes ?? ((request) => requestAttributes(request, forms));
   return async function rateLimited(request, response, next) {
     let answer = null;
     try {
-      const asked = await attributes(request);
+      const asked = await read(request);
       if (asked) {
         const charged = typeof cost === "function" ? await cost(request) : cost;
         answer = await admit(client, asked, { cost: charged, domain }, delayMaxMs);
@@ -43,9 +46,11 @@ export function rateLimit({ client, attributes = requestAttributes, cost = 1, do
 function denial(error) {
   if (error instanceof Limited) return error.answer;
   if (error instanceof Unreachable) return unreachableAnswer("closed", error);
-  // Such as a path that is too long.
-  if (error instanceof Refused && error.field?.startsWith("attributes")) {
-    return { status: 400, title: "Bad Request", detail: error.detail, violatedPolicies: [], retryAfterMs: 0, headers: {} };
+  // Such as a path that is too long, or can be read in two ways.
+  const isAmbiguous = error instanceof AmbiguousPath;
+  if (isAmbiguous || (error instanceof Refused && error.field?.startsWith("attributes"))) {
+    const detail = isAmbiguous ? error.message : error.detail;
+    return { status: 400, title: "Bad Request", detail, violatedPolicies: [], retryAfterMs: 0, headers: {} };
   }
   return null;
 }

@@ -1,13 +1,54 @@
 /** Who asks for what, as far as an HTTP request tells by itself. */
 
+/** A path that applications read in two ways. */
+export class AmbiguousPath extends Error {}
+
+/**
+ * How spellings of a path are treated that only some applications read alike, as the
+ * server's settings --path-slashes, --path-parameters, --path-trailing-slash and --path-case.
+ */
+const CHOICES = {
+  slashes: ["refuse", "keep", "decode"],
+  parameters: ["strip", "keep"],
+  trailingSlash: ["keep", "strip"],
+  case: ["keep", "lower"],
+};
+
+/** The given forms, with the defaults (the first of each) for the others. */
+export function pathForms(given = {}) {
+  const names = Object.keys(CHOICES);
+  const unknown = Object.keys(given).find((name) => !names.includes(name));
+  if (unknown) throw new TypeError(`there are no paths.${unknown}: use ${names.join(", ")}`);
+  const forms = {};
+  for (const [name, choices] of Object.entries(CHOICES)) {
+    forms[name] = given[name] ?? choices[0];
+    if (!choices.includes(forms[name])) {
+      throw new TypeError(`paths.${name} is ${JSON.stringify(given[name])}: use one of ${choices.join(", ")}`);
+    }
+  }
+  return forms;
+}
+
+const DEFAULT = pathForms();
+
+/** What some servers read as a slash. */
+const OTHER_SLASHES = /%2f|%5c|\\/gi;
+
 /**
  * method, endpoint, host and ip of a request of node:http or Express.
  *
  * Headers are not asked who the client is: clients write them. Express's `trust
- * proxy` setting decides what its `req.ip` is.
+ * proxy` setting decides what its `req.ip` is. A path that can be read in two ways
+ * throws AmbiguousPath, which the middleware answers with 400.
  */
-export function requestAttributes(request) {
-  const attributes = { method: request.method, endpoint: endpoint(request.originalUrl ?? request.url) };
+export function requestAttributes(request, paths) {
+  const forms = paths ? pathForms(paths) : DEFAULT;
+  const target = request.originalUrl ?? request.url;
+  if (hasDotSegments(target, forms)) {
+    throw new AmbiguousPath("the path has dot segments: ask for the path that is meant");
+  }
+  // Some frameworks take get for GET.
+  const attributes = { method: request.method.toUpperCase(), endpoint: endpoint(target, forms) };
   const host = hostName(request.headers.host ?? "");
   if (host) attributes.host = host;
   const ip = clientAddress(request.ip ?? request.socket?.remoteAddress ?? "");
@@ -20,18 +61,40 @@ export function requestAttributes(request) {
  * segments and each character in one way, so that no other way of writing it has
  * a bucket of its own.
  */
-export function endpoint(target) {
-  const path = target.replace(/[?#].*/s, "").replace(/^https?:\/\/[^/]*/i, "");
+export function endpoint(target, forms = DEFAULT) {
+  const path = pathOf(target);
   if (path === "*") return path;
+  if (forms.slashes === "refuse" && path.search(OTHER_SLASHES) >= 0) {
+    throw new AmbiguousPath("the path has an encoded slash or a backslash (%2F, %5C or \\): write it in one way");
+  }
   const segments = [];
   let isOpen = true;
-  for (const segment of path.split("/")) {
-    const plain = segment.replace(/%([0-9a-f]{2})|./gisu, (text, hex) => (hex ? byteText(parseInt(hex, 16)) : bytesText(text)));
+  for (const plain of segmentsOf(path, forms)) {
     isOpen = plain === "" || plain === "." || plain === "..";
     if (!isOpen) segments.push(plain);
     else if (plain === "..") segments.pop();
   }
-  return segments.map((segment) => `/${segment}`).join("") + (isOpen ? "/" : "");
+  const isSlashed = isOpen && !(segments.length > 0 && forms.trailingSlash === "strip");
+  return segments.map((segment) => `/${segment}`).join("") + (isSlashed ? "/" : "");
+}
+
+/** Whether the path has dot segments: some applications follow them, others take them as they stand. */
+export function hasDotSegments(target, forms = DEFAULT) {
+  return segmentsOf(pathOf(target), forms).some((plain) => plain === "." || plain === "..");
+}
+
+function pathOf(target) {
+  return target.replace(/[?#].*/s, "").replace(/^https?:\/\/[^/]*/i, "");
+}
+
+function segmentsOf(path, forms) {
+  const slashed = forms.slashes === "decode" ? path.replace(OTHER_SLASHES, "/") : path;
+  return slashed.split("/").map((segment) => {
+    const plain = segment.replace(/%([0-9a-f]{2})|./gisu, (text, hex) => (hex ? byteText(parseInt(hex, 16)) : bytesText(text)));
+    const bare = forms.parameters === "strip" ? plain.replace(/;.*/s, "") : plain;
+    // The digits behind a percent stay in upper case.
+    return forms.case === "lower" ? bare.replace(/%..|[A-Z]/g, (text) => (text[0] === "%" ? text : text.toLowerCase())) : bare;
+  });
 }
 
 /** In lower case, without port, brackets and last dot. */

@@ -2,11 +2,11 @@
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { createServer } from "node:http";
+import { createServer, get } from "node:http";
 import { after, before, test } from "node:test";
 
 import { Client, rateLimit } from "../src/index.js";
-import { clientAddress, endpoint, hostName } from "../src/origin.js";
+import { AmbiguousPath, clientAddress, endpoint, hasDotSegments, hostName, pathForms } from "../src/origin.js";
 import { silentAddress, startServer } from "./server.js";
 
 let server;
@@ -105,4 +105,25 @@ test("there is one way of writing", () => {
   for (const [kind, written] of Object.entries({ endpoints: endpoint, hosts: hostName, addresses: clientAddress })) {
     for (const [sent, expected] of cases[kind]) assert.equal(written(sent), expected, `${kind}: ${sent}`);
   }
+  for (const [{ trailing_slash: trailingSlash, ...others }, sent, expected] of cases.forms) {
+    const forms = trailingSlash ? { trailingSlash } : others;
+    assert.equal(endpoint(sent, pathForms(forms)), expected, `${JSON.stringify(forms)}: ${sent}`);
+  }
+  for (const [forms, sent, expected] of cases.dots) {
+    assert.equal(hasDotSegments(sent, pathForms(forms)), expected, `${JSON.stringify(forms)}: ${sent}`);
+  }
+  for (const sent of cases.refused) assert.throws(() => endpoint(sent), AmbiguousPath, sent);
+  assert.throws(() => pathForms({ slashes: "allow" }), /slashes is "allow": use one of refuse, keep, decode/);
+});
+
+test("a path that can be read in two ways does not pass", async () => {
+  const ask = (url, path) =>
+    new Promise((done, failed) => get({ port: new URL(url).port, path }, (answer) => done(answer.resume().statusCode)).on("error", failed));
+  const calls = await behind({}, async (url) => {
+    for (const path of ["/x%2Fy", "/x\\y", "/x/../y", "/x/%2e%2e/y"]) assert.equal(await ask(url, path), 400, path);
+  });
+  const kept = await behind({ paths: { slashes: "keep" }, cost: 1 }, async (url) => {
+    assert.notEqual(await ask(url, "/x%2Fy"), 400);
+  });
+  assert.deepEqual([calls, kept <= 1], [0, true]);
 });

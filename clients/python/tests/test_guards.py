@@ -10,9 +10,11 @@ from pathlib import Path
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from checkdam_client import (
+    AmbiguousPath,
     AsyncClient,
     Client,
     Limited,
+    PathForms,
     RateLimitMiddleware,
     Refused,
     WsgiRateLimitMiddleware,
@@ -20,7 +22,7 @@ from checkdam_client import (
     limited,
     scope_attributes,
 )
-from checkdam_client.origin import client_address, endpoint, host_name
+from checkdam_client.origin import client_address, endpoint, has_dot_segments, host_name
 
 from .server import server_url, silent_address
 
@@ -93,10 +95,26 @@ class Origin(unittest.TestCase):
                 with self.subTest(kind, sent=sent):
                     self.assertEqual(written(sent), expected)
 
+    def test_forms_that_only_some_applications_read_alike(self):
+        for forms, sent, expected in self.CASES["forms"]:
+            with self.subTest(forms=forms, sent=sent):
+                self.assertEqual(endpoint(sent, PathForms(**forms)), expected)
+        for forms, sent, expected in self.CASES["dots"]:
+            with self.subTest(forms=forms, sent=sent):
+                self.assertEqual(has_dot_segments(sent, PathForms(**forms)), expected)
+        for sent in self.CASES["refused"]:
+            with self.subTest(sent=sent), self.assertRaises(AmbiguousPath):
+                endpoint(sent)
+        with self.assertRaisesRegex(ValueError, "slashes is 'allow': use one of refuse, keep, decode"):
+            PathForms(slashes="allow")
+
     def test_paths_that_a_server_has_decoded(self):
         scope = {"path": "/caf\u00e9/a b", "headers": [], "client": None}
         self.assertEqual(scope_attributes(scope)["endpoint"], "/caf%C3%A9/a%20b")
-        self.assertEqual(scope_attributes({**scope, "raw_path": b"/x%2Fy"})["endpoint"], "/x%2Fy")
+        # Applications route by the decoded path.
+        self.assertEqual(scope_attributes({**scope, "path": "/x/y", "raw_path": b"/x%2Fy"})["endpoint"], "/x/y")
+        environ = {"REQUEST_METHOD": "get", "PATH_INFO": "/x"}
+        self.assertEqual(environ_attributes(environ), {"method": "GET", "endpoint": "/x"})
         environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/caf\u00c3\u00a9/100%"}
         self.assertEqual(environ_attributes(environ), {"method": "GET", "endpoint": "/caf%C3%A9/100%25"})
 
@@ -209,6 +227,14 @@ class Asgi(unittest.TestCase):
         calls, (start, body) = self.drive(lambda app: self.request(app, "/" + "x" * 600, "203.0.113.77"))
         self.assertEqual((calls, start["status"]), (0, 400))
         self.assertIn("601 bytes", json.loads(body["body"])["detail"])
+
+    def test_a_path_that_can_be_read_in_two_ways_does_not_pass(self):
+        for path in ("/x/../limited", "/x\\limited"):
+            calls, (start, _) = self.drive(lambda app: self.request(app, path, "203.0.113.78"))
+            self.assertEqual((calls, start["status"]), (0, 400), path)
+        keep = PathForms(slashes="keep")
+        calls, (start, _) = self.drive(lambda app: self.request(app, "/x\\y", "203.0.113.78"), paths=keep)
+        self.assertEqual((calls, start["status"]), (1, 201))
 
     def test_a_mistake_of_the_application_is_an_error(self):
         with self.assertRaisesRegex(Refused, "cost is 0"):

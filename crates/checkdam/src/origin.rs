@@ -2,9 +2,8 @@
 //!
 //! What a client can write differently and servers commonly read as the same
 //! becomes the same, so that such spellings have no limits of their own. What only
-//! some servers take as the same stays apart: an encoded slash, parameters behind
-//! a semicolon, a backslash, upper case. Every door that limits HTTP requests
-//! names its attributes by these.
+//! some servers read as the same is decided by [`PathForms`]. Every listener that
+//! limits HTTP requests names its attributes by these.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,10 +11,158 @@ use std::net::{IpAddr, Ipv6Addr};
 /// The part of an IPv6 address that one client has: its /64.
 const SUBJECT_MASK: u128 = !(u64::MAX as u128);
 
-/// A path, without its query, in its normal form: characters that need no
-/// percent stand bare, all others in upper case behind one, runs of slashes
-/// are one, and dot segments are followed. An encoded slash stays encoded: it
-/// separates nothing.
+/// How spellings of a path are treated that only some servers read alike.
+///
+/// The default is safe before any server: encoded slashes and backslashes are
+/// refused, and parameters behind a semicolon do not count. Set
+/// `is_trailing_slash_stripped` and `is_lower_case` before applications that
+/// ignore a last slash or the letter case, as Express does, and write rules
+/// accordingly.
+///
+/// ```
+/// use checkdam::origin::PathForms;
+/// let forms = PathForms::default();
+/// assert_eq!(forms.endpoint("//api/%73earch;v=1")?, "/api/search");
+/// assert!(forms.endpoint("/api%2Fsearch").is_err());
+/// # Ok::<(), checkdam::origin::PathError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PathForms {
+    /// `%2F`, `%5C` and `\`. Default [`Slashes::Refuse`].
+    pub slashes: Slashes,
+    /// Whether `;` and what follows it in a segment is left out, as servlet
+    /// containers do. Default yes.
+    pub are_parameters_stripped: bool,
+    /// Whether a last slash is left out. Default no.
+    pub is_trailing_slash_stripped: bool,
+    /// Whether letters are written in lower case. Default no.
+    pub is_lower_case: bool,
+}
+
+/// What becomes of `%2F`, `%5C` and `\` in a path: some servers read them as `/`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Slashes {
+    /// Such a path is refused.
+    #[default]
+    Refuse,
+    /// They stay as they are and separate nothing.
+    Keep,
+    /// They become `/`.
+    Decode,
+}
+
+/// Why a path has no single form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PathError {
+    /// It has `%2F`, `%5C` or `\`, and [`Slashes::Refuse`] is set.
+    #[error("the path has an encoded slash or a backslash (%2F, %5C or \\), which servers read in two ways")]
+    Slash,
+}
+
+impl Default for PathForms {
+    fn default() -> Self {
+        Self { are_parameters_stripped: true, slashes: Slashes::Refuse, ..Self::AS_WRITTEN }
+    }
+}
+
+impl PathForms {
+    /// Everything stays apart that only some servers read alike.
+    pub const AS_WRITTEN: Self = Self {
+        slashes: Slashes::Keep,
+        are_parameters_stripped: false,
+        is_trailing_slash_stripped: false,
+        is_lower_case: false,
+    };
+
+    /// A path, without its query, in its normal form: characters that need no
+    /// percent stand bare, all others in upper case behind one, runs of slashes
+    /// are one, and dot segments are followed.
+    ///
+    /// # Errors
+    /// Refuses encoded slashes and backslashes, if they are to be refused.
+    pub fn endpoint<'a>(&self, path: &'a str) -> Result<Cow<'a, str>, PathError> {
+        if self.is_normal(path) || path == "*" {
+            return Ok(Cow::Borrowed(path));
+        }
+        if self.slashes == Slashes::Refuse && has_other_slashes(path) {
+            return Err(PathError::Slash);
+        }
+        let mut out = String::with_capacity(path.len() + 1);
+        let mut is_open = true;
+        for segment in self.slashed(path).split('/') {
+            let segment = self.segment(segment);
+            // An empty last segment, or a dot, leaves the slash before it.
+            is_open = matches!(&*segment, "" | "." | "..");
+            match &*segment {
+                "" | "." => {}
+                ".." => out.truncate(out.rfind('/').unwrap_or(0)),
+                text => {
+                    out.push('/');
+                    out.push_str(text);
+                }
+            }
+        }
+        if out.is_empty() || (is_open && !self.is_trailing_slash_stripped) {
+            out.push('/');
+        }
+        Ok(Cow::Owned(out))
+    }
+
+    /// Whether a path has dot segments, bare or encoded: some servers follow
+    /// them, others take them as they stand.
+    #[must_use]
+    pub fn has_dot_segments(&self, path: &str) -> bool {
+        // Without one of these there is none: most paths.
+        path.contains(['.', '%'])
+            && self.slashed(path).split('/').any(|segment| matches!(&*self.segment(segment), "." | ".."))
+    }
+
+    fn is_normal(&self, path: &str) -> bool {
+        path.starts_with('/')
+            && path.bytes().all(|byte| byte == b'/' || stands_bare(byte))
+            && !path.contains("//")
+            && !path.contains("/.")
+            && !(self.are_parameters_stripped && path.contains(';'))
+            && !(self.is_trailing_slash_stripped && path.len() > 1 && path.ends_with('/'))
+            && !(self.is_lower_case && path.bytes().any(|byte| byte.is_ascii_uppercase()))
+    }
+
+    /// The path with a slash for all that counts as one.
+    fn slashed<'a>(&self, path: &'a str) -> Cow<'a, str> {
+        if self.slashes != Slashes::Decode || !has_other_slashes(path) {
+            return Cow::Borrowed(path);
+        }
+        let mut out = path.replace('\\', "/");
+        for encoded in OTHER_SLASHES {
+            out = out.replace(encoded, "/");
+        }
+        Cow::Owned(out)
+    }
+
+    /// A segment that counts, with each byte written in its one way.
+    fn segment<'a>(&self, segment: &'a str) -> Cow<'a, str> {
+        let mut segment = decoded(segment, self.is_lower_case);
+        let parameters = segment.find(';').filter(|_| self.are_parameters_stripped);
+        match (parameters, &mut segment) {
+            (Some(at), Cow::Borrowed(text)) => *text = &text[..at],
+            (Some(at), Cow::Owned(text)) => text.truncate(at),
+            (None, _) => {}
+        }
+        segment
+    }
+}
+
+/// What some servers read as a slash, besides a backslash.
+const OTHER_SLASHES: [&str; 4] = ["%2F", "%2f", "%5C", "%5c"];
+
+fn has_other_slashes(path: &str) -> bool {
+    path.contains('\\') || (path.contains('%') && OTHER_SLASHES.iter().any(|encoded| path.contains(encoded)))
+}
+
+/// A path, without its query, in its normal form, with everything kept apart that
+/// only some servers read alike: see [`PathForms::endpoint`].
 ///
 /// ```
 /// use checkdam::origin::endpoint;
@@ -24,36 +171,12 @@ const SUBJECT_MASK: u128 = !(u64::MAX as u128);
 /// ```
 #[must_use]
 pub fn endpoint(path: &str) -> Cow<'_, str> {
-    let is_normal = path.starts_with('/')
-        && path.bytes().all(|byte| byte == b'/' || stands_bare(byte))
-        && !path.contains("//")
-        && !path.contains("/.");
-    if is_normal || path == "*" {
-        return Cow::Borrowed(path);
-    }
-    let mut out = String::with_capacity(path.len() + 1);
-    let mut is_open = true;
-    for segment in path.split('/') {
-        let segment = decoded(segment);
-        // An empty last segment, or a dot, leaves the slash before it.
-        is_open = matches!(&*segment, "" | "." | "..");
-        match &*segment {
-            "" | "." => {}
-            ".." => out.truncate(out.rfind('/').unwrap_or(0)),
-            text => {
-                out.push('/');
-                out.push_str(text);
-            }
-        }
-    }
-    if is_open {
-        out.push('/');
-    }
-    Cow::Owned(out)
+    // Nothing is refused where slashes are kept.
+    PathForms::AS_WRITTEN.endpoint(path).unwrap_or(Cow::Borrowed(path))
 }
 
-/// Whether a path has dot segments, bare or encoded: some servers follow them,
-/// others take them as they stand.
+/// Whether a path has dot segments, bare or encoded: see
+/// [`PathForms::has_dot_segments`].
 ///
 /// ```
 /// use checkdam::origin::has_dot_segments;
@@ -61,7 +184,35 @@ pub fn endpoint(path: &str) -> Cow<'_, str> {
 /// ```
 #[must_use]
 pub fn has_dot_segments(path: &str) -> bool {
-    path.split('/').any(|segment| matches!(&*decoded(segment), "." | ".."))
+    PathForms::AS_WRITTEN.has_dot_segments(path)
+}
+
+/// A method as rules write it. Methods are case-sensitive, but some frameworks
+/// take `get` for GET.
+///
+/// ```
+/// use checkdam::origin::method;
+/// assert_eq!((method("GET"), method("post")), ("GET".into(), "POST".into()));
+/// ```
+#[must_use]
+pub fn method(written: &str) -> Cow<'_, str> {
+    match written.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        true => Cow::Owned(written.to_ascii_uppercase()),
+        false => Cow::Borrowed(written),
+    }
+}
+
+/// Whether a request's Connection headers name this header, so that proxies take
+/// it out: what rules read, the upstream would not see.
+///
+/// ```
+/// use checkdam::origin::is_hop_by_hop;
+/// assert!(is_hop_by_hop([&b"close, X-API-Key"[..]], "x-api-key"));
+/// ```
+#[must_use]
+pub fn is_hop_by_hop<'a>(connection: impl IntoIterator<Item = &'a [u8]>, header: &str) -> bool {
+    let mut names = connection.into_iter().flat_map(|list| list.split(|byte| *byte == b','));
+    names.any(|name| name.trim_ascii().eq_ignore_ascii_case(header.as_bytes()))
 }
 
 /// A host in its normal form: lower case, without port, brackets and last dot.
@@ -101,8 +252,9 @@ pub fn subject(address: IpAddr) -> IpAddr {
 
 /// A segment with each byte written in its one way. A percent that encodes
 /// nothing counts as itself.
-fn decoded(segment: &str) -> Cow<'_, str> {
-    if segment.bytes().all(stands_bare) {
+fn decoded(segment: &str, is_lower_case: bool) -> Cow<'_, str> {
+    let is_other_case = |byte: u8| is_lower_case && byte.is_ascii_uppercase();
+    if segment.bytes().all(|byte| stands_bare(byte) && !is_other_case(byte)) {
         return Cow::Borrowed(segment);
     }
     let mut out = String::with_capacity(segment.len() + 2);
@@ -114,7 +266,9 @@ fn decoded(segment: &str) -> Cow<'_, str> {
         };
         rest = if encoded.is_some() { &rest[3..] } else { after };
         let byte = encoded.unwrap_or(*first);
-        if stands_bare(byte) {
+        if is_other_case(byte) {
+            out.push(char::from(byte.to_ascii_lowercase()));
+        } else if stands_bare(byte) {
             out.push(char::from(byte));
         } else {
             out.push('%');
@@ -155,5 +309,29 @@ mod tests {
             assert_eq!(endpoint(written), normal, "{written}");
             assert_eq!(endpoint(normal), normal, "{normal}: normal already");
         }
+    }
+
+    #[test]
+    fn what_only_some_servers_read_alike_is_a_setting() {
+        let default = PathForms::default();
+        let decode = PathForms { slashes: Slashes::Decode, ..default };
+        let express = PathForms { is_trailing_slash_stripped: true, is_lower_case: true, ..default };
+        #[rustfmt::skip]
+        let cases = [
+            (default, "/a;x/b;y=1", "/a/b"), (default, "/;x/a", "/a"), (default, "/a%3bx", "/a"), (default, "/a/;x", "/a/"),
+            (default, "/a/..;x/b", "/b"), (default, "/A/", "/A/"),
+            (decode, "/a%2fb%5Cc\\d", "/a/b/c/d"), (decode, "/a%2F..%5cb", "/b"), (decode, "/a%252Fb", "/a%252Fb"),
+            (express, "/A/b/", "/a/b"), (express, "/", "/"), (express, "//", "/"), (express, "/a/..", "/"),
+            (express, "/%41%c3%89", "/a%C3%89"), (express, "/a/b", "/a/b"),
+        ];
+        for (forms, written, normal) in cases {
+            assert_eq!(forms.endpoint(written).as_deref(), Ok(normal), "{written}");
+            assert_eq!(forms.endpoint(normal).as_deref(), Ok(normal), "{normal}: normal already");
+        }
+        for path in ["/a%2Fb", "/a%2fb", "/a%5C", "/%5c", "/a\\b"] {
+            assert_eq!(default.endpoint(path), Err(PathError::Slash), "{path}");
+        }
+        assert!(decode.has_dot_segments("/a%2F..%2fb") && default.has_dot_segments("/..;x/b"));
+        assert!(!default.has_dot_segments("/a%2F..%2fb") && !PathForms::AS_WRITTEN.has_dot_segments("/..;x/b"));
     }
 }

@@ -11,6 +11,7 @@ from .asgi import RateLimitMiddleware, scope_attributes
 from .client import Client
 from .errors import CheckdamError, Limited, QueueFull, Refused, Unreachable, WaitTooLong
 from .limited import limited
+from .origin import AmbiguousPath, PathForms
 from .pace import Pace
 from .polite import AsyncPolite, Polite
 from .wsgi import WsgiRateLimitMiddleware, environ_attributes
@@ -18,6 +19,7 @@ from .wsgi import WsgiRateLimitMiddleware, environ_attributes
 __version__ = "0.1.0"
 
 __all__ = [
+    "AmbiguousPath",
     "Answer",
     "AsyncClient",
     "AsyncPolite",
@@ -26,6 +28,7 @@ __all__ = [
     "Client",
     "Limited",
     "Pace",
+    "PathForms",
     "Polite",
     "QueueFull",
     "RateLimitMiddleware",

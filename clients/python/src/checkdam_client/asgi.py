@@ -9,7 +9,7 @@ from .aio import AsyncClient
 from .answer import Answer
 from .errors import Limited, Refused, Unreachable
 from .limited import DELAY_MAX_S, admit_async
-from .origin import request_attributes, target_of
+from .origin import AmbiguousPath, PathForms, request_attributes, target_of
 from .wire import Attributes, unreachable_answer
 
 Scope = MutableMapping[str, Any]
@@ -22,13 +22,13 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 _TRY_AGAIN_LATER = 1013
 
 
-def scope_attributes(scope: Scope) -> Attributes:
+def scope_attributes(scope: Scope, paths: PathForms = PathForms()) -> Attributes:
     """method, endpoint, host and ip (of the connection) of a request."""
     host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), None)
-    raw = scope.get("raw_path")
-    target = raw.decode("latin-1") if raw else target_of(scope["path"].encode("utf-8", "surrogateescape"))
+    # Applications route by the decoded path, where %2F is a slash; raw_path would count it apart.
+    target = target_of(scope["path"].encode("utf-8", "surrogateescape"))
     peer = scope.get("client")
-    return request_attributes(scope.get("method", "GET"), target, host, peer[0] if peer else None)
+    return request_attributes(scope.get("method", "GET"), target, host, peer[0] if peer else None, paths)
 
 
 class RateLimitMiddleware:
@@ -39,8 +39,9 @@ class RateLimitMiddleware:
     A denied request gets the status, the headers and the problem details that
     checkdam answered; the application is not called. Every other response carries
     the rate-limit headers. What a leaky bucket delays waits, at most `delay_max`
-    seconds. `attributes` is a function of the scope, by default `scope_attributes`;
-    where it returns None the request is not limited. With a client that raises when
+    seconds. `attributes` is a function of the scope, by default `scope_attributes`
+    with `paths`; where it returns None the request is not limited, and where it
+    raises AmbiguousPath the request is answered with 400. With a client that raises when
     the server is unreachable, requests are answered with 503.
     """
 
@@ -49,20 +50,25 @@ class RateLimitMiddleware:
         app: App,
         *,
         client: AsyncClient,
-        attributes: Callable[[Scope], Optional[Attributes]] = scope_attributes,
+        attributes: Optional[Callable[[Scope], Optional[Attributes]]] = None,
         cost: Union[int, Callable[[Scope], int]] = 1,
         domain: Optional[str] = None,
         delay_max: float = DELAY_MAX_S,
+        paths: PathForms = PathForms(),
     ) -> None:
         self._app = app
         self._client = client
-        self._attributes = attributes
+        self._attributes = attributes or (lambda scope: scope_attributes(scope, paths))
         self._cost = cost
         self._domain = domain
         self._delay_max = delay_max
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        attributes = self._attributes(scope) if scope["type"] in ("http", "websocket") else None
+        try:
+            attributes = self._attributes(scope) if scope["type"] in ("http", "websocket") else None
+        except AmbiguousPath as error:
+            await deny(bad_request(str(error)), scope, receive, send)
+            return
         if attributes is None:
             await self._app(scope, receive, send)
             return
@@ -91,7 +97,11 @@ def unusable(refused: Refused) -> Answer:
     """
     if not (refused.field or "").startswith("attributes"):
         raise refused
-    detail = refused.detail
+    return bad_request(refused.detail)
+
+
+def bad_request(detail: str) -> Answer:
+    """What a request gets that cannot be understood."""
     return Answer(allowed=False, status=400, decided_by="client", title="Bad Request", detail=detail)
 
 

@@ -7,11 +7,11 @@ from http.client import responses
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
 from .answer import Answer
-from .asgi import unusable
+from .asgi import bad_request, unusable
 from .client import Client
 from .errors import Limited, Refused, Unreachable
 from .limited import DELAY_MAX_S, admit
-from .origin import request_attributes, target_of
+from .origin import AmbiguousPath, PathForms, request_attributes, target_of
 from .wire import Attributes, unreachable_answer
 
 Environ = Dict[str, Any]
@@ -19,11 +19,12 @@ StartResponse = Callable[..., Any]
 App = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 
-def environ_attributes(environ: Environ) -> Attributes:
+def environ_attributes(environ: Environ, paths: PathForms = PathForms()) -> Attributes:
     """method, endpoint, host and ip (of the connection) of a request."""
     # WSGI hands paths over as bytes in the shape of Latin-1 text.
     target = target_of((environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).encode("latin-1"))
-    return request_attributes(environ["REQUEST_METHOD"], target, environ.get("HTTP_HOST"), environ.get("REMOTE_ADDR"))
+    host, peer = environ.get("HTTP_HOST"), environ.get("REMOTE_ADDR")
+    return request_attributes(environ["REQUEST_METHOD"], target, host, peer, paths)
 
 
 class WsgiRateLimitMiddleware:
@@ -34,20 +35,24 @@ class WsgiRateLimitMiddleware:
         app: App,
         *,
         client: Client,
-        attributes: Callable[[Environ], Optional[Attributes]] = environ_attributes,
+        attributes: Optional[Callable[[Environ], Optional[Attributes]]] = None,
         cost: Union[int, Callable[[Environ], int]] = 1,
         domain: Optional[str] = None,
         delay_max: float = DELAY_MAX_S,
+        paths: PathForms = PathForms(),
     ) -> None:
         self._app = app
         self._client = client
-        self._attributes = attributes
+        self._attributes = attributes or (lambda environ: environ_attributes(environ, paths))
         self._cost = cost
         self._domain = domain
         self._delay_max = delay_max
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        attributes = self._attributes(environ)
+        try:
+            attributes = self._attributes(environ)
+        except AmbiguousPath as error:
+            return _deny(bad_request(str(error)), start_response)
         if attributes is None:
             return self._app(environ, start_response)
         try:

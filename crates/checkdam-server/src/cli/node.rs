@@ -153,7 +153,7 @@ impl Node {
             }
             None => (None, None),
         };
-        let beside = (Watch::new(&config.watch), tracer, Overload::new(config.overload));
+        let beside = (Watch::new(&config.watch, config.origin.paths), tracer, Overload::new(config.overload));
         let app = Arc::new(App::new(loaded, store, config.dialect, audit, beside));
         let rules = Arc::new(follow(&app, file, rulebook.as_ref(), revision, signals.reload));
         let nodes = Nodes::start(Arc::clone(&app), node, config.share_subjects);

@@ -1,6 +1,7 @@
 //! Settings that choose one of a few.
 
 use checkdam::headers::Dialect;
+use checkdam::origin::Slashes;
 use clap::ValueEnum;
 
 use super::ConfigError;
@@ -17,6 +18,38 @@ pub(crate) enum Headers {
     Ietf,
     /// Neither; Retry-After stays
     None,
+}
+
+/// What becomes of encoded slashes and backslashes in a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PathSlashes {
+    /// The request is refused with 400
+    Refuse,
+    /// They stay and separate nothing
+    Keep,
+    /// They count as /
+    Decode,
+}
+
+/// What becomes of a part of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PathPart {
+    /// Rules do not see it
+    Strip,
+    /// Rules see it
+    Keep,
+}
+
+/// What becomes of upper case in a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PathCase {
+    /// Rules see it
+    Keep,
+    /// Rules see lower case
+    Lower,
 }
 
 /// How much is logged.
@@ -58,6 +91,16 @@ impl From<Headers> for Dialect {
             Headers::X => Self::X,
             Headers::Ietf => Self::Ietf,
             Headers::None => Self::None,
+        }
+    }
+}
+
+impl From<PathSlashes> for Slashes {
+    fn from(slashes: PathSlashes) -> Self {
+        match slashes {
+            PathSlashes::Refuse => Self::Refuse,
+            PathSlashes::Keep => Self::Keep,
+            PathSlashes::Decode => Self::Decode,
         }
     }
 }

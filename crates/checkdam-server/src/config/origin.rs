@@ -3,9 +3,11 @@
 use std::str::FromStr;
 
 use axum::http::HeaderName;
+use checkdam::origin::PathForms;
 use checkdam::{ATTRIBUTES_MAX, NAME_MAX};
 use ipnet::IpNet;
 
+use super::choice::{PathCase, PathPart};
 use super::{ConfigError, Settings};
 use crate::http::ORIGIN_ATTRIBUTES;
 
@@ -18,6 +20,8 @@ pub(crate) struct OriginOptions {
     pub(crate) headers: Vec<(HeaderName, String)>,
     /// The header in which trusted peers name a cost. Default none.
     pub(crate) cost_header: Option<HeaderName>,
+    /// How spellings of a path are treated that only some applications read alike.
+    pub(crate) paths: PathForms,
 }
 
 impl OriginOptions {
@@ -41,7 +45,29 @@ impl OriginOptions {
             trusted: trusted.into_iter().flatten().map(|Network(network)| *network).collect(),
             headers: mapped.iter().map(|mapped| (mapped.header.clone(), mapped.attribute.clone())).collect(),
             cost_header: cost_header.map(|Header(name)| name.clone()),
+            paths: path_forms(given, file),
         })
+    }
+}
+
+fn path_forms(given: &Settings, file: &Settings) -> PathForms {
+    let default = PathForms::default();
+    let is_stripped = |given: Option<PathPart>, file: Option<PathPart>, default| {
+        given.or(file).map_or(default, |part| part == PathPart::Strip)
+    };
+    PathForms {
+        slashes: given.path_slashes.or(file.path_slashes).map_or(default.slashes, Into::into),
+        are_parameters_stripped: is_stripped(
+            given.path_parameters,
+            file.path_parameters,
+            default.are_parameters_stripped,
+        ),
+        is_trailing_slash_stripped: is_stripped(
+            given.path_trailing_slash,
+            file.path_trailing_slash,
+            default.is_trailing_slash_stripped,
+        ),
+        is_lower_case: given.path_case.or(file.path_case).map_or(default.is_lower_case, |case| case == PathCase::Lower),
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use checkdam::Algorithm;
 
-use super::choice::{Headers, LogFormat, LogLevel};
+use super::choice::{Headers, LogFormat, LogLevel, PathCase, PathPart, PathSlashes};
 use super::origin::{Header, HeaderAttribute, Network};
 use super::span::Span;
 
@@ -121,6 +121,25 @@ pub(crate) struct Settings {
     /// A header in which trusted proxies say what a request costs [default: none, every request costs 1]
     #[arg(long, env = "CHECKDAM_COST_HEADER", value_name = "HEADER")]
     pub(super) cost_header: Option<Header>,
+
+    /// Encoded slashes and backslashes (%2F, %5C, \) in the paths of proxied requests, which applications read in two
+    /// ways [default: refuse]
+    #[arg(long, env = "CHECKDAM_PATH_SLASHES", value_name = "CHOICE", value_enum)]
+    pub(super) path_slashes: Option<PathSlashes>,
+
+    /// Parameters in their paths, as in /cart;session=1 [default: strip]
+    #[arg(long, env = "CHECKDAM_PATH_PARAMETERS", value_name = "CHOICE", value_enum)]
+    pub(super) path_parameters: Option<PathPart>,
+
+    /// A slash at their end; strip it before applications that ignore it, such as Express and Rails, and write rules
+    /// without it [default: keep]
+    #[arg(long, env = "CHECKDAM_PATH_TRAILING_SLASH", value_name = "CHOICE", value_enum)]
+    pub(super) path_trailing_slash: Option<PathPart>,
+
+    /// Their letter case; lower before applications that ignore it, such as Express and ASP.NET, and write rules in
+    /// lower case [default: keep]
+    #[arg(long, env = "CHECKDAM_PATH_CASE", value_name = "CHOICE", value_enum)]
+    pub(super) path_case: Option<PathCase>,
 
     /// Where the buckets live: memory, redis://…, rediss://…, redis-cluster://host:port,host:port or
     /// redis-sentinel://host:port,host:port/master-name; REDIS_URL is read too [default: memory]

@@ -18,6 +18,7 @@ use axum::http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use axum::http::request::Parts;
 use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
+use checkdam::origin::PathForms;
 use checkdam::{LIMIT_MAX, Request, RequestError, VALUE_MAX};
 
 use super::connections::Peer;
@@ -209,10 +210,11 @@ impl<'a> Options<'a> {
 /// The request that the headers describe.
 fn described(origin: &Origin, parts: &Parts, peer: IpAddr) -> Result<Request<'static>, Problem> {
     let headers = &parts.headers;
-    refuse_dot_segments(headers)?;
+    let paths = origin.paths();
+    refuse_two_ways(headers, paths)?;
     let method = agreed(headers, &[X_FORWARDED_METHOD, X_ORIGINAL_METHOD], |text| Some(text.to_owned()))?;
     let target = agreed(headers, &[X_FORWARDED_URI, X_ORIGINAL_URI, X_ORIGINAL_URL], |text| {
-        Some(Target::parse(text).endpoint())
+        Some(Target::parse(text).endpoint(paths).ok()?.into_owned())
     })?;
     let named = agreed(headers, &[X_FORWARDED_HOST, X_FORWARDED_URI, X_ORIGINAL_URI, X_ORIGINAL_URL], |text| {
         match Target::parse(text).authority {
@@ -233,12 +235,17 @@ fn described(origin: &Origin, parts: &Parts, peer: IpAddr) -> Result<Request<'st
     origin.request(asked).map_err(|error| unreadable(&error))
 }
 
-/// The proxy forwards the path as it came, and whoever is behind it may follow
-/// dot segments or not: no limit would be sure to be the right one.
-fn refuse_dot_segments(headers: &HeaderMap) -> Result<(), Problem> {
+/// The proxy forwards the path as it came, and the application behind it may follow
+/// dot segments or not, decode slashes or not: no limit would be sure to be the
+/// right one.
+fn refuse_two_ways(headers: &HeaderMap, paths: &PathForms) -> Result<(), Problem> {
     for name in [X_FORWARDED_URI, X_ORIGINAL_URI, X_ORIGINAL_URL] {
-        let value = single(headers, &name).map_err(|error| unreadable(&error))?;
-        if value.is_some_and(|text| Target::parse(text).has_dot_segments()) {
+        let Some(text) = single(headers, &name).map_err(|error| unreadable(&error))? else { continue };
+        let target = Target::parse(text);
+        if let Err(error) = target.endpoint(paths) {
+            return Err(Problem::malformed_header(name.as_str(), OriginError::from(error).to_string()));
+        }
+        if target.has_dot_segments(paths) {
             let detail = "the path has dot segments, which can be read in two ways: ask for the path that is meant";
             return Err(Problem::malformed_header(name.as_str(), detail.to_owned()));
         }
@@ -275,6 +282,8 @@ fn unreadable(error: &OriginError) -> Problem {
         | OriginError::NotText { header }
         | OriginError::NotACost { header, .. } => header.as_str(),
         OriginError::NotAMethod { .. } => "x-forwarded-method",
+        OriginError::HopByHop { .. } => "connection",
+        OriginError::Path(_) => "x-forwarded-uri",
         OriginError::Request(_) => "headers",
     };
     Problem::malformed_header(header, error.to_string())

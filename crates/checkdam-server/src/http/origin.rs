@@ -11,8 +11,9 @@ mod endpoint;
 
 use std::net::IpAddr;
 
-use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::header::{CONNECTION, FORWARDED, HeaderMap, HeaderName, HeaderValue};
 pub(crate) use checkdam::origin::host;
+use checkdam::origin::{PathError, PathForms};
 use checkdam::{LIMIT_MAX, Request, RequestError};
 use ipnet::IpNet;
 
@@ -26,12 +27,25 @@ pub(crate) const ATTRIBUTES: [&str; 4] = ["method", "endpoint", "host", "ip"];
 /// No method is longer; WebDAV's longest has 16 letters.
 const METHOD_MAX: usize = 32;
 
+/// What upstreams take for a proxy's word on its client.
+pub(crate) static OF_PROXIES: [HeaderName; 8] = [
+    FORWARDED,
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("x-forwarded-proto"),
+    HeaderName::from_static("x-forwarded-port"),
+    HeaderName::from_static("x-forwarded-prefix"),
+    HeaderName::from_static("x-forwarded-server"),
+    HeaderName::from_static("x-real-ip"),
+];
+
 /// How attributes are derived from requests.
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
     trusted: Vec<IpNet>,
     headers: Vec<(HeaderName, String)>,
     cost_header: Option<HeaderName>,
+    paths: PathForms,
 }
 
 /// A request that is asked about.
@@ -59,8 +73,14 @@ pub(crate) enum OriginError {
     NotText { header: HeaderName },
     #[error("the header {header:?} is {value:?}: it must be a whole number, 1 to {LIMIT_MAX}")]
     NotACost { header: HeaderName, value: String },
-    #[error("the method {value:?} is none: it must be a word of at most {METHOD_MAX} characters, such as GET")]
+    #[error(
+        "the method {value:?} is none: it must be a word in upper case of at most {METHOD_MAX} characters, such as GET"
+    )]
     NotAMethod { value: String },
+    #[error("Connection names {header:?}, which decides limits and is not for one connection: leave it out there")]
+    HopByHop { header: HeaderName },
+    #[error("{0}: write it in one way, or let the operator set --path-slashes")]
+    Path(#[from] PathError),
     #[error(transparent)]
     Request(#[from] RequestError),
 }
@@ -68,8 +88,13 @@ pub(crate) enum OriginError {
 impl Origin {
     /// As the settings say.
     pub(crate) fn new(options: &OriginOptions) -> Self {
-        let OriginOptions { trusted, headers, cost_header } = options.clone();
-        Self { trusted, headers, cost_header }
+        let OriginOptions { trusted, headers, cost_header, paths } = options.clone();
+        Self { trusted, headers, cost_header, paths }
+    }
+
+    /// How spellings of a path are treated.
+    pub(crate) const fn paths(&self) -> &PathForms {
+        &self.paths
     }
 
     /// Whether what this peer says of its client is believed.
@@ -101,9 +126,10 @@ impl Origin {
         if !is_method(method) {
             return Err(OriginError::NotAMethod { value: method.chars().take(METHOD_MAX).collect() });
         }
+        self.refuse_hidden(asked.headers)?;
         let target = Target::parse(asked.target);
         let mut request = Request::new().with("method", method.to_owned())?;
-        request.insert_whole("endpoint", target.endpoint())?;
+        request.insert_whole("endpoint", target.endpoint(&self.paths)?.into_owned())?;
         request.insert("ip", address::text(self.client_ip(asked.peer, asked.headers)))?;
         if let Some(host) = target.authority.or(asked.host).and_then(host) {
             request.insert_whole("host", host)?;
@@ -115,6 +141,24 @@ impl Origin {
             }
         }
         Ok(request.costing(self.cost(&asked)?))
+    }
+
+    /// Connection names what proxies take out: what is read here must reach the
+    /// upstream, or rules would count what the client made up for them alone.
+    fn refuse_hidden(&self, headers: &HeaderMap) -> Result<(), OriginError> {
+        if !headers.contains_key(CONNECTION) {
+            return Ok(());
+        }
+        let is_hidden = |header: &&HeaderName| {
+            let connection = headers.get_all(CONNECTION).iter().map(HeaderValue::as_bytes);
+            checkdam::origin::is_hop_by_hop(connection, header.as_str())
+        };
+        let mapped = self.headers.iter().map(|(header, _)| header);
+        let read = mapped.chain(&self.cost_header).chain(&OF_PROXIES);
+        match { read }.find(is_hidden) {
+            Some(header) => Err(OriginError::HopByHop { header: header.clone() }),
+            None => Ok(()),
+        }
     }
 
     /// What the request costs: 1, unless a trusted peer says otherwise.
@@ -147,7 +191,8 @@ fn text<'a>(header: &HeaderName, value: &'a HeaderValue) -> Result<&'a str, Orig
 }
 
 fn is_method(text: &str) -> bool {
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    // Some frameworks take get for GET, so only one way of writing it passes.
+    let is_token = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte);
     (1..=METHOD_MAX).contains(&text.len()) && text.bytes().all(is_token)
 }
 

@@ -126,7 +126,7 @@ impl Proxy {
                 return Ok(answer);
             }
         };
-        let head = Head::new(&mut request, host, arrival.peer, is_trusted);
+        let head = Head::new(&mut request, host, (arrival.peer, is_trusted), self.origin.paths());
         let mut response = match self.forward(route, (request, uploading), &head, charge, arrival.under_way).await {
             Ok(response) => response,
             Err(refusal) => refused(refusal),

@@ -4,13 +4,14 @@
 use std::net::IpAddr;
 
 use axum::http::header::{
-    CONNECTION, CONTENT_LENGTH, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING,
-    UPGRADE, VIA,
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use axum::http::uri::{Authority, PathAndQuery};
 use axum::http::{Method, Request, Version};
+use checkdam::origin::PathForms;
 
 use super::refusal::Refusal;
+use crate::http::OF_PROXIES;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -25,19 +26,6 @@ static OF_ONE_CONNECTION: [HeaderName; 7] = [
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     HeaderName::from_static("http2-settings"),
-];
-
-/// What upstreams take for a proxy's word on its client. From strangers it is
-/// taken out.
-static OF_PROXIES: [HeaderName; 8] = [
-    FORWARDED,
-    X_FORWARDED_FOR,
-    X_FORWARDED_HOST,
-    X_FORWARDED_PROTO,
-    HeaderName::from_static("x-forwarded-port"),
-    HeaderName::from_static("x-forwarded-prefix"),
-    HeaderName::from_static("x-forwarded-server"),
-    HeaderName::from_static("x-real-ip"),
 ];
 
 /// What is forwarded of a request besides its body. The client's headers are
@@ -145,13 +133,18 @@ pub(super) fn clean_trailers(trailers: &mut HeaderMap) {
 impl Head {
     /// The request as its upstream shall see it. What `peer` says of its own
     /// client counts if it is trusted.
-    pub(super) fn new<B>(request: &mut Request<B>, host: Option<HeaderValue>, peer: IpAddr, is_trusted: bool) -> Self {
+    pub(super) fn new<B>(
+        request: &mut Request<B>,
+        host: Option<HeaderValue>,
+        (peer, is_trusted): (IpAddr, bool),
+        paths: &PathForms,
+    ) -> Self {
         let upgrade = upgrade(request);
         let headers = std::mem::take(request.headers_mut());
         let via = if request.version() == Version::HTTP_2 { "2 checkdam" } else { "1.1 checkdam" };
         Self {
             method: request.method().clone(),
-            path: forwarded_path(request.uri().path_and_query()),
+            path: forwarded_path(request.uri().path_and_query(), paths),
             host,
             takes_trailers: upgrade.is_none() && has_token(&headers, &TE, "trailers"),
             upgrade,
@@ -200,7 +193,7 @@ impl Head {
             write("te", b"trailers");
         }
         let Some(Sender { peer, is_trusted, via }) = self.sender else { return };
-        let is_said = |name: &HeaderName| is_trusted && self.headers.contains_key(name) && !self.listed.contains(name);
+        let is_said = |name: &HeaderName| is_trusted && self.headers.contains_key(name);
         let client = crate::http::address_text(peer.to_canonical());
         match is_said(&X_FORWARDED_FOR) {
             true => write(X_FORWARDED_FOR.as_str(), &self.joined(&X_FORWARDED_FOR, &client)),
@@ -248,14 +241,15 @@ impl Head {
 
 /// The path as it came. One with dot segments is forwarded as rules see it:
 /// the upstream might not follow them, and serve what they did not limit.
-fn forwarded_path(asked: Option<&PathAndQuery>) -> PathAndQuery {
+fn forwarded_path(asked: Option<&PathAndQuery>, paths: &PathForms) -> PathAndQuery {
     let Some(asked) = asked else { return PathAndQuery::from_static("/") };
-    if !checkdam::origin::has_dot_segments(asked.path()) {
+    if !paths.has_dot_segments(asked.path()) {
         return asked.clone();
     }
     let query = asked.query().map(|query| format!("?{query}")).unwrap_or_default();
-    let meant = format!("{}{query}", checkdam::origin::endpoint(asked.path()));
-    PathAndQuery::try_from(meant).unwrap_or_else(|_| PathAndQuery::from_static("/"))
+    // Rules have seen it: it is not refused.
+    let meant = paths.endpoint(asked.path()).unwrap_or("/".into());
+    PathAndQuery::try_from(format!("{meant}{query}")).unwrap_or_else(|_| PathAndQuery::from_static("/"))
 }
 
 fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use checkdam::origin::{host, subject};
+use checkdam::origin::{PathForms, Slashes, host, subject};
 
 use crate::http::Target;
 
@@ -103,6 +103,10 @@ impl Attribute {
     }
 }
 
+/// As listeners read paths by default, but for what they refuse: it is in the log.
+const LOGGED_PATHS: PathForms =
+    PathForms { slashes: Slashes::Keep, are_parameters_stripped: true, ..PathForms::AS_WRITTEN };
+
 impl Form {
     fn of(name: &str) -> Option<Self> {
         match name {
@@ -122,7 +126,7 @@ impl Form {
                 let address = text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
                 address.map_or(Cow::Borrowed(text), |address| Cow::Owned(subject(address).to_string()))
             }
-            Self::Path => Target::parse(text).normal_path(),
+            Self::Path => Target::parse(text).endpoint(&LOGGED_PATHS).unwrap_or(Cow::Borrowed(text)),
             Self::Host => host(text).map_or(Cow::Borrowed(text), Cow::Owned),
         }
     }

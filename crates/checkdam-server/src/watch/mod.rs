@@ -3,6 +3,7 @@
 //! Nothing here decides anything, waits, or fails. A request is seen once, with
 //! its outcome; once a second a tick makes history of it.
 
+mod attributes;
 mod counters;
 mod denials;
 mod latencies;
@@ -20,6 +21,7 @@ pub(crate) use self::traffic::{Point, Second, Series, Traffic, Window};
 use std::sync::Arc;
 use std::time::Duration;
 
+use checkdam::origin::PathForms;
 use checkdam::{Outcome, Request, RuleSet, Verdict};
 
 use self::counters::decision_place;
@@ -36,6 +38,7 @@ pub(crate) struct Watch {
     top: Top,
     recent: Recent,
     denials: Denials,
+    paths: PathForms,
 }
 
 /// Requests that were decided together, mostly one.
@@ -85,7 +88,7 @@ impl<'a, 'r> Seen<'a, 'r> {
 
 impl Watch {
     /// Nothing has been seen yet.
-    pub(crate) fn new(options: &WatchOptions) -> Self {
+    pub(crate) fn new(options: &WatchOptions, paths: PathForms) -> Self {
         Self {
             counters: Counters::new(options.rules_max),
             latencies: Latencies::new(options.exemplars),
@@ -93,12 +96,14 @@ impl Watch {
             top: Top::new(),
             recent: Recent::new(options.recent_max),
             denials: Denials::new(options.log_denials),
+            paths,
         }
     }
 
     /// Other rules are in force.
     pub(crate) fn follow(&self, rules: &Arc<RuleSet>) {
         self.counters.follow(rules);
+        attributes::warn_of_unmatched_paths(rules, &self.paths);
     }
 
     /// Requests were decided.

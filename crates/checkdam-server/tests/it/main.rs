@@ -90,6 +90,7 @@ mod nodes;
 mod operations;
 mod overload;
 mod page;
+mod path_forms;
 mod polite;
 mod preview;
 mod process;

@@ -15,7 +15,7 @@ use super::denial::Denial;
 use super::settings::{Read, Settings};
 use crate::headers::Dialect;
 use crate::limiter::Limiter;
-use crate::origin;
+use crate::origin::{self, PathForms};
 use crate::outcome::Outcome;
 use crate::quota::LIMIT_MAX;
 use crate::request::{ATTRIBUTES_MAX, NAME_MAX, Request};
@@ -65,6 +65,8 @@ impl<S: Store + 'static> RateLimitLayerBuilder<S> {
             limiter,
             domain: String::new(),
             extractors: Vec::new(),
+            headers: Vec::new(),
+            paths: Vec::new(),
             cost: Box::new(|_| 1),
             dialect: Dialect::default(),
             delay_max: DELAY_MAX,
@@ -88,13 +90,18 @@ impl<S: Store + 'static> RateLimitLayerBuilder<S> {
     }
 
     /// Sets an attribute to the value of a header, the first if there are
-    /// several. Callers choose their headers: see the [module](super).
+    /// several. Callers choose their headers: see the [module](super). A request
+    /// whose Connection names the header is answered with 400: a proxy behind
+    /// this layer would take it out.
     #[must_use]
     pub fn header(mut self, attribute: impl Into<Cow<'static, str>>, header: &str) -> Self {
         match header_name(header) {
-            Ok(header) => self.attribute(attribute, move |parts| {
-                Some(String::from_utf8_lossy(parts.headers.get(&header)?.as_bytes()))
-            }),
+            Ok(header) => {
+                self.settings.headers.push(header.clone());
+                self.attribute(attribute, move |parts| {
+                    Some(String::from_utf8_lossy(parts.headers.get(&header)?.as_bytes()))
+                })
+            }
             Err(error) => {
                 self.error.get_or_insert(error);
                 self
@@ -102,17 +109,25 @@ impl<S: Store + 'static> RateLimitLayerBuilder<S> {
         }
     }
 
-    /// Sets an attribute to the path, in its [one form](origin::endpoint) and
-    /// without the query.
+    /// Sets an attribute to the path, in its [one form](PathForms::endpoint) and
+    /// without the query. A path that can be read in two ways is answered with 400:
+    /// one with dot segments, and by default one with encoded slashes.
     #[must_use]
     pub fn path(self, attribute: impl Into<Cow<'static, str>>) -> Self {
-        self.attribute(attribute, |parts| Some(origin::endpoint(parts.uri.path())))
+        self.path_in(attribute, PathForms::default())
     }
 
-    /// Sets an attribute to the method.
+    /// As [`path`](Self::path), with other forms than the default.
+    #[must_use]
+    pub fn path_in(mut self, attribute: impl Into<Cow<'static, str>>, forms: PathForms) -> Self {
+        self.settings.paths.push(forms);
+        self.attribute(attribute, move |parts| forms.endpoint(parts.uri.path()).ok())
+    }
+
+    /// Sets an attribute to the method, in upper case.
     #[must_use]
     pub fn method(self, attribute: impl Into<Cow<'static, str>>) -> Self {
-        self.attribute(attribute, |parts| Some(Cow::Borrowed(parts.method.as_str())))
+        self.attribute(attribute, |parts| Some(origin::method(parts.method.as_str())))
     }
 
     /// Sets an attribute to the host that is asked, in its [one form](origin::host).
@@ -149,10 +164,13 @@ impl<S: Store + 'static> RateLimitLayerBuilder<S> {
     #[must_use]
     pub fn cost_header(mut self, header: &str) -> Self {
         match header_name(header) {
-            Ok(header) => self.cost_by(move |parts| {
-                let cost = parts.headers.get(&header).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-                cost.filter(|cost| (1..=LIMIT_MAX).contains(cost)).unwrap_or(1)
-            }),
+            Ok(header) => {
+                self.settings.headers.push(header.clone());
+                self.cost_by(move |parts| {
+                    let cost = parts.headers.get(&header).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+                    cost.filter(|cost| (1..=LIMIT_MAX).contains(cost)).unwrap_or(1)
+                })
+            }
             Err(error) => {
                 self.error.get_or_insert(error);
                 self

@@ -3,6 +3,10 @@
 
 use std::fmt::Write;
 
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Response, StatusCode};
+
 use crate::decision::Verdict;
 use crate::outcome::{Outcome, TierView};
 
@@ -38,6 +42,19 @@ pub(super) fn body(outcome: &Outcome, status: u16, detail: &str) -> String {
     }
     out.text("decided_by", outcome.decided_by().name());
     out.finish()
+}
+
+/// The answer to a request that can be read in two ways.
+pub(super) fn bad_request(detail: &str) -> Response<Bytes> {
+    let mut out = Object::new();
+    out.text("type", "urn:checkdam:problem:bad_request");
+    out.text("title", "The request cannot be understood");
+    out.number("status", u64::from(StatusCode::BAD_REQUEST.as_u16()));
+    out.text("detail", detail);
+    let mut response = Response::new(Bytes::from(out.finish()));
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    response
 }
 
 /// Which rule denies a request of this cost, and when to come back.

@@ -6,13 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::CONNECTION;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response};
 use smallvec::SmallVec;
 
 use super::denial::Denial;
+use super::problem;
 use crate::headers::{self, Dialect};
 use crate::limiter::Limiter;
+use crate::origin::{self, PathForms};
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::store::Store;
@@ -29,6 +32,10 @@ pub(super) struct Settings<S> {
     pub(super) domain: String,
     /// Attributes' names, and how each is read.
     pub(super) extractors: Vec<(Cow<'static, str>, Read)>,
+    /// The headers that are read.
+    pub(super) headers: Vec<HeaderName>,
+    /// The forms in which the path is read.
+    pub(super) paths: Vec<PathForms>,
     pub(super) cost: Cost,
     pub(super) dialect: Dialect,
     pub(super) delay_max: Duration,
@@ -47,6 +54,9 @@ pub(super) enum Step {
 
 impl<S: Store> Settings<S> {
     pub(super) async fn decide(&self, parts: &Parts) -> Step {
+        if let Some(detail) = self.ambiguity(parts) {
+            return Step::Refuse(problem::bad_request(&detail));
+        }
         let request = self.request(parts);
         let delay_max_us = u64::try_from(self.delay_max.as_micros()).unwrap_or(u64::MAX);
         let outcome = self.limiter.check_within(&request, delay_max_us).await;
@@ -60,6 +70,25 @@ impl<S: Store> Settings<S> {
         let mut response = (self.on_denied)(&Denial::new(parts, request.cost(), &outcome));
         add(headers, &mut response);
         Step::Refuse(response)
+    }
+
+    /// Why the service might read the request otherwise than the extractors do.
+    fn ambiguity(&self, parts: &Parts) -> Option<String> {
+        let is_hidden = |header: &&HeaderName| {
+            let connection = parts.headers.get_all(CONNECTION).iter().map(HeaderValue::as_bytes);
+            origin::is_hop_by_hop(connection, header.as_str())
+        };
+        if let Some(hidden) = self.headers.iter().find(is_hidden) {
+            return Some(format!("Connection names {hidden}, which is not for one connection: leave it out there"));
+        }
+        let path = parts.uri.path();
+        self.paths.iter().find_map(|forms| match forms.endpoint(path) {
+            Err(error) => Some(format!("{error}: send it in one way")),
+            Ok(_) if forms.has_dot_segments(path) => {
+                Some("the path has dot segments: ask for the path that is meant".to_owned())
+            }
+            Ok(_) => None,
+        })
     }
 
     fn request<'a>(&'a self, parts: &'a Parts) -> Request<'a> {

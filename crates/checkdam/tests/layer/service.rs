@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use checkdam::layer::{Address, LayerError, RateLimitLayer};
+use checkdam::origin::{PathForms, Slashes};
 use checkdam::store::{MemoryOptions, MemoryStore};
 use checkdam::time::ManualClock;
 use checkdam::{Limiter, Request, Verdict};
@@ -64,6 +65,40 @@ async fn whoever_passes_is_served_and_told_and_whoever_does_not_never_reaches_th
     assert_eq!(inner.calls(), 5);
 }
 
+/// A service may follow dot segments or not, and a proxy takes out what Connection
+/// names: what rules read must be what is served.
+#[tokio::test]
+async fn what_can_be_read_in_two_ways_is_answered_with_400_and_charges_nothing() {
+    let rules =
+        r#"rules: [{name: login, key: "{endpoint} {method}", when: {endpoint: /login, method: GET}, limits: ["3/h"]}]"#;
+    let (limiter, _) = clocked(rules);
+    let builder = |limiter| RateLimitLayer::builder(limiter).path("endpoint").method("method").header("key", "x-key");
+    let (mut service, inner) = before(builder(Arc::clone(&limiter)));
+    for (path, connection) in [
+        ("/x%2Flogin", "close"),
+        ("/x%5clogin", "close"),
+        ("/x\\login", "close"),
+        ("/x/../login", "close"),
+        ("/x/%2e%2E/login", "close"),
+        ("/x/..;a/login", "close"),
+        ("/login", "close, X-Key"),
+    ] {
+        let refused = send(&mut service, request(path, &[("connection", connection), ("x-key", "k")])).await;
+        assert_eq!((refused.status(), inner.calls()), (StatusCode::BAD_REQUEST, 0), "{path}");
+        assert_eq!(header(&refused, "content-type"), Some("application/problem+json"));
+    }
+    for (left, path) in ["/login;x", "//login"].into_iter().enumerate() {
+        let passed = send(&mut service, request(path, &[])).await;
+        assert_eq!(header(&passed, "x-ratelimit-remaining"), Some(["2", "1"][left]), "{path}");
+    }
+    let mut written_small = request("/login", &[]);
+    *written_small.method_mut() = "get".parse().unwrap();
+    assert_eq!(header(&send(&mut service, written_small).await, "x-ratelimit-remaining"), Some("0"));
+    let forms = PathForms { slashes: Slashes::Decode, is_lower_case: true, ..PathForms::default() };
+    let (mut decoding, _) = before(RateLimitLayer::builder(limiter).path_in("endpoint", forms).method("method"));
+    assert_eq!(send(&mut decoding, request("/%2fLogin", &[])).await.status(), StatusCode::TOO_MANY_REQUESTS);
+}
+
 #[tokio::test]
 async fn extractors_say_who_asks_for_what() {
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -84,7 +119,7 @@ async fn extractors_say_who_asks_for_what() {
         .cost_header("x-cost")
         .on_outcome(observe);
     let (mut service, _) = before(builder);
-    let mut whole = request("http://Example.COM:80/a//b/%2e%2e/c?x=1", &[("x-api-key", "k"), ("x-cost", "3")]);
+    let mut whole = request("http://Example.COM:80/a//%63;v=1?x=1", &[("x-api-key", "k"), ("x-cost", "3")]);
     whole.headers_mut().insert("x-forwarded-for", "1.1.1.1, 203.0.113.9".parse().unwrap());
     whole.extensions_mut().insert(SocketAddr::from(([10, 0, 0, 1], 4711)));
     let long = "k".repeat(4_000);

@@ -1,5 +1,9 @@
 //! What a request asks for, as its first line has it.
 
+use std::borrow::Cow;
+
+use checkdam::origin::{PathError, PathForms};
+
 /// The target of a request, as its first line has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Target<'a> {
@@ -25,17 +29,12 @@ impl<'a> Target<'a> {
     }
 
     /// Whether it has dot segments, which servers read in two ways.
-    pub(crate) fn has_dot_segments(&self) -> bool {
-        checkdam::origin::has_dot_segments(self.path)
+    pub(crate) fn has_dot_segments(&self, forms: &PathForms) -> bool {
+        forms.has_dot_segments(self.path)
     }
 
     /// The path in its normal form.
-    pub(crate) fn endpoint(&self) -> String {
-        self.normal_path().into_owned()
-    }
-
-    /// The same, borrowed where it can be.
-    pub(crate) fn normal_path(&self) -> std::borrow::Cow<'a, str> {
-        checkdam::origin::endpoint(self.path)
+    pub(crate) fn endpoint(&self, forms: &PathForms) -> Result<Cow<'a, str>, PathError> {
+        forms.endpoint(self.path)
     }
 }
