@@ -59,7 +59,7 @@ impl App {
         effects.follow(&rules);
         let needs_store = is_lost_without_store(&rules);
         let limiter = Limiter::new(rules, store);
-        watch.follow(&limiter.rules());
+        watch.follow(&limiter.rules(), &book);
         Self {
             limiter,
             book: ArcSwap::from_pointee(book),
@@ -88,7 +88,7 @@ impl App {
         self.effects.follow(&rules);
         self.needs_store.store(is_lost_without_store(&rules), Ordering::Relaxed);
         self.limiter.set_rules(rules);
-        self.watch.follow(&self.limiter.rules());
+        self.watch.follow(&self.limiter.rules(), &book);
         self.book.store(Arc::new(book));
         self.loading.succeeded();
     }

@@ -77,6 +77,8 @@ pub(crate) struct Config {
     pub(crate) database: DatabaseUrl,
     /// What is written of violations.
     pub(crate) audit: AuditOptions,
+    /// Attributes that records hold as hashes. Default those that are commonly secrets.
+    pub(crate) secret_attributes: Vec<String>,
     /// Which headers are sent. Default both.
     pub(crate) dialect: Dialect,
     /// How attributes are derived from others' requests.
@@ -130,6 +132,11 @@ pub(crate) enum ConfigError {
          --admin-token or --admin-token-file, or listen on 127.0.0.1"
     )]
     OpenAdmin { address: String },
+    #[error(
+        "the key secret has {length} bytes, which can be guessed from keys in Redis: use at least {KEY_SECRET_MIN}, the \
+         same on every node"
+    )]
+    WeakKeySecret { length: usize },
     #[error("the admin token {reason}: use at least 16 printable characters without spaces")]
     WeakToken { reason: String },
     #[error(transparent)]
@@ -167,6 +174,8 @@ pub(crate) enum ConfigError {
 
 /// The longest prefix of keys in Redis, in bytes.
 const KEY_PREFIX_MAX: usize = 64;
+/// A shorter secret could be guessed from the keys that it makes.
+const KEY_SECRET_MIN: usize = 16;
 /// So many buckets take two gigabytes.
 const BUCKETS_MAX: u64 = 100_000_000;
 
@@ -187,6 +196,7 @@ impl Config {
         let admin = AdminDoor::of(&given, &from_file)?;
         let database = keep::database(&given, &from_file)?;
         let audit = AuditOptions::of(&given, &from_file)?;
+        let secret_attributes = keep::secret_attributes(&given, &from_file);
         let origin = OriginOptions::of(&given, &from_file)?;
         let watch = WatchOptions::of(&given, &from_file)?;
         let trace = TraceOptions::of(&given, &from_file)?;
@@ -207,6 +217,7 @@ impl Config {
             admin,
             database,
             audit,
+            secret_attributes,
             origin,
             watch,
             trace,
@@ -291,6 +302,9 @@ fn redis_options(given: &Settings, file: &Settings, max_buckets: usize) -> Resul
     }
     options.key_secret = given.key_secret.clone().or_else(|| file.key_secret.clone()).unwrap_or_default();
     options.key_prefix = key_prefix(given.key_prefix.as_deref().or(file.key_prefix.as_deref()).unwrap_or_default())?;
+    if (1..KEY_SECRET_MIN).contains(&options.key_secret.len()) {
+        return Err(ConfigError::WeakKeySecret { length: options.key_secret.len() });
+    }
     options.readable_keys = given.readable_keys.or(file.readable_keys).unwrap_or(false);
     Ok(Some(options))
 }

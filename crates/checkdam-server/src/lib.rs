@@ -59,7 +59,7 @@ pub fn main() -> ExitCode {
     };
     done.unwrap_or_else(|error| {
         // Nobody is left to tell if standard error is closed.
-        let _ = writeln!(std::io::stderr(), "checkdam: {error:#}");
+        let _ = writeln!(std::io::stderr(), "checkdam: {}", cli::printable_lines(&format!("{error:#}")));
         ExitCode::from(error.downcast_ref::<Failure>().map_or(2, Failure::exit_code))
     })
 }

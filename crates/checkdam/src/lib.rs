@@ -61,7 +61,7 @@ pub use limiter::{Limiter, TIERS_MAX, Together};
 pub use outcome::{Outcome, TierView};
 pub use overrides::{Allowance, Override, Scale, ScaleError};
 pub use quota::{Algorithm, Align, LIMIT_MAX, LOG_LIMIT_MAX, Quota, QuotaError, QuotaSpec, STRICT_PARTS};
-pub use request::{ATTRIBUTES_MAX, NAME_MAX, Request, RequestError, VALUE_MAX, shortened};
+pub use request::{ATTRIBUTES_MAX, NAME_MAX, Request, RequestError, VALUE_MAX, hashed, shortened, shortened_to};
 pub use rule::{
     Condition, KeyPattern, KeyPatternError, Lease, Matcher, Mode, Pattern, PatternError, QUOTAS_MAX, RULE_NAME_MAX,
     Rule,

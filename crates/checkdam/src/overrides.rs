@@ -17,7 +17,8 @@ pub struct Override {
     /// The rule's name.
     pub rule: String,
     /// Whose limits these are: the rule's key as it reads when it is filled,
-    /// such as `user:42` or `user:bot-*`.
+    /// such as `user:42` or `user:bot-*`. A star stands within one attribute, unless
+    /// what separates it from the next is left out.
     pub subject: SubjectPattern,
     /// What they are allowed instead.
     pub allowance: Allowance,

@@ -259,13 +259,29 @@ impl Default for Request<'_> {
 /// keeps its beginning, and ends with a hash of the whole.
 #[must_use]
 pub fn shortened(text: &str) -> Cow<'_, str> {
+    shortened_to(text, VALUE_MAX)
+}
+
+/// The same with at most `bytes_max` bytes, which should be 64 or more.
+#[must_use]
+pub fn shortened_to(text: &str, bytes_max: usize) -> Cow<'_, str> {
     const DIGITS: usize = 32;
-    if text.len() <= VALUE_MAX {
+    if text.len() <= bytes_max {
         return Cow::Borrowed(text);
     }
-    let kept = &text[..text.floor_char_boundary(VALUE_MAX - 1 - DIGITS)];
+    let kept = &text[..text.floor_char_boundary(bytes_max.saturating_sub(1 + DIGITS))];
     let hash = blake3::hash(text.as_bytes()).to_hex();
     Cow::Owned(format!("{kept}~{}", &hash[..DIGITS]))
+}
+
+/// What stands for a secret in records: it tells the same from the other, and
+/// nothing else. With an empty `key` one who can guess the text can tell.
+#[must_use]
+pub fn hashed(text: &str, key: &str) -> String {
+    const DIGITS: usize = 16;
+    let key = blake3::derive_key("checkdam 2026-11 attributes in records", key.as_bytes());
+    let hash = blake3::keyed_hash(&key, text.as_bytes()).to_hex();
+    format!("#{}", &hash[..DIGITS])
 }
 
 #[cfg(test)]
@@ -273,11 +289,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_hash_tells_the_same_from_the_other_and_goes_by_its_key() {
+        let hash = hashed("sk_live_42", "");
+        assert!(hash.len() == 17 && hash.starts_with('#') && hash == hashed("sk_live_42", ""), "{hash}");
+        assert!(hash != hashed("sk_live_43", "") && hash != hashed("sk_live_42", "another key of 16 bytes"));
+    }
+
+    #[test]
     fn long_text_is_shortened_and_stays_apart() {
         let (one, other) = (format!("{}a", "é".repeat(300)), format!("{}b", "é".repeat(300)));
         let (short, other) = (shortened(&one), shortened(&other));
         assert!(short.len() <= VALUE_MAX && short.starts_with("ééé"), "{short}");
         assert_ne!(short, other);
+        assert!(shortened_to(&one, 128).len() <= 128 && shortened_to("short", 128) == "short");
         let fits = "x".repeat(VALUE_MAX);
         assert_eq!(shortened(&fits), fits);
     }

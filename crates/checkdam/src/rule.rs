@@ -5,7 +5,7 @@ mod key;
 mod pattern;
 
 pub use condition::{Condition, Matcher};
-pub(crate) use condition::{Handle, canonical};
+pub(crate) use condition::{Handle, canonical, named_network};
 pub(crate) use key::is_attribute_name;
 pub use key::{KeyPattern, KeyPatternError};
 pub use pattern::{Pattern, PatternError};

@@ -186,9 +186,9 @@ impl RuleSet {
 
     fn exception(&self, rule: &CompiledRule, exceptions: &Exceptions, values: &[Option<&str>]) -> Option<Exception> {
         let key = &self.keys[rule.key];
-        let mut subject = Buffer::new();
-        key.pattern.write(key.attributes.iter().filter_map(|id| values[*id]), &mut subject);
-        exceptions.of(&subject)
+        let (mut subject, values) = (Buffer::new(), key.attributes.iter().filter_map(|id| values[*id]));
+        key.pattern.write(values.clone(), &mut subject);
+        exceptions.of(&subject, values)
     }
 
     /// Writes a subject in a form that no two subjects share: the pattern, then

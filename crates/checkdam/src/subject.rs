@@ -94,6 +94,25 @@ impl SubjectPattern {
         value.ends_with(last.as_bytes())
     }
 
+    /// The pattern taken apart at the texts between a key's attributes: for each way
+    /// to do so, what each attribute must be. So no attribute can hold what is meant
+    /// for another. Where such a text is missing, the star in its place stands for
+    /// the end of one attribute and the beginning of the next. None if it cannot be
+    /// taken apart: then it is compared as a whole.
+    pub(crate) fn split(&self, texts: &[&str]) -> Vec<Vec<Self>> {
+        let [first, others @ ..] = texts else { return Vec::new() };
+        let mut found = Vec::new();
+        if others.iter().rev().skip(1).any(|text| text.is_empty()) {
+            return found;
+        }
+        let mut chunks = self.chunks.clone();
+        if let Some(rest) = chunks.first().and_then(|chunk| chunk.strip_prefix(first)).map(str::to_owned) {
+            chunks[0] = rest;
+            split(&chunks, others, &mut Vec::new(), &mut found);
+        }
+        found
+    }
+
     /// How many bytes it says of what it matches: the more, the nearer.
     pub(crate) fn literal_length(&self) -> usize {
         self.chunks.iter().map(String::len).sum()
@@ -103,6 +122,39 @@ impl SubjectPattern {
     pub(crate) fn prefix(&self) -> &str {
         self.chunks.first().map_or("", String::as_str)
     }
+}
+
+/// The most ways in which one pattern is taken apart.
+const SPLITS_MAX: usize = 64;
+
+/// Finds the ways to take the rest of a pattern apart at the texts that follow the
+/// attributes in `taken`.
+fn split(chunks: &[String], texts: &[&str], taken: &mut Vec<SubjectPattern>, found: &mut Vec<Vec<SubjectPattern>>) {
+    let [text, others @ ..] = texts else { return };
+    let Some((last, before)) = chunks.split_last().filter(|_| found.len() < SPLITS_MAX) else { return };
+    if others.is_empty() {
+        if let Some(last) = last.strip_suffix(text) {
+            let whole = [before, &[last.to_owned()]].concat();
+            found.push(taken.iter().cloned().chain([SubjectPattern::around(whole)]).collect());
+        }
+        return;
+    }
+    let count = found.len();
+    for (place, chunk) in chunks.iter().enumerate() {
+        for (at, _) in chunk.match_indices(text) {
+            taken.push(SubjectPattern::around([&chunks[..place], &[chunk[..at].to_owned()]].concat()));
+            let rest = [&[chunk[at + text.len()..].to_owned()], &chunks[place + 1..]].concat();
+            split(&rest, others, taken, found);
+            taken.pop();
+        }
+    }
+    if found.len() > count || before.is_empty() {
+        return;
+    }
+    // The star stands for the text too.
+    taken.push(SubjectPattern::around(vec![chunks[0].clone(), String::new()]));
+    split(&[&[String::new()], &chunks[1..]].concat(), others, taken, found);
+    taken.pop();
 }
 
 impl fmt::Debug for SubjectPattern {
@@ -145,6 +197,31 @@ mod tests {
         for (pattern, value, expected) in table {
             assert_eq!(SubjectPattern::parse(pattern).matches(value), expected, "{pattern} {value}");
         }
+    }
+
+    #[test]
+    fn patterns_are_taken_apart_at_the_texts_between_attributes() {
+        let table: [(&str, &[&str], &[&[&str]]); 11] = [
+            ("user:bot-*", &["user:", ""], &[&["bot-*"]]),
+            ("*/admin", &["", "/", ""], &[&["*", "admin"]]),
+            ("acme/*", &["", "/", ""], &[&["acme", "*"]]),
+            ("x/*", &["", "/", "/", ""], &[&["x", "*", "*"]]),
+            ("user:*", &["user:", ":ip:", ""], &[&["*", "*"]]),
+            ("*admin", &["", "/", ""], &[&["*", "*admin"]]),
+            ("a*b", &["", "/", ""], &[&["a*", "*b"]]),
+            ("1:2:*:/x", &["", ":", ""], &[&["1", "2:*:/x"], &["1:2", "*:/x"], &["1:2:*", "/x"]]),
+            ("*-end", &["", "-end"], &[&["*"]]),
+            // Compared as a whole.
+            ("us*:42", &["user:", ""], &[]),
+            ("a*", &["", "", ""], &[]),
+        ];
+        for (pattern, texts, expected) in table {
+            let found = SubjectPattern::parse(pattern).split(texts);
+            let found: Vec<Vec<&str>> =
+                found.iter().map(|way| way.iter().map(SubjectPattern::text).collect()).collect();
+            assert_eq!(found, expected, "{pattern}");
+        }
+        assert!(SubjectPattern::parse(&"/".repeat(1_000)).split(&["", "/", "/", "/", ""]).len() <= 65);
     }
 
     #[test]

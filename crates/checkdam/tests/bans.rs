@@ -51,7 +51,7 @@ bans:
 fn bans_match_what_they_say() {
     let (limiter, _) = limiter(RULES);
     type Attributes<'a> = &'a [(&'a str, &'a str)];
-    let table: [(Attributes<'_>, Option<&str>); 16] = [
+    let table: [(Attributes<'_>, Option<&str>); 18] = [
         (&[], None),
         (&[("user", "1")], None),
         (&[("user", "13")], Some("user:13")),
@@ -64,6 +64,9 @@ fn bans_match_what_they_say() {
         (&[("ip", "198.51.101.1")], None),
         (&[("ip", "203.0.113.7")], Some("ip:203.0.113.7")),
         (&[("ip", "::ffff:203.0.113.7")], Some("ip:203.0.113.7")),
+        // As Envoy writes masked addresses.
+        (&[("ip", "203.0.113.7/32")], Some("ip:203.0.113.7")),
+        (&[("ip", "203.0.113.7/31")], None),
         (&[("ip", "2001:DB8:0:0:1::")], Some("ip:2001:db8::/32")),
         (&[("ip", "2001:db9::")], None),
         (&[("ip", "nonsense")], None),

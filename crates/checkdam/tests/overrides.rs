@@ -45,6 +45,35 @@ overrides:
   - { rule: switched-off, subject: "user:1", scale: 2 }
 "#;
 
+/// A name that somebody chose must not reach into the next attribute.
+#[test]
+fn a_wildcard_stands_within_one_attribute() {
+    let limiter = limiter(
+        r#"
+rules:
+  - { name: per-place, key: "{tenant}/{user}", limits: [7/s] }
+  - { name: per-path, key: "ip:{ip}:{path}", when: { path: { present: true } }, limits: [3/s] }
+overrides:
+  - { rule: per-place, subject: "*/admin", limits: [700/s] }
+  - { rule: per-place, subject: "acme/*", limits: [70/s] }
+  - { rule: per-path, subject: "ip:2001:db8::*:/login", limits: [30/s] }
+"#,
+    );
+    for (tenant, user, expected) in [
+        ("a", "admin", 700),
+        ("a", "b/admin", 7),
+        ("a/b", "admin", 700),
+        ("acme", "x/y", 70),
+        ("acme/x", "y", 7),
+        ("x", "acme/y", 7),
+    ] {
+        let outcome = check(&limiter, &[("tenant", tenant), ("user", user)]);
+        assert_eq!(limits(&outcome), [expected], "{tenant} and {user}");
+    }
+    let of_path = |ip, path| limits(&check(&limiter, &[("ip", ip), ("path", path)]));
+    assert_eq!((of_path("2001:db8::1", "/login"), of_path("::1", "/x:/login")), (vec![30], vec![3]));
+}
+
 #[test]
 fn the_nearest_override_counts() {
     let limiter = limiter(RULES);

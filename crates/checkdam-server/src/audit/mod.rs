@@ -6,10 +6,12 @@
 //! written is counted: denied = written + sampled out + dropped + waiting.
 
 mod effects;
+mod recorded;
 mod sample;
 mod writer;
 
 pub(crate) use self::effects::{Effect, Effects};
+pub(crate) use self::recorded::Recorded;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,6 +33,7 @@ pub(crate) struct Audit {
     sample: Sample,
     counters: Counters,
     node: String,
+    recorded: Recorded,
 }
 
 #[derive(Debug, Default)]
@@ -58,10 +61,10 @@ pub(crate) struct AuditCounts {
 
 impl Audit {
     /// What notes denials, and what is to write them.
-    pub(crate) fn new(options: &AuditOptions, node: String) -> (Self, mpsc::Receiver<Violation>) {
+    pub(crate) fn new(options: &AuditOptions, node: String, recorded: Recorded) -> (Self, mpsc::Receiver<Violation>) {
         let (queue, receiver) = mpsc::channel(options.queue_max);
         let sample = Sample::new(options.per_rule_and_second);
-        (Self { queue, sample, counters: Counters::default(), node }, receiver)
+        (Self { queue, sample, counters: Counters::default(), node, recorded }, receiver)
     }
 
     /// Notes the outcome if it is a denial. A store that did not answer is not
@@ -85,18 +88,18 @@ impl Audit {
     }
 
     fn violation(&self, request: &Request<'_>, outcome: &Outcome, rule: &str, now_us: u64) -> Violation {
-        let attribute = |name: &str| request.get(name).map(|value| checkdam::shortened(value).into_owned());
+        let attribute = |name: &str| self.recorded.attribute(request, name);
         let violated = outcome.violated();
         let subject = match (&violated, outcome.ban()) {
-            (Some(tier), _) => tier.rule.key.render(request),
-            (None, Some(ban)) => ban.subject(),
+            (Some(tier), _) => self.recorded.subject(&tier.rule.key, request),
+            (None, Some(ban)) => self.recorded.banned(ban),
             (None, None) => String::new(),
         };
         Violation {
             bucket_key: format!("{rule}:{subject}"),
             user_id: attribute("user"),
             // As Envoy calls it.
-            ip_address: attribute("ip").or_else(|| attribute("remote_address")),
+            ip_address: ["ip", "remote_address", "masked_remote_address"].into_iter().find_map(attribute),
             endpoint: attribute("endpoint"),
             method: attribute("method"),
             tenant: attribute("tenant"),

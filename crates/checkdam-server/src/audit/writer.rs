@@ -149,7 +149,12 @@ impl Work {
 
     async fn prune(&self) {
         let oldest_us = unix_us().saturating_sub(self.options.keep.as_micros() as u64);
-        let keep = Keep { since_unix_ms: Some((oldest_us / 1_000) as i64), rows_max: Some(self.options.rows_max) };
+        let keep = Keep {
+            since_unix_ms: Some((oldest_us / 1_000) as i64),
+            rows_max: Some(self.options.rows_max),
+            rule_rows_max: Some(self.options.rule_rows_max),
+            bytes_max: Some(self.options.bytes_max),
+        };
         match self.rulebook.prune_violations(keep).await {
             Ok(0) => {}
             Ok(pruned) => tracing::info!(pruned, "old violations were forgotten"),

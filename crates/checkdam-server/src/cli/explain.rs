@@ -4,14 +4,20 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use axum::http::header::AUTHORIZATION;
+use axum::http::{Method, StatusCode};
 use checkdam::Limiter;
 use checkdam::store::{MemoryOptions, MemoryStore};
 use serde::Deserialize;
 
+use super::client::Call;
+use super::keeper::{SERVER_DEFAULT as ADMIN_DEFAULT, token};
 use super::table::{printable, time};
 use super::{Asked, SERVER_DEFAULT, client, print, print_json};
 use crate::config::FileArguments;
 use crate::rulebook::Texts;
+
+const SERVER_VARIABLE: &str = "CHECKDAM_SERVER";
 
 /// What `checkdam explain` takes.
 #[derive(Debug, clap::Args)]
@@ -26,9 +32,14 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     files: FileArguments,
 
-    /// The server to ask
-    #[arg(long, value_name = "URL", env = "CHECKDAM_SERVER", default_value = SERVER_DEFAULT)]
-    server: String,
+    /// The server to ask: where requests are decided, or its admin API, which `checkdam proxy` has alone
+    /// [env: CHECKDAM_SERVER=] [default: http://127.0.0.1:8080, or http://127.0.0.1:8082 if nothing is there]
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+
+    /// A file that holds the admin token, for an admin API that needs one [env: CHECKDAM_ADMIN_TOKEN_FILE=]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
 }
 
 /// What is explained, as far as it is shown.
@@ -40,6 +51,8 @@ struct Explained {
     matches: Vec<Match>,
     others: Vec<Other>,
     others_left_out: usize,
+    #[serde(default)]
+    hints: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -79,7 +92,7 @@ struct Other {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let answered = match &arguments.rules {
         Some(path) => offline(path, &arguments.asked, &arguments.files)?,
-        None => client::post(&arguments.server, "/v1/explain", arguments.asked.body())?,
+        None => online(arguments)?,
     };
     let explained: Explained = client::decision(&answered)?;
     if arguments.asked.json {
@@ -90,13 +103,40 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(if explained.allowed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Asks the server that is given; else one that decides, and if there is none the
+/// admin API, which a proxy has too.
+fn online(arguments: &Arguments) -> anyhow::Result<Vec<u8>> {
+    let ask = |server: &str| {
+        let answer = Call::new(Method::POST, "/v1/explain").body("application/json", arguments.asked.body());
+        let answer = answer.send(server)?;
+        match answer.status {
+            StatusCode::NOT_FOUND => inspect(server, arguments),
+            _ => anyhow::Ok(answer.body),
+        }
+    };
+    let given = arguments.server.clone().or_else(|| std::env::var(SERVER_VARIABLE).ok());
+    match given.filter(|server| !server.is_empty()) {
+        Some(server) => ask(&server),
+        None => ask(SERVER_DEFAULT).or_else(|error| inspect(ADMIN_DEFAULT, arguments).map_err(|_| error)),
+    }
+}
+
+/// The same from an admin API.
+fn inspect(server: &str, arguments: &Arguments) -> anyhow::Result<Vec<u8>> {
+    let mut call = Call::new(Method::POST, "/admin/v1/inspect").body("application/json", arguments.asked.body());
+    if let Some(token) = token(None, arguments.token_file.as_deref())? {
+        call = call.header(AUTHORIZATION, format!("Bearer {token}"));
+    }
+    Ok(call.send(server)?.body)
+}
+
 fn offline(path: &Path, asked: &Asked, files: &FileArguments) -> anyhow::Result<Vec<u8>> {
     let (rules, _) = Texts::read(path)?.load(&files.options())?;
     let request = asked.request()?;
     let limiter = Limiter::new(rules, MemoryStore::new(MemoryOptions { max_buckets: 1_000 }));
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let outcome = runtime.block_on(limiter.peek(&request));
-    Ok(crate::http::explain(&limiter.rules(), &request, &outcome))
+    Ok(crate::http::explain(&limiter.rules(), &request, &outcome, &[]))
 }
 
 impl Explained {
@@ -121,6 +161,9 @@ impl Explained {
         }
         if self.others_left_out > 0 {
             text.push_str(&format!("  and {} more\n", self.others_left_out));
+        }
+        for hint in &self.hints {
+            text.push_str(&format!("\nNote: {}\n", printable(hint)));
         }
         text
     }

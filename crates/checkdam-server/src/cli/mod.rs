@@ -37,6 +37,7 @@ use serde_json::Value;
 
 use self::edited::Edited;
 pub(crate) use self::failure::Failure;
+pub(crate) use self::table::printable_lines;
 
 /// Exact rate limiting: may this request pass, and if not, when?
 #[derive(Debug, Parser)]
@@ -235,7 +236,7 @@ fn print_value(value: &Value) -> anyhow::Result<()> {
 
 /// A word to people. Nobody is left to tell if standard error is closed.
 fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "checkdam: {text}");
+    let _ = writeln!(std::io::stderr(), "checkdam: {}", printable_lines(text));
 }
 
 /// What of an answer is shown.

@@ -24,7 +24,7 @@ use self::parts::Parts;
 use super::signals::Signals;
 use super::supervisor::{self, Reloading};
 use crate::app::App;
-use crate::audit::{Audit, Writer};
+use crate::audit::{Audit, Recorded, Writer};
 use crate::config::{Became, Config, ForeignVariable, LeaveOptions};
 use crate::http::{Admin, Listener, Live, RuleSource, Server};
 use crate::nodes::Nodes;
@@ -144,8 +144,11 @@ impl Node {
         let Parts { rulebook, file, loaded } = opened;
         rulebook::remark(&loaded.0, &loaded.1);
         let revision = loaded.1.revision.clone();
-        let recorded = rulebook.clone().map(|rulebook| (Audit::new(&config.audit, node.clone()), rulebook));
-        let (audit, writer) = match recorded {
+        let key = config.redis.as_ref().map_or("", |options| options.key_secret.as_str());
+        let recorded = Recorded::new(&config.secret_attributes, key);
+        let audit =
+            rulebook.clone().map(|rulebook| (Audit::new(&config.audit, node.clone(), recorded.clone()), rulebook));
+        let (audit, writer) = match audit {
             Some(((audit, queue), rulebook)) => {
                 let audit = Arc::new(audit);
                 let writer = Writer::start(&audit, queue, rulebook, config.audit);
@@ -153,7 +156,7 @@ impl Node {
             }
             None => (None, None),
         };
-        let beside = (Watch::new(&config.watch, config.origin.paths), tracer, Overload::new(config.overload));
+        let beside = (Watch::new(&config.watch, config.origin.paths, recorded), tracer, Overload::new(config.overload));
         let app = Arc::new(App::new(loaded, store, config.dialect, audit, beside));
         let rules = Arc::new(follow(&app, file, rulebook.as_ref(), revision, signals.reload));
         let nodes = Nodes::start(Arc::clone(&app), node, config.share_subjects);

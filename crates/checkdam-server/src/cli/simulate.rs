@@ -69,7 +69,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME=VALUE,…")]
     descriptor: Vec<DescriptorPattern>,
 
-    /// Print a rule file with limits for this key, such as user:{user}, above nearly all subjects' peaks
+    /// Print a rule file with limits for this key, such as user:{user}, above nearly all subjects' peaks; those who ask
+    /// for far more than the others are left out, and there must be 20 subjects
     #[arg(long, value_name = "KEY")]
     suggest: Vec<KeyPattern>,
 
@@ -130,6 +131,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     if summary.requests == 0 {
         bail!(Failure::refused("the logs hold no request".to_owned()));
+    }
+    let is_small = |one: &&simulate::Suggestion| one.subjects * one.sampled_one_in < simulate::SUBJECTS_MIN;
+    if let Some(one) = summary.suggestions.iter().find(is_small) {
+        bail!(Failure::refused(format!(
+            "the logs have {} subjects of {:?}: at least {} are needed to tell usual from unusual; give longer logs",
+            one.subjects,
+            one.key,
+            simulate::SUBJECTS_MIN
+        )));
     }
     for (path, text) in
         [(&arguments.report, simulate::page as fn(&Summary) -> String), (&arguments.svg, simulate::picture)]

@@ -36,9 +36,25 @@ impl Table {
     }
 }
 
-/// The text without anything that could steer a terminal.
+/// The text without anything that could steer a terminal, or make text read
+/// otherwise than it is written.
 pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
+    text.chars().map(|character| if is_steering(character) { '\u{fffd}' } else { character }).collect()
+}
+
+/// The same with its lines.
+pub(crate) fn printable_lines(text: &str) -> String {
+    text.lines().map(printable).collect::<Vec<_>>().join("\n")
+}
+
+/// Control characters (C0 and C1), those that set the direction of text (Unicode
+/// Standard Annex 9), and those that end lines or have no width.
+fn is_steering(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
+        )
 }
 
 /// Milliseconds as people say them: `-` for none, `85ms`, `1.2s`, `3m 20s`.
@@ -57,6 +73,17 @@ pub(super) fn time(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_steers_a_terminal_or_turns_text_around() {
+        let sent = "a\u{1b}[31mb\u{9b}31mc\u{202e}d\u{2066}e\u{200f}f\u{2028}g\u{7f}é";
+        let shown = printable(sent);
+        assert_eq!(
+            shown,
+            sent.replace(|character: char| !character.is_ascii_graphic() && character != 'é', "\u{fffd}")
+        );
+        assert_eq!(printable_lines("one\ntwo\u{9b}"), "one\ntwo\u{fffd}");
+    }
 
     #[test]
     fn times_read_well() {

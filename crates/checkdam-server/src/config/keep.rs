@@ -47,6 +47,10 @@ pub(crate) struct AuditOptions {
     pub(crate) keep: Duration,
     /// The most that are kept.
     pub(crate) rows_max: u64,
+    /// The most that are kept of one rule.
+    pub(crate) rule_rows_max: u64,
+    /// The most bytes that they may take, about.
+    pub(crate) bytes_max: u64,
     /// The most that wait to be written.
     pub(crate) queue_max: usize,
 }
@@ -120,8 +124,39 @@ impl AuditOptions {
             per_rule_and_second: given.audit_rate.or(file.audit_rate).unwrap_or(100),
             keep,
             rows_max: given.audit_rows.or(file.audit_rows).unwrap_or(1_000_000),
+            rule_rows_max: given.audit_rule_rows.or(file.audit_rule_rows).unwrap_or(100_000),
+            bytes_max: given.audit_bytes.or(file.audit_bytes).unwrap_or(256 << 20),
             queue_max,
         })
+    }
+}
+
+/// Attributes that are commonly secrets, as rules commonly name them.
+const SECRETS: [&str; 16] = [
+    "api_key",
+    "api-key",
+    "apikey",
+    "x-api-key",
+    "key",
+    "token",
+    "access_token",
+    "refresh_token",
+    "bearer",
+    "authorization",
+    "auth",
+    "password",
+    "secret",
+    "session",
+    "session_id",
+    "cookie",
+];
+
+/// The attributes that records and the log hold as hashes.
+pub(super) fn secret_attributes(given: &Settings, file: &Settings) -> Vec<String> {
+    match given.secret_attributes.as_ref().or(file.secret_attributes.as_ref()) {
+        // One empty name is how none is written on the command line.
+        Some(names) => names.iter().filter(|name| !name.is_empty()).cloned().collect(),
+        None => SECRETS.map(str::to_owned).to_vec(),
     }
 }
 

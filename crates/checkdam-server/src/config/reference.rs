@@ -30,7 +30,7 @@ const PARTS: [(&str, &str); 10] = [
 ];
 
 /// Values for settings whose default is no value.
-const EXAMPLES: [(&str, &str); 22] = [
+const EXAMPLES: [(&str, &str); 23] = [
     ("allowed_hosts", "limits.example"),
     ("rules", "/etc/checkdam/rules.yaml"),
     ("admin_token", "at-least-16-characters"),
@@ -41,6 +41,7 @@ const EXAMPLES: [(&str, &str); 22] = [
     ("trusted_proxies", "10.0.0.0/8,fd00::/8"),
     ("header_attributes", "X-API-Key=api_key"),
     ("cost_header", "X-Cost"),
+    ("secret_attributes", "api_key,token"),
     ("store", "redis://127.0.0.1:6379"),
     ("store_file", "/run/secrets/store_url"),
     ("store_ca", "/etc/checkdam/redis-ca.pem"),

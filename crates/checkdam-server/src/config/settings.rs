@@ -101,6 +101,19 @@ pub(crate) struct Settings {
     #[arg(long, env = "CHECKDAM_AUDIT_ROWS", value_name = "COUNT")]
     pub(super) audit_rows: Option<u64>,
 
+    /// The most violations that are kept of one rule, so that a flood at one leaves the others' [default: 100000]
+    #[arg(long, env = "CHECKDAM_AUDIT_RULE_ROWS", value_name = "COUNT")]
+    pub(super) audit_rule_rows: Option<u64>,
+
+    /// The most bytes that violations may take, with their indexes, about [default: 268435456]
+    #[arg(long, env = "CHECKDAM_AUDIT_BYTES", value_name = "COUNT")]
+    pub(super) audit_bytes: Option<u64>,
+
+    /// Attributes that violations and the log hold as hashes, keyed with the key secret, if there is one; an empty name
+    /// for none [default: api_key, token, authorization, password, session and their like]
+    #[arg(long, env = "CHECKDAM_SECRET_ATTRIBUTES", value_name = "NAMES", value_delimiter = ',')]
+    pub(super) secret_attributes: Option<Vec<String>>,
+
     /// The most violations that wait to be written, a count [default: 10000]
     #[arg(long, env = "CHECKDAM_AUDIT_QUEUE", value_name = "COUNT")]
     pub(super) audit_queue: Option<usize>,

@@ -73,6 +73,10 @@ impl Auth {
         }
         self.warn_of_strangers(peer, &parts.headers);
         let request = options.apply(described(&self.origin, parts, peer)?)?;
+        if request.get("host").is_none() && self.app.watch().attributes().is_named("host") {
+            let detail = "the request names no host, and rules go by it: let the proxy send X-Forwarded-Host";
+            return Err(Problem::malformed_header("x-forwarded-host", detail.to_owned()));
+        }
         let outcome = self.app.check(&request).await;
         if !outcome.is_allowed() {
             return Ok(wire::refuse(&outcome, self.app.dialect()).map(Body::new));

@@ -150,7 +150,7 @@ pub(super) async fn explain(State(app): State<Arc<App>>, body: Body) -> Answered
     let body = read(body).await?;
     let request = wire::parse(&body)?;
     let outcome = app.peek(&request).await;
-    let explained = wire::explain(outcome.rules(), &request, &outcome);
+    let explained = wire::explain(outcome.rules(), &request, &outcome, &app.watch().attributes().unseen());
     Ok(([(CONTENT_TYPE, "application/json")], explained).into_response())
 }
 

@@ -43,7 +43,7 @@ pub(crate) use self::framing::{Fault, chunk_size, content_length};
 pub(crate) use self::metrics::Texts;
 pub(crate) use self::opening::answering;
 pub(crate) use self::origin::{
-    ATTRIBUTES as ORIGIN_ATTRIBUTES, Asked, OF_PROXIES, Origin, OriginError, Target, address_text,
+    ATTRIBUTES as ORIGIN_ATTRIBUTES, Asked, Origin, OriginError, Target, address_text, is_of_proxies,
 };
 pub(crate) use self::problem::Problem;
 pub(crate) use self::responder::{Answered, Arrival, Responder, route};

@@ -11,7 +11,7 @@ mod endpoint;
 
 use std::net::IpAddr;
 
-use axum::http::header::{CONNECTION, FORWARDED, HeaderMap, HeaderName, HeaderValue};
+use axum::http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
 pub(crate) use checkdam::origin::host;
 use checkdam::origin::{PathError, PathForms};
 use checkdam::{LIMIT_MAX, Request, RequestError};
@@ -27,17 +27,35 @@ pub(crate) const ATTRIBUTES: [&str; 4] = ["method", "endpoint", "host", "ip"];
 /// No method is longer; WebDAV's longest has 16 letters.
 const METHOD_MAX: usize = 32;
 
-/// What upstreams take for a proxy's word on its client.
-pub(crate) static OF_PROXIES: [HeaderName; 8] = [
-    FORWARDED,
-    HeaderName::from_static("x-forwarded-for"),
-    HeaderName::from_static("x-forwarded-host"),
-    HeaderName::from_static("x-forwarded-proto"),
-    HeaderName::from_static("x-forwarded-port"),
-    HeaderName::from_static("x-forwarded-prefix"),
-    HeaderName::from_static("x-forwarded-server"),
-    HeaderName::from_static("x-real-ip"),
+/// What upstreams take for a proxy's word on its client or its path, besides
+/// X-Forwarded-*.
+const OF_PROXIES: [&str; 14] = [
+    "forwarded",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-original-forwarded-for",
+    "x-original-host",
+    "x-original-method",
+    "x-original-uri",
+    "x-original-url",
+    "x-rewrite-url",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "cf-connecting-ipv6",
+    "fastly-client-ip",
 ];
+
+/// Whether upstreams take a header for a proxy's word: from strangers it counts
+/// for nothing and is not forwarded.
+pub(crate) fn is_of_proxies(header: &HeaderName) -> bool {
+    let name = header.as_str();
+    // Most headers begin otherwise.
+    match name.as_bytes().first() {
+        Some(b'x' | b'f' | b't' | b'c') => name.starts_with("x-forwarded-") || OF_PROXIES.contains(&name),
+        _ => false,
+    }
+}
 
 /// How attributes are derived from requests.
 #[derive(Debug, Clone)]
@@ -134,7 +152,8 @@ impl Origin {
         if let Some(host) = target.authority.or(asked.host).and_then(host) {
             request.insert_whole("host", host)?;
         }
-        for (header, attribute) in &self.headers {
+        let is_trusted = self.is_trusted(asked.peer);
+        for (header, attribute) in self.headers.iter().filter(|(header, _)| is_trusted || !is_of_proxies(header)) {
             // An empty header says as little as none.
             if let Some(value) = single(asked.headers, header)?.filter(|value| !value.is_empty()) {
                 request.insert_whole(attribute.clone(), value.to_owned())?;
@@ -149,14 +168,14 @@ impl Origin {
         if !headers.contains_key(CONNECTION) {
             return Ok(());
         }
-        let is_hidden = |header: &&HeaderName| {
-            let connection = headers.get_all(CONNECTION).iter().map(HeaderValue::as_bytes);
-            checkdam::origin::is_hop_by_hop(connection, header.as_str())
+        let is_read = |name: &HeaderName| {
+            let is_mapped = self.headers.iter().any(|(header, _)| header == name);
+            is_mapped || self.cost_header.as_ref() == Some(name) || is_of_proxies(name)
         };
-        let mapped = self.headers.iter().map(|(header, _)| header);
-        let read = mapped.chain(&self.cost_header).chain(&OF_PROXIES);
-        match { read }.find(is_hidden) {
-            Some(header) => Err(OriginError::HopByHop { header: header.clone() }),
+        let lists = headers.get_all(CONNECTION).iter().flat_map(|list| list.as_bytes().split(|byte| *byte == b','));
+        let mut names = lists.filter_map(|name| HeaderName::try_from(name.trim_ascii()).ok());
+        match names.find(is_read) {
+            Some(header) => Err(OriginError::HopByHop { header }),
             None => Ok(()),
         }
     }

@@ -212,12 +212,13 @@ impl Problem {
         Self { kind, title, status: StatusCode::INTERNAL_SERVER_ERROR, detail, field: None }
     }
 
-    fn not_found(path: &str) -> Self {
+    /// Nothing is there, and what was probably meant.
+    fn not_found(path: &str, advice: &str) -> Self {
         Self {
             kind: "about:blank",
             title: "Not Found",
             status: StatusCode::NOT_FOUND,
-            detail: format!("there is nothing at {:?}: see /openapi.json for what there is", shown(path)),
+            detail: format!("there is nothing at {:?}: {advice}", shown(path)),
             field: None,
         }
     }
@@ -234,6 +235,12 @@ impl Problem {
             ),
             field: None,
         }
+    }
+
+    /// The same with what to do.
+    pub(super) fn advising(mut self, advice: &str) -> Self {
+        self.detail = format!("{}: {advice}", self.detail);
+        self
     }
 
     /// The same problem inside a list.
@@ -255,9 +262,32 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Answers requests for paths that do not exist.
+/// Answers requests for paths that the listener for decisions does not have.
 pub(super) async fn not_found(uri: Uri) -> Problem {
-    Problem::not_found(uri.path())
+    let path = uri.path();
+    if path == "/admin" || path.starts_with("/admin/") {
+        let advice = "the admin API is on a listener of its own, by default http://127.0.0.1:8082 (--admin-listen)";
+        return Problem::not_found(path, advice);
+    }
+    Problem::not_found(path, &usual_advice(path))
+}
+
+/// Answers requests for paths that the admin listener does not have.
+pub(super) async fn not_found_by_admin(uri: Uri) -> Problem {
+    let path = uri.path();
+    if path.starts_with("/v1/") || path == "/json" {
+        let advice = "decisions are on another listener, by default http://127.0.0.1:8080 (--http-listen)";
+        return Problem::not_found(path, advice);
+    }
+    Problem::not_found(path, &usual_advice(path))
+}
+
+fn usual_advice(path: &str) -> String {
+    match path.trim_end_matches('/') {
+        "" => "see /openapi.json for what there is".to_owned(),
+        bare if bare != path => format!("leave out the slash at the end, {:?}", shown(bare)),
+        _ => "see /openapi.json for what there is".to_owned(),
+    }
 }
 
 /// Answers requests with a method that the path does not have.

@@ -107,6 +107,9 @@ impl Proxy {
             }
         };
         let host = head::host(&request)?;
+        if host.as_ref().is_none_or(HeaderValue::is_empty) && self.needs_host() {
+            return Err(Refusal::BadHost("the request names no host, and rules or routes go by it: name one"));
+        }
         let asked = self.origin.request(Asked {
             method: request.method().as_str(),
             target: request.uri().path_and_query().map_or("/", PathAndQuery::as_str),
@@ -145,6 +148,11 @@ impl Proxy {
         }
         let refused = Refusal::TooManyUploads { max: uploads.per_client_max() };
         uploads.begin(client).map(Some).ok_or(refused)
+    }
+
+    /// Whether a request without a host would pass by a rule or a route.
+    fn needs_host(&self) -> bool {
+        self.routes.name_hosts() || self.app.watch().attributes().is_named("host")
     }
 
     /// Charges a request and holds it back as long as it must be; the answer,

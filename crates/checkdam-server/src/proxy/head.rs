@@ -11,7 +11,7 @@ use axum::http::{Method, Request, Version};
 use checkdam::origin::PathForms;
 
 use super::refusal::Refusal;
-use crate::http::OF_PROXIES;
+use crate::http::is_of_proxies;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -125,7 +125,7 @@ fn is_underscored(name: &HeaderName) -> bool {
 /// Takes out of a body's trailers what would be taken out of its head.
 pub(super) fn clean_trailers(trailers: &mut HeaderMap) {
     let is_of_head = |name: &HeaderName| {
-        OF_PROXIES.contains(name) || OF_ONE_CONNECTION.contains(name) || [HOST, CONTENT_LENGTH].contains(name)
+        is_of_proxies(name) || OF_ONE_CONNECTION.contains(name) || [HOST, CONTENT_LENGTH].contains(name)
     };
     remove(trailers, |name| is_underscored(name) || is_of_head(name));
 }
@@ -222,7 +222,7 @@ impl Head {
         };
         !is_ours
             && !OF_ONE_CONNECTION.contains(name)
-            && (is_trusted || !OF_PROXIES.contains(name))
+            && (is_trusted || !is_of_proxies(name))
             && !is_underscored(name)
             && !self.listed.contains(name)
     }

@@ -57,6 +57,11 @@ impl Routes {
         })
     }
 
+    /// Whether a route goes by the host.
+    pub(super) fn name_hosts(&self) -> bool {
+        self.all.iter().any(|route| route.host.is_some())
+    }
+
     /// Every server that a route names.
     pub(super) fn upstreams(&self) -> &[Arc<Upstream>] {
         &self.upstreams

@@ -32,7 +32,7 @@ pub(crate) use self::loading::Loading;
 pub(crate) use self::store::Rulebook;
 pub(crate) use self::translate::{as_rules, refusal};
 pub(crate) use self::url::{DatabaseUrl, DatabaseUrlError};
-pub(crate) use self::violations::{Filter, Keep, StoredViolation, Violation};
+pub(crate) use self::violations::{ATTRIBUTE_MAX, Filter, Keep, SUBJECT_MAX, StoredViolation, Violation};
 pub(crate) use self::watch::watch;
 
 /// The rules of a server that was given none.

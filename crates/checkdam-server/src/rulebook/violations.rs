@@ -29,6 +29,18 @@ const COLUMNS: [Column; 15] = [
 const BATCH_MAX: usize = 2_000;
 /// Rows that are removed before others get a turn.
 const PRUNE_STEP: i64 = 5_000;
+/// Rules that are pruned at a time.
+const RULES_MAX: usize = 1_000;
+/// Rows whose size is looked at, at either end.
+const SAMPLED: usize = 1_000;
+/// Texts stand in the row, and nearly all of them in an index too.
+const INDEXED: u64 = 2;
+/// What a row and its index entries take besides texts: measured with SQLite.
+const ROW_BYTES: u64 = 200;
+/// The most bytes that are recorded of an attribute.
+pub(crate) const ATTRIBUTE_MAX: usize = 128;
+/// The most bytes that are recorded of a subject.
+pub(crate) const SUBJECT_MAX: usize = 256;
 /// Rows on one page.
 pub(crate) const PAGE_MAX: u32 = 1_000;
 
@@ -92,6 +104,10 @@ pub(crate) struct Keep {
     pub(crate) since_unix_ms: Option<i64>,
     /// So many of the newest.
     pub(crate) rows_max: Option<u64>,
+    /// So many of the newest of each rule.
+    pub(crate) rule_rows_max: Option<u64>,
+    /// About so many bytes, indexes included, of the newest.
+    pub(crate) bytes_max: Option<u64>,
 }
 
 impl Violation {
@@ -182,20 +198,70 @@ impl Rulebook {
             };
             removed += self.prune(old, since).await?;
         }
-        if let Some(rows_max) = keep.rows_max {
-            let offset = i64::try_from(rows_max).unwrap_or(i64::MAX);
-            let first = within(LOAD_LIMIT, async {
-                let mut session = self.engine.read().await?;
-                let sql = format!("SELECT violation_id FROM {TABLE} ORDER BY violation_id DESC LIMIT 1 OFFSET $1");
-                let first = session.number(&sql, &[Value::Int(offset)]).await?;
-                session.commit().await?;
-                Ok(first)
-            });
+        if let Some(rows_max) = keep.rule_rows_max {
+            removed += self.prune_rules(rows_max).await?;
+        }
+        let rows_by_bytes = match keep.bytes_max {
+            Some(bytes_max) => Some(bytes_max / self.row_bytes().await?),
+            None => None,
+        };
+        if let Some(rows_max) = keep.rows_max.into_iter().chain(rows_by_bytes).min() {
+            let first = self.number(
+                format!("SELECT violation_id FROM {TABLE} ORDER BY violation_id DESC LIMIT 1 OFFSET $1"),
+                vec![Value::Int(i64::try_from(rows_max).unwrap_or(i64::MAX))],
+            );
             if let Some(first) = first.await? {
                 removed += self.prune(|_| "violation_id <= $1 ORDER BY violation_id".to_owned(), first).await?;
             }
         }
         Ok(removed)
+    }
+
+    /// Removes what rules have beyond so many.
+    async fn prune_rules(&self, rows_max: u64) -> Result<u64, RulebookError> {
+        let rows_max = i64::try_from(rows_max).unwrap_or(i64::MAX);
+        let mut removed = 0;
+        for _ in 0..RULES_MAX {
+            // The last violation of a rule that has too many, which names the rule.
+            let full = format!(
+                "SELECT MAX(violation_id) FROM {TABLE} WHERE rule_name IS NOT NULL GROUP BY rule_name HAVING COUNT(*) > $1 ORDER BY 1 LIMIT 1"
+            );
+            let Some(last) = self.number(full, vec![Value::Int(rows_max)]).await? else { break };
+            let of_rule = format!("rule_name = (SELECT rule_name FROM {TABLE} WHERE violation_id = {last})");
+            let first = format!(
+                "SELECT violation_id FROM {TABLE} WHERE {of_rule} ORDER BY violation_id DESC LIMIT 1 OFFSET $1"
+            );
+            let Some(first) = self.number(first, vec![Value::Int(rows_max)]).await? else { break };
+            removed += self.prune(|_| format!("{of_rule} AND violation_id <= $1 ORDER BY violation_id"), first).await?;
+        }
+        Ok(removed)
+    }
+
+    /// How many bytes a violation takes, about: the mean of the newest and of the
+    /// oldest, whichever is more, with what indexes and the row itself need.
+    async fn row_bytes(&self) -> Result<u64, RulebookError> {
+        let texts = COLUMNS.iter().filter(|(_, kind)| matches!(kind, Kind::Text));
+        let texts: Vec<String> = texts.map(|(name, _)| format!("COALESCE(LENGTH({name}), 0)")).collect();
+        let mut most = 0;
+        for order in ["ASC", "DESC"] {
+            let sampled = format!(
+                "SELECT {} AS bytes FROM {TABLE} ORDER BY violation_id {order} LIMIT {SAMPLED}",
+                texts.join(" + ")
+            );
+            let mean = format!("SELECT CAST(COALESCE(AVG(bytes), 0) AS BIGINT) FROM ({sampled}) AS sampled");
+            most = most.max(self.number(mean, Vec::new()).await?.unwrap_or(0));
+        }
+        Ok(u64::try_from(most).unwrap_or(0) * INDEXED + ROW_BYTES)
+    }
+
+    async fn number(&self, sql: String, values: Vec<Value>) -> Result<Option<i64>, RulebookError> {
+        within(LOAD_LIMIT, async {
+            let mut session = self.engine.read().await?;
+            let number = session.number(&sql, &values).await?;
+            session.commit().await?;
+            Ok(number)
+        })
+        .await
     }
 
     async fn prune(&self, which: impl Fn(Dialect) -> String, bound: i64) -> Result<u64, RulebookError> {
@@ -228,10 +294,13 @@ impl Filter {
             values.push(value);
             format!("${}", values.len())
         };
-        let (user, ip) = (("user_id", &self.user), ("ip_address", &self.ip));
-        for (column, wanted) in [user, ip, ("rule_name", &self.rule), ("subject", &self.subject)] {
+        // As they were cut when they were recorded.
+        let (user, ip) = (("user_id", &self.user, ATTRIBUTE_MAX), ("ip_address", &self.ip, ATTRIBUTE_MAX));
+        let (rule, subject) = (("rule_name", &self.rule, usize::MAX), ("subject", &self.subject, SUBJECT_MAX));
+        for (column, wanted, bytes_max) in [user, ip, rule, subject] {
             if let Some(wanted) = wanted {
-                conditions.push(format!("{column} = {}", put(Value::Text(kept(wanted)))));
+                let wanted = kept(&checkdam::shortened_to(wanted, bytes_max));
+                conditions.push(format!("{column} = {}", put(Value::Text(wanted))));
             }
         }
         for (comparison, instant) in [(">=", self.since_unix_ms), ("<", self.until_unix_ms)] {

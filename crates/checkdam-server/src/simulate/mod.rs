@@ -25,6 +25,7 @@ mod wanted;
 pub(crate) use self::descriptors::DescriptorPattern;
 pub(crate) use self::report::{grouped, page, picture, share};
 pub(crate) use self::source::Format;
+pub(crate) use self::suggest::{SUBJECTS_MIN, Suggestion};
 pub(crate) use self::summary::{Comparison, Minute, SideSummary, Summary};
 pub(crate) use self::wanted::Wanted;
 

@@ -1,5 +1,11 @@
 //! Limits that observed traffic would have kept: percentiles of how much each
-//! subject asks for at most.
+//! subject asks for at most, without the outliers, which may be whom the limits
+//! are for.
+//!
+//! An outlier is beyond the upper outer fence of Tukey's box plot, in the logarithm
+//! of the peak: above the third quartile by more than three times the distance of
+//! the quartiles, which is taken as a factor of 2 at least. So up to a quarter of
+//! the subjects may be attackers and move nothing.
 //!
 //! Of each subject one entry of 64 bytes is kept; where there are too many, one
 //! subject in so many, whole.
@@ -16,6 +22,10 @@ const SUBJECTS_MAX: usize = 1_000_000;
 const WINDOWS: [(&str, u64); 3] = [("s", 1), ("m", 60), ("h", 3_600)];
 /// Per mille of the subjects that the percentiles are of.
 const PERCENTILES: [(&str, usize); 4] = [("p50", 500), ("p90", 900), ("p99", 990), ("p99.9", 999)];
+/// With fewer subjects nothing tells the usual from the unusual.
+pub(crate) const SUBJECTS_MIN: u64 = 20;
+/// How many times the distance of the quartiles an outlier is above the third.
+const FENCE: f64 = 3.0;
 /// How much above the last percentile a limit is suggested, in percent.
 const HEADROOM: u64 = 125;
 
@@ -48,8 +58,10 @@ pub(crate) struct Suggestion {
     pub(crate) sampled_one_in: u64,
     /// The peaks by window.
     pub(crate) peaks: Vec<WindowPeaks>,
-    /// Limits above nearly all of them.
+    /// Limits above nearly all of them, outliers left out.
     pub(crate) limits: Vec<String>,
+    /// Subjects that were left out because they ask for far more than the others.
+    pub(crate) outliers: u64,
     /// Subjects that would have been limited.
     pub(crate) exceeding: u64,
 }
@@ -65,6 +77,12 @@ pub(crate) struct WindowPeaks {
     #[serde(rename = "p99.9")]
     pub(crate) p999: u32,
     pub(crate) max: u32,
+    /// The 99.9th percentile without the outliers.
+    #[serde(skip)]
+    usual: u32,
+    /// Peaks above this are outliers.
+    #[serde(skip)]
+    fence: f64,
 }
 
 impl Peaks {
@@ -108,10 +126,13 @@ impl Peaks {
         // A window as long as the log says little.
         let windows = || (0..WINDOWS.len()).filter(|window| *window == 0 || WINDOWS[*window].1 * 2 <= span_s);
         let peaks: Vec<_> = windows().map(|window| self.peaks(window)).collect();
-        let limit = |peaks: &WindowPeaks| round((u64::from(peaks.p999) * HEADROOM).div_ceil(100));
+        let limit = |peaks: &WindowPeaks| round((u64::from(peaks.usual) * HEADROOM).div_ceil(100));
         let limits: Vec<u64> = peaks.iter().map(limit).collect();
         let exceeds = |subject: &&[Peak; WINDOWS.len()]| {
             windows().zip(&limits).any(|(window, limit)| u64::from(subject[window].most) > *limit)
+        };
+        let is_outlier = |subject: &&[Peak; WINDOWS.len()]| {
+            windows().zip(&peaks).any(|(window, peaks)| f64::from(subject[window].most) > peaks.fence)
         };
         let written = windows().zip(&limits).map(|(window, limit)| format!("{limit}/{}", WINDOWS[window].0));
         Suggestion {
@@ -119,6 +140,7 @@ impl Peaks {
             subjects: self.subjects.len() as u64,
             sampled_one_in: self.mask + 1,
             limits: written.collect(),
+            outliers: self.subjects.values().filter(is_outlier).count() as u64,
             exceeding: self.subjects.values().filter(exceeds).count() as u64,
             peaks,
         }
@@ -127,14 +149,19 @@ impl Peaks {
     fn peaks(&self, window: usize) -> WindowPeaks {
         let mut most: Vec<u32> = self.subjects.values().map(|subject| subject[window].most).collect();
         most.sort_unstable();
-        let at = |mille: usize| {
-            // The least that so many do not exceed.
-            let rank = (most.len() * mille).div_ceil(1_000).max(1) - 1;
-            most.get(rank).copied().unwrap_or(0)
-        };
-        let [p50, p90, p99, p999] = PERCENTILES.map(|(_, mille)| at(mille));
-        WindowPeaks { per: WINDOWS[window].0, p50, p90, p99, p999, max: most.last().copied().unwrap_or(0) }
+        let [p50, p90, p99, p999] = PERCENTILES.map(|(_, mille)| percentile(&most, mille));
+        let [first, third] = [250, 750].map(|mille| f64::from(percentile(&most, mille).max(1)).log2());
+        let fence = (third + FENCE * (third - first).max(1.0)).exp2();
+        let usual = &most[..most.partition_point(|peak| f64::from(*peak) <= fence)];
+        let (usual, max) = (percentile(usual, 999), most.last().copied().unwrap_or(0));
+        WindowPeaks { per: WINDOWS[window].0, p50, p90, p99, p999, max, usual, fence }
     }
+}
+
+/// The least that so many per mille of these do not exceed.
+fn percentile(sorted: &[u32], mille: usize) -> u32 {
+    let rank = (sorted.len() * mille).div_ceil(1_000).max(1) - 1;
+    sorted.get(rank).copied().unwrap_or(0)
 }
 
 impl Suggestion {
@@ -162,6 +189,32 @@ fn round(number: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Subjects with these peaks in one minute.
+    fn suggested(most: impl Iterator<Item = u64>) -> Suggestion {
+        let mut peaks = Peaks::new("ip:{ip}".parse().unwrap());
+        for (number, times) in most.enumerate() {
+            let request = Request::new().with("ip", number.to_string()).unwrap().costing(times);
+            peaks.note(600, &request);
+            peaks.note(800, &request.costing(1));
+        }
+        peaks.suggestion()
+    }
+
+    #[test]
+    fn attackers_in_the_log_move_nothing() {
+        let honest = || (0..80).map(|number| 5 + number % 20);
+        let alone = suggested(honest());
+        assert_eq!((alone.limits.join(" "), alone.outliers), ("30/s 30/m".to_owned(), 0));
+        for attackers in [1, 5, 20] {
+            let together = suggested(honest().chain((0..attackers).map(|_| 50_000)));
+            assert_eq!((together.limits, together.outliers), (alone.limits.clone(), attackers), "{attackers}");
+            assert_eq!((together.exceeding, together.peaks[0].max), (attackers, 50_000));
+        }
+        // Some who ask for several times as much as most are not attackers.
+        let uneven = suggested((0..100).map(|number| if number % 10 == 0 { 40 } else { 10 }));
+        assert_eq!((uneven.limits[0].as_str(), uneven.outliers), ("50/s", 0));
+    }
 
     #[test]
     fn limits_lie_above_what_nearly_all_ask_for() {

@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use arc_swap::ArcSwap;
 use checkdam::{DecidedBy, Outcome, RuleSet, TierView, Verdict};
 
+use super::traffic::Counts;
 use super::{Seen, Speaking};
 
 /// Under this name the rules are counted for which there is no room.
@@ -15,6 +16,8 @@ const OTHER: &str = "other";
 
 /// What metrics call the decisions, in the order of [`decision_place`].
 pub(crate) const DECISIONS: [&str; 5] = ["allowed", "denied", "cost_exceeds_burst", "unavailable", "banned"];
+const UNAVAILABLE: usize = decision_place(Verdict::Unavailable);
+const BANNED: usize = decision_place(Verdict::Banned);
 /// What metrics call those who decide, in the order of [`DecidedBy::number`].
 pub(crate) const STORES: [&str; DecidedBy::ALL.len()] = {
     let mut names = [""; DecidedBy::ALL.len()];
@@ -44,6 +47,9 @@ pub(crate) struct Counters {
     refused: AtomicU64,
     /// Requests that any rule in shadow would have denied.
     shadowed: AtomicU64,
+    /// Of those that did not pass: the banned, and those whose store did not answer.
+    banned: AtomicU64,
+    unavailable: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +70,8 @@ pub(crate) struct RuleCounts {
     denied: AtomicU64,
     /// Requests that it would have denied were it not in shadow.
     shadow: AtomicU64,
+    /// Requests that it denied because its store did not answer.
+    unavailable: AtomicU64,
 }
 
 impl RuleCounts {
@@ -96,6 +104,12 @@ impl RuleCounts {
     pub(crate) fn shadow(&self) -> u64 {
         self.shadow.load(Ordering::Relaxed)
     }
+
+    /// Requests that it denied because its store did not answer; they count as
+    /// denied too.
+    pub(crate) fn unavailable(&self) -> u64 {
+        self.unavailable.load(Ordering::Relaxed)
+    }
 }
 
 impl Counters {
@@ -110,6 +124,8 @@ impl Counters {
             passed: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             shadowed: AtomicU64::new(0),
+            banned: AtomicU64::new(0),
+            unavailable: AtomicU64::new(0),
         }
     }
 
@@ -134,6 +150,11 @@ impl Counters {
     pub(super) fn note(&self, seen: &Seen<'_, '_>) {
         let Some(Speaking { outcome: speaking, decision, store }) = seen.speaking else { return };
         add_one(if seen.is_allowed { &self.passed } else { &self.refused });
+        match decision {
+            BANNED => add_one(&self.banned),
+            UNAVAILABLE => add_one(&self.unavailable),
+            _ => {}
+        }
         let numbered = self.numbered.load();
         match speaking.governing() {
             Some(_) if speaking.tells_values() => {
@@ -185,6 +206,10 @@ impl Counters {
                     (true, false) => &counts.shadow,
                     (false, _) => &counts.allowed,
                 });
+                let is_unavailable = |tier: TierView<'_>| tier.decision.verdict == Verdict::Unavailable;
+                if is_denied && tier.is_enforced() && [tier].into_iter().chain(tiers).any(is_unavailable) {
+                    self.count(numbered, outcome, &tier, |counts| &counts.unavailable);
+                }
             }
         }
         is_shadowed
@@ -207,10 +232,10 @@ impl Counters {
         add_one(counter(known.get(&tier.rule.name).unwrap_or(&self.other)));
     }
 
-    /// Requests that passed, that did not, and that any rule in shadow would
-    /// have denied: each counted once, and never less than before.
-    pub(super) fn totals(&self) -> [u64; 3] {
-        [&self.passed, &self.refused, &self.shadowed].map(|counter| counter.load(Ordering::Relaxed))
+    /// Every request once, and never less than before.
+    pub(super) fn totals(&self) -> Counts {
+        [&self.passed, &self.refused, &self.shadowed, &self.banned, &self.unavailable]
+            .map(|counter| counter.load(Ordering::Relaxed))
     }
 
     /// Every rule that is counted by itself, by name, and what limits of trees

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use checkdam::{Outcome, Request, TierView};
 
 use super::Seen;
-use crate::audit::BAN;
+use crate::audit::{BAN, Recorded};
 
 /// Logs some of the denials.
 #[derive(Debug)]
@@ -20,6 +20,7 @@ pub(crate) struct Denials {
     second: AtomicU64,
     /// Those that have denied something lately.
     rules: Mutex<HashMap<String, Logged>>,
+    recorded: Recorded,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -31,8 +32,8 @@ struct Logged {
 }
 
 impl Denials {
-    pub(super) fn new(log_denials: u32) -> Self {
-        Self { per_second: log_denials, second: AtomicU64::new(0), rules: Mutex::default() }
+    pub(super) fn new(log_denials: u32, recorded: Recorded) -> Self {
+        Self { per_second: log_denials, second: AtomicU64::new(0), rules: Mutex::default(), recorded }
     }
 
     /// Requests were decided.
@@ -44,7 +45,7 @@ impl Denials {
             let violated = outcome.violated();
             let rule = violated.as_ref().map_or(BAN, |tier| tier.rule.name.as_str());
             if let Some(left_out) = self.is_due(rule) {
-                log(request, outcome, violated.as_ref(), left_out);
+                self.log(request, outcome, violated.as_ref(), left_out);
             }
         }
     }
@@ -88,23 +89,23 @@ impl Denials {
         logged.in_second += 1;
         Some(std::mem::take(&mut logged.left_out))
     }
-}
 
-fn log(request: &Request<'_>, outcome: &Outcome, violated: Option<&TierView<'_>>, left_out: u64) {
-    let (rule, subject) = match (violated, outcome.ban()) {
-        (Some(tier), _) => (tier.rule.name.as_str(), tier.rule.key.render(request)),
-        (None, ban) => (BAN, ban.map(checkdam::Ban::subject).unwrap_or_default()),
-    };
-    tracing::info!(
-        rule,
-        // As text, not displayed: both formats of the log escape it then.
-        subject = &*checkdam::shortened(&subject),
-        limit = violated.map(|tier| tracing::field::display(tier.quota)),
-        retry_after_ms = outcome.retry_after_us().div_ceil(1_000),
-        decided_by = outcome.decided_by().name(),
-        left_out,
-        "denied"
-    );
+    fn log(&self, request: &Request<'_>, outcome: &Outcome, violated: Option<&TierView<'_>>, left_out: u64) {
+        let (rule, subject) = match (violated, outcome.ban()) {
+            (Some(tier), _) => (tier.rule.name.as_str(), self.recorded.subject(&tier.rule.key, request)),
+            (None, ban) => (BAN, ban.map(|ban| self.recorded.banned(ban)).unwrap_or_default()),
+        };
+        tracing::info!(
+            rule,
+            // As text, not displayed: both formats of the log escape it then.
+            subject = subject.as_str(),
+            limit = violated.map(|tier| tracing::field::display(tier.quota)),
+            retry_after_ms = outcome.retry_after_us().div_ceil(1_000),
+            decided_by = outcome.decided_by().name(),
+            left_out,
+            "denied"
+        );
+    }
 }
 
 #[cfg(test)]
@@ -113,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_rule_logs_so_much_a_second_and_tells_of_the_rest() {
-        let denials = Denials::new(2);
+        let denials = Denials::new(2, Recorded::default());
         let due = |rule: &str| denials.is_due(rule);
         assert_eq!([due("a"), due("a"), due("a"), due("a")], [Some(0), Some(0), None, None]);
         assert_eq!(due("b"), Some(0), "each rule by itself");

@@ -11,6 +11,7 @@ mod recent;
 mod top;
 mod traffic;
 
+pub(crate) use self::attributes::{Attributes, Unseen, unknown_attributes};
 pub(crate) use self::counters::{Counters, DECISIONS, RuleCounts, STORES};
 pub(crate) use self::latencies::{BOUNDS, Latencies, LatencyCounts};
 use self::recent::Recent;
@@ -26,7 +27,9 @@ use checkdam::{Outcome, Request, RuleSet, Verdict};
 
 use self::counters::decision_place;
 use self::denials::Denials;
+use crate::audit::Recorded;
 use crate::config::WatchOptions;
+use crate::rulebook::Book;
 use crate::trace::TraceId;
 
 /// What is seen of decisions.
@@ -38,6 +41,7 @@ pub(crate) struct Watch {
     top: Top,
     recent: Recent,
     denials: Denials,
+    attributes: Attributes,
     paths: PathForms,
 }
 
@@ -88,21 +92,23 @@ impl<'a, 'r> Seen<'a, 'r> {
 
 impl Watch {
     /// Nothing has been seen yet.
-    pub(crate) fn new(options: &WatchOptions, paths: PathForms) -> Self {
+    pub(crate) fn new(options: &WatchOptions, paths: PathForms, recorded: Recorded) -> Self {
         Self {
             counters: Counters::new(options.rules_max),
             latencies: Latencies::new(options.exemplars),
             traffic: Traffic::new(),
             top: Top::new(),
             recent: Recent::new(options.recent_max),
-            denials: Denials::new(options.log_denials),
+            denials: Denials::new(options.log_denials, recorded),
+            attributes: Attributes::new(),
             paths,
         }
     }
 
     /// Other rules are in force.
-    pub(crate) fn follow(&self, rules: &Arc<RuleSet>) {
+    pub(crate) fn follow(&self, rules: &Arc<RuleSet>, book: &Book) {
         self.counters.follow(rules);
+        self.attributes.follow(rules, book.trees.iter().map(|tree| tree.domain.clone()).collect());
         attributes::warn_of_unmatched_paths(rules, &self.paths);
     }
 
@@ -113,6 +119,7 @@ impl Watch {
         self.top.note(&seen);
         self.recent.note(&seen);
         self.denials.note(&seen);
+        self.attributes.note(seen.requests);
     }
 
     /// Requests that were noted belong to this trace.
@@ -126,6 +133,7 @@ impl Watch {
         self.top.tick();
         self.recent.tick(self.live());
         self.denials.tick();
+        self.attributes.tick();
     }
 
     /// How many requests were decided how, by rule.
@@ -146,6 +154,11 @@ impl Watch {
     /// Who asks and who is limited most.
     pub(crate) const fn top(&self) -> &Top {
         &self.top
+    }
+
+    /// Which attributes rules name and requests have.
+    pub(crate) const fn attributes(&self) -> &Attributes {
+        &self.attributes
     }
 
     /// What was asked last.

@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::watch;
 
+pub(super) use self::line::Counts;
 use self::line::Line;
 pub(crate) use self::line::{Point, Series, Window};
 use super::{Counters, RuleCounts};
@@ -168,10 +169,10 @@ impl Kept {
     }
 
     fn note(&mut self, rule: &RuleCounts, end_s: u64) {
-        let counts = [rule.allowed(), rule.denied(), rule.shadow()];
+        let counts = [rule.allowed(), rule.denied(), rule.shadow(), 0, rule.unavailable()];
         if let Some(line) = self.rules.get_mut(rule.name()) {
             line.note(end_s, counts);
-        } else if counts != [0; 3] {
+        } else if counts != Counts::default() {
             let mut line = Line::default();
             line.note(end_s, counts);
             self.rules.insert(rule.name().to_owned(), line);

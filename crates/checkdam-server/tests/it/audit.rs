@@ -7,7 +7,7 @@ use testkit::Postgres;
 use tokio::time::Instant;
 
 use crate::client::Client;
-use crate::process::{PATIENCE, Server, folder};
+use crate::process::{PATIENCE, Server, checkdam, folder, rule_file, text};
 
 const RULES: &str = "rules:\n  - { name: per-user, key: \"user:{user}\", limits: [\"1/h burst 2\"] }\n";
 
@@ -48,6 +48,46 @@ fn violations(admin: &mut Client, query: &str) -> Vec<Value> {
         let Some(next) = page["next"].as_i64() else { return all };
         before = format!("&before={next}");
     }
+}
+
+/// What clients choose takes little room, and no secret is written down.
+#[test]
+fn recorded_values_are_cut_and_secrets_hashed() {
+    let rules = "rules:\n  - { name: per-key, key: \"key:{api_key}:{user}\", limits: [1/h] }\n\
+                 bans:\n  - { subject: \"token:stolen-token\" }\n";
+    let path = rule_file(rules);
+    let secret = ["--rules", path.to_str().unwrap(), "--log-denials", "10"];
+    let mut server = Server::with(&secret);
+    let long = format!("\u{202e}{}", "x".repeat(500));
+    let names = ["user", "ip", "endpoint", "method", "tenant"];
+    let mut attributes: serde_json::Map<String, Value> =
+        names.map(|name| (name.to_owned(), long.clone().into())).into_iter().collect();
+    attributes.insert("api_key".to_owned(), "sk_live_4242".into());
+    let mut client = server.client();
+    for status in [200, 429] {
+        assert_eq!(client.post("/v1/check", &json!({ "attributes": attributes }).to_string()).status, status);
+    }
+    assert_eq!(client.post("/v1/check", r#"{"attributes": {"token": "stolen-token"}}"#).status, 403);
+    settled(&server);
+    let mut admin = server.admin();
+    let all = violations(&mut admin, "");
+    assert_eq!(all.len(), 2);
+    for one in &all {
+        let written = one.to_string();
+        assert!(written.len() < 2_000, "{} bytes: {written}", written.len());
+        assert!(!written.contains("sk_live_4242") && !written.contains("stolen-token"), "{written}");
+    }
+    let one = &all[1];
+    let hash = checkdam::hashed("sk_live_4242", "");
+    assert!(one["subject"].as_str().unwrap().starts_with(&format!("key:{hash}:")), "{one}");
+    assert!(names.iter().all(|name| one.to_string().contains(name)) && one["user_id"].as_str().unwrap().len() <= 128);
+    let found = violations(&mut admin, &format!("&user={}", "%E2%80%AE".to_owned() + &"x".repeat(500)));
+    assert_eq!(found.len(), 1, "what is asked for is cut alike");
+    server.wait_for_log(&hash);
+    assert!(!server.log().contains("sk_live_4242") && !server.log().contains("stolen-token"), "{}", server.log());
+    let listed = checkdam().args(["violations", "--server", &format!("http://{}", server.admin_address())]).output();
+    let listed = text(&listed.unwrap().stdout);
+    assert!(listed.contains("per-key") && !listed.contains('\u{202e}'), "{listed}");
 }
 
 #[test]

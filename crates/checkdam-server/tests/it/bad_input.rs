@@ -15,11 +15,12 @@ const CASES: &[Case] = &[
     ("", 400, "body", "empty"),
     ("   ", 400, "body", "EOF"),
     ("{", 400, "body", "EOF"),
-    ("nonsense", 400, "body", "expected"),
+    ("nonsense", 400, "body", "send JSON, such as {\"attributes\": {\"user\": \"42\"}}"),
+    ("user=42&plan=free", 400, "body", "send JSON"),
     (r#"{"attributes": {"user": "42"}"#, 400, "body", "EOF"),
     (r#"{"attributes": {"user": "42"}} more"#, 400, "body", "trailing"),
     (r#"{"attributes": {'user': "42"}}"#, 400, "body", "key must be a string"),
-    ("[]", 400, "body", "sequence"),
+    ("[]", 400, "body", "/v1/check/batch"),
     (r#"["", {"user": "42"}, 1]"#, 400, "body", "expected a JSON object"),
     ("42", 400, "body", "`42`"),
     ("null", 400, "body", "null"),
@@ -29,9 +30,9 @@ const CASES: &[Case] = &[
     (r#"{"attributes": []}"#, 400, "attributes", "sequence"),
     (r#"{"attributes": [["user", "42"]]}"#, 400, "attributes", "sequence"),
     (r#"{"attributes": "user=42"}"#, 400, "attributes", "user=42"),
-    (r#"{"attributes": {"user": 42}}"#, 400, "attributes.user", "`42`"),
+    (r#"{"attributes": {"user": 4.2}}"#, 400, "attributes.user", "a string, a whole number, true or false"),
+    (r#"{"attributes": {"user": 18446744073709551616}}"#, 400, "attributes.user", "whole number"),
     (r#"{"attributes": {"user": null}}"#, 400, "attributes.user", "null"),
-    (r#"{"attributes": {"user": true}}"#, 400, "attributes.user", "`true`"),
     (r#"{"attributes": {"user": ["42"]}}"#, 400, "attributes.user", "sequence"),
     (r#"{"attributes": {"user": {"id": "42"}}}"#, 400, "attributes.user", "map"),
     (r#"{"attributes": {"user": "42"}, "hits": 1}"#, 400, "hits", "`hits`"),
@@ -120,7 +121,9 @@ fn one_bad_request_spoils_the_batch_whole() {
     let cases: &[(String, u16, &str, &str)] = &[
         (batch(r#"{"attributes": {"user": "42"}, "cost": 0}"#), 422, "requests[3].cost", "/v1/peek"),
         (batch(r#"{"attributes": {"user": ""}}"#), 422, "requests[3].attributes.user", "empty"),
-        (batch(r#"{"attributes": {"user": 42}}"#), 400, "requests[3].attributes.user", "`42`"),
+        (batch(r#"{"attributes": {"user": 4.2}}"#), 400, "requests[3].attributes.user", "`4.2`"),
+        (format!("[{good}]"), 400, "body", "{\"requests\": ["),
+        ("user=42".to_owned(), 400, "body", "{\"requests\": ["),
         (batch(r#"{"attributes": {"user": "42"}, "hits": 1}"#), 400, "requests[3].hits", "`hits`"),
         (batch("{}"), 400, "requests[3].attributes", "missing"),
         (batch("[]"), 400, "requests[3]", "sequence"),
@@ -165,9 +168,7 @@ fn a_wrong_method_is_a_405_and_a_wrong_path_a_404() {
         ("DELETE", "/v1/reset", 405),
         ("POST", "/livez", 405),
         ("GET", "/v2/check", 404),
-        ("POST", "/v1/check/", 404),
         ("GET", "/%00%0d%0a", 404),
-        ("GET", "/admin/v1/rules", 404),
     ] {
         let reply = client.send(method, path, "").unwrap();
         assert_eq!(reply.status, status, "{method} {path}");
@@ -176,6 +177,46 @@ fn a_wrong_method_is_a_405_and_a_wrong_path_a_404() {
         assert_eq!((&problem["type"], &problem["status"]), (&"about:blank".into(), &status.into()));
         assert!(problem["detail"].as_str().unwrap().contains(path), "{problem}");
         assert_eq!(reply.header("allow").is_some(), status == 405, "{method} {path}");
+    }
+}
+
+#[test]
+fn a_path_of_another_listener_or_with_a_slash_too_many_says_what_to_do() {
+    let server = Server::start();
+    for (is_admin, method, path, advice) in [
+        (false, "POST", "/v1/check/", "leave out the slash at the end, \"/v1/check\""),
+        (false, "GET", "/admin/v1/rules", "--admin-listen"),
+        (false, "GET", "/admin", "http://127.0.0.1:8082"),
+        (true, "POST", "/v1/check", "--http-listen"),
+        (true, "GET", "/admin/v1/rules/", "leave out the slash"),
+    ] {
+        let mut client = if is_admin { server.admin() } else { server.client() };
+        let reply = client.send(method, path, "{}").unwrap();
+        assert_eq!(reply.status, 404, "{path}: {reply:?}");
+        let problem = reply.json();
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains(path) && detail.contains(advice), "{path}: {problem}");
+    }
+}
+
+/// Identifiers are numbers in many programs.
+#[test]
+fn whole_numbers_and_booleans_are_taken_as_their_text() {
+    let server = Server::with_rules(RULES);
+    let mut client = server.client();
+    for (written, text) in [
+        ("42", "42"),
+        ("-7", "-7"),
+        ("true", "true"),
+        ("false", "false"),
+        ("18446744073709551615", "18446744073709551615"),
+    ] {
+        let as_value = format!("{{\"attributes\": {{\"user\": {written}}}}}");
+        assert_eq!(client.ok("/v1/check", &as_value)["remaining"], 99, "{written}");
+        let batch = client.ok("/v1/check/batch", &format!("{{\"requests\": [{as_value}]}}"));
+        assert_eq!(batch["results"][0]["remaining"], 98, "{written}: {batch}");
+        let as_text = format!("{{\"attributes\": {{\"user\": \"{text}\"}}}}");
+        assert_eq!(client.ok("/v1/check", &as_text)["remaining"], 97, "{written}");
     }
 }
 

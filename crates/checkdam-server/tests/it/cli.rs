@@ -132,6 +132,31 @@ fn explain_needs_no_server_when_it_has_the_rules() {
     assert_eq!((&answer["allowed"], &answer["violated"]), (&false.into(), &"user-pro".into()));
 }
 
+/// It decides on no listener of its own but the admin API.
+#[test]
+fn explain_works_with_a_proxy_and_tells_of_attributes_that_nothing_has() {
+    let rules = rule_file("rules: [{name: per-user, key: \"user:{user}\", limits: [\"5/h\"]}]");
+    let (rules, token) = (rules.to_str().unwrap().to_owned(), "a-token-that-nobody-guesses");
+    let arguments = ["--rules", &rules, "--upstream", "http://127.0.0.1:1", "--admin-token", token];
+    let proxy = Server::proxy(&[&arguments[..], &["--header-attributes", "X-User=user"]].concat());
+    assert_eq!(proxy.client().send_with("GET", "/", &[("x-usr", "7")], "").unwrap().status, 502);
+    let file = crate::process::folder().join("token");
+    std::fs::write(&file, token).unwrap();
+    let explain = |attribute: &str, more: &[&str]| {
+        let server = format!("http://{}", proxy.admin_address());
+        let output = checkdam().args(["explain", attribute, "--server", &server]).args(more).output().unwrap();
+        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+    };
+    let with_token = ["--token-file", file.to_str().unwrap()];
+    let (code, said) = explain("user=42", &with_token);
+    assert!(code == Some(0) && said.contains("5 of 5 left"), "{code:?}: {said}");
+    assert!(said.contains("no request of the last hour had \"user\""), "{said}");
+    let (_, said) = explain("usr=42", &with_token);
+    assert!(said.contains("no rule names an attribute of the request (usr): rules name user"), "{said}");
+    let (code, said) = explain("user=42", &[]);
+    assert!(code != Some(0) && said.contains("admin token"), "{code:?}: {said}");
+}
+
 #[test]
 fn explain_asks_the_server_for_its_state() {
     let server = Server::start();

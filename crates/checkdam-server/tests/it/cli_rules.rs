@@ -233,7 +233,8 @@ fn overrides_and_bans_are_set_and_removed() {
         let removed = "override of \"user:7\" for rule \"per-user\": removed\n";
         assert_eq!(keeper.ok(&[&one[..], &["--remove"]].concat()), removed);
         keeper.refused(&[&one[..], &["--remove"]].concat(), &["user:7", "rules overrides"]);
-        keeper.refused(&["rules", "remove", "per-user"], &["cannot be removed", "user:42"]);
+        let commands = ["cannot be removed", "checkdam rules override per-user user:42 --remove"];
+        keeper.refused(&["rules", "remove", "per-user"], &commands);
 
         let banned = keeper.ok(&["ban", "ip:203.0.113.9/24", "--until", "2999-01-01T02:00:00+02:00"]);
         assert_eq!(banned, "ip:203.0.113.0/24: banned until 2999-01-01T00:00:00Z\n");

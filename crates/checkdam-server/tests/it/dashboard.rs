@@ -345,6 +345,49 @@ fn walk_by_keyboard(browser: &Browser) {
     assert_eq!(browser.find("nav a[aria-current]").text(), "Rules");
 }
 
+/// Over a store that is away: one rule counts by itself, the other refuses.
+#[test]
+fn what_does_not_pass_has_a_colour_for_each_reason_and_rules_for_nobody_are_told() {
+    let rules = rule_file(
+        r#"{"rules": [
+            {"name": "few", "key": "user:{user}", "limits": ["1/h"], "on_store_failure": "local"},
+            {"name": "strict", "key": "order:{order}", "limits": ["1/h"], "on_store_failure": "closed"},
+            {"name": "nobody", "key": "tenant:{tenant_id}", "limits": ["1/h"], "on_store_failure": "local"}],
+        "bans": [{"subject": "user:evil"}]}"#,
+    );
+    let server = Server::with(&["--rules", rules.to_str().unwrap(), "--store", "redis://127.0.0.1:1"]);
+    let mut client = server.client();
+    let statuses = ["user=42", "user=42", "user=42", "order=1", "user=evil", "usr=42"].map(|attribute| {
+        let (name, value) = attribute.split_once('=').unwrap();
+        client.post("/v1/check", &json!({"attributes": {name: value}}).to_string()).status
+    });
+    assert_eq!(statuses, [200, 429, 429, 503, 403, 200]);
+    let browser = Browser::start();
+    browser.goto(&format!("http://{}/", server.admin_address()));
+    browser.find_with("#idle-rules li", "nobody needs tenant_id");
+    browser.wait_for(
+        "every kind in the chart",
+        "return ['allowed', 'limited', 'banned', 'unavailable'].every((kind) => { \
+            const area = document.querySelector(`.chart path.${kind}`); \
+            return area && area.getAttribute('visibility') !== 'hidden'; })",
+    );
+    let colours = "return ['allowed', 'limited', 'banned', 'unavailable'].map((kind) => \
+        getComputedStyle(document.querySelector(`.chart path.${kind}`)).fill)";
+    let colours = browser.run(colours, &json!([]));
+    let mut different: Vec<String> = colours.as_array().unwrap().iter().map(ToString::to_string).collect();
+    different.sort_unstable();
+    different.dedup();
+    assert_eq!(different.len(), 4, "{colours}");
+    let label = browser.find(".chart").attribute("aria-label");
+    assert!(label.contains("2 limited, 1 banned, 1 refused because the store was away"), "{label}");
+    browser.goto(&format!("http://{}/#/inspect?usr=42", server.admin_address()));
+    browser.find_with("#found .warn", "No rule names an attribute of the request (usr)");
+    assert!(server.log().contains("a request has attributes of which no rule names any"), "{}", server.log());
+    let traffic = server.admin().get("/admin/v1/traffic").json();
+    let sum = |kind: &str| traffic["total"][kind].as_array().unwrap().iter().filter_map(Value::as_u64).sum::<u64>();
+    assert_eq!(["limited", "banned", "unavailable"].map(sum), [4, 1, 1], "limited are all that did not pass");
+}
+
 #[test]
 fn its_files_load_nothing_from_elsewhere_and_are_asked_for_once() {
     let server = Server::with(&["--admin-token", TOKEN]);

@@ -60,6 +60,7 @@ fn the_unit_is_valid_and_leaves_the_service_little() {
     let unit = read(&repository("deploy/systemd/checkdam.service"));
     let arguments: Vec<_> = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap().split(' ').collect();
     assert_eq!(arguments[1..3], ["serve", "--config"]);
+    assert!(unit.contains("\nLimitCORE=0\n"), "no secret ends in a core dump");
     let path = folder().join("checkdam.service");
     std::fs::write(&path, unit.replace("/usr/bin/checkdam", env!("CARGO_BIN_EXE_checkdam"))).unwrap();
     let analyze =
@@ -200,6 +201,8 @@ fn the_chart_is_valid_with_everything_off_and_everything_on() {
     let deployment = all.iter().find(|document| document["kind"] == "Deployment").unwrap();
     let pod = &deployment["spec"]["template"]["spec"];
     assert_eq!(pod["terminationGracePeriodSeconds"], 60, "longer than notice and drain");
+    let data = pod["volumes"].as_array().unwrap().iter().find(|volume| volume["name"] == "data").unwrap();
+    assert_eq!(data["emptyDir"]["sizeLimit"], "1Gi", "a node's disk is not filled");
     let variables = pod["containers"][0]["env"].as_array().unwrap();
     let value = |name: &str| variables.iter().find(|variable| variable["name"] == name).map(|it| it["value"].clone());
     assert_eq!(value("CHECKDAM_DRAIN_TIMEOUT"), Some("40s".into()));
@@ -221,7 +224,9 @@ fn the_chart_is_valid_with_everything_off_and_everything_on() {
     let file = folder().join("rules.yaml");
     std::fs::write(&file, rules["data"]["rules.yaml"].as_str().unwrap()).unwrap();
     succeeds(&run(&["rules", "check", file.to_str().unwrap()]));
-    for wrong in ["replicas=0", "drainSeconds=0", "nonsense=1", "service.type=Other", "env.lower=1"] {
+    for wrong in
+        ["replicas=0", "dataSizeLimit=much", "drainSeconds=0", "nonsense=1", "service.type=Other", "env.lower=1"]
+    {
         let refused = helm().args(["template", "test"]).arg(&chart).args(["--set", wrong]).output().unwrap();
         assert!(!refused.status.success(), "{wrong} was taken");
     }

@@ -51,6 +51,10 @@ fn the_shipped_configuration_limits_by_address_key_and_path() {
     assert_eq!(reply.header("x-ratelimit-limit"), Some("100, 100;w=60, 5000;w=3600"), "{reply:?}");
     assert_eq!(reply.header("x-ratelimit-remaining"), Some("94"), "what was denied charged nobody: {reply:?}");
     assert!(reply.header("x-ratelimit-reset").is_some(), "{reply:?}");
+    // An IPv6 client counts by its /64. Envoy has no such listener here, so it is asked as Envoy would.
+    let masked = server.client().ok("/json", r#"{"domain": "edge", "descriptors": [{"entries": [{"key": "masked_remote_address", "value": "2001:db8:1:2::/64"}]}]}"#);
+    assert_eq!(masked["statuses"][0]["limitRemaining"], 99, "{masked}");
+    assert_eq!(SHIPPED.matches("masked_remote_address: { v6_prefix_mask_len: 64 }").count(), 2);
     // What is no text is limited too: were it an error, Envoy would let it pass.
     client.write(b"GET / HTTP/1.1\r\nhost: localhost\r\nx-api-key: \xff\xfe\r\n\r\n").unwrap();
     let reply = client.read().unwrap();

@@ -69,6 +69,7 @@ fn a_check_of_the_settings_tells_what_is_in_force_and_keeps_secrets() {
         (&["--max-buckets", "0"], "max_buckets"),
         (&["--proxy"], "no upstream"),
         (&["--key-secret-file", "/does/not/exist"], "/does/not/exist"),
+        (&["--key-secret", "fifteen bytes.."], "the key secret has 15 bytes"),
         (&["--key-secret-file", "/dev/zero"], "/dev/zero: it is longer than 1 MiB"),
     ] {
         let refused = check(arguments);

@@ -100,6 +100,10 @@ fn upstreams_see_the_request_and_who_sent_it() {
         ("x-forwarded-proto", "https"),
         ("forwarded", "for=1.2.3.4"),
         ("x-real-ip", "1.2.3.4"),
+        ("x-forwarded-user", "root"),
+        ("x-original-url", "/admin"),
+        ("x-rewrite-url", "/admin"),
+        ("true-client-ip", "1.2.3.4"),
         ("connection", "keep-alive, X-Hop"),
         ("x-hop", "goes"),
         ("keep-alive", "timeout=5"),
@@ -134,10 +138,68 @@ fn upstreams_see_the_request_and_who_sent_it() {
         (&headers["x-forwarded-proto"], &headers["x-forwarded-host"]),
         (&"http".into(), &"Example.com:8000".into())
     );
-    assert_eq!((&headers["forwarded"], &headers["x-real-ip"]), (&Value::Null, &Value::Null));
+    let of_proxies =
+        ["forwarded", "x-real-ip", "x-forwarded-user", "x-original-url", "x-rewrite-url", "true-client-ip"];
+    assert_eq!(of_proxies.map(|name| headers[name].clone()), [const { Value::Null }; 6], "{headers}");
     let headers = seen(&["--trusted-proxies", "127.0.0.0/8"]);
+    assert!(of_proxies.iter().all(|name| headers[name].is_string()), "{headers}");
     assert_eq!(headers["x-forwarded-for"], "1.2.3.4, 203.0.113.9, 127.0.0.1");
     assert_eq!((&headers["x-forwarded-proto"], &headers["forwarded"]), (&"https".into(), &"for=1.2.3.4".into()));
+}
+
+/// A header that is not forwarded from a stranger is not read from it either.
+#[test]
+fn rules_read_no_header_that_the_upstream_does_not_see() {
+    let upstream = Upstream::start();
+    let rules =
+        r#"rules: [{name: per-user, key: "user:{user}", limits: ["5/h"]}, {name: rest, key: all, limits: ["50/h"]}]"#;
+    let mapped = ["--header-attributes", "X-Forwarded-User=user"];
+    let sent = [("x-forwarded-user", "42")];
+    let limit = |arguments: &[&str]| {
+        let server = proxy(rules, &[&upstream.url()], &[&mapped[..], arguments].concat());
+        let reply = server.client().send_with("GET", "/", &sent, "").unwrap();
+        (reply.header("x-ratelimit-limit").unwrap().to_owned(), reply.json()["headers"]["x-forwarded-user"].is_string())
+    };
+    assert_eq!(limit(&[]), ("50".to_owned(), false));
+    assert_eq!(limit(&["--trusted-proxies", "127.0.0.1"]), ("5".to_owned(), true));
+}
+
+/// HTTP/1.0 and HTTP/2 may leave the host out: then no rule and no route on it would be met.
+#[test]
+fn a_request_without_a_host_is_refused_where_rules_go_by_it() {
+    use std::io::{Read, Write};
+    let by_host = r#"rules: [{name: shop, key: k, when: {host: shop.example}, limits: ["1/h"]}]"#;
+    let upstream = Upstream::start();
+    // :method GET, :scheme http, :path /, and no :authority.
+    let http2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x03\x01\x05\0\0\0\x01\x82\x86\x84";
+    let status_http2 = |server: &Server| {
+        let mut stream = std::net::TcpStream::connect(server.address()).unwrap();
+        stream.write_all(http2).unwrap();
+        loop {
+            let mut head = [0; 9];
+            stream.read_exact(&mut head).unwrap();
+            let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+            let mut payload = vec![0; length];
+            stream.read_exact(&mut payload).unwrap();
+            if head[3] == 1 {
+                // :status 200 and 400 have numbers of their own (RFC 7541, appendix A).
+                return payload.iter().find_map(|byte| [(0x88, 200), (0x8c, 400)].into_iter().find(|it| it.0 == *byte));
+            }
+        }
+    };
+    for (rules, status) in [(by_host, 400), (RULES, 200)] {
+        let server = proxy(rules, &[&upstream.url()], &[]);
+        for request in ["GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.0\r\nhost:\r\n\r\n"] {
+            let mut client = server.client();
+            client.write(request).unwrap();
+            assert_eq!(client.read().unwrap().status, status, "{request:?} with {rules}");
+        }
+        assert_eq!(status_http2(&server).map(|found| found.1), Some(status), "HTTP/2 with {rules}");
+        let auth = Server::with_rules(rules);
+        let mut client = auth.client();
+        client.write("GET /v1/auth HTTP/1.0\r\nx-forwarded-uri: /\r\n\r\n").unwrap();
+        assert_eq!(client.read().unwrap().status, status, "/v1/auth with {rules}");
+    }
 }
 
 #[test]

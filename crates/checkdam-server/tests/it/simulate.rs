@@ -326,19 +326,26 @@ fn people_read_a_table_and_a_page() {
     WHOSE FATE DIFFERS  NEWLY LIMITED  NEWLY ALLOWED
     search:203.0.113.8              0             10
     ");
-    let suggested = simulate(&folder, &["access.log", "--suggest", "ip:{ip}"]);
+    let few = simulate(&folder, &["access.log", "--suggest", "ip:{ip}"]);
+    assert_eq!(few.status.code(), Some(1), "{few:?}");
+    assert!(text(&few.stderr).contains("2 subjects of \"ip:{ip}\": at least 20"), "{few:?}");
+    // 23 who ask once, and an attacker, whose peak is nobody's limit.
+    let others = (0..23).map(|number| at(number % 12, &format!("203.0.113.{number}")));
+    let many: Vec<Asked> = others.chain((0..200).map(|_| at(11, "198.51.100.1"))).collect();
+    write_log(&folder.join("many.log"), many.iter().map(Asked::combined));
+    let suggested = simulate(&folder, &["many.log", "--suggest", "ip:{ip}"]);
     insta::assert_snapshot!(text(&suggested.stdout), @r#"
-    # 24 requests of 24 lines, from 2026-11-01T00:00:00Z to 2026-11-01T00:00:11Z (11.0s)
-    # busiest minute: 2026-11-01T00:00:00Z (24 requests)
+    # 223 requests of 223 lines, from 2026-11-01T00:00:00Z to 2026-11-01T00:00:11Z (11.0s)
+    # busiest minute: 2026-11-01T00:00:00Z (223 requests)
 
-    # peaks of 2 subjects of ip:{ip}, by windows of the clock
+    # peaks of 24 subjects of ip:{ip}, by windows of the clock
 
     # PER  P50  P90  P99  P99.9  MAX
-    # s      1    1    1      1    1
+    # s      1    1  200    200  200
 
     # A quarter above the 99.9th percentile; in shadow until you have seen it work.
     rules:
-      # 0 of 2 subjects exceed it
+      # 1 of 24 subjects exceed it; 1 ask for far more than the others and were left out
       - name: suggested-ip
         key: "ip:{ip}"
         limits: ["2/s"]

@@ -130,7 +130,7 @@ fn nodes_that_share_a_redis_see_each_other_and_add_up() {
         let rules = rules.to_str().unwrap();
         Server::with(&["--rules", rules, "--store", &store, "--store-deadline", "2s", "--key-secret", secret])
     };
-    let (one, two, stranger) = (start("ours"), start("ours"), start("theirs"));
+    let (one, two, stranger) = (start("ours, 16 or more"), start("ours, 16 or more"), start("theirs, 16 or more"));
     ask(&mut one.client(), "loud", 10);
     ask(&mut two.client(), "loud", 5);
     ask(&mut two.client(), "calm", 4);
@@ -204,8 +204,11 @@ fn nobody_is_named_in_redis_unless_that_is_wanted() {
         let rules = rules.to_str().unwrap();
         Server::with(&[&["--rules", rules, "--store", &store, "--store-deadline", "2s"], more].concat())
     };
-    let table: [(&[&str], bool, &str); 3] =
-        [(&[], false, "node"), (&["--key-secret", "ours"], false, "cluster"), (&["--share-subjects"], true, "cluster")];
+    let table: [(&[&str], bool, &str); 3] = [
+        (&[], false, "node"),
+        (&["--key-secret", "ours, 16 or more"], false, "cluster"),
+        (&["--share-subjects"], true, "cluster"),
+    ];
     for (more, is_named, scope) in table {
         let server = start(more);
         ask(&mut server.client(), "loud", 5);

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::HOST;
 use http::request::Parts;
 use http::{HeaderName, Response};
 
 use super::RateLimitLayer;
 use super::address::Address;
 use super::denial::Denial;
-use super::settings::{Read, Settings};
+use super::settings::{Read, Settings, host};
 use crate::headers::Dialect;
 use crate::limiter::Limiter;
 use crate::origin::{self, PathForms};
@@ -67,6 +66,7 @@ impl<S: Store + 'static> RateLimitLayerBuilder<S> {
             extractors: Vec::new(),
             headers: Vec::new(),
             paths: Vec::new(),
+            host: None,
             cost: Box::new(|_| 1),
             dialect: Dialect::default(),
             delay_max: DELAY_MAX,
@@ -131,14 +131,13 @@ impl<S: Store + 'static> RateLimitLayerBuilder<S> {
     }
 
     /// Sets an attribute to the host that is asked, in its [one form](origin::host).
+    /// A request without one, as HTTP/1.0 and HTTP/2 allow, is answered with 400 if
+    /// a rule names the attribute.
     #[must_use]
-    pub fn host(self, attribute: impl Into<Cow<'static, str>>) -> Self {
-        self.attribute(attribute, |parts| {
-            let named = || parts.headers.get(HOST)?.to_str().ok();
-            let authority = parts.uri.authority().map(http::uri::Authority::as_str).or_else(named)?;
-            // Before an @ stands a user, which is no part of the host.
-            origin::host(authority.rsplit('@').next()?).map(Cow::Owned)
-        })
+    pub fn host(mut self, attribute: impl Into<Cow<'static, str>>) -> Self {
+        let attribute = attribute.into();
+        self.settings.host = Some(attribute.clone());
+        self.attribute(attribute, |parts| host(parts).map(Cow::Owned))
     }
 
     /// Sets an attribute to what a closure finds in a request's head. Empty

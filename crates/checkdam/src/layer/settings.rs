@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::CONNECTION;
+use http::header::{CONNECTION, HOST};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response};
 use smallvec::SmallVec;
@@ -36,6 +36,8 @@ pub(super) struct Settings<S> {
     pub(super) headers: Vec<HeaderName>,
     /// The forms in which the path is read.
     pub(super) paths: Vec<PathForms>,
+    /// The attribute that is the host, if it is read.
+    pub(super) host: Option<Cow<'static, str>>,
     pub(super) cost: Cost,
     pub(super) dialect: Dialect,
     pub(super) delay_max: Duration,
@@ -81,6 +83,9 @@ impl<S: Store> Settings<S> {
         if let Some(hidden) = self.headers.iter().find(is_hidden) {
             return Some(format!("Connection names {hidden}, which is not for one connection: leave it out there"));
         }
+        if let Some(name) = self.host.as_deref().filter(|name| host(parts).is_none() && self.is_named(name)) {
+            return Some(format!("the request names no host, and rules go by it ({name}): name one"));
+        }
         let path = parts.uri.path();
         self.paths.iter().find_map(|forms| match forms.endpoint(path) {
             Err(error) => Some(format!("{error}: send it in one way")),
@@ -88,6 +93,13 @@ impl<S: Store> Settings<S> {
                 Some("the path has dot segments: ask for the path that is meant".to_owned())
             }
             Ok(_) => None,
+        })
+    }
+
+    /// Whether a rule names an attribute.
+    fn is_named(&self, attribute: &str) -> bool {
+        self.limiter.rules().rules().any(|rule| {
+            rule.key.attributes().any(|name| name == attribute) || rule.when.iter().any(|(name, _)| name == attribute)
         })
     }
 
@@ -110,6 +122,14 @@ impl<S: Store> Settings<S> {
         });
         list
     }
+}
+
+/// The host that a request is for, in its one form.
+pub(super) fn host(parts: &Parts) -> Option<String> {
+    let named = || parts.headers.get(HOST)?.to_str().ok();
+    let authority = parts.uri.authority().map(http::uri::Authority::as_str).or_else(named)?;
+    // Before an @ stands a user, which is no part of the host.
+    origin::host(authority.rsplit('@').next()?)
 }
 
 /// Adds headers that the response does not have: a service that limits by

@@ -71,10 +71,17 @@ impl Matcher {
         match self {
             Self::Exact(text) => text == value,
             Self::Pattern(pattern) => pattern.matches(value),
-            Self::Network(network) => {
-                value.parse::<IpAddr>().is_ok_and(|address| network.contains(&address.to_canonical()))
-            }
+            Self::Network(network) => named_network(value).is_some_and(|own| network.contains(&own)),
         }
+    }
+}
+
+/// What a value names: an address, or a network, as Envoy writes masked addresses.
+pub(crate) fn named_network(value: &str) -> Option<IpNet> {
+    match value.parse::<IpAddr>() {
+        Ok(address) => Some(IpNet::from(address.to_canonical())),
+        Err(_) if value.contains('/') => value.parse::<IpNet>().ok().map(|network| canonical(network.trunc())),
+        Err(_) => None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Key patterns such as `user:{user}`: whose bucket a request is charged to.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -135,6 +136,19 @@ impl KeyPattern {
         text
     }
 
+    /// The pattern filled with what `value` says of each attribute that it names.
+    #[must_use]
+    pub fn render_with<'a>(&self, value: impl Fn(&str) -> Cow<'a, str>) -> String {
+        let mut text = String::with_capacity(self.text.len() + 32);
+        for part in &self.parts {
+            match part {
+                Part::Text(literal) => text.push_str(literal),
+                Part::Attribute(name) => text.push_str(&value(name)),
+            }
+        }
+        text
+    }
+
     /// The same, written behind what `out` holds.
     pub fn render_into(&self, request: &Request<'_>, out: &mut String) {
         for part in &self.parts {
@@ -166,6 +180,19 @@ impl KeyPattern {
             }
         }
         SubjectPattern::around(chunks)
+    }
+
+    /// What stands before, between and behind its attributes: one text more than
+    /// there are attributes.
+    pub(crate) fn texts(&self) -> Vec<&str> {
+        let mut texts = vec![""];
+        for part in &self.parts {
+            match (part, texts.last_mut()) {
+                (Part::Text(literal), Some(last)) => *last = literal,
+                _ => texts.push(""),
+            }
+        }
+        texts
     }
 
     /// What kind of subject it names: what stands before the first colon, else

@@ -19,7 +19,23 @@ pub(super) struct Exceptions {
     /// saves a look at memory that is far away.
     exact: Map<SmallVec<[u8; 22]>, Exception>,
     /// The nearest first.
-    wild: Vec<(SubjectPattern, Exception)>,
+    wild: Vec<(Wild, Exception)>,
+}
+
+/// A subject with wildcards.
+#[derive(Debug)]
+struct Wild {
+    subject: SubjectPattern,
+    /// What each attribute must be, in one way or another; the whole subject counts
+    /// if there is none.
+    ways: Vec<Vec<SubjectPattern>>,
+}
+
+impl Wild {
+    fn matches<'a>(&self, subject: &[u8], values: impl Iterator<Item = &'a str> + Clone) -> bool {
+        let fits = |way: &Vec<SubjectPattern>| way.iter().zip(values.clone()).all(|(one, value)| one.matches(value));
+        if self.ways.is_empty() { self.subject.matches_bytes(subject) } else { self.ways.iter().any(fits) }
+    }
 }
 
 /// What one override says.
@@ -33,14 +49,16 @@ pub(super) struct Exception {
 }
 
 impl Exceptions {
-    /// What applies to a subject, if anything does.
-    pub(super) fn of(&self, subject: &[u8]) -> Option<Exception> {
+    /// What applies to a subject, if anything does; `values` are those of its
+    /// attributes.
+    pub(super) fn of<'a>(&self, subject: &[u8], values: impl Iterator<Item = &'a str> + Clone) -> Option<Exception> {
         if !self.exact.is_empty()
             && let Some(exception) = self.exact.get(subject)
         {
             return Some(*exception);
         }
-        self.wild.iter().find(|(pattern, _)| pattern.matches_bytes(subject)).map(|(_, exception)| *exception)
+        let matches = |(wild, _): &&(Wild, Exception)| wild.matches(subject, values.clone());
+        self.wild.iter().find(matches).map(|(_, exception)| *exception)
     }
 }
 
@@ -73,7 +91,7 @@ pub(super) fn gather(rules: &[Rule], overrides: &[Override]) -> Result<HashMap<u
     }
     for gathered in gathered.values_mut() {
         // Stable: of patterns that say as much, the first listed counts.
-        gathered.exceptions.wild.sort_by_key(|(pattern, _)| std::cmp::Reverse(pattern.literal_length()));
+        gathered.exceptions.wild.sort_by_key(|(wild, _)| std::cmp::Reverse(wild.subject.literal_length()));
     }
     Ok(gathered)
 }
@@ -107,7 +125,8 @@ impl Gathered {
             if !self.wild.insert(one.subject.text().to_owned()) {
                 return Err(twice());
             }
-            self.exceptions.wild.push((one.subject.clone(), exception));
+            let ways = one.subject.split(&rule.key.texts());
+            self.exceptions.wild.push((Wild { subject: one.subject.clone(), ways }, exception));
             return Ok(());
         };
         if !self.subjects.matches(exact) {

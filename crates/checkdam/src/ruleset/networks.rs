@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::index::Map;
+use crate::rule::named_network;
 
 /// What is filed under networks: one look for every length that they have.
 #[derive(Debug, Default)]
@@ -33,15 +34,15 @@ impl<T: Default> Networks<T> {
     }
 
     /// Calls `found` with all that is filed under networks of which `value` is
-    /// an address.
+    /// an address, or a part.
     pub(super) fn find(&self, value: &str, mut found: impl FnMut(&T)) {
         if self.four.lengths.is_empty() && self.six.lengths.is_empty() {
             return;
         }
-        let Ok(address) = value.parse::<IpAddr>() else { return };
-        let address = address.to_canonical();
+        let Some(own) = named_network(value) else { return };
+        let address = own.network();
         let (family, bits) = (if address.is_ipv4() { &self.four } else { &self.six }, bits(address));
-        for length in &family.lengths {
+        for length in family.lengths.iter().take_while(|length| **length <= own.prefix_len()) {
             if let Some(filed) = family.filed.get(&(*length, bits & mask(*length))) {
                 found(filed);
             }

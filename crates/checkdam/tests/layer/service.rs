@@ -100,6 +100,16 @@ async fn what_can_be_read_in_two_ways_is_answered_with_400_and_charges_nothing()
 }
 
 #[tokio::test]
+async fn a_request_without_a_host_is_refused_where_rules_go_by_it() {
+    for (key, status) in [("host:{host}", StatusCode::BAD_REQUEST), ("all", StatusCode::OK)] {
+        let (limiter, _) = clocked(&format!("rules: [{{name: all, key: \"{key}\", limits: [\"10/s\"]}}]"));
+        let (mut service, _) = before(RateLimitLayer::builder(limiter).host("host"));
+        assert_eq!(send(&mut service, request("/", &[])).await.status(), status, "{key}");
+        assert_eq!(send(&mut service, request("/", &[("host", "shop.example")])).await.status(), StatusCode::OK);
+    }
+}
+
+#[tokio::test]
 async fn extractors_say_who_asks_for_what() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let written = Arc::clone(&seen);

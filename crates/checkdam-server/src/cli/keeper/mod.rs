@@ -6,7 +6,7 @@
 mod database;
 mod server;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use checkdam::{Ban, Definitions, Override, Rule};
@@ -18,7 +18,7 @@ use super::failure::Failure;
 use crate::rulebook::DatabaseUrl;
 
 /// The admin API of a server on this machine.
-const SERVER_DEFAULT: &str = "http://127.0.0.1:8082";
+pub(super) const SERVER_DEFAULT: &str = "http://127.0.0.1:8082";
 const SERVER_VARIABLE: &str = "CHECKDAM_ADMIN_SERVER";
 const TOKEN_VARIABLE: &str = "CHECKDAM_ADMIN_TOKEN";
 const TOKEN_FILE_VARIABLE: &str = "CHECKDAM_ADMIN_TOKEN_FILE";
@@ -125,30 +125,33 @@ impl ServerPlace {
     /// The server's keeper.
     pub(super) fn keeper(&self) -> anyhow::Result<ServerKeeper> {
         let server = self.server.clone().or_else(|| variable(SERVER_VARIABLE));
-        Ok(ServerKeeper::new(server.unwrap_or_else(|| SERVER_DEFAULT.to_owned()), self.token()?))
+        Ok(ServerKeeper::new(
+            server.unwrap_or_else(|| SERVER_DEFAULT.to_owned()),
+            token(self.token.as_deref(), self.token_file.as_deref())?,
+        ))
     }
+}
 
-    /// The token: a flag wins over a variable, and text over a file.
-    fn token(&self) -> anyhow::Result<Option<String>> {
-        let read = |path: PathBuf| {
-            let text = crate::config::read_text(&path);
-            let text = text.with_context(|| format!("the token file {} cannot be read", path.display()))?;
-            anyhow::Ok(text.trim_end().to_owned())
-        };
-        let token = match (&self.token, &self.token_file) {
-            (Some(token), _) => Some(token.clone()),
-            (None, Some(path)) => Some(read(path.clone())?),
-            (None, None) => match (variable(TOKEN_VARIABLE), variable(TOKEN_FILE_VARIABLE)) {
-                (Some(token), _) => Some(token),
-                (None, path) => path.map(PathBuf::from).map(read).transpose()?,
-            },
-        };
-        match token {
-            Some(token) if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) => {
-                anyhow::bail!("the admin token is empty, or has a character that no header can carry")
-            }
-            token => Ok(token),
+/// The admin token: a flag wins over a variable, and text over a file.
+pub(super) fn token(given: Option<&str>, file: Option<&Path>) -> anyhow::Result<Option<String>> {
+    let read = |path: &Path| {
+        let text = crate::config::read_text(path);
+        let text = text.with_context(|| format!("the token file {} cannot be read", path.display()))?;
+        anyhow::Ok(text.trim_end().to_owned())
+    };
+    let token = match (given, file) {
+        (Some(token), _) => Some(token.to_owned()),
+        (None, Some(path)) => Some(read(path)?),
+        (None, None) => match (variable(TOKEN_VARIABLE), variable(TOKEN_FILE_VARIABLE)) {
+            (Some(token), _) => Some(token),
+            (None, path) => path.map(|path| read(Path::new(&path))).transpose()?,
+        },
+    };
+    match token {
+        Some(token) if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            anyhow::bail!("the admin token is empty, or has a character that no header can carry")
         }
+        token => Ok(token),
     }
 }
 

@@ -12,6 +12,9 @@ use crate::cli::input::{Input, place};
 use crate::cli::keeper::{Keeper, Place};
 use crate::cli::{Edited, say};
 
+/// So many commands are shown that remove what keeps a rule.
+const COMMANDS_SHOWN: usize = 10;
+
 /// What `checkdam rules add` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AddArguments {
@@ -122,11 +125,39 @@ pub(crate) fn remove(arguments: &RemoveArguments) -> anyhow::Result<ExitCode> {
     let RemoveArguments { name, place } = arguments;
     let keeper = place.keeper()?;
     keeper.remove_rule(name).map_err(|failure| match failure.kind {
-        // Such as overrides that would name a rule which is no longer there.
-        Kind::Invalid => Failure::refused(format!("the rule {name:?} cannot be removed: {failure}")),
+        Kind::Invalid => blocked(keeper.as_ref(), name, &failure),
         _ => unknown(failure),
     })?;
     Edited { what: format!("rule {name:?}: removed"), row: None, is_json: false }.tell(keeper.as_ref())
+}
+
+/// What would name a rule that is no longer there, and how to remove that.
+fn blocked(keeper: &dyn Keeper, name: &str, failure: &Failure) -> Failure {
+    let found = keeper.overrides(Some(name)).unwrap_or_default();
+    let subjects = found["overrides"].as_array().into_iter().flatten().filter_map(|one| one["subject"].as_str());
+    let commands: Vec<String> = subjects
+        .map(|subject| format!("  checkdam rules override {} {} --remove", quoted(name), quoted(subject)))
+        .collect();
+    let (shown, more) = (commands.len().min(COMMANDS_SHOWN), commands.len().saturating_sub(COMMANDS_SHOWN));
+    if shown == 0 {
+        return Failure::refused(format!("the rule {name:?} cannot be removed: {failure}"));
+    }
+    let rest = match more {
+        0 => String::new(),
+        more => format!("\n  and {more} more: see `checkdam rules overrides --rule {}`", quoted(name)),
+    };
+    let count = commands.len();
+    let reason = format!("the rule {name:?} cannot be removed: {count} of its overrides remain. Remove them first:\n");
+    Failure::refused(format!("{reason}{}{rest}", commands[..shown].join("\n")))
+}
+
+/// Text as a shell takes it for one word.
+fn quoted(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/@%+=,".contains(&byte);
+    match !text.is_empty() && text.bytes().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
 }
 
 /// What to do about a rule that is not there.

@@ -3,7 +3,7 @@
 use checkdam::time::rfc3339;
 
 use crate::cli::table::{Table, time};
-use crate::simulate::{Comparison, Minute, SideSummary, Summary, grouped, share};
+use crate::simulate::{Comparison, Minute, SideSummary, Suggestion, Summary, grouped, share};
 
 /// The whole result. With a suggestion it is a rule file: all but the rules
 /// stands in comments.
@@ -127,7 +127,12 @@ fn suggested_rules(summary: &Summary) -> String {
     if !summary.suggestions.is_empty() {
         text.push_str("\n# A quarter above the 99.9th percentile; in shadow until you have seen it work.\nrules:\n");
         for suggestion in &summary.suggestions {
-            let exceeding = format!("  # {} of {} subjects exceed it\n", suggestion.exceeding, suggestion.subjects);
+            let Suggestion { exceeding, subjects, outliers, .. } = suggestion;
+            let left_out = match outliers {
+                0 => String::new(),
+                outliers => format!("; {outliers} ask for far more than the others and were left out"),
+            };
+            let exceeding = format!("  # {exceeding} of {subjects} subjects exceed it{left_out}\n");
             text.push_str(&exceeding);
             text.push_str(&suggestion.yaml());
         }

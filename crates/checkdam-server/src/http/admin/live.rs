@@ -56,6 +56,10 @@ struct Counts {
     limited: u32,
     /// Requests that a rule in shadow would have denied.
     shadow: u32,
+    /// Of those that did not pass: the banned. Bans are of no rule.
+    banned: u32,
+    /// Of those that did not pass: a rule refused them because its store did not answer.
+    unavailable: u32,
 }
 
 /// What passed of a rule.
@@ -162,8 +166,8 @@ fn event(app: &App, store: &str, second: Second) -> Vec<u8> {
 }
 
 impl From<Point> for Counts {
-    fn from(Point { allowed, limited, shadow }: Point) -> Self {
-        Self { allowed, limited, shadow }
+    fn from(Point { allowed, limited, shadow, banned, unavailable }: Point) -> Self {
+        Self { allowed, limited, shadow, banned, unavailable }
     }
 }
 

@@ -139,7 +139,7 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
         .merge(guarded)
         .merge(scraped)
         .merge(dashboard::router())
-        .fallback(problem::not_found)
+        .fallback(problem::not_found_by_admin)
         .method_not_allowed_fallback(problem::wrong_method)
 }
 

@@ -12,9 +12,13 @@ use super::{Admin, RuleSource};
 use crate::audit::AuditCounts;
 use crate::rulebook::LostEdits;
 use crate::store::StoreStatus;
+use crate::watch::Unseen;
 
 /// The rules with the most denials that are shown.
 const DENIALS_SHOWN: usize = 100;
+
+/// The most rules that are shown whose attributes no request had.
+const UNSEEN_SHOWN: usize = 100;
 
 /// How a node goes.
 #[derive(Serialize, ToSchema)]
@@ -32,6 +36,8 @@ pub(super) struct StatusAnswer {
     load: LoadStatus,
     /// What an operator should look at; nothing if all is well.
     warnings: Vec<Warning>,
+    /// Rules that need an attribute which no request of the last hour had, at most 100.
+    unseen_attributes: Vec<Unseen>,
 }
 
 /// Something that an operator should look at.
@@ -110,6 +116,7 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Answered {
         audit,
         load: LoadStatus { in_flight: overload.in_flight(), late_ms: overload.late_ms(), shed: overload.shed_total() },
         warnings: warnings(&admin),
+        unseen_attributes: admin.app.watch().attributes().unseen().into_iter().take(UNSEEN_SHOWN).collect(),
     }))
 }
 

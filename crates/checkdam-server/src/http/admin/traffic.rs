@@ -39,6 +39,10 @@ struct SeriesAnswer {
     limited: Vec<u32>,
     /// Requests that a rule in shadow would have denied.
     shadow: Vec<u32>,
+    /// Of those that did not pass: the banned. Bans are of no rule.
+    banned: Vec<u32>,
+    /// Of those that did not pass: a rule refused them because its store did not answer.
+    unavailable: Vec<u32>,
 }
 
 /// The counts of a rule.
@@ -51,8 +55,8 @@ struct RuleTraffic {
 }
 
 impl From<Series> for SeriesAnswer {
-    fn from(Series { allowed, limited, shadow }: Series) -> Self {
-        Self { allowed, limited, shadow }
+    fn from(Series { allowed, limited, shadow, banned, unavailable }: Series) -> Self {
+        Self { allowed, limited, shadow, banned, unavailable }
     }
 }
 

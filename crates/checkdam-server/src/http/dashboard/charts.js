@@ -1,8 +1,9 @@
-// Charts drawn as SVG: stacked areas of what passed and what was limited, and a
-// dashed line for what rules in shadow would have denied.
+// Charts drawn as SVG: stacked areas of what passed, what was limited, banned, and
+// refused because the store was away, and a dashed line for what rules in shadow
+// would have denied.
 
 import { h, s } from "./dom.js";
-import { KINDS, brief, clock, count, hour, moment, sum } from "./words.js";
+import { KINDS, REFUSED, brief, clock, count, hour, moment, sum } from "./words.js";
 
 const EDGE = { left: 44, right: 8, top: 8, bottom: 22 };
 
@@ -35,7 +36,20 @@ function frame({ x, y, width, height, top, points, label }) {
   return [...lines, ...marks];
 }
 
-// A chart of {allowed, limited, shadow}, each a list of counts of `step_s` seconds, the
+// What lies between `passed` and the sums above it: one area for each kind of refusal
+// that there is. `y` makes a height of a value of `series`.
+function refusals(series, x, y) {
+  const heights = [...series.allowed];
+  return REFUSED.map((kind) => {
+    const base = heights.map(y);
+    series[kind].forEach((value, index) => { heights[index] += value; });
+    return s("path", { class: kind, d: path(x, heights.map(y), base), visibility: series[kind].some(Boolean) ? "visible" : "hidden" });
+  });
+}
+
+const sums = (series) => series.allowed.map((value, index) => REFUSED.reduce((all, kind) => all + series[kind][index], value));
+
+// A chart of KINDS, each a list of counts of `step_s` seconds, the
 // last of which ended at `end`.
 export class TrafficChart {
   constructor() {
@@ -70,12 +84,12 @@ export class TrafficChart {
 
   paint() {
     if (!this.shown) return;
-    const { series: { allowed, limited, shadow }, step_s, last } = this.shown;
+    const { series, step_s, last } = this.shown;
+    const { allowed, shadow } = series;
     const width = Math.max(this.svg.clientWidth, 200);
     const height = Math.max(this.svg.clientHeight, 120);
     const per_s = (value) => value / step_s;
-    const sums = allowed.map((value, index) => per_s(value + limited[index]));
-    const top = ceiling(Math.max(...sums, ...shadow.map(per_s)));
+    const top = ceiling(Math.max(...sums(series).map(per_s), ...shadow.map(per_s)));
     const x = (index) => EDGE.left + ((width - EDGE.left - EDGE.right) * index) / Math.max(last, 1);
     const y = (value) => height - EDGE.bottom - ((height - EDGE.top - EDGE.bottom) * value) / top;
     const passed = allowed.map((value) => y(per_s(value)));
@@ -83,7 +97,7 @@ export class TrafficChart {
     this.svg.replaceChildren(...frame({ x, y, width, height, top, points: last + 1, label: (index) => this.time(index) }),
       s("path", { class: "allowed", d: path(x, passed, allowed.map(() => y(0))) }),
       s("path", { class: "passed", d: path(x, passed) }),
-      s("path", { class: "limited", d: path(x, sums.map(y), passed), visibility: limited.some(Boolean) ? "visible" : "hidden" }),
+      ...refusals(series, x, (value) => y(per_s(value))),
       s("path", { class: "shadow", d: path(x, shadow.map((value) => y(per_s(value)))), visibility: shadow.some(Boolean) ? "visible" : "hidden" }));
     if (this.chosen !== null) this.svg.append(s("line", { class: "at", x1: x(this.chosen), x2: x(this.chosen), y1: EDGE.top, y2: height - EDGE.bottom }));
     this.tell();
@@ -117,25 +131,27 @@ export class TrafficChart {
   }
 }
 
-const inWords = ({ allowed, limited, shadow }) =>
-  `${count(sum(allowed))} allowed, ${count(sum(limited))} limited, ${count(sum(shadow))} would be limited by rules in shadow`;
+const inWords = ({ allowed, limited, banned, unavailable, shadow }) =>
+  `${count(sum(allowed))} allowed, ${count(sum(limited))} limited, ${count(sum(banned))} banned, ${count(sum(unavailable))} refused because the store was away, ${count(sum(shadow))} would be limited by rules in shadow`;
 
 // The same numbers for those who would rather read them.
-export function trafficRows({ allowed, limited, shadow }, end, step_s) {
-  return allowed.map((value, index) => ({
-    time: moment((end - (allowed.length - index) * step_s) * 1000), allowed: value, limited: limited[index], shadow: shadow[index],
+export function trafficRows(series, end, step_s) {
+  const { length } = series.allowed;
+  return series.allowed.map((_, index) => ({
+    time: moment((end - (length - index) * step_s) * 1000), ...Object.fromEntries(Object.keys(KINDS).map((kind) => [kind, series[kind][index]])),
   })).reverse();
 }
 
 // A small chart without words, beside numbers that say the same.
-export function sparkline({ allowed, limited }) {
+export function sparkline(series) {
   const [width, height] = [120, 28];
-  const top = Math.max(1, ...allowed.map((value, index) => value + limited[index]));
+  const { allowed } = series;
+  const top = Math.max(1, ...sums(series));
   const x = (index) => (width * index) / Math.max(allowed.length - 1, 1);
   const y = (value) => height - 1 - ((height - 3) * value) / top;
   const passed = allowed.map((value) => y(value));
   return s("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" },
     s("path", { class: "allowed", d: path(x, passed, allowed.map(() => y(0))) }),
     s("path", { class: "passed", d: path(x, passed) }),
-    limited.some(Boolean) && s("path", { class: "limited", d: path(x, allowed.map((value, index) => y(value + limited[index])), passed) }));
+    ...refusals(series, x, y));
 }

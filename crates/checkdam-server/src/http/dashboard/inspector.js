@@ -3,7 +3,7 @@
 
 import { Refusal, Unreachable, every, post } from "./api.js";
 import { blame, confirm, field, h, isHeld, level, say, setLevel, swap } from "./dom.js";
-import { count, limitInWords, span } from "./words.js";
+import { count, limitInWords, sentence, span } from "./words.js";
 
 const POLL_MS = 1_000;
 const DRAW_MS = 100;
@@ -99,7 +99,8 @@ export function show({ body, query }) {
     refreshers = [];
     const is_open = found.querySelector("details")?.open ?? false;
     const cards = answer.matches.map((rule) => ruleCard(rule, asked_ms, refreshers));
-    swap(found, verdict(answer), ...cards, others(answer, is_open));
+    const hints = (answer.hints ?? []).map((hint) => h("p", { class: "told warn" }, sentence(hint)));
+    swap(found, verdict(answer), ...hints, ...cards, others(answer, is_open));
     reset.disabled = refund.disabled = !answer.matches.length;
   }
 

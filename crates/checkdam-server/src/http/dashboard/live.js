@@ -2,7 +2,7 @@
 // is shown, closed while nobody looks.
 
 import { Refusal, Unreachable, events, get } from "./api.js";
-import { KINDS } from "./words.js";
+import { KINDS, apart } from "./words.js";
 
 const SECONDS = 60;
 const LATEST_RETRY_MS = 15_000;
@@ -32,8 +32,8 @@ function tell() {
 async function seed(signal) {
   const { end, total, rules } = await get("traffic", { window: "minute" }, signal);
   state.end = end;
-  state.total = total;
-  state.rules = new Map(rules.map((rule) => [rule.rule, rule]));
+  state.total = apart(total);
+  state.rules = new Map(rules.map((rule) => [rule.rule, apart(rule)]));
 }
 
 function push(series, tick) {
@@ -51,7 +51,7 @@ function take(tick) {
   if (passed <= 0 && passed > -SECONDS) return;
   const missed = passed > 0 ? Math.min(passed - 1, SECONDS) : SECONDS;
   for (let second = 0; second < missed; second += 1) advance({}, []);
-  advance(tick.total, tick.rules);
+  advance(apart(tick.total), tick.rules.map(apart));
   state.end = tick.at;
 }
 

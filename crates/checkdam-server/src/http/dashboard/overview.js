@@ -4,7 +4,7 @@ import { every, get } from "./api.js";
 import { TrafficChart, sparkline, trafficRows } from "./charts.js";
 import { choice, h, refresh, say, swap, table } from "./dom.js";
 import { listen, live } from "./live.js";
-import { brief, count, percent, sum } from "./words.js";
+import { KINDS, REFUSED, apart, brief, count, percent, sum } from "./words.js";
 
 const WINDOWS = [["minute", "1 min"], ["quarter", "15 min"], ["day", "24 h"]];
 const RULES_SHOWN = 12;
@@ -18,9 +18,10 @@ const recent = (values) => sum(values.slice(-AVERAGED_S)) / Math.max(Math.min(va
 
 function tiles() {
   const figures = {};
+  const hints = {};
   const tile = (kind, label, hint) => {
     figures[kind] = h("div", { class: "figure", "data-figure": kind }, "–");
-    return h("div", { class: `panel tile ${kind}` }, h("div", { class: "label" }, label), figures[kind], h("div", { class: "note" }, hint));
+    return h("div", { class: `panel tile ${kind}` }, h("div", { class: "label" }, label), figures[kind], hints[kind] = h("div", { class: "note" }, hint));
   };
   const node = h("div", { class: "tiles" },
     tile("requests", "Requests a second", `mean of ${AVERAGED_S} s`), tile("limited", "Limited a second", `mean of ${AVERAGED_S} s`),
@@ -28,10 +29,13 @@ function tiles() {
   return {
     node,
     draw({ total }) {
-      const [allowed, limited] = [recent(total.allowed), recent(total.limited)];
-      figures.requests.textContent = brief(allowed + limited);
-      figures.limited.textContent = brief(limited);
-      figures.share.textContent = percent(sum(total.limited), sum(total.limited) + sum(total.allowed));
+      const refused = sum(REFUSED.map((kind) => recent(total[kind])));
+      figures.requests.textContent = brief(recent(total.allowed) + refused);
+      figures.limited.textContent = brief(recent(total.limited));
+      const [allowed, ...others] = ["allowed", ...REFUSED].map((kind) => sum(total[kind]));
+      figures.share.textContent = percent(others[0], allowed + sum(others));
+      // Neither is a limit's doing: they are told only where there are any.
+      hints.limited.textContent = [`mean of ${AVERAGED_S} s`, ...["banned", "unavailable"].filter((kind) => recent(total[kind])).map((kind) => `${KINDS[kind].toLowerCase()} ${brief(recent(total[kind]))}`)].join("; ");
       figures.shadow.textContent = brief(recent(total.shadow));
     },
   };
@@ -39,7 +43,7 @@ function tiles() {
 
 // The rules of `rules`, busiest first, as a table; a click on one filters the chart.
 function busiest(rules, step_s, chosen, choose) {
-  const of = (rule) => ({ ...rule, passed: sum(rule.allowed), denied: sum(rule.limited), watched: sum(rule.shadow) });
+  const of = (rule) => ({ ...rule, passed: sum(rule.allowed), denied: sum(rule.limited), watched: sum(rule.shadow), stranded: sum(rule.unavailable) });
   const rows = rules.map(of).sort((one, other) => other.passed + other.denied - one.passed - one.denied).slice(0, RULES_SHOWN);
   if (!rows.length) return h("p", { class: "empty" }, "No rule has seen a request in this time.");
   const seconds = rows[0].allowed.length * step_s;
@@ -48,9 +52,19 @@ function busiest(rules, step_s, chosen, choose) {
     { label: "Traffic", unseen: true, cell: (row) => sparkline(row) },
     { label: "Allowed/s", number: true, cell: (row) => brief(row.passed / seconds) },
     { label: "Limited/s", number: true, cell: (row) => h("span", { class: row.denied ? "bad" : "soft" }, brief(row.denied / seconds)) },
+    ...(rows.some((row) => row.stranded) ? [{ label: "Store away/s", number: true, cell: (row) => h("span", { class: row.stranded ? "warn" : "soft" }, brief(row.stranded / seconds)) }] : []),
     { label: "Shadow/s", number: true, cell: (row) => h("span", { class: row.watched ? "shade" : "soft" }, brief(row.watched / seconds)) },
   ];
   return table("Means of the whole window. Choose a rule to see only its traffic in the chart.", columns, rows, { row: (row) => ({ class: row.rule === chosen && "chosen" }) });
+}
+
+// Rules that concern nobody, because of an attribute that no request has.
+function idleRules(unseen) {
+  if (!unseen.length) return null;
+  return h("section", { class: "panel stack" }, h("h2", null, "Rules that concern no request"),
+    h("ul", { class: "plain" }, unseen.slice(0, RULES_SHOWN).map(({ rule, attribute }) => h("li", null,
+      h("a", { href: `#/rules/${encodeURIComponent(rule)}`, "data-key": `${rule} ${attribute}` }, rule), " needs ", h("code", null, attribute), ", which no request of the last hour had."))),
+    unseen.length > RULES_SHOWN && h("p", { class: "note" }, `and ${count(unseen.length - RULES_SHOWN)} more`));
 }
 
 function mostLimited(subjects) {
@@ -72,6 +86,7 @@ export function show({ body, actions }) {
   const clear = h("button", { type: "button", hidden: true, click: () => choose(null) }, "Show all rules");
   const list = h("div", { id: "busiest" });
   const top = h("div", { id: "most-limited" });
+  const idle = h("div", { id: "idle-rules" });
   const figures = h("details", null, h("summary", null, "The chart as a table"), h("div", { class: "scroll", tabindex: "0" }));
   let stopFetching = () => {};
 
@@ -82,13 +97,13 @@ export function show({ body, actions }) {
     if (!now?.end) return;
     const one = chosen === null ? null : now.rules.find((rule) => rule.rule === chosen);
     const none = now.total.allowed.map(() => 0);
-    const series = chosen === null ? now.total : one ?? { allowed: none, limited: none, shadow: none };
+    const series = chosen === null ? now.total : one ?? Object.fromEntries(Object.keys(KINDS).map((kind) => [kind, none]));
     chart.draw(series, now.end, now.step_s, heading.textContent);
     refresh(list, busiest(now.rules, now.step_s, chosen, choose));
     if (figures.open) {
       refresh(figures.lastChild, table(heading.textContent, [
-        { label: "From", cell: (row) => row.time }, { label: "Allowed", number: true, cell: (row) => count(row.allowed) },
-        { label: "Limited", number: true, cell: (row) => count(row.limited) }, { label: "Shadow", number: true, cell: (row) => count(row.shadow) },
+        { label: "From", cell: (row) => row.time },
+        ...Object.entries(KINDS).map(([kind, label]) => ({ label: kind === "shadow" ? "Shadow" : label, number: true, cell: (row) => count(row[kind]) })),
       ], trafficRows(series, now.end, now.step_s)));
     }
   }
@@ -107,9 +122,10 @@ export function show({ body, actions }) {
     fetched = null;
     if (span === "minute") return draw();
     stopFetching = every(span === "day" ? 60_000 : 5_000, async (signal) => {
-      const found = await get("traffic", { window: span }, signal);
+      const { total, rules, ...found } = await get("traffic", { window: span }, signal);
+      Object.assign(found, { total: apart(total), rules: rules.map(apart) });
       if (chosen !== null && !found.rules.some((rule) => rule.rule === chosen)) {
-        found.rules.push(...(await get("traffic", { window: span, rule: chosen }, signal)).rules);
+        found.rules.push(...(await get("traffic", { window: span, rule: chosen }, signal)).rules.map(apart));
       }
       fetched = found;
       draw();
@@ -118,7 +134,7 @@ export function show({ body, actions }) {
 
   actions.append(choice("Time", WINDOWS, span, choseSpan));
   figures.addEventListener("toggle", draw);
-  body.append(numbers.node,
+  body.append(numbers.node, idle,
     h("section", { class: "panel stack" }, h("div", { class: "row spread" }, heading, clear), chart.node, figures),
     h("div", { class: "columns" },
       h("section", { class: "panel stack" }, h("h2", null, "Busiest rules"), list),
@@ -130,13 +146,15 @@ export function show({ body, actions }) {
   };
   if (live().end) heard(live());
   const stops = [
+    every(10_000, async (signal) => refresh(idle, idleRules((await get("status", {}, signal)).unseen_attributes)), () => swap(idle)),
     listen(heard),
     every(3_000, async (signal) => refresh(top, mostLimited((await get("top", { kind: "limited", window: "minute", limit: 8 }, signal)).subjects)),
       (error) => swap(top, h("p", { class: "told bad" }, error.message))),
   ];
   const speaker = setInterval(() => {
     const { total } = live();
-    say(`${brief(recent(total.allowed) + recent(total.limited))} requests a second, ${brief(recent(total.limited))} of them limited`);
+    const all = sum(["allowed", ...REFUSED].map((kind) => recent(total[kind])));
+    say(`${brief(all)} requests a second, ${brief(recent(total.limited))} of them limited`);
   }, SAID_EVERY_MS);
   return () => {
     stops.forEach((stop) => stop());

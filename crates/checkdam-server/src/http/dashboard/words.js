@@ -4,7 +4,22 @@ const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const rough = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
 // What becomes of a request, as rules count it.
-export const KINDS = { allowed: "Allowed", limited: "Limited", shadow: "Would be limited (shadow)" };
+export const KINDS = {
+  allowed: "Allowed", limited: "Limited", banned: "Banned", unavailable: "Store away", shadow: "Would be limited (shadow)",
+};
+
+// Those that did not pass, in the order in which charts stack them.
+export const REFUSED = ["limited", "banned", "unavailable"];
+
+// Counts as the API has them, where `limited` is all that did not pass, as KINDS has them:
+// each request in one kind. Works on single numbers and on lists of them.
+export function apart(counts) {
+  const others = (limited, banned = 0, unavailable = 0) => Math.max(limited - banned - unavailable, 0);
+  const { limited, banned, unavailable } = counts;
+  if (limited === undefined) return counts;
+  const own = Array.isArray(limited) ? limited.map((value, index) => others(value, banned?.[index], unavailable?.[index])) : others(limited, banned, unavailable);
+  return { ...counts, limited: own };
+}
 
 export const sum = (values) => values.reduce((all, value) => all + value, 0);
 

@@ -6,9 +6,12 @@ use utoipa::ToSchema;
 
 use super::answer::{BanAnswer, millis};
 use super::json;
+use crate::watch::{Unseen, unknown_attributes};
 
 /// The most rules that do not concern the request and are still explained.
 const OTHERS_MAX: usize = 100;
+/// More hints than that nobody reads.
+const HINTS_MAX: usize = 10;
 
 /// Which rules concern the request, and why.
 #[derive(Serialize, ToSchema)]
@@ -27,6 +30,10 @@ pub(in crate::http) struct ExplainAnswer<'a> {
     others: Vec<OtherRule<'a>>,
     /// How many more there are that do not concern it.
     others_left_out: usize,
+    /// What may be wrong with the request's attributes or the rules', for people; absent if nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    hints: Vec<String>,
 }
 
 /// A rule that concerns the request.
@@ -80,8 +87,9 @@ pub(in crate::http) struct OtherRule<'a> {
     reasons: Vec<String>,
 }
 
-/// Explains `request` under `rules`; `outcome` is what a peek answered.
-pub(crate) fn explain(rules: &RuleSet, request: &Request<'_>, outcome: &Outcome) -> Vec<u8> {
+/// Explains `request` under `rules`; `outcome` is what a peek answered, and `unseen`
+/// what rules need that no request had.
+pub(crate) fn explain(rules: &RuleSet, request: &Request<'_>, outcome: &Outcome, unseen: &[Unseen]) -> Vec<u8> {
     let (mut matches, mut others) = (Vec::new(), Vec::new());
     for explanation in rules.explain(request, OTHERS_MAX) {
         let (rule, reasons) = (explanation.rule, explanation.reasons);
@@ -98,7 +106,21 @@ pub(crate) fn explain(rules: &RuleSet, request: &Request<'_>, outcome: &Outcome)
         others_left_out: rules.rules().len() - matches.len() - others.len(),
         matches,
         others,
+        hints: hints(rules, request, unseen),
     })
+}
+
+/// What may be wrong with attributes: the request's, then the rules'.
+fn hints(rules: &RuleSet, request: &Request<'_>, unseen: &[Unseen]) -> Vec<String> {
+    let unknown = unknown_attributes(rules, request).map(|names| {
+        let own: Vec<&str> = request.attributes().map(|(name, _)| name).collect();
+        let names: Vec<&str> = names.into_iter().take(HINTS_MAX).collect();
+        format!("no rule names an attribute of the request ({}): rules name {}", own.join(", "), names.join(", "))
+    });
+    let unseen = unseen.iter().map(|Unseen { rule, attribute }| {
+        format!("no request of the last hour had {attribute:?}, without which rule {rule:?} concerns none")
+    });
+    unknown.into_iter().chain(unseen).take(HINTS_MAX).collect()
 }
 
 impl<'a> ExplainedRule<'a> {

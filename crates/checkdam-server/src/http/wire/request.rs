@@ -43,7 +43,10 @@ fn attributes_schema() -> Object {
         |length_max| ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)).max_length(Some(length_max));
     ObjectBuilder::new()
         .schema_type(Type::Object)
-        .description(Some("Who asks for what: at most 64, such as user, ip, endpoint, method, plan."))
+        .description(Some(
+            "Who asks for what: at most 64, such as user, ip, endpoint, method, plan. A whole number, true and false \
+             are taken as their text.",
+        ))
         .property_names(Some(text(NAME_MAX)))
         .additional_properties(Some(text(VALUE_MAX)))
         .max_properties(Some(ATTRIBUTES_MAX))
@@ -60,6 +63,10 @@ pub(in crate::http) struct BatchBody<'a> {
     requests: Vec<JsonObject<CheckBody<'a>>>,
 }
 
+/// What a check looks like, for those who sent something else.
+const CHECK_EXAMPLE: &str = r#"{"attributes": {"user": "42"}}"#;
+const BATCH_EXAMPLE: &str = r#"{"requests": [{"attributes": {"user": "42"}}]}"#;
+
 /// Reads one request.
 pub(in crate::http) fn parse(body: &[u8]) -> Result<Request<'_>, Problem> {
     let read = match std::str::from_utf8(body) {
@@ -69,15 +76,33 @@ pub(in crate::http) fn parse(body: &[u8]) -> Result<Request<'_>, Problem> {
     };
     match read {
         Ok(JsonObject(body)) => body.into_request(),
-        Err(error) => Err(malformed::<JsonObject<CheckBody<'_>>>(body, &error)),
+        Err(error) => {
+            let problem = malformed::<JsonObject<CheckBody<'_>>>(body, &error);
+            Err(match first(body) {
+                Some(b'[') => problem.advising("one request is an object; several go to /v1/check/batch"),
+                Some(b'{') => problem,
+                _ => problem.advising(&format!("send JSON, such as {CHECK_EXAMPLE}")),
+            })
+        }
     }
+}
+
+/// The byte that a body begins with, spaces aside.
+fn first(body: &[u8]) -> Option<u8> {
+    body.trim_ascii_start().first().copied()
 }
 
 /// Reads a batch; one bad request spoils it whole.
 pub(in crate::http) fn parse_batch(body: &[u8]) -> Result<Vec<Request<'_>>, Problem> {
     let batch = match serde_json::from_slice::<JsonObject<BatchBody<'_>>>(body) {
         Ok(JsonObject(batch)) => batch,
-        Err(error) => return Err(malformed::<JsonObject<BatchBody<'_>>>(body, &error)),
+        Err(error) => {
+            let problem = malformed::<JsonObject<BatchBody<'_>>>(body, &error);
+            return Err(match first(body) {
+                Some(b'{') => problem,
+                _ => problem.advising(&format!("send the requests in an object: {BATCH_EXAMPLE}")),
+            });
+        }
     };
     if batch.requests.len() > BATCH_MAX {
         let detail = format!("there are {} requests: at most {BATCH_MAX} fit in a batch", batch.requests.len());
@@ -193,6 +218,44 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
+/// The value of an attribute: text, or a whole number, true or false as its text,
+/// because identifiers are numbers in many programs.
+struct Value<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Value<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ValueVisitor;
+        impl<'de> Visitor<'de> for ValueVisitor {
+            type Value = Cow<'de, str>;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("a string, a whole number, true or false")
+            }
+
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Cow<'de, str>, E> {
+                Ok(Cow::Borrowed(text))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Cow<'de, str>, E> {
+                Ok(Cow::Owned(text.to_owned()))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Cow<'de, str>, E> {
+                Ok(Cow::Owned(number.to_string()))
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Cow<'de, str>, E> {
+                Ok(Cow::Owned(number.to_string()))
+            }
+
+            fn visit_bool<E: Error>(self, flag: bool) -> Result<Cow<'de, str>, E> {
+                Ok(Cow::Borrowed(if flag { "true" } else { "false" }))
+            }
+        }
+        deserializer.deserialize_any(ValueVisitor).map(Value)
+    }
+}
+
 /// The attributes, already in a request, or the first that cannot be used.
 #[expect(clippy::large_enum_variant, reason = "the large one is the common one, and a box would allocate")]
 pub(in crate::http) enum Attributes<'a> {
@@ -240,7 +303,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Attributes<'a> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Attributes<'a>, A::Error> {
                 let mut attributes = Attributes::Valid(Request::new());
-                while let Some((Text(name), Text(value))) = map.next_entry()? {
+                while let Some((Text(name), Value(value))) = map.next_entry()? {
                     attributes.insert(name, value);
                 }
                 Ok(attributes)

@@ -8,6 +8,7 @@ super::on_both_engines!(
     violations_are_turned_page_by_page,
     old_and_surplus_violations_are_pruned,
     odd_text_does_not_cost_the_batch,
+    violations_are_bounded_by_rule_and_by_bytes,
 );
 
 /// 2026-01-01, and so many milliseconds.
@@ -93,10 +94,10 @@ async fn old_and_surplus_violations_are_pruned(home: Home) {
     let many: Vec<Violation> = (0..12_000).map(|n| violation(n, "1")).collect();
     home.rulebook.write_violations(&many).await.unwrap();
     assert_eq!(home.rulebook.prune_violations(Keep::default()).await.unwrap(), 0);
-    let since = Keep { since_unix_ms: Some(many[11_000].requested_unix_ms), rows_max: None };
+    let since = Keep { since_unix_ms: Some(many[11_000].requested_unix_ms), ..Keep::default() };
     assert_eq!(home.rulebook.prune_violations(since).await.unwrap(), 11_000);
     assert_eq!(home.rulebook.prune_violations(since).await.unwrap(), 0);
-    let few = Keep { since_unix_ms: None, rows_max: Some(10) };
+    let few = Keep { rows_max: Some(10), ..Keep::default() };
     assert_eq!(home.rulebook.prune_violations(few).await.unwrap(), 990);
     let left = found(&home, Filter::default()).await;
     assert_eq!(left.iter().map(|one| one.violation.clone()).rev().collect::<Vec<_>>(), many[11_990..]);
@@ -110,4 +111,32 @@ async fn odd_text_does_not_cost_the_batch(home: Home) {
     let all = found(&home, Filter::default()).await;
     assert_eq!((all.len(), all[0].violation.user_id.as_ref()), (2, Some(&kept)));
     assert_eq!(found(&home, Filter { user: Some(odd.to_owned()), ..Filter::default() }).await.len(), 1);
+}
+
+/// A flood at one rule leaves what others have, and long rows leave fewer of them.
+async fn violations_are_bounded_by_rule_and_by_bytes(home: Home) {
+    let of = |rule: &str, number: i64| Violation { rule_name: Some(rule.to_owned()), ..violation(number, "42") };
+    let quiet = (0..5).map(|number| of("quiet", number));
+    let flood = (5..60).map(|number| of("flood", number)).chain((60..90).map(|number| of("other", number)));
+    home.rulebook.write_violations(&quiet.chain(flood).collect::<Vec<_>>()).await.unwrap();
+    let keep = Keep { rule_rows_max: Some(20), rows_max: Some(1_000), ..Keep::default() };
+    assert_eq!(home.rulebook.prune_violations(keep).await.unwrap(), 35 + 10);
+    assert_eq!(home.rulebook.prune_violations(keep).await.unwrap(), 0);
+    let left = found(&home, Filter::default()).await;
+    let count = |name: &str| left.iter().filter(|one| one.violation.rule_name.as_deref() == Some(name)).count();
+    assert_eq!((count("quiet"), count("flood"), count("other")), (5, 20, 20));
+    assert_eq!(left.last().unwrap().violation.rule_name.as_deref(), Some("quiet"), "the newest of each stay");
+
+    let bytes = |bytes_max: u64| Keep { bytes_max: Some(bytes_max), rows_max: Some(1_000), ..Keep::default() };
+    assert_eq!(home.rulebook.prune_violations(bytes(1 << 20)).await.unwrap(), 0);
+    home.rulebook.prune_violations(bytes(10_000)).await.unwrap();
+    let short = found(&home, Filter::default()).await.len();
+    assert!((10..=40).contains(&short), "{short} rows of some hundred bytes");
+    let long = |number| Violation { endpoint: Some("x".repeat(1_000)), ..violation(number, "42") };
+    home.rulebook.write_violations(&(100..140).map(long).collect::<Vec<_>>()).await.unwrap();
+    // The first time the short rows count too.
+    for _ in 0..2 {
+        home.rulebook.prune_violations(bytes(10_000)).await.unwrap();
+    }
+    assert!((2..=4).contains(&found(&home, Filter::default()).await.len()), "rows of more than 2,000 bytes");
 }

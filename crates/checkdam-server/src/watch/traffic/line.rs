@@ -42,12 +42,22 @@ impl Window {
     }
 }
 
+/// Requests that passed, that did not, and that rules in shadow would have denied;
+/// of those that did not pass, the banned, and those that a rule refused because
+/// its store did not answer.
+pub(in crate::watch) type Counts = [u64; 5];
+
 /// What passed in a point of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Point {
     pub(crate) allowed: u32,
+    /// All that did not pass.
     pub(crate) limited: u32,
     pub(crate) shadow: u32,
+    /// Of those that did not pass.
+    pub(crate) banned: u32,
+    /// Of those that did not pass: the store did not answer.
+    pub(crate) unavailable: u32,
 }
 
 /// What passed, point by point, oldest first.
@@ -56,11 +66,14 @@ pub(crate) struct Series {
     pub(crate) allowed: Vec<u32>,
     pub(crate) limited: Vec<u32>,
     pub(crate) shadow: Vec<u32>,
+    pub(crate) banned: Vec<u32>,
+    pub(crate) unavailable: Vec<u32>,
 }
 
 impl Point {
-    fn add(&mut self, new: [u64; 3]) {
-        for (sum, new) in [&mut self.allowed, &mut self.limited, &mut self.shadow].into_iter().zip(new) {
+    fn add(&mut self, new: Counts) {
+        let Self { allowed, limited, shadow, banned, unavailable } = self;
+        for (sum, new) in [allowed, limited, shadow, banned, unavailable].into_iter().zip(new) {
             *sum = sum.saturating_add(u32::try_from(new).unwrap_or(u32::MAX));
         }
     }
@@ -76,14 +89,14 @@ impl Point {
 #[derive(Debug)]
 pub(super) struct Line {
     /// What the counters said last.
-    counted: [u64; 3],
+    counted: Counts,
     rings: [Box<[Point]>; 3],
 }
 
 impl Default for Line {
     fn default() -> Self {
         let ring = |window: Window| vec![Point::default(); window.points()].into_boxed_slice();
-        Self { counted: [0; 3], rings: Window::ALL.map(ring) }
+        Self { counted: Counts::default(), rings: Window::ALL.map(ring) }
     }
 }
 
@@ -101,12 +114,12 @@ impl Line {
     }
 
     /// Adds what the counters say beyond the last time.
-    pub(super) fn note(&mut self, end_s: u64, counts: [u64; 3]) {
+    pub(super) fn note(&mut self, end_s: u64, counts: Counts) {
         // A counter that is lower is another's: its rule was gone meanwhile.
         let new = |(now, last): (u64, u64)| now.checked_sub(last).unwrap_or(now);
-        let new = [0, 1, 2].map(|place| new((counts[place], self.counted[place])));
+        let new = std::array::from_fn(|place| new((counts[place], self.counted[place])));
         self.counted = counts;
-        if new == [0; 3] {
+        if new == Counts::default() {
             return;
         }
         for (window, ring) in Window::ALL.into_iter().zip(&mut self.rings) {
@@ -126,6 +139,8 @@ impl Line {
             series.allowed.push(point.allowed);
             series.limited.push(point.limited);
             series.shadow.push(point.shadow);
+            series.banned.push(point.banned);
+            series.unavailable.push(point.unavailable);
         }
         series
     }

@@ -50,7 +50,7 @@ impl Scene {
 }
 
 fn point(allowed: u32, limited: u32, shadow: u32) -> Point {
-    Point { allowed, limited, shadow }
+    Point { allowed, limited, shadow, ..Point::default() }
 }
 
 #[tokio::test]
