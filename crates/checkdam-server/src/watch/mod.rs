@@ -168,7 +168,7 @@ impl Watch {
 
     /// All that was decided until now.
     fn live(&self) -> Live {
-        let [allowed, limited, _] = self.counters.totals();
+        let [allowed, limited, ..] = self.counters.totals();
         Live { allowed, limited }
     }
 }
