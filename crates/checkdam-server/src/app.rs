@@ -16,6 +16,7 @@ use crate::readiness::{Readiness, is_lost_without_store};
 use crate::rulebook::{Book, Loading};
 use crate::store::AnyStore;
 use crate::trace::Tracer;
+use crate::warnings::Warnings;
 use crate::watch::{Seen, Watch};
 
 /// A number that somebody else keeps.
@@ -28,6 +29,7 @@ pub(crate) struct App {
     /// What the rules in force were made of.
     book: ArcSwap<Book>,
     loading: Loading,
+    warnings: Warnings,
     /// Who was denied; none if nothing is recorded.
     audit: Option<Arc<Audit>>,
     effects: Effects,
@@ -64,6 +66,7 @@ impl App {
             limiter,
             book: ArcSwap::from_pointee(book),
             loading: Loading::new(),
+            warnings: Warnings::default(),
             audit,
             effects,
             watch,
@@ -182,6 +185,11 @@ impl App {
     /// Whether these are the newest.
     pub(crate) const fn loading(&self) -> &Loading {
         &self.loading
+    }
+
+    /// What an operator should look at.
+    pub(crate) const fn warnings(&self) -> &Warnings {
+        &self.warnings
     }
 
     /// Who was denied; none if nothing is recorded.

@@ -26,6 +26,7 @@ mod simulate;
 mod sketch;
 mod store;
 mod trace;
+mod warnings;
 mod watch;
 
 use std::io::Write;

@@ -138,6 +138,14 @@ impl AnyStore {
         self.redis_store().map(RedisStore::lease_stats)
     }
 
+    /// How many nodes share the limits, as the settings say.
+    pub(crate) fn nodes(&self) -> u64 {
+        match self {
+            Self::Memory(_) => 1,
+            Self::Redis(watched) => watched.nodes(),
+        }
+    }
+
     /// Gives back what is prepaid: no more requests come.
     pub(crate) async fn return_leases(&self) {
         if let Some(store) = self.redis_store() {

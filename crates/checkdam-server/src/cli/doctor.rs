@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::table::printable;
 use super::{print, print_json};
 use crate::config::StoreSettings;
+use crate::nodes::{Announced, Difference, differences_among, survey};
 
 /// What `checkdam doctor` takes.
 #[derive(Debug, clap::Args)]
@@ -40,7 +41,10 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         return memory(arguments.json);
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
-    let examination = runtime.block_on(examine(&options))?;
+    let mut examination = runtime.block_on(examine(&options))?;
+    if examination.is_reached() {
+        examination.findings.extend(nodes(&runtime.block_on(survey(&options))?));
+    }
     if arguments.json {
         print_json(json(&examination).to_string().as_bytes())?;
     } else {
@@ -55,6 +59,27 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Some(Level::Warning) if arguments.strict => ExitCode::FAILURE,
         _ => ExitCode::SUCCESS,
     })
+}
+
+/// What the nodes that answer on the store say of their settings.
+fn nodes(announced: &[Announced]) -> Vec<Finding> {
+    const LOOK: &str = "nodes";
+    let differing = differences_among(announced);
+    if differing.is_empty() {
+        let seen = match announced.len() {
+            0 => return Vec::new(),
+            1 => "1 node answers".to_owned(),
+            count => format!("{count} nodes answer, with the same secret, rules and --nodes"),
+        };
+        return vec![Finding { look: LOOK, level: Level::Ok, seen, remedy: None }];
+    }
+    let finding = |Difference { seen, remedy, .. }| Finding {
+        look: LOOK,
+        level: Level::Warning,
+        seen,
+        remedy: Some(remedy.to_owned()),
+    };
+    differing.into_iter().map(finding).collect()
 }
 
 /// Memory needs no examination.

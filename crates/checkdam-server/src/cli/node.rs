@@ -312,7 +312,9 @@ async fn maintain(app: Arc<App>, statuses: Option<watch::Receiver<Status>>) {
         let watching = Arc::clone(&app);
         let _ = tokio::task::spawn_blocking(move || watching.watch().tick()).await;
         if let Some(statuses) = &statuses {
-            app.loading().tell(statuses.borrow().error.clone());
+            let Status { error, lost, .. } = statuses.borrow().clone();
+            app.loading().tell(error);
+            app.warnings().set("lost_edits", lost.map(|lost| lost.to_string()));
         }
     }
 }

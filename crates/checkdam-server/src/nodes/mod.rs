@@ -4,23 +4,37 @@
 //! are many) how they go, over its publish and subscribe: nothing is written.
 //! They tell who comes to them most only where a secret seals it, or if that is
 //! wanted in clear. What is heard is for people to look at, and decides nothing.
+//!
+//! In clear each announces by what settings it limits. What differs is told in the
+//! log, the status and the dashboard: each node by itself looks well.
 
+mod announcement;
+mod compare;
 mod message;
 mod pace;
 mod peers;
 mod summary;
+mod survey;
 
+pub(crate) use self::compare::{Announced, Difference, differences_among};
 pub(crate) use self::summary::Summary;
+pub(crate) use self::survey::survey;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use checkdam::store::redis::{Heard, RedisStore, Unheard};
+use checkdam::time::unix_us;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use self::announcement::{Announcement, ClearWord};
+use self::compare::{Lasting, TOPICS, differences};
 use self::message::{Lists, Message};
 use self::pace::Pace;
 use self::peers::Peers;
 use crate::app::App;
+use crate::rulebook::Book;
 use crate::sketch::{Ranked, Ranking};
 use crate::watch::{Kind, Span};
 
@@ -42,7 +56,17 @@ pub(crate) struct Nodes {
     peers: Peers,
     /// Whether nodes tell each other who comes to them.
     shares_subjects: bool,
+    /// What this node last announced.
+    announcement: Mutex<Option<Announcement>>,
+    /// The digest of the rules that it was made of.
+    digest: Mutex<Option<(Arc<Book>, String)>>,
+    differing: Mutex<Lasting>,
+    /// Somebody wants to know now.
+    asked: Notify,
 }
+
+/// A node announces itself at most this often when it is asked to.
+const ANSWER_PAUSE: Duration = Duration::from_millis(200);
 
 /// A node, as it is seen from here.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,7 +87,17 @@ impl Nodes {
         let peers = Peers::new(deployment);
         let is_sealed = app.limiter().store().redis_store().is_some_and(RedisStore::is_sealed);
         let shares_subjects = is_sealed || shares_subjects;
-        let nodes = Arc::new(Self { app, name, started: Instant::now(), peers, shares_subjects });
+        let nodes = Arc::new(Self {
+            app,
+            name,
+            started: Instant::now(),
+            peers,
+            shares_subjects,
+            announcement: Mutex::default(),
+            digest: Mutex::default(),
+            differing: Mutex::default(),
+            asked: Notify::new(),
+        });
         if nodes.app.limiter().store().redis_store().is_some() {
             tokio::spawn(tell(Arc::clone(&nodes)));
             tokio::spawn(hear(Arc::clone(&nodes)));
@@ -161,6 +195,63 @@ impl Nodes {
         }
     }
 
+    /// What this node announces; it takes a while if the rules are new.
+    fn announce(&self, pace: Pace) -> Announcement {
+        let store = self.app.limiter().store();
+        let announcement = Announcement {
+            id: self.peers.own_id(),
+            deployment: self.peers.deployment().to_owned(),
+            has_secret: store.redis_store().is_some_and(RedisStore::is_sealed),
+            rules: self.digest(),
+            nodes: store.nodes(),
+            unix_ms: unix_us() / 1_000,
+            every_s: pace.every_s(),
+        };
+        *lock(&self.announcement) = Some(announcement.clone());
+        announcement
+    }
+
+    fn digest(&self) -> String {
+        let (book, mut known) = (self.app.book(), lock(&self.digest));
+        match &*known {
+            Some((of, digest)) if Arc::ptr_eq(of, &book) => digest.clone(),
+            _ => known.insert((Arc::clone(&book), book.digest())).1.clone(),
+        }
+    }
+
+    /// Compares this node's settings with those of the others, and says what differs,
+    /// once it has lasted.
+    fn compare(&self, now: Instant) {
+        let Some(announcement) = lock(&self.announcement).clone() else { return };
+        let found = differences(&Announced { announcement, ahead_ms: 0 }, &self.peers.all_announced(now));
+        let mut differing = lock(&self.differing);
+        for (topic, patience_s) in TOPICS {
+            let difference = found.iter().find(|difference| difference.topic == topic);
+            let patience = Duration::from_secs(patience_s);
+            let is_told = differing.has_lasted(topic, difference.is_some(), patience, now);
+            let detail = difference.filter(|_| is_told);
+            let detail = detail.map(|Difference { seen, remedy, .. }| format!("{seen}; {remedy}"));
+            if self.app.warnings().set(topic, detail.clone()) {
+                match detail {
+                    Some(detail) => tracing::warn!(topic, "nodes that share this Redis differ: {detail}"),
+                    None => tracing::info!(topic, "nodes that share this Redis no longer differ"),
+                }
+            }
+        }
+    }
+
+    /// Something was said in clear.
+    fn heard_in_clear(&self, word: &[u8], now: Instant) {
+        match ClearWord::decode(word) {
+            Some(ClearWord::Announcement(announcement)) => {
+                self.peers.announced(announcement, now, unix_us() / 1_000);
+                self.compare(now);
+            }
+            Some(ClearWord::Question) => self.asked.notify_one(),
+            None => {}
+        }
+    }
+
     fn summary(&self) -> Summary {
         let rates = self.app.watch().traffic().rates();
         Summary {
@@ -176,18 +267,38 @@ impl Nodes {
     }
 }
 
-/// Tells the others how this node goes.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tells the others how this node goes, and by what settings it limits.
 async fn tell(nodes: Arc<Nodes>) {
     let Some(store) = nodes.app.limiter().store().redis_store() else { return };
     let mut speaker = store.speaker();
+    let mut due = Instant::now();
     loop {
+        let is_due = tokio::select! {
+            () = tokio::time::sleep_until(due) => true,
+            () = nodes.asked.notified() => false,
+        };
         let pace = nodes.peers.pace(Instant::now());
         let telling = Arc::clone(&nodes);
         // Ranking takes a while: requests shall not wait for it.
-        let word = tokio::task::spawn_blocking(move || telling.message().encode(pace));
-        let Ok(word) = word.await else { return };
-        nodes.peers.told(speaker.say(&word).await.err());
-        tokio::time::sleep(pace.every).await;
+        let words = tokio::task::spawn_blocking(move || {
+            let message = is_due.then(|| telling.message().encode(pace));
+            (message, telling.announce(pace).encode())
+        });
+        let Ok((message, announcement)) = words.await else { return };
+        if let Some(message) = message {
+            nodes.peers.told(speaker.say(&message).await.err());
+            due = Instant::now() + pace.every;
+        }
+        // If it cannot be said, the message could not either.
+        let _ = speaker.say_in_clear(&announcement).await;
+        nodes.compare(Instant::now());
+        if !is_due {
+            tokio::time::sleep(ANSWER_PAUSE).await;
+        }
     }
 }
 
@@ -198,7 +309,11 @@ async fn hear(nodes: Arc<Nodes>) {
     loop {
         let silence = Pace::silence(nodes.peers.pace(Instant::now()).every_s());
         match tokio::time::timeout(silence, heard.recv()).await {
-            Ok(Some(Heard::Said(word))) => nodes.peers.heard(&word, Instant::now()),
+            Ok(Some(Heard::Said(word))) => match Message::decode(&word) {
+                Some(message) => nodes.peers.heard(message, Instant::now()),
+                None => nodes.heard_in_clear(&word, Instant::now()),
+            },
+            Ok(Some(Heard::Unsealed(word))) => nodes.heard_in_clear(&word, Instant::now()),
             Ok(Some(Heard::Nothing(trouble))) => nodes.peers.unheard(trouble),
             Ok(Some(_)) => {}
             // One hears at least oneself: a connection that is silent is dead.

@@ -8,6 +8,8 @@ use std::time::Duration;
 use checkdam::store::redis::Unheard;
 use tokio::time::Instant;
 
+use super::announcement::Announcement;
+use super::compare::Announced;
 use super::message::Message;
 use super::pace::Pace;
 
@@ -25,6 +27,8 @@ pub(super) struct Peers {
 #[derive(Debug, Default)]
 struct Known {
     nodes: HashMap<u64, (Message, Instant)>,
+    /// Every node on the Redis, also those whose messages cannot be read.
+    announced: HashMap<u64, (Announced, Instant)>,
     /// When we last heard ourselves, and what.
     echo: Option<(Message, Instant)>,
     /// Why the last word could not be said, and why nothing is heard.
@@ -46,9 +50,8 @@ impl Peers {
         &self.deployment
     }
 
-    /// Somebody said something, whoever it was.
-    pub(super) fn heard(&self, word: &[u8], now: Instant) {
-        let Some(message) = Message::decode(word) else { return };
+    /// Somebody told how it goes, whoever it was.
+    pub(super) fn heard(&self, message: Message, now: Instant) {
         if message.deployment != self.deployment {
             return;
         }
@@ -62,6 +65,25 @@ impl Peers {
         if known.nodes.len() < PEERS_MAX || known.nodes.contains_key(&message.id) {
             known.nodes.insert(message.id, (message, now));
         }
+    }
+
+    /// A node told by what settings it limits; `unix_ms` is the time here.
+    pub(super) fn announced(&self, announcement: Announcement, now: Instant, unix_ms: u64) {
+        if announcement.id == self.own_id {
+            return;
+        }
+        let ahead_ms = i64::try_from(announcement.unix_ms).unwrap_or(i64::MAX).saturating_sub_unsigned(unix_ms);
+        let mut known = self.lock();
+        known.announced.retain(|_, node| is_announced(node, now));
+        if known.announced.len() < PEERS_MAX || known.announced.contains_key(&announcement.id) {
+            known.announced.insert(announcement.id, (Announced { announcement, ahead_ms }, now));
+        }
+    }
+
+    /// The other nodes on the Redis.
+    pub(super) fn all_announced(&self, now: Instant) -> Vec<Announced> {
+        let known = self.lock();
+        known.announced.values().filter(|node| is_announced(node, now)).map(|(node, _)| node.clone()).collect()
     }
 
     /// Nothing is heard.
@@ -107,6 +129,10 @@ fn is_there((message, heard): &(Message, Instant), now: Instant) -> bool {
     now.duration_since(*heard) < Pace::silence(message.every_s)
 }
 
+fn is_announced((node, heard): &(Announced, Instant), now: Instant) -> bool {
+    now.duration_since(*heard) < Pace::silence(node.announcement.every_s)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,9 +140,9 @@ mod tests {
     use crate::nodes::message::Lists;
     use crate::watch::Top;
 
-    fn word(id: u64, deployment: &str) -> Vec<u8> {
+    fn word(id: u64, deployment: &str) -> Message {
         let (deployment, summary) = (deployment.to_owned(), Summary::example(&format!("node:{id}")));
-        Message { id, deployment, summary, every_s: 0, top: Some(Lists::of(&Top::new())) }.encode(Pace::among(1))
+        Message { id, deployment, summary, every_s: 0, top: Some(Lists::of(&Top::new())) }
     }
 
     fn count(peers: &Peers, now: Instant) -> usize {
@@ -126,12 +152,11 @@ mod tests {
     #[test]
     fn nodes_come_and_go_and_strangers_are_not_seen() {
         let (peers, start) = (Peers::new("ours".to_owned()), Instant::now());
-        peers.heard(&word(1, "ours"), start);
-        peers.heard(&word(2, "theirs"), start);
-        peers.heard(b"nonsense", start);
+        peers.heard(word(1, "ours"), start);
+        peers.heard(word(2, "theirs"), start);
         assert_eq!(peers.each(start, |message, _| message.id), [1]);
         assert!(!peers.is_heard(start), "we have not heard ourselves");
-        peers.heard(&word(peers.own_id(), "ours"), start);
+        peers.heard(word(peers.own_id(), "ours"), start);
         assert!(peers.is_heard(start));
         assert_eq!(count(&peers, start), 1, "we are none of the others");
         let later = start + Duration::from_secs(15);
@@ -142,11 +167,11 @@ mod tests {
     fn a_flood_of_nodes_takes_no_more_space() {
         let (peers, start) = (Peers::new("ours".to_owned()), Instant::now());
         for id in 0..PEERS_MAX as u64 + 100 {
-            peers.heard(&word(id, "ours"), start);
+            peers.heard(word(id, "ours"), start);
         }
         assert_eq!(count(&peers, start), PEERS_MAX);
         let later = start + Duration::from_secs(15);
-        peers.heard(&word(1_000_000, "ours"), later);
+        peers.heard(word(1_000_000, "ours"), later);
         assert_eq!(count(&peers, later), 1);
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use checkdam::rule_file::{BanText, OverrideText, RuleText};
 use checkdam::{Ban, Definitions, DescriptorTree, Mode, Override, Rule, RuleSet};
 
 use super::same;
@@ -119,6 +120,29 @@ impl Book {
             bans: items(&self.bans),
             trees: self.trees.clone(),
         }
+    }
+
+    /// The same for books that say the same, wherever they come from, and different
+    /// for others. It takes a while where there are many rules.
+    pub(crate) fn digest(&self) -> String {
+        fn add<T>(hasher: &mut blake3::Hasher, kind: &[u8], texts: impl Iterator<Item = T>)
+        where
+            T: serde::Serialize,
+        {
+            hasher.update(kind);
+            for text in texts {
+                // The texts of rules have nothing that JSON has not.
+                hasher.update(&serde_json::to_vec(&text).unwrap_or_default()).update(b"\n");
+            }
+        }
+        let mut hasher = blake3::Hasher::new();
+        add(&mut hasher, b"rules\n", self.rules.iter().map(|stored| RuleText::from(&stored.item)));
+        add(&mut hasher, b"overrides\n", self.overrides.iter().map(|stored| OverrideText::from(&stored.item)));
+        add(&mut hasher, b"bans\n", self.bans.iter().map(|stored| BanText::from(&stored.item)));
+        for tree in &self.trees {
+            hasher.update(format!("{tree:?}\n").as_bytes());
+        }
+        hasher.finalize().to_hex()[..16].to_owned()
     }
 
     /// What it would say after an edit of one rule: the rule of that name is

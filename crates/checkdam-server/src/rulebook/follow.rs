@@ -3,10 +3,12 @@
 //! is loaded, also an earlier version: a database that lost edits would else differ
 //! from this node, and every node from one that was restarted.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use checkdam::RuleSet;
+use checkdam::time::rfc3339;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
@@ -58,6 +60,18 @@ pub(crate) struct LostEdits {
     pub(crate) to_version: u64,
     /// When that was noticed.
     pub(crate) noticed_unix_ms: u64,
+}
+
+impl fmt::Display for LostEdits {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { from_version, to_version, noticed_unix_ms } = self;
+        write!(
+            out,
+            "at {} the rulebook's database went from version {from_version} to version {to_version}: it was restored, \
+             or a replica took over that had not all edits; its rules are active, compare them with what they should be",
+            rfc3339(noticed_unix_ms / 1_000)
+        )
+    }
 }
 
 /// Follows a rulebook until it is dropped.

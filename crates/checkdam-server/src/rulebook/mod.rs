@@ -27,7 +27,7 @@ mod tests;
 pub(crate) use self::book::{Book, Imported, Revision, RulebookError, Stored, compile};
 pub(crate) use self::database::OpenError;
 pub(crate) use self::file::{LoadError, RuleFile, Texts, lease_remarks, remark};
-pub(crate) use self::follow::{FollowOptions, Follower, LostEdits, Status};
+pub(crate) use self::follow::{FollowOptions, Follower, Status};
 pub(crate) use self::loading::Loading;
 pub(crate) use self::store::Rulebook;
 pub(crate) use self::translate::{as_rules, refusal};

@@ -121,6 +121,11 @@ impl Watched {
         self.seen().is_away
     }
 
+    /// How many nodes share the limits, as the settings say.
+    pub(super) const fn nodes(&self) -> u64 {
+        self.options.nodes
+    }
+
     /// Tells the other nodes that something has changed.
     pub(crate) async fn announce(&self) {
         if let Err(error) = self.store.announce().await {
@@ -182,6 +187,8 @@ impl Watched {
         seen.is_away = answered == 0 && refused.is_some();
         if !seen.is_failing && (failed > 0 || seen.is_away) {
             seen.is_failing = true;
+            // What is wrong with it, such as that it is a replica, follows in a moment.
+            tokio::spawn(remark(self.options.clone()));
             tracing::warn!(
                 store = self.url,
                 failed,

@@ -185,6 +185,10 @@ fn what_cannot_be_reached_is_exit_2_with_the_reason() {
     let report = Report::of("redis://checkdam-doctor.invalid:6379");
     report.assert("connection", "problem", &["host name is not known"]);
     assert_eq!(report.code, Some(2));
+    let server = Redis::start();
+    let report = Report::of(&format!("{}/99", server.url()));
+    report.assert("connection", "problem", &["no database of that number", "`databases`"]);
+    assert_eq!(report.code, Some(2));
     for url in ["localhost", "http://127.0.0.1:6379", "redis-sentinel://127.0.0.1:26379"] {
         let output = run(&["doctor", "--store", url]);
         assert_eq!(output.status.code(), Some(2), "{url}");

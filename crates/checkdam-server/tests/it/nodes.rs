@@ -7,7 +7,7 @@ use serde_json::json;
 use testkit::{Postgres, Redis};
 use tokio::time::Instant;
 
-use crate::process::Server;
+use crate::process::{Server, rule_file, run, text};
 
 const USER: &str = r#"{"attributes": {"user": "42"}}"#;
 
@@ -20,6 +20,15 @@ fn rules(number: u64) -> String {
         {"name": "second", "key": "all", "limits": [format!("1000000/s burst {burst}")]},
     ]})
     .to_string()
+}
+
+/// Says that it is over, however it ends.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 fn contract(postgres: &Postgres, redis: &Redis) {
@@ -57,6 +66,8 @@ fn contract(postgres: &Postgres, redis: &Redis) {
                 }
             });
         }
+        // Also if an assertion fails: the clients would go on for ever.
+        let _ending = Ending(&is_over);
         for number in 1..=50 {
             import(number);
             let (start, mut other) = (Instant::now(), nodes[1].client());
@@ -66,7 +77,6 @@ fn contract(postgres: &Postgres, redis: &Redis) {
             }
             slowest = slowest.max(start.elapsed());
         }
-        is_over.store(true, Ordering::Relaxed);
     });
     println!("50 edits under {} checks: the slowest was in force after {slowest:?}", answered.into_inner());
 }
@@ -158,4 +168,33 @@ fn an_edit_that_cannot_be_active_says_so(postgres: &Postgres, database: &str, no
     assert_eq!(node.admin().send("DELETE", "/admin/v1/rules/bad-2", "").expect("an answer").status, 204);
     ban(node, "at-last");
     assert!(is_banned(node, "at-last"));
+}
+
+/// A node without the secret, and one with other rules: each of them multiplies a limit, and by itself each looks well.
+#[test]
+fn nodes_whose_settings_differ_say_so() {
+    let redis = Redis::start();
+    let rules = |limit: u32| rule_file(&format!("rules: [{{name: a, key: 'user:{{user}}', limits: [{limit}/s]}}]"));
+    let (ours, others, store) = (rules(10), rules(20), redis.url());
+    let secret = ["--key-secret", "a secret that is long enough"];
+    let node = |file: &std::path::Path, more: &[&str]| {
+        Server::with(&[&["--rules", file.to_str().unwrap(), "--store", &store], more].concat())
+    };
+    let first = node(&ours, &secret);
+    let doctor = || text(&run(&["doctor", "--store", &store]).stdout);
+    assert!(doctor().contains("1 node answers"), "{}", doctor());
+    assert_eq!(first.admin().get("/admin/v1/status").json()["warnings"], json!([]));
+    let mut nodes = [first, node(&ours, &[])];
+    for node in &mut nodes {
+        node.wait_for_log("nodes that share this Redis differ");
+        let warnings = node.admin().get("/admin/v1/status").json()["warnings"].clone();
+        assert_eq!(warnings[0]["topic"], "key_secret", "{warnings}");
+        assert!(warnings[0]["detail"].as_str().unwrap().contains("1 node has no secret"), "{warnings}");
+        assert!(!node.log().contains("long enough"));
+    }
+    let _third = node(&others, &secret);
+    let said = doctor();
+    for words in ["1 node has no secret", "1 node has other rules", "--nodes is 1, and 2 nodes are seen"] {
+        assert!(said.contains(words), "no {words:?} in {said}");
+    }
 }

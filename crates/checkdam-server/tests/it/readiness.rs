@@ -81,6 +81,30 @@ fn a_store_that_cannot_be_used_is_told_at_the_start() {
     assert_eq!(readyz(server.address(), 200).json()["status"], "ready", "by default rules decide by themselves");
 }
 
+/// What is wrong with a store is in the log, not only that it does not answer.
+#[test]
+fn the_cause_of_a_store_that_cannot_be_used_is_told() {
+    let nobody = free_port().to_string();
+    let replica = Redis::builder().args(["--replicaof", "127.0.0.1", &nobody]).start();
+    let plain = Redis::start();
+    for (store, cause) in [
+        (replica.url(), "the server is a replica and refuses to write (READONLY)"),
+        (plain.url().replace("redis://", "rediss://"), "write redis:// instead of rediss://"),
+        (format!("{}/99", plain.url()), "the server has no database of that number"),
+    ] {
+        let mut server = Server::with(&["--store", &store]);
+        server.wait_for_log(cause);
+    }
+    // Also if it becomes one later.
+    let mut server = Server::with(&["--store", &plain.url()]);
+    plain.command(&["REPLICAOF", "127.0.0.1", &nobody]).expect_ok();
+    let (start, mut client) = (Instant::now(), server.client());
+    while !server.log().contains("Redis does not answer") && start.elapsed() < Duration::from_secs(10) {
+        client.post("/v1/check", r#"{"attributes": {"user": "42", "plan": "free"}}"#);
+    }
+    server.wait_for_log("the server is a replica and refuses to write (READONLY)");
+}
+
 #[test]
 fn a_store_that_forgets_buckets_is_told_at_the_start() {
     let redis = Redis::builder().args(["--maxmemory-policy", "allkeys-lru"]).start();
@@ -97,6 +121,7 @@ fn whoever_comes_before_there_are_rules_is_told_and_a_signal_is_obeyed() {
     command.args(["serve", "--http-listen", &address, "--admin-listen", &admin, "--database", &database]);
     let mut server = Server::opening(command);
     server.wait_for_log("waiting for the database");
+    server.wait_for_log("nothing listens there");
     for address in [&address, &admin] {
         let reply = readyz(address, 503);
         assert_eq!(reply.json()["status"], "starting", "{reply:?}");

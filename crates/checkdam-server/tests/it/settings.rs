@@ -92,6 +92,17 @@ fn what_is_not_a_setting_is_an_error_that_names_it() {
     ] {
         refused(&run(&["serve", arguments[0], arguments[1]]), &parts);
     }
+    std::fs::write(&file, "no certificate").unwrap();
+    let ca = ["--store-ca", file.to_str().unwrap(), "--store"];
+    for (store, parts) in [
+        ("rediss://127.0.0.1:1", ["--store-ca", "-----BEGIN CERTIFICATE-----"]),
+        ("redis://127.0.0.1:1", ["redis:// is not TLS", "write rediss"]),
+        ("redis-sentinel://127.0.0.1:1/m", ["redis-sentinel:// is not TLS", "write rediss-sentinel"]),
+    ] {
+        for command in ["serve", "doctor"] {
+            refused(&run(&[&[command], &ca[..], &[store]].concat()), &parts);
+        }
+    }
     refused(&checkdam().arg("serve").env("LOG_LEVEL", "loud").output().unwrap(), &["LOG_LEVEL", "loud", "debug"]);
 }
 

@@ -80,6 +80,8 @@ struct TickStatus {
     store: StoreStatus,
     /// Null if violations are not recorded.
     audit: Option<AuditCounts>,
+    /// How many warnings /admin/v1/status has.
+    warnings: usize,
 }
 
 /// Those who listen.
@@ -160,6 +162,7 @@ fn event(app: &App, store: &str, second: Second) -> Vec<u8> {
             rules_current: app.loading().error().is_none(),
             store: app.limiter().store().status(store),
             audit: app.audit().map(|audit| audit.counts()),
+            warnings: app.warnings().all().len(),
         },
     };
     [b"event: tick\ndata: ".as_slice(), &json(&tick), b"\n\n"].concat()

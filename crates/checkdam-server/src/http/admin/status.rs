@@ -10,8 +10,8 @@ use utoipa::ToSchema;
 use super::rules::{AdminRefused, Answered, answer};
 use super::{Admin, RuleSource};
 use crate::audit::AuditCounts;
-use crate::rulebook::LostEdits;
 use crate::store::StoreStatus;
+use crate::warnings::Warning;
 use crate::watch::Unseen;
 
 /// The rules with the most denials that are shown.
@@ -38,15 +38,6 @@ pub(super) struct StatusAnswer {
     warnings: Vec<Warning>,
     /// Rules that need an attribute which no request of the last hour had, at most 100.
     unseen_attributes: Vec<Unseen>,
-}
-
-/// Something that an operator should look at.
-#[derive(Serialize, ToSchema)]
-struct Warning {
-    /// What it is about, for programs.
-    topic: &'static str,
-    /// What was seen, and what to do.
-    detail: String,
 }
 
 /// The rules in force.
@@ -115,25 +106,9 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Answered {
         store: admin.app.limiter().store().status(&admin.store),
         audit,
         load: LoadStatus { in_flight: overload.in_flight(), late_ms: overload.late_ms(), shed: overload.shed_total() },
-        warnings: warnings(&admin),
+        warnings: admin.app.warnings().all(),
         unseen_attributes: admin.app.watch().attributes().unseen().into_iter().take(UNSEEN_SHOWN).collect(),
     }))
-}
-
-fn warnings(admin: &Admin) -> Vec<Warning> {
-    let lost = match &*admin.rules {
-        RuleSource::Database(follower) => follower.status().lost,
-        RuleSource::File(_) => None,
-    };
-    let lost = lost.map(|LostEdits { from_version, to_version, noticed_unix_ms }| Warning {
-        topic: "lost_edits",
-        detail: format!(
-            "at {} the rulebook's database went from version {from_version} to version {to_version}: it was restored, \
-             or a replica took over that had not all edits; its rules are active, compare them with what they should be",
-            rfc3339(noticed_unix_ms / 1_000)
-        ),
-    });
-    lost.into_iter().collect()
 }
 
 fn rules(admin: &Admin) -> RulesStatus {

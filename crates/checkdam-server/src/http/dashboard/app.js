@@ -89,7 +89,8 @@ function mark({ status, fault }) {
     : store.is_open || store.is_away ? ["warn", "store not reached"]
       : store.is_failing ? ["warn", "store fails at times"]
         : !status.rules_current ? ["warn", "rules not the newest"]
-          : status.audit?.dropped > 0 ? ["warn", "record incomplete"] : ["good", "all well"];
+          : status.warnings > 0 ? ["warn", status.warnings === 1 ? "1 warning" : `${status.warnings} warnings`]
+            : status.audit?.dropped > 0 ? ["warn", "record incomplete"] : ["good", "all well"];
   if (at("health-text").textContent !== text) {
     at("health").className = `pill ${kind}`;
     at("health-text").textContent = text;

@@ -57,6 +57,9 @@ pub(in crate::rulebook) fn reason(error: &sqlx::Error) -> String {
         sqlx::Error::PoolTimedOut => "it does not answer in time".to_owned(),
         sqlx::Error::Database(error) => error.message().to_owned(),
         sqlx::Error::Configuration(error) => error.to_string(),
+        sqlx::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            format!("nothing listens there ({error}): start the server, or correct the address")
+        }
         sqlx::Error::Io(error) => error.to_string(),
         other => other.to_string(),
     }

@@ -12,9 +12,10 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{PgPool, SqlitePool};
+use sqlx::{Connection, PgConnection, PgPool, Postgres, SqlitePool};
 
 pub(super) use self::dialect::{Column, Dialect, Kind};
 use self::file::OpenedFile;
@@ -24,7 +25,9 @@ use super::url::DatabaseUrl;
 
 /// How long anybody waits for a connection: a server that is gone must be
 /// noticed before a client gives up.
-const ACQUIRE_LIMIT: Duration = Duration::from_secs(2);
+const ACQUIRE_LIMIT: Duration = Duration::from_millis(1_500);
+/// How long is taken to find out why there was none.
+const CAUSE_LIMIT: Duration = Duration::from_secs(1);
 /// A file has one writer at a time, and an import of a hundred thousand
 /// overrides holds it for seconds.
 const SQLITE_WAIT: Duration = Duration::from_secs(10);
@@ -121,8 +124,9 @@ impl Engine {
                 file.check()?;
                 Session::sqlite(readers.acquire().await?, "BEGIN").await
             }
-            Self::Postgres { pool, .. } => {
-                Session::postgres(pool.acquire().await?, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await
+            Self::Postgres { pool, options } => {
+                let connection = acquire(pool, options).await?;
+                Session::postgres(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await
             }
         }
     }
@@ -135,7 +139,7 @@ impl Engine {
                 file.check()?;
                 Session::sqlite(writer.acquire().await?, "BEGIN IMMEDIATE").await
             }
-            Self::Postgres { pool, .. } => Session::postgres(pool.acquire().await?, "BEGIN").await,
+            Self::Postgres { pool, options } => Session::postgres(acquire(pool, options).await?, "BEGIN").await,
         }
     }
 
@@ -145,5 +149,19 @@ impl Engine {
             Self::Sqlite { .. } => None,
             Self::Postgres { options, .. } => Some(options),
         }
+    }
+}
+
+/// A connection, or why there is none. A pool tries again and again to connect and
+/// then says only that it took too long: one attempt more tells the cause.
+async fn acquire(pool: &PgPool, options: &PgConnectOptions) -> Result<PoolConnection<Postgres>, sqlx::Error> {
+    match pool.acquire().await {
+        Err(sqlx::Error::PoolTimedOut) => {
+            match tokio::time::timeout(CAUSE_LIMIT, PgConnection::connect_with(options)).await {
+                Ok(Err(cause)) => Err(cause),
+                Ok(Ok(_)) | Err(_) => Err(sqlx::Error::PoolTimedOut),
+            }
+        }
+        acquired => acquired,
     }
 }

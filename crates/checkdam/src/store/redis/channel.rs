@@ -43,6 +43,8 @@ pub enum Heard {
     Joined,
     /// Somebody said this, maybe oneself.
     Said(Vec<u8>),
+    /// Somebody said this without the secret of this node: it may be made up.
+    Unsealed(Vec<u8>),
     /// Nothing is heard; it is tried again.
     Nothing(Unheard),
 }
@@ -77,34 +79,44 @@ impl Speaker {
     /// If Redis cannot be reached or does not permit it.
     pub async fn say(&mut self, word: &[u8]) -> Result<(), Unheard> {
         let sealed = self.sealer.as_ref().map(|sealer| sealer.seal(word));
-        self.publish(NODES, sealed.as_deref().unwrap_or(word)).await.map_err(|error| Unheard::from(&error))
+        let said = self.publish(NODES, sealed.as_deref().unwrap_or(word)).await;
+        said.map(drop).map_err(|error| Unheard::from(&error))
     }
 
-    async fn publish(&mut self, channel: &str, word: &[u8]) -> Result<(), RedisError> {
+    /// Says something that every subscriber can read, whatever its secret; how many
+    /// heard it on the server that was told.
+    ///
+    /// # Errors
+    /// If Redis cannot be reached or does not permit it.
+    pub async fn say_in_clear(&mut self, word: &[u8]) -> Result<u64, Unheard> {
+        self.publish(NODES, word).await.map_err(|error| Unheard::from(&error))
+    }
+
+    async fn publish(&mut self, channel: &str, word: &[u8]) -> Result<u64, RedisError> {
         let mut command = redis::cmd("PUBLISH");
         command.arg(channel).arg(word);
         if let Some(mut link) = self.link.take()
-            && ask(&mut link, &command).await.is_ok()
+            && let Ok(reached) = ask(&mut link, &command).await
         {
             self.link = Some(link);
-            return Ok(());
+            return Ok(redis::from_redis_value(reached)?);
         }
         let mut last = None;
         for endpoint in endpoints(&self.target).await? {
             let told = async {
                 let mut link = open(&endpoint).await?;
-                ask(&mut link, &command).await?;
-                Ok::<_, RedisError>(link)
+                let reached = ask(&mut link, &command).await?;
+                Ok::<_, RedisError>((link, redis::from_redis_value(reached)?))
             };
             match told.await {
-                Ok(link) => {
+                Ok((link, reached)) => {
                     self.link = Some(link);
-                    return Ok(());
+                    return Ok(reached);
                 }
                 Err(error) => last = Some(error),
             }
         }
-        last.map_or(Ok(()), Err)
+        last.map_or(Ok(0), Err)
     }
 }
 
@@ -114,7 +126,7 @@ impl RedisStore {
     /// # Errors
     /// If Redis cannot be reached or does not permit it.
     pub async fn announce(&self) -> Result<(), RedisError> {
-        self.speaker().publish(RULES, b"").await
+        self.speaker().publish(RULES, b"").await.map(drop)
     }
 
     /// One message whenever another node tells of a change, and one whenever
@@ -142,8 +154,9 @@ impl RedisStore {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         let sealer = self.sealer.clone();
         let hear = move |heard| match (heard, &sealer) {
-            // What strangers say is not heard.
-            (Heard::Said(word), Some(sealer)) => sealer.open(&word).map(Heard::Said),
+            (Heard::Said(word), Some(sealer)) => {
+                Some(sealer.open(&word).map_or_else(|| Heard::Unsealed(word), Heard::Said))
+            }
             (heard, _) => Some(heard),
         };
         tokio::spawn(listen(self.target.clone(), NODES, sender, hear));

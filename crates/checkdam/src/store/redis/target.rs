@@ -6,6 +6,8 @@ use std::time::Duration;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError, TlsCertificates};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 
 /// A connection on which nothing is said for so long is probed, so that a peer that
 /// has vanished is noticed and firewalls do not forget the connection.
@@ -37,10 +39,7 @@ pub(super) struct Endpoint {
 
 /// Why a store URL was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the store {url:?} is not understood: {reason}; write redis://host:port, rediss://host:port, redis+unix:///path, \
-     redis-cluster://host:port,host:port or redis-sentinel://host:port,host:port/master-name"
-)]
+#[error("the store {url:?} is not understood: {reason}")]
 pub struct StoreUrlError {
     /// The URL, without its password.
     pub url: String,
@@ -48,11 +47,32 @@ pub struct StoreUrlError {
     pub reason: String,
 }
 
+/// How a store is written.
+const FORMS: &str = "write redis://host:port, rediss://host:port, redis+unix:///path, \
+    redis-cluster://host:port,host:port or redis-sentinel://host:port,host:port/master-name";
+
+/// Whether a CA can be used with such a URL.
+fn check_certificate(scheme: &str, pem: &[u8]) -> Result<(), String> {
+    if !scheme.starts_with("rediss") {
+        return Err(format!(
+            "a CA is given with it (--store-ca), and {scheme}:// is not TLS: write {}, or leave the CA out",
+            scheme.replacen("redis", "rediss", 1)
+        ));
+    }
+    match CertificateDer::pem_slice_iter(pem).next() {
+        Some(Ok(_)) => Ok(()),
+        _ => Err("the CA that is given with it (--store-ca) holds no certificate in PEM, which begins with \
+                  -----BEGIN CERTIFICATE-----: convert it, for example with openssl x509 -inform DER"
+            .to_owned()),
+    }
+}
+
 impl Target {
     /// Reads a URL; `root_certificate` is a CA in PEM for TLS, in place of the
     /// system's.
     pub(super) fn parse(url: &str, root_certificate: Option<&[u8]>) -> Result<Self, StoreUrlError> {
-        let fail = |reason: String| StoreUrlError { url: without_password(url), reason };
+        let refuse = |reason: String| StoreUrlError { url: without_password(url), reason };
+        let fail = |reason: String| refuse(format!("{reason}; {FORMS}"));
         let (scheme, rest) = url.split_once("://").ok_or_else(|| fail("it has no scheme".to_owned()))?;
         let endpoint = |text: &str| Endpoint::parse(text, root_certificate).map_err(|error| fail(error.to_string()));
         let several = |plain: &str, hosts: &str| {
@@ -63,6 +83,9 @@ impl Target {
                 .map(|host| endpoint(&format!("{plain}://{login}{at}{host}")))
                 .collect::<Result<Vec<_>, _>>()
         };
+        if let Some(pem) = root_certificate {
+            check_certificate(scheme, pem).map_err(refuse)?;
+        }
         match scheme {
             "redis" | "rediss" | "redis+unix" | "unix" => Ok(Self::Single(endpoint(url)?)),
             "redis-cluster" | "rediss-cluster" => {

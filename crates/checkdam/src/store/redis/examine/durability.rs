@@ -52,8 +52,7 @@ pub(super) fn replicas(facts: &Facts) -> Finding {
         return not_visible(LOOK, "+role", "it is a master with at least one replica");
     };
     if !is_master {
-        let remedy = "name the master in --store, or use redis-sentinel:// or redis-cluster://, which find it";
-        return Finding::problem(LOOK, "the server is a replica and refuses to write", remedy);
+        return is_replica(LOOK);
     }
     if count == 0 {
         let remedy = "for a limit that outlives the server, add a replica under Sentinel or in a cluster";
@@ -69,6 +68,16 @@ pub(super) fn replicas(facts: &Facts) -> Finding {
         Some(least) => Finding::ok(LOOK, format!("{seen}; it writes only while {least} of them hear it")),
         None => Finding::ok(LOOK, seen),
     }
+}
+
+/// The same for a short look: only what is wrong, and by what every login may see.
+pub(super) fn role(facts: &Facts) -> Option<Finding> {
+    facts.hello("role").filter(|role| *role != "master").map(|_| is_replica("replicas"))
+}
+
+fn is_replica(look: &'static str) -> Finding {
+    let remedy = "name the master in --store, or use redis-sentinel:// or redis-cluster://, which find it";
+    Finding::problem(look, "the server is a replica and refuses to write (READONLY)", remedy)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use super::facts::Facts;
 use super::finding::{Finding, Level};
 use super::probe::Probe;
-use super::{Examined, Kind, cluster, memory, mode, reach, sentinel};
+use super::{Examined, Kind, cluster, durability, memory, mode, reach, sentinel};
 use crate::store::redis::RedisOptions;
 use crate::store::redis::target::{Endpoint, StoreUrlError, Target};
 
@@ -47,5 +47,5 @@ async fn look(endpoint: &Endpoint, kind: Kind) -> Vec<Finding> {
     let hello = probe.pairs(&["HELLO"]).await.unwrap_or_default();
     let info = probe.lines(&["INFO", "memory"]).await.ok();
     let facts = Facts { hello, info, ..Facts::default() };
-    mode(&facts, kind).into_iter().chain(memory::memory(&facts)).collect()
+    mode(&facts, kind).into_iter().chain(durability::role(&facts)).chain(memory::memory(&facts)).collect()
 }

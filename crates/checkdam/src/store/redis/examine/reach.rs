@@ -32,6 +32,10 @@ pub(super) fn explain(error: &RedisError, endpoint: &Endpoint) -> Finding {
     } else if says(&["NOAUTH"]) {
         let remedy = "write the login into --store: redis://user:password@host:port (%-escape what URLs reserve)";
         ("the server asks for a login and --store has none", remedy.to_owned())
+    } else if says(&["DB index is out of range", "invalid DB index", "SELECT is not allowed in cluster mode"]) {
+        let remedy = "write a number below the server's `databases` (16 unless set) after the port in --store, or none; \
+                      a cluster has none";
+        ("the server has no database of that number", remedy.to_owned())
     } else if says(&["NotValidForName", "not valid for name"]) {
         let remedy = "name the server in --store as its certificate does, or have one issued for this name";
         ("the server's certificate is for another host name", remedy.to_owned())

@@ -1,0 +1,71 @@
+//! What a node says in clear to every node on its Redis, also to those with another
+//! secret: by what settings it limits. It names no subject, no rule and no machine.
+
+use serde::{Deserialize, Serialize};
+
+use super::pace::MESSAGE_MAX;
+
+/// The longest text that is believed, in bytes.
+const TEXT_MAX: usize = 64;
+
+/// By what settings a node limits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Announcement {
+    /// Which process it is.
+    pub(crate) id: u64,
+    /// A keyed hash of the key secret: the same for nodes that name buckets alike.
+    pub(crate) deployment: String,
+    /// Whether there is a key secret.
+    pub(crate) has_secret: bool,
+    /// A digest of the rules, overrides and bans.
+    pub(crate) rules: String,
+    /// What `--nodes` says.
+    pub(crate) nodes: u64,
+    /// When it was said, by the node's clock.
+    pub(crate) unix_ms: u64,
+    /// It is said every so many seconds, at least.
+    pub(crate) every_s: u64,
+}
+
+/// Asks every node to announce itself now.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Question {
+    announce: bool,
+}
+
+/// A word in clear.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ClearWord {
+    Announcement(Announcement),
+    Question,
+}
+
+impl Announcement {
+    /// As it is said.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+}
+
+impl ClearWord {
+    /// The question as it is said.
+    pub(super) fn question() -> Vec<u8> {
+        serde_json::to_vec(&Question { announce: true }).unwrap_or_default()
+    }
+
+    /// What somebody said, if it is one of these.
+    pub(super) fn decode(word: &[u8]) -> Option<Self> {
+        if word.len() > MESSAGE_MAX {
+            return None;
+        }
+        if let Ok(Question { announce: true }) = serde_json::from_slice(word) {
+            return Some(Self::Question);
+        }
+        let announcement: Announcement = serde_json::from_slice(word).ok()?;
+        let texts = [&announcement.deployment, &announcement.rules];
+        let is_sound =
+            texts.iter().all(|text| text.len() <= TEXT_MAX && text.bytes().all(|byte| byte.is_ascii_graphic()));
+        is_sound.then_some(Self::Announcement(announcement))
+    }
+}

@@ -1,0 +1,47 @@
+//! Asks the nodes on a Redis to announce themselves: for `checkdam doctor`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use checkdam::store::redis::{Heard, RedisOptions, RedisStore, StoreUrlError};
+use checkdam::time::unix_us;
+use tokio::time::{Instant, timeout_at};
+
+use super::announcement::ClearWord;
+use super::compare::Announced;
+
+/// How long answers are waited for.
+const LIMIT: Duration = Duration::from_millis(1_500);
+
+/// The nodes that answer on a Redis; none where the login may not ask.
+///
+/// # Errors
+/// If the URL is not understood.
+pub(crate) async fn survey(options: &RedisOptions) -> Result<Vec<Announced>, StoreUrlError> {
+    let is_cluster = options.url.contains("-cluster://");
+    // Without a secret everything that is said in clear is heard.
+    let store = RedisStore::new(RedisOptions { key_secret: String::new(), ..options.clone() })?;
+    let (mut heard, mut speaker) = (store.listen(), store.speaker());
+    let deadline = Instant::now() + LIMIT;
+    let (mut nodes, mut expected) = (BTreeMap::new(), usize::MAX);
+    while nodes.len() < expected {
+        match timeout_at(deadline, heard.recv()).await {
+            Ok(Some(Heard::Joined)) => {
+                let Ok(told) = speaker.say_in_clear(&ClearWord::question()).await else { break };
+                // We are one of those that heard it. In a cluster other servers do not count theirs.
+                let others = usize::try_from(told).unwrap_or(usize::MAX).saturating_sub(1);
+                expected = if is_cluster { usize::MAX } else { others };
+            }
+            Ok(Some(Heard::Said(word))) => {
+                if let Some(ClearWord::Announcement(announcement)) = ClearWord::decode(&word) {
+                    let here_ms = i64::try_from(unix_us() / 1_000).unwrap_or(i64::MAX);
+                    let ahead_ms = i64::try_from(announcement.unix_ms).unwrap_or(i64::MAX).saturating_sub(here_ms);
+                    nodes.insert(announcement.id, Announced { announcement, ahead_ms });
+                }
+            }
+            Ok(Some(Heard::Nothing(_)) | None) | Err(_) => break,
+            Ok(Some(_)) => {}
+        }
+    }
+    Ok(nodes.into_values().collect())
+}
