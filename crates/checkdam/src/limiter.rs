@@ -1,6 +1,7 @@
 //! Rules and a store: the whole of a decision.
 
 mod joint;
+mod refund;
 mod together;
 
 pub use together::Together;
@@ -108,7 +109,9 @@ impl<S: Store> Limiter<S> {
         self.apply(Operation::Peek, request)
     }
 
-    /// Gives back the request's cost to every tier, at most what is owed.
+    /// Gives back the request's cost to every tier, at most what is owed. The
+    /// rules are looked up anew: where an outcome is at hand, use
+    /// [`refund_outcome`](Self::refund_outcome).
     pub fn refund(&self, request: &Request<'_>) -> impl Future<Output = Outcome> {
         self.apply(Operation::Refund, request)
     }
@@ -143,6 +146,9 @@ impl<S: Store> Limiter<S> {
             let mut outcome = Outcome::open(rules);
             if self.apply_at_once(operation, &ask, request.cost(), &mut outcome) {
                 outcome.close();
+                if operation == Operation::Take {
+                    outcome.note_take();
+                }
                 return outcome;
             }
             outcome.into_rules()
@@ -151,7 +157,11 @@ impl<S: Store> Limiter<S> {
         ask.write_tiers(&rules, request.cost(), &mut tiers, &mut places);
         let answer = self.store.apply(operation, &tiers).await;
         drop(tiers);
-        Outcome::of_path(rules, places, answer, (None, None))
+        let mut outcome = Outcome::of_path(rules, places, answer, (None, None));
+        if operation == Operation::Take {
+            outcome.note_take();
+        }
+        outcome
     }
 
     /// Decides where nothing is to be waited for; whether it did.

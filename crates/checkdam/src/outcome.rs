@@ -27,6 +27,8 @@ pub struct Outcome {
     answer: Answer,
     governing: Option<usize>,
     verdict: Verdict,
+    /// Whether the store charged the tiers.
+    is_charged: bool,
     ban: Option<Banned>,
     /// Where its path ends in a tree.
     leaf: Option<u32>,
@@ -81,6 +83,7 @@ impl Outcome {
             answer: Answer::new(),
             governing: None,
             verdict: Verdict::Allowed,
+            is_charged: false,
             ban: None,
             leaf: None,
             given: None,
@@ -104,6 +107,17 @@ impl Outcome {
     pub(crate) fn close(&mut self) {
         self.governing = find_governing(&self.rules, &self.places, &self.answer.decisions);
         self.verdict = self.governing.map_or(Verdict::Allowed, |tier| self.answer.decisions[tier].verdict);
+    }
+
+    /// Notes that this answers a take that was not given back.
+    #[inline]
+    pub(crate) const fn note_take(&mut self) {
+        self.is_charged = matches!(self.verdict, Verdict::Allowed) && self.answer.by.is_own();
+    }
+
+    /// Whether buckets were charged for it, to which it can be given back.
+    pub(crate) const fn is_charged(&self) -> bool {
+        self.is_charged
     }
 
     /// The answer to a request whose path was looked for in a tree: at which

@@ -371,6 +371,28 @@ fn limits_that_requests_bring_free_nothing() {
     }
 }
 
+/// Requests that were decided together are given back one by one, and only if all
+/// of them were charged.
+#[test]
+fn outcomes_of_paths_are_given_back_to_their_buckets() {
+    let dam = Dam::new(NESTED);
+    let (path, users): (Path<'_>, Path<'_>) = (&[("database", "default")], &[("database", "users")]);
+    let both = [request(path), request(users)];
+    for _ in 0..3 {
+        assert!(dam.together(&both).is_allowed());
+    }
+    let denied = dam.together(&both);
+    assert!(!denied.is_allowed() && denied.outcomes()[1].is_allowed());
+    block_on(dam.limiter.refund_outcome(&both[1], &denied.outcomes()[1]));
+    let left = |path: Path<'_>| shown(&block_on(dam.limiter.peek(&request(path)))).1;
+    assert_eq!((left(path), left(users)), (Some((3, 0)), Some((500, 497))));
+    let users_alone = dam.check(users);
+    dam.limiter.set_rules(rule_file::compile("rules: []").unwrap());
+    block_on(dam.limiter.refund_outcome(&both[1], &users_alone));
+    dam.limiter.set_rules(rule_file::compile_all(&[NESTED], &FileOptions::default()).unwrap().0);
+    assert_eq!((left(path), left(users)), (Some((3, 0)), Some((500, 497))));
+}
+
 #[test]
 fn our_own_rules_stand_beside_a_tree() {
     let ours = "rules:\n\

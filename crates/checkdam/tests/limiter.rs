@@ -233,6 +233,43 @@ fn limits_may_be_listed_in_any_order_and_twice() {
     assert_eq!(left_under(&limiter, &format!("{windows}: [20/d, 10/d]")), [18, 8]);
 }
 
+#[test]
+fn what_an_outcome_was_charged_goes_back_where_it_came_from() {
+    let rules = |limit: &str| {
+        format!(
+            "rules: [{{ name: a, key: k, limits: [{limit}, 10/d] }}, \
+             {{ name: full, key: k, limits: [1/d, 5/d], mode: shadow }}]"
+        )
+    };
+    let limiter = limiter(&rules("4/h"));
+    let left = |text: &str| -> Vec<u64> {
+        limiter.set_rules(rule_file::compile(text).unwrap());
+        block_on(limiter.peek(&Request::new())).tiers().map(|tier| tier.decision.remaining).collect()
+    };
+    let (first, second) = (check(&limiter, &[]), check(&limiter, &[]));
+    assert_eq!(left(&rules("20/h")), [20, 8, 0, 4]);
+    let other = check(&limiter, &[]);
+    assert_eq!(left(&rules("20/h")), [19, 7, 0, 4]);
+    // The second was not charged to the rule in shadow, which would have denied it.
+    block_on(limiter.refund_outcome(&Request::new(), &second));
+    assert_eq!(left(&rules("20/h")), [19, 8, 0, 4]);
+    assert_eq!(left(&rules("4/h")), [3, 8, 0, 4]);
+    block_on(limiter.refund_outcome(&Request::new(), &first));
+    assert_eq!(left(&rules("4/h")), [4, 9, 1, 5]);
+    block_on(limiter.refund_outcome(&Request::new(), &other));
+    assert_eq!(left(&rules("20/h")), [20, 10, 1, 5]);
+    // What charged nothing gives nothing back.
+    let spent = block_on(limiter.check(&Request::new().costing(10)));
+    assert_eq!(left(&rules("20/h")), [10, 0, 1, 5]);
+    assert!(spent.is_allowed());
+    let denied = check(&limiter, &[]);
+    let peeked = block_on(limiter.peek(&Request::new().costing(0)));
+    for outcome in [&denied, &peeked] {
+        block_on(limiter.refund_outcome(&Request::new(), outcome));
+    }
+    assert_eq!(left(&rules("20/h")), [10, 0, 1, 5]);
+}
+
 fn headers_of(outcome: &Outcome, dialect: Dialect) -> Vec<String> {
     let mut lines = Vec::new();
     headers::write(outcome, dialect, |name, value| lines.push(format!("{name}: {value}")));

@@ -78,10 +78,26 @@ fn a_swapped_link_is_followed() {
 fn what_is_owed_survives_a_reload() {
     let path = rule_file(&rules(10));
     let server = Server::with(&["--rules", path.to_str().unwrap()]);
+    let remaining = || server.client().ok("/v1/peek", USER)["remaining"].clone();
     server.client().ok("/v1/check", r#"{"attributes": {"user": "42"}, "cost": 4}"#);
+    // A bucket of another burst is new, the old one stays as it is.
     replace(&path, &rules(20));
     wait_for_limit(&server, 20);
-    assert_eq!(server.client().ok("/v1/peek", USER)["remaining"], 16);
+    assert_eq!(remaining(), 20);
+    replace(&path, &rules(10));
+    wait_for_limit(&server, 10);
+    assert_eq!(remaining(), 6);
+    // The count of a window is valid for any limit.
+    let window =
+        |limit: u64| rules(0).replace("1/h burst 0", &format!("{limit}/d")).replace("}]", ", algorithm: sliding_log}]");
+    for (limit, left) in [(15, 15), (30, 26), (5, 1)] {
+        replace(&path, &window(limit));
+        wait_for_limit(&server, limit);
+        assert_eq!(remaining(), left, "{limit}/d");
+        if limit == 15 {
+            server.client().ok("/v1/check", r#"{"attributes": {"user": "42"}, "cost": 4}"#);
+        }
+    }
 }
 
 #[test]

@@ -72,7 +72,11 @@ impl<S: Store> Limiter<S> {
         }
         let is_allowed = joint.is_allowed(&rules, &answer);
         drop(tiers);
-        Together { outcomes: joint.outcomes(&rules, &answer), is_allowed }
+        let mut outcomes = joint.outcomes(&rules, &answer);
+        if done == Operation::Take && is_allowed {
+            outcomes.iter_mut().for_each(Outcome::note_take);
+        }
+        Together { outcomes, is_allowed }
     }
 
     /// Whether any of the requests is banned now; bans that are over are forgotten.

@@ -1,0 +1,29 @@
+//! Giving back what an outcome was charged, to the buckets that were charged.
+
+use super::joint::Joint;
+use super::{Limiter, Tiers};
+use crate::outcome::Outcome;
+use crate::request::Request;
+use crate::store::{Groups, Operation, Store};
+
+impl<S: Store> Limiter<S> {
+    /// Gives back what `request` was charged when `outcome` was its answer: to the
+    /// same buckets, whatever rules are active by now, and to no others. Nothing
+    /// is done where nothing was charged: for denied requests, peeks, refunds, and
+    /// answers of a failure policy. To be called at most once for an outcome.
+    pub async fn refund_outcome(&self, request: &Request<'_>, outcome: &Outcome) {
+        if !outcome.is_charged() {
+            return;
+        }
+        let rules = outcome.rules();
+        let joint = Joint::new(rules, std::slice::from_ref(request));
+        let mut tiers = joint.tiers(rules);
+        // A limit that another request of the same call replaced stands last.
+        tiers.truncate(outcome.tiers().len());
+        let denied = Groups::denied(&tiers, outcome.tiers().map(|tier| tier.decision.is_allowed()));
+        let charged: Tiers<'_> = tiers.iter().filter(|tier| denied.is_charged(tier)).copied().collect();
+        if !charged.is_empty() {
+            self.store.apply(Operation::Refund, &charged).await;
+        }
+    }
+}
