@@ -20,7 +20,8 @@ pub(super) struct Wakeups {
     woken: AtomicU64,
     /// The wake-up that made it run.
     since: AtomicU64,
-    /// Wakes the task from elsewhere.
+    /// The task's own waker. Not one that notes: that one holds this, and neither
+    /// would ever be dropped.
     waker: Mutex<Option<Waker>>,
 }
 
@@ -38,6 +39,7 @@ impl Wakeups {
 
     /// Wakes the task.
     pub(super) fn wake(&self) {
+        self.woken();
         let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(waker) = waker {
             waker.wake();
@@ -87,7 +89,7 @@ pub(super) async fn noting<F: Future>(wakeups: Arc<Wakeups>, future: F) -> F::Ou
             _ => {
                 let task = context.waker().clone();
                 let noting = Waker::from(Arc::new(NotingWaker { wakeups: Arc::clone(&wakeups), task: task.clone() }));
-                *wakeups.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(noting.clone());
+                *wakeups.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.clone());
                 wakers.insert((task, noting))
             }
         };
@@ -118,6 +120,9 @@ mod tests {
         sender.send(()).unwrap();
         std::thread::sleep(busy);
         let (since, waited) = task.await.unwrap();
+        let left = Arc::downgrade(&wakeups);
+        drop(wakeups);
+        assert!(left.upgrade().is_none(), "nothing of a task that has ended is left");
         assert!(since >= before, "the time before it was woken does not count");
         assert!(waited >= busy, "{waited:?}");
     }

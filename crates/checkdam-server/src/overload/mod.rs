@@ -162,7 +162,8 @@ impl Overload {
         }
         if waited <= late_max {
             // While nothing is late nobody needs to know, and nothing shared is written.
-            if lateness.last.load(Ordering::Relaxed) != 0 {
+            let last = lateness.last.load(Ordering::Relaxed);
+            if last != 0 && between(last, now) <= OVER_AFTER {
                 lateness.admitted.store(now, Ordering::Relaxed);
             }
             return false;

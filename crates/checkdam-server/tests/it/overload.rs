@@ -185,6 +185,7 @@ fn four_times_the_capacity() {
     let pause = Duration::from_millis(40);
     let clients = ((4.0 * capacity * pause.as_secs_f64()) as usize).min(9_000);
     println!("capacity {capacity:.0}/s");
+    let mut missed = Vec::new();
     for (clients, pause) in [(clients, pause), (3_000, Duration::ZERO)] {
         for shed_after_ms in [0, 100, 20] {
             let server = serve(&format!("{shed_after_ms}ms"));
@@ -198,12 +199,13 @@ fn four_times_the_capacity() {
             let longest_ms = health.iter().max().unwrap().as_secs_f64() * 1e3;
             println!("{clients} clients with pauses of {pause:?}, --shed-after {shed_after_ms}ms: {pressed}");
             println!("  health was asked for {} times and took {longest_ms:.1} ms at most", health.len());
-            assert!(longest_ms <= 100.0);
-            if shed_after_ms > 0 {
-                assert!(pressed.at(0.99) <= 2.0 * f64::from(shed_after_ms), "{pressed}");
+            let is_late = shed_after_ms > 0 && pressed.at(0.99) > 2.0 * f64::from(shed_after_ms);
+            if longest_ms > 100.0 || is_late {
+                missed.push((clients, shed_after_ms));
             }
         }
     }
+    assert!(missed.is_empty(), "too late with (clients, --shed-after in ms): {missed:?}");
 }
 
 /// How long health took, asked for as Kubernetes does: each time by a connection of its own.
