@@ -240,12 +240,35 @@ fn quotas_deny_only_when_all_of_them_do() {
     };
     assert_eq!(codes(), (true, vec![true, true, true]));
     assert_eq!(codes(), (true, vec![false, true, true]));
-    assert_eq!(codes(), (false, vec![false, false, true]));
-    // What was denied took nothing from the limit beside them.
+    let denied = dam.together(&paths.map(request));
+    assert!(!denied.is_allowed());
+    // What was denied took nothing from the limit beside them, which says so.
+    assert_eq!(
+        denied.outcomes().iter().map(shown).collect::<Vec<_>>(),
+        [(false, Some((1, 0))), (false, Some((2, 0))), (true, Some((4, 2)))]
+    );
     assert_eq!(dam.passing(paths[2], 9), 2);
     assert_eq!(codes(), (false, vec![false, false, false]));
     // One alone is all of them.
     assert!(!dam.together(&[request(paths[0])]).is_allowed());
+}
+
+/// The same for a token bucket: also when it is full again is told as if nothing had
+/// been charged.
+#[test]
+fn a_bucket_beside_quotas_tells_what_it_holds_when_they_deny() {
+    let dam = Dam::new(
+        "domain: edge\ndescriptors:\n\
+         - { key: q, quota_mode: true, rate_limit: { unit: minute, requests_per_unit: 1 } }\n\
+         - { key: t, rate_limit: { unit: minute, requests_per_unit: 6, algorithm: token_bucket } }\n",
+    );
+    let paths: [Path<'_>; 2] = [&[("q", "x")], &[("t", "x")]];
+    let held = |together: &Together| {
+        let tier = together.outcomes()[1].tiers().next().unwrap();
+        (together.is_allowed(), tier.decision.remaining, tier.decision.reset_after_us)
+    };
+    let ask = || held(&dam.together(&paths.map(request)));
+    assert_eq!([ask(), ask(), ask()], [(true, 5, 10_000_000), (false, 5, 10_000_000), (false, 5, 10_000_000)]);
 }
 
 /// Every descriptor may be asked to deny only together with all others, also those

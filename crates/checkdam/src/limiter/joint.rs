@@ -15,7 +15,7 @@ use crate::quota::{Algorithm, Align, Quota, QuotaSpec};
 use crate::request::Request;
 use crate::rule::Mode;
 use crate::ruleset::{CompiledQuota, Leaf, RuleSet, Tree, write_path_subject};
-use crate::store::{Answer, Decisions, TIERS_INLINE, Tier};
+use crate::store::{Answer, Decisions, Operation, TIERS_INLINE, Tier};
 use crate::time::EPOCH_UNIX_US;
 
 /// All that several requests must pass.
@@ -245,23 +245,38 @@ impl Joint {
     /// Whether all pass together. Bans and rules deny by themselves; so do limits
     /// of trees, but for those that do only if all of their kind do.
     pub(super) fn is_allowed(&self, rules: &RuleSet, answer: &Answer) -> bool {
-        let denies = |ask: &Ask, of_quota: bool| {
-            let own = ask.concerns.iter().map(|concern| &self.concerns[*concern]);
-            let is_path = |concern: &Concern| ask.is_quota && concern.is_of_tree;
-            let mut own = own.filter(|concern| is_path(concern) == of_quota);
-            ask.is_blocked(rules) && ask.is_quota == of_quota || own.any(|concern| concern.denies(rules, answer))
-        };
-        if self.asks.iter().any(|ask| ask.ban.is_some() || denies(ask, false)) {
-            return false;
-        }
-        let mut quotas = self.asks.iter().filter(|ask| ask.is_quota).peekable();
-        quotas.peek().is_none() || quotas.any(|ask| !denies(ask, true))
+        !self.is_denied_by_one(rules, answer) && !self.is_denied_by_all(rules, answer)
     }
 
-    /// One outcome a request.
-    pub(super) fn outcomes(self, rules: &Arc<RuleSet>, answer: &Answer) -> Vec<Outcome> {
+    /// Whether something denies that does so by itself.
+    fn is_denied_by_one(&self, rules: &RuleSet, answer: &Answer) -> bool {
+        self.asks.iter().any(|ask| ask.ban.is_some() || self.denies(ask, false, rules, answer))
+    }
+
+    /// Whether there are limits that deny only together, and all of them do.
+    fn is_denied_by_all(&self, rules: &RuleSet, answer: &Answer) -> bool {
+        let mut quotas = self.asks.iter().filter(|ask| ask.is_quota).peekable();
+        quotas.peek().is_some() && quotas.all(|ask| self.denies(ask, true, rules, answer))
+    }
+
+    /// Whether one of the requests is denied by its limits that deny only together,
+    /// or by all others.
+    fn denies(&self, ask: &Ask, of_quota: bool, rules: &RuleSet, answer: &Answer) -> bool {
+        let own = ask.concerns.iter().map(|concern| &self.concerns[*concern]);
+        let is_path = |concern: &Concern| ask.is_quota && concern.is_of_tree;
+        let mut own = own.filter(|concern| is_path(concern) == of_quota);
+        ask.is_blocked(rules) && ask.is_quota == of_quota || own.any(|concern| concern.denies(rules, answer))
+    }
+
+    /// One outcome a request. Where those deny that do so only together, what a take
+    /// charged to others was given back, and is told as left.
+    pub(super) fn outcomes(self, rules: &Arc<RuleSet>, mut answer: Answer, done: Operation) -> Vec<Outcome> {
+        let is_taken = done == Operation::Take && answer.by.is_own();
+        if is_taken && !self.is_denied_by_one(rules, &answer) && self.is_denied_by_all(rules, &answer) {
+            self.concerns.iter().for_each(|concern| concern.tell_given_back(rules, &mut answer));
+        }
         let Self { asks, concerns, .. } = self;
-        asks.into_iter().map(|ask| ask.outcome(rules, &concerns, answer)).collect()
+        asks.into_iter().map(|ask| ask.outcome(rules, &concerns, &answer)).collect()
     }
 }
 
@@ -292,6 +307,24 @@ impl Concern {
 
     fn decisions<'a>(&self, rules: &RuleSet, answer: &'a Answer) -> &'a [Decision] {
         &answer.decisions[self.first..self.first + self.quotas(rules).len()]
+    }
+
+    /// Makes its decisions those of buckets to which the cost was given back; nothing
+    /// was charged if one of them denied.
+    fn tell_given_back(&self, rules: &RuleSet, answer: &mut Answer) {
+        let quotas = self.quotas(rules);
+        let decisions = &mut answer.decisions[self.first..self.first + quotas.len()];
+        if decisions.iter().any(|decision| !decision.is_allowed()) {
+            return;
+        }
+        for (quota, decision) in quotas.iter().map(|quota| &quota.quota).zip(decisions) {
+            decision.remaining = decision.remaining.saturating_add(self.cost).min(decision.limit);
+            if quota.algorithm().is_bucket() {
+                let cost_us = u128::from(self.cost) * u128::from(quota.period_us()) / u128::from(quota.spec().amount);
+                let cost_us = u64::try_from(cost_us).unwrap_or(u64::MAX);
+                decision.reset_after_us = decision.reset_after_us.saturating_sub(cost_us);
+            }
+        }
     }
 
     fn denies(&self, rules: &RuleSet, answer: &Answer) -> bool {

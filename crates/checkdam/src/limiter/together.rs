@@ -72,7 +72,7 @@ impl<S: Store> Limiter<S> {
         }
         let is_allowed = joint.is_allowed(&rules, &answer);
         drop(tiers);
-        let mut outcomes = joint.outcomes(&rules, &answer);
+        let mut outcomes = joint.outcomes(&rules, answer, done);
         if done == Operation::Take && is_allowed {
             outcomes.iter_mut().for_each(Outcome::note_take);
         }
