@@ -1,12 +1,48 @@
 //! Hashes: keyed at random for buckets in memory, so that nobody can choose
 //! keys that collide; unkeyed only for names that the operator writes.
 
-use std::hash::{BuildHasher, Hasher};
+mod traits;
 
-/// A fingerprint of a bucket's key, never 0.
+pub(crate) use traits::{CLASSES, Traits};
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::LazyLock;
+
+use foldhash::SharedSeed;
+use foldhash::fast::{FoldHasher, SeedableRandomState};
+
+/// foldhash, seeded from the operating system's random source: its own
+/// `RandomState` is seeded from addresses and the time, which can be guessed.
+#[derive(Debug, Clone)]
+pub struct RandomState(SeedableRandomState);
+
+impl Default for RandomState {
+    fn default() -> Self {
+        static SHARED: LazyLock<SharedSeed> = LazyLock::new(|| SharedSeed::from_u64(system_random()));
+        Self(SeedableRandomState::with_seed(system_random(), &SHARED))
+    }
+}
+
+impl BuildHasher for RandomState {
+    type Hasher = FoldHasher<'static>;
+
+    #[inline(always)]
+    fn build_hasher(&self) -> Self::Hasher {
+        self.0.build_hasher()
+    }
+}
+
+/// 64 bits that nobody can guess: the standard library's hasher is keyed by the
+/// operating system, and no two of them alike.
+fn system_random() -> u64 {
+    std::collections::hash_map::RandomState::new().hash_one(0_u64)
+}
+
+/// A fingerprint of a bucket's key, never 0, above what its name and
+/// its quota tell of it (see [`Traits`]).
 ///
-/// 64 bits: among a million live buckets the odds that any two share one are
-/// 3 in 10^8; two that did would share their limit, so one could be denied
+/// 54 bits: among a million live buckets the odds that any two share one are
+/// 3 in 10^5; two that did would share their limit, so one could be denied
 /// early, and never let in too much.
 pub(crate) type Tag = u64;
 
@@ -14,18 +50,18 @@ pub(crate) type Tag = u64;
 /// tiers of a request share, then of both it and the bucket's name.
 #[derive(Debug, Clone)]
 pub(crate) struct TagMaker {
-    subjects: foldhash::fast::RandomState,
+    subjects: RandomState,
     buckets: u64,
 }
 
 impl Default for TagMaker {
     fn default() -> Self {
-        let buckets = foldhash::quality::RandomState::default().hash_one(0_u64) | 1;
-        Self { subjects: foldhash::fast::RandomState::default(), buckets }
+        Self { subjects: RandomState::default(), buckets: system_random() | 1 }
     }
 }
 
 impl TagMaker {
+    /// `bucket` must have one of the bits of [`Traits`], or the tag may be 0.
     #[inline]
     pub(crate) fn tag(&self, bucket: u64, subject: &[u8]) -> Tag {
         self.tag_of(bucket, self.subject(subject))
@@ -42,7 +78,7 @@ impl TagMaker {
     #[inline]
     pub(crate) fn tag_of(&self, bucket: u64, subject: u64) -> Tag {
         let wide = u128::from(bucket ^ subject) * u128::from(self.buckets);
-        ((wide >> 64) as u64 ^ wide as u64).max(1)
+        ((wide >> 64) as u64 ^ wide as u64) & !Traits::MASK | bucket & Traits::MASK
     }
 }
 
@@ -69,7 +105,7 @@ mod tests {
         const SUBJECTS: u64 = 16 * PLACES as u64;
         let tags = TagMaker::default();
         let mut seen = std::collections::HashSet::new();
-        for bucket in [0, 1, stable(b"per-user")] {
+        for bucket in [1, 2, stable(b"per-user")] {
             let mut counts = vec![0_u64; PLACES];
             for number in 0..SUBJECTS {
                 let tag = tags.tag(bucket, format!("user:{number}").as_bytes());

@@ -33,7 +33,7 @@ pub mod conformance;
 mod decision;
 mod definitions;
 mod descriptor;
-mod hash;
+pub mod hash;
 pub mod headers;
 #[cfg(feature = "tower")]
 pub mod layer;

@@ -20,6 +20,7 @@ pub use error::QuotaError;
 pub(crate) use text::parse_period;
 pub(crate) use text::period_text;
 
+use crate::hash::Traits;
 use crate::time::{HORIZON_US, SECOND_US, STEP_BACK_HELD_US};
 
 /// One day in microseconds.
@@ -213,7 +214,11 @@ impl Quota {
             // when told to must not find the bucket forgotten.
             remembered: if initial == limit { 0 } else { capacity.max(per_us) },
             owed_max: capacity + STEP_BACK_HELD_US * per_us,
-            arithmetic: arithmetic(algorithm, [per_us, interval, capacity, owed_initially]),
+            arithmetic: arithmetic(
+                algorithm,
+                [per_us, interval, capacity, owed_initially],
+                Traits::new(capacity.div_ceil(per_us), initial < limit),
+            ),
         })
     }
 
@@ -253,7 +258,11 @@ impl Quota {
             owed_initially: 0,
             remembered: 0,
             owed_max: 0,
-            arithmetic: arithmetic(algorithm, [spec.period_us, spec.align as u64, 0, 0]),
+            arithmetic: arithmetic(
+                algorithm,
+                [spec.period_us, spec.align as u64, 0, 0],
+                Traits::new(spec.period_us, false),
+            ),
         })
     }
 
@@ -338,12 +347,13 @@ impl Quota {
     }
 }
 
-/// A hash of an algorithm and the numbers that make its arithmetic.
-fn arithmetic(algorithm: Algorithm, numbers: [u64; 4]) -> u64 {
+/// A hash of an algorithm and the numbers that make its arithmetic, above what
+/// stores must know of its buckets.
+fn arithmetic(algorithm: Algorithm, numbers: [u64; 4], traits: Traits) -> u64 {
     let kind = Algorithm::ALL.iter().position(|other| *other == algorithm).unwrap_or(0) as u64;
     let [a, b, c, d] = numbers;
     let words = [kind, a, b, c, d].map(u64::to_le_bytes);
-    crate::hash::stable(words.as_flattened())
+    crate::hash::stable(words.as_flattened()) & !Traits::MASK | traits.bits()
 }
 
 /// The unit in which a bucket counts: chosen so that one token takes a whole

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use checkdam::algorithm::{WindowState, leaky_bucket, token_bucket};
-use checkdam::conformance::{self, Harness, vectors};
-use checkdam::store::{MemoryOptions, MemoryStore, Operation};
+use checkdam::conformance::{self, Harness, TestBucket, vectors};
+use checkdam::store::{MemoryOptions, MemoryStore, Operation, Tier};
 use checkdam::time::ManualClock;
-use checkdam::{Algorithm, Decision, Quota};
+use checkdam::{Algorithm, DecidedBy, Decision, Quota, Verdict};
 
 struct Memory {
     clock: Arc<ManualClock>,
@@ -107,5 +107,33 @@ fn every_algorithm_has_its_module_and_at_least_25_cases() {
         assert!(root.join(format!("vectors/{name}.json")).exists(), "{name} has no vectors");
         let count = cases.iter().filter(|case| case.name.starts_with(&format!("{name}: "))).count();
         assert!(count >= 25, "{name} has {count} cases");
+    }
+}
+
+/// The contract asks for different buckets; a request that names one twice is
+/// refused whole, in every algorithm and with any number of tiers.
+#[test]
+fn a_take_that_names_one_bucket_twice_is_refused_and_charges_nothing() {
+    let memory = Memory::new(1_000);
+    memory.set_now_us(1_000_000_000);
+    for algorithm in Algorithm::ALL {
+        let quota = Quota::new("100/h".parse().unwrap(), algorithm).unwrap();
+        for count in [2, 3, 40] {
+            let bucket = |number| TestBucket::new("twice", &format!("{algorithm:?} {count} {number}"));
+            let buckets: Vec<TestBucket> = (0..count).map(bucket).collect();
+            // Once with buckets that are new, once with buckets that are there.
+            for _ in 0..2 {
+                let mut tiers: Vec<Tier<'_>> = buckets.iter().map(|bucket| bucket.tier(&quota, 1)).collect();
+                assert!(memory.store.apply_now(Operation::Take, &tiers).decisions.iter().all(Decision::is_allowed));
+                tiers[0] = tiers[count - 1];
+                let answer = memory.store.apply_now(Operation::Take, &tiers);
+                assert_eq!((answer.decisions.len(), answer.by), (count, DecidedBy::Policy), "{algorithm:?}");
+                assert!(answer.decisions.iter().all(|decision| decision.verdict == Verdict::Unavailable));
+            }
+            for bucket in &buckets {
+                let left = memory.store.apply_now(Operation::Peek, &[bucket.tier(&quota, 0)]).decisions[0].remaining;
+                assert_eq!(left, 98, "{algorithm:?}");
+            }
+        }
     }
 }

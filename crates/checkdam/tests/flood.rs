@@ -56,6 +56,7 @@ fn flood(algorithm: Algorithm, keys: u64, max_buckets: usize, bound_bytes: u64) 
     }
 }
 
+/// One after the other, so that none counts the memory of another.
 #[test]
 fn a_flood_of_keys_neither_exhausts_memory_nor_resets_anyone() {
     flood(Algorithm::TokenBucket, 10_000_000, 1_000_000, 24 * MIB);
@@ -63,4 +64,28 @@ fn a_flood_of_keys_neither_exhausts_memory_nor_resets_anyone() {
     flood(Algorithm::SlidingWindow { strict: false }, 2_000_000, 100_000, 24 * MIB);
     flood(Algorithm::SlidingWindow { strict: true }, 2_000_000, 100_000, 40 * MIB);
     flood(Algorithm::SlidingLog, 2_000_000, 100_000, 40 * MIB);
+    logs_that_have_been_long_give_their_memory_back();
+}
+
+/// A log that was long keeps no memory that its weight does not count.
+fn logs_that_have_been_long_give_their_memory_back() {
+    const SUBJECTS: u64 = 200;
+    let clock = Arc::new(ManualClock::at(1_000_000_000));
+    let store = MemoryStore::with_clock(MemoryOptions { max_buckets: 4_000 }, Arc::clone(&clock));
+    let quota = Quota::new("10000/m".parse().unwrap(), Algorithm::SlidingLog).unwrap();
+    let before = resident_bytes();
+    for number in 0..SUBJECTS {
+        let bucket = TestBucket::new("logs", &number.to_string());
+        let take = || store.apply_now(Operation::Take, &[bucket.tier(&quota, 1)]).decisions[0].is_allowed();
+        for _ in 0..6_000 {
+            clock.advance(1);
+            assert!(take());
+        }
+        // All but the last of them leave; the bucket stays.
+        clock.advance(59_999_999);
+        assert!(take());
+    }
+    let grown = resident_bytes().saturating_sub(before);
+    println!("{} logs, {} KiB", store.stats().buckets, grown >> 10);
+    assert!(grown < 4 * MIB, "grew by {} MiB", grown / MIB);
 }

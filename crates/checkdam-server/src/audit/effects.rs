@@ -34,7 +34,7 @@ struct Tried {
     seen: AtomicU64,
     denied: AtomicU64,
     subjects: Mutex<Sketch>,
-    hashing: foldhash::fast::RandomState,
+    hashing: checkdam::hash::RandomState,
 }
 
 /// What one rule would have done.
@@ -106,7 +106,7 @@ impl Tried {
             seen: AtomicU64::new(0),
             denied: AtomicU64::new(0),
             subjects: Mutex::new(Sketch::new(SUBJECTS_MAX)),
-            hashing: foldhash::fast::RandomState::default(),
+            hashing: checkdam::hash::RandomState::default(),
         }
     }
 

@@ -36,7 +36,7 @@ thread_local! {
 /// Who asks and who is limited most.
 #[derive(Debug)]
 pub(crate) struct Top {
-    hashing: foldhash::fast::RandomState,
+    hashing: checkdam::hash::RandomState,
     allowed: [Mutex<Shard>; SHARDS],
     limited: [Mutex<Shard>; SHARDS],
 }
@@ -59,7 +59,7 @@ impl Top {
     pub(crate) fn new() -> Self {
         let now_s = now_s();
         let shards = || std::array::from_fn(|_| Mutex::new(Shard::new(now_s)));
-        Self { hashing: foldhash::fast::RandomState::default(), allowed: shards(), limited: shards() }
+        Self { hashing: checkdam::hash::RandomState::default(), allowed: shards(), limited: shards() }
     }
 
     /// Requests were decided.

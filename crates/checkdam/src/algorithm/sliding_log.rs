@@ -8,6 +8,9 @@ use crate::decision::Decision;
 use crate::quota::Quota;
 use crate::time::{EPOCH_UNIX_US, STEP_BACK_HELD_US};
 
+/// A log keeps room for so many entries, however few it holds.
+const ROOM_KEPT: usize = 16;
+
 /// What passed, and when: oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct State {
@@ -80,6 +83,11 @@ impl State {
         self.entries.len()
     }
 
+    /// For how many entries it holds memory.
+    pub(crate) fn room(&self) -> usize {
+        self.entries.capacity()
+    }
+
     /// Whether it holds nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -120,6 +128,12 @@ impl State {
         {
             self.used -= oldest.cost;
             self.entries.pop_front();
+        }
+        // A log that was long gives its memory back. It then has room for as many
+        // again, so that this is rare beside the takes that filled it.
+        let (length, room) = (self.entries.len(), self.entries.capacity());
+        if room > ROOM_KEPT && room / 4 > length {
+            self.entries.shrink_to((2 * length).max(ROOM_KEPT));
         }
         time
     }

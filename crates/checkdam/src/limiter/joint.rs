@@ -125,7 +125,8 @@ impl Joint {
             (Some(limit), _) => {
                 let leaf = tree.find(request).map(|leaf| rules.trees().leaf(leaf));
                 let name = &rules.rule(tree.given).rule.name;
-                let Some(given) = given(limit, name, leaf.map_or(tree.algorithm, |leaf| leaf.algorithm(tree))) else {
+                let algorithm = leaf.map_or(tree.algorithm, |leaf| leaf.algorithm(tree));
+                let Some(given) = given(limit, name, algorithm, leaf.is_some_and(Leaf::is_constant)) else {
                     return;
                 };
                 self.asks[place].given = Some(Arc::clone(&given));
@@ -385,9 +386,9 @@ impl Leaf {
 
 /// The quota of a limit that a request brings with it: in windows if the
 /// algorithm cannot count so many.
-fn given(limit: GivenLimit, rule: &str, algorithm: Algorithm) -> Option<Arc<CompiledQuota>> {
+fn given(limit: GivenLimit, rule: &str, algorithm: Algorithm, is_constant: bool) -> Option<Arc<CompiledQuota>> {
     let (amount, period_us) = (u64::from(limit.amount.max(1)), limit.unit.period_us());
     let spec = QuotaSpec { amount, period_us, burst: None, initial: None, align: Align::Epoch };
     let quota = Quota::new(spec, algorithm).or_else(|_| Quota::new(spec, Algorithm::FixedWindow)).ok()?;
-    Some(Arc::new(CompiledQuota::of_descriptor(rule, quota)))
+    Some(Arc::new(CompiledQuota::of_descriptor(rule, quota, is_constant)))
 }

@@ -76,12 +76,13 @@ impl CompiledQuota {
     /// The ordinal of a bucket counts the limits before it in its list that would
     /// share it.
     fn all(rule: &Rule, quotas: &[Quota]) -> Vec<Self> {
+        let is_pinned = rule.key.attributes().next().is_none();
         let ordinal = |place: usize, quota: &Quota| {
             quotas[..place].iter().filter(|earlier| earlier.shares_bucket_with(quota)).count()
         };
         let one = |(place, quota): (usize, &Quota)| Self {
             quota: *quota,
-            bucket: BucketName::new(&rule.name, ordinal(place, quota)),
+            bucket: BucketName::new(&rule.name, ordinal(place, quota)).pinned(is_pinned),
             policy: PolicyText::new(&rule.name, quota, quotas.len()),
             lease: Terms::of(rule.lease, quota),
         };

@@ -6,13 +6,14 @@ use smallvec::SmallVec;
 
 use super::networks::Networks;
 use super::{Matched, Values};
+use crate::hash::RandomState;
 use crate::request::Request;
 use crate::rule::{Handle, Rule};
 
 /// An attribute's number in one rule set.
 pub(super) type AttributeId = usize;
 
-pub(super) type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+pub(super) type Map<K, V> = HashMap<K, V, RandomState>;
 
 /// So few names that comparing each is quicker than hashing one.
 const NAMES_MAX: usize = 8;

@@ -117,7 +117,7 @@ impl<'a> Planter<'a> {
         rule.scope = SCOPE.to_owned();
         self.names.insert(rule.name.clone(), 1);
         self.keys.push(CompiledKey::new(rule.key.clone(), Default::default()));
-        self.rules.push(CompiledRule::of_descriptor(rule, self.keys.len() - 1));
+        self.rules.push(CompiledRule::of_descriptor(rule, self.keys.len() - 1, &path.steps));
         self.rules.len() as u32 - 1
     }
 }

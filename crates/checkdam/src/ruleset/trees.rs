@@ -102,7 +102,19 @@ impl Values {
     }
 }
 
+impl Step {
+    /// Whether all paths that take these steps are one subject.
+    fn are_constant(steps: &[Self]) -> bool {
+        steps.iter().all(|step| step.is_shared || !step.value.is_empty() && !step.value.contains('*'))
+    }
+}
+
 impl Leaf {
+    /// Whether all paths that end here are one subject.
+    pub(crate) fn is_constant(&self) -> bool {
+        Step::are_constant(&self.steps)
+    }
+
     /// Whether metrics shall tell the values of paths that end here.
     pub(crate) fn tells_values(&self) -> bool {
         self.descriptor.detailed_metric || self.steps.iter().any(|step| step.value_to_metric)
@@ -150,16 +162,19 @@ impl CompiledQuota {
     /// The buckets of trees have one name, and no rule: a limit that a request
     /// brings with it counts what the written one of its unit counts, where that
     /// is in windows; a token or leaky bucket of other numbers counts by itself.
-    pub(crate) fn of_descriptor(rule: &str, quota: Quota) -> Self {
-        let bucket = BucketName::new("\0descriptor", 0);
+    /// Where the path is constant, its bucket is pinned.
+    pub(crate) fn of_descriptor(rule: &str, quota: Quota, is_constant: bool) -> Self {
+        let bucket = BucketName::new("\0descriptor", 0).pinned(is_constant);
         Self { quota, bucket, policy: PolicyText::new(rule, &quota, 1), lease: None }
     }
 }
 
 impl CompiledRule {
     /// A rule that no index knows: a leaf stands for it.
-    pub(super) fn of_descriptor(rule: Rule, key: usize) -> Self {
-        let quotas = rule.quotas.iter().map(|quota| CompiledQuota::of_descriptor(&rule.name, *quota)).collect();
+    pub(super) fn of_descriptor(rule: Rule, key: usize, steps: &[Step]) -> Self {
+        let is_constant = Step::are_constant(steps);
+        let of = |quota: &Quota| CompiledQuota::of_descriptor(&rule.name, *quota, is_constant);
+        let quotas = rule.quotas.iter().map(of).collect();
         Self { rule, quotas, exceptions: None, conditions: Vec::new(), key }
     }
 }

@@ -12,6 +12,7 @@ pub use memory::{MemoryOptions, MemoryStats, MemoryStore};
 use std::sync::OnceLock;
 
 use crate::decision::{DecidedBy, Decision, Verdict};
+use crate::hash::Traits;
 use crate::lease::Terms;
 use crate::quota::Quota;
 
@@ -77,7 +78,7 @@ impl BucketName {
     #[must_use]
     pub fn new(rule: &str, ordinal: usize) -> Self {
         let text = format!("{rule}\0{ordinal}");
-        let hash = crate::hash::stable(text.as_bytes());
+        let hash = crate::hash::stable(text.as_bytes()) & !Traits::MASK;
         Self {
             text,
             hash,
@@ -86,13 +87,22 @@ impl BucketName {
         }
     }
 
+    /// For a key without attributes, which has one bucket: the memory store never
+    /// evicts it.
+    #[must_use]
+    pub const fn pinned(mut self, is_pinned: bool) -> Self {
+        self.hash = self.hash & !Traits::MASK | if is_pinned { Traits::PINNED } else { 0 };
+        self
+    }
+
     /// The rule's name, a zero byte and the ordinal.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// A hash of the text, the same in every process of this build.
+    /// A hash of the text, the same in every process of this build; the lowest bits
+    /// tell whether its buckets are pinned.
     #[must_use]
     pub const fn hash(&self) -> u64 {
         self.hash
@@ -192,7 +202,8 @@ impl Default for Answer {
 ///    step back of the clock of more than [five
 ///    seconds](crate::time::STEP_BACK_HELD_US) a bucket that owes more than its
 ///    burst is moved to the new time, and is then empty.
-/// 7. The tiers of one call are different buckets.
+/// 7. The tiers of one call are different buckets; the memory store refuses a
+///    take that names one twice, undecided and uncharged.
 pub trait Store: Send + Sync {
     /// Applies `operation` to all `tiers` at one instant.
     fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> impl Future<Output = Answer> + Send;

@@ -6,6 +6,7 @@
 //! with several tiers locks their words, decides, and writes them all, or
 //! writes none.
 
+mod evicted;
 mod sketch;
 mod table;
 mod tiers;
@@ -14,6 +15,7 @@ mod word;
 
 use std::future::ready;
 
+use self::evicted::Evicted;
 use self::table::{Insert, Table};
 use self::windows::{Locked, Windows};
 use self::word::Word;
@@ -28,10 +30,12 @@ use crate::time::{Clock, HORIZON_US, SystemClock};
 /// How large the store may grow.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryOptions {
-    /// The most buckets that are held in words (token and leaky buckets: about
-    /// 18 bytes each), and again the most in windows (the other algorithms,
-    /// which take more; a log counts as one more bucket for every four requests
-    /// that it remembers).
+    /// The most buckets that are held in words (token and leaky buckets: 16 bytes
+    /// each), and again the most in windows (the other algorithms,
+    /// which take more; a log counts as one bucket for every four requests that it
+    /// has room for). Where buckets are evicted, their debts take 4 bytes more for
+    /// each bucket in words, and 16 for each in windows, once for every capacity in
+    /// time that rules give to buckets which were evicted.
     pub max_buckets: usize,
 }
 
@@ -215,12 +219,12 @@ impl<C: Clock> MemoryStore<C> {
     #[cold]
     fn insert_word(&self, tag: Tag, tier: &Tier<'_>) -> Option<(Decision, u64)> {
         let mut done = None;
-        let inserted = self.table.insert(tag, |inherited_us| {
+        let inserted = self.table.insert(tag, |evicted| {
             let now_us = self.clock.now_us();
-            let state = inherited(tier.quota, inherited_us, now_us);
+            let state = evicted.state(tier.quota, now_us);
             let (decision, next) = decide(tier.quota, state, now_us, tier.cost);
             done = Some((decision, now_us));
-            (now_us, (next != state).then(|| Word::of(tier.quota, next)))
+            (now_us, first(tier, &decision, next))
         });
         if matches!(inserted, Insert::Lost) { None } else { done }
     }
@@ -232,7 +236,7 @@ impl<C: Clock> MemoryStore<C> {
         }
         let state = match self.table.find(tag) {
             Some((_, seen)) => seen.unlocked().state(),
-            None => inherited(tier.quota, self.table.inherited(tag), now_us),
+            None => self.table.inherited(tag).state(tier.quota, now_us),
         };
         peek(tier.quota, state, now_us, tier.cost)
     }
@@ -251,21 +255,29 @@ impl<C: Clock> MemoryStore<C> {
         let mut backoff = Backoff::default();
         loop {
             let found = self.table.find(tag);
-            let inherited_us = self.table.inherited(tag);
+            let evicted = self.table.inherited(tag);
             // Read after the word, so that the word is never of a later time.
             let now_us = self.clock.now_us();
-            // Where the sketch would bring a debt back, a new bucket is written
-            // out; it holds until its place is needed.
-            let reset =
-                (inherited_us > now_us).then(|| now_us.min(HORIZON_US) * quota.ticks_per_us + quota.owed_initially);
+            // Where an evicted bucket's debt would come back, a new bucket is
+            // written out; it holds until its place is needed.
+            let reset = evicted
+                .is_owing(quota, now_us)
+                .then(|| now_us.min(HORIZON_US) * quota.ticks_per_us + quota.owed_initially);
             let Some((at, seen)) = found else {
-                if operation == Operation::Refund || reset.is_none() {
-                    return (token_bucket::peek(quota, inherited(quota, inherited_us, now_us), now_us, 0), now_us);
+                let state = evicted.state(quota, now_us);
+                let (decision, next) = match operation {
+                    Operation::Reset => (token_bucket::peek(quota, reset, now_us, 0), reset),
+                    _ => token_bucket::refund(quota, state, now_us, tier.cost),
+                };
+                if next.is_none() || next == state {
+                    return (decision, now_us);
                 }
-                let word = Word::of(quota, reset);
-                if let Insert::Done(..) = self.table.insert(tag, |_| (now_us, Some(word))) {
-                    return (token_bucket::peek(quota, reset, now_us, 0), now_us);
+                let is_same = |now: &Evicted| *now == evicted;
+                let first = |now| (now_us, Some(now).filter(is_same).map(|_| Word::of(quota, next)));
+                if let Insert::Done(..) = self.table.insert(tag, first) {
+                    return (decision, now_us);
                 }
+                backoff.wait();
                 continue;
             };
             if seen.is_locked() {
@@ -301,6 +313,13 @@ fn is_word(quota: &Quota) -> bool {
     matches!(quota.algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket)
 }
 
+/// What a bucket that was absent starts with, given how it was decided and what it
+/// becomes. A debt that it inherits is written even if it denies, so that it drains
+/// from here, whatever others add to the sketch.
+fn first(tier: &Tier<'_>, decision: &Decision, next: token_bucket::State) -> Option<Word> {
+    next.filter(|_| tier.cost > 0).map(|_| Word::of(tier.quota, next).heir(!decision.is_allowed()))
+}
+
 #[inline]
 fn decide(quota: &Quota, state: token_bucket::State, now_us: u64, cost: u64) -> (Decision, token_bucket::State) {
     match quota.algorithm {
@@ -314,13 +333,6 @@ fn peek(quota: &Quota, state: token_bucket::State, now_us: u64, cost: u64) -> De
         Algorithm::LeakyBucket => leaky_bucket::peek(quota, state, now_us, cost),
         _ => token_bucket::peek(quota, state, now_us, cost),
     }
-}
-
-/// What a new bucket starts from: what an evicted one may still owe, if that is
-/// more than what any new bucket of the quota owes.
-fn inherited(quota: &Quota, full_at_us: u64, now_us: u64) -> token_bucket::State {
-    let owed = full_at_us.saturating_sub(now_us).saturating_mul(quota.ticks_per_us).min(quota.capacity);
-    (owed > quota.owed_initially).then(|| now_us * quota.ticks_per_us + owed)
 }
 
 #[cfg(all(test, checkdam_loom))]

@@ -30,12 +30,15 @@ fn quota(text: &str) -> Quota {
 
 /// Takes from all subjects at once; whether it passed.
 fn take(store: &ModelStore, quota: &Quota, subjects: &[&str], cost: u64) -> bool {
-    let name = BucketName::new("model", 0);
+    take_of(store, &BucketName::new("model", 0), quota, subjects, cost)
+}
+
+fn take_of(store: &ModelStore, name: &BucketName, quota: &Quota, subjects: &[&str], cost: u64) -> bool {
     let tiers: Vec<Tier<'_>> = subjects
         .iter()
         .map(|subject| Tier {
             quota,
-            bucket: &name,
+            bucket: name,
             subject: subject.as_bytes(),
             cost,
             group: 0,
@@ -130,5 +133,48 @@ fn a_bucket_that_is_evicted_while_it_is_charged() {
             admitted += u64::from(take(&store, &quota, &["victim"], 1));
         }
         assert!(admitted <= 4, "the victim of an eviction got {admitted} of 4");
+    });
+}
+
+#[test]
+fn a_pinned_bucket_that_loses_its_place_while_it_is_charged() {
+    model(2, || {
+        let (store, quota) = (store(), quota("4/h"));
+        let pinned = || BucketName::new("model", 0).pinned(true);
+        // Five pinned buckets for four places.
+        assert!(take_of(&store, &pinned(), &quota, &["victim"], 1));
+        for busy in ["x", "y", "z"] {
+            assert!(take_of(&store, &pinned(), &quota, &[busy], 3));
+        }
+        let newcomer = {
+            let (store, name) = (Arc::clone(&store), pinned());
+            thread::spawn(move || take_of(&store, &name, &quota, &["newcomer"], 2))
+        };
+        let mut admitted = 1 + u64::from(take_of(&store, &pinned(), &quota, &["victim"], 1));
+        assert!(newcomer.join().unwrap());
+        for _ in 0..4 {
+            admitted += u64::from(take_of(&store, &pinned(), &quota, &["victim"], 1));
+        }
+        assert_eq!(admitted, 4, "neither lost nor charged twice");
+        assert!(take_of(&store, &pinned(), &quota, &["newcomer"], 2) && take_of(&store, &pinned(), &quota, &["x"], 1));
+    });
+}
+
+#[test]
+fn two_takes_of_a_bucket_that_inherits_what_denies_it() {
+    model(2, || {
+        let (store, quota) = (store(), quota("4/h"));
+        // The sketch has one place: who comes back owes what the victim owed.
+        assert!(take(&store, &quota, &["victim"], 3));
+        for busy in ["w", "x", "y", "z"] {
+            assert!(take(&store, &quota, &[busy], 4) || busy == "z");
+        }
+        let other = {
+            let store = Arc::clone(&store);
+            thread::spawn(move || take(&store, &quota, &["victim", "other"], 2))
+        };
+        let here = take(&store, &quota, &["victim"], 2);
+        assert!(!here && !other.join().unwrap(), "the victim owes three of four");
+        assert!(!take(&store, &quota, &["victim"], 2));
     });
 }

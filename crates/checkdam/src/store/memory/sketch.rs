@@ -1,15 +1,29 @@
 //! What evicted buckets owed, in fixed space.
 //!
-//! Two rows of maxima: an evicted bucket raises one place in each row to the
-//! time at which it would have been full. A new bucket starts from the smaller
-//! of its two places, which is never less than what it owed itself. Buckets
-//! that collide in both rows may start with too little, never with too much.
+//! Two rows of maxima for each class of capacities: an evicted bucket raises one
+//! place in each row to the time at which it would have been full. A new bucket
+//! starts from the smaller of its two places, which is never less than what it
+//! owed itself. Buckets that collide in both rows may start with too little,
+//! never with too much. Those of other classes never meet: the debt of a day is
+//! not read by a quota of a second.
 
-use crate::hash::{Tag, place};
+use std::sync::OnceLock;
+
+use super::table::zeroed;
+use crate::hash::{CLASSES, Tag, Traits, place};
 use crate::sync::{AtomicU64, Ordering};
 
 #[derive(Debug)]
 pub(super) struct Sketch {
+    /// Made when the first bucket of the class is evicted.
+    classes: Box<[OnceLock<Rows>]>,
+    places: usize,
+}
+
+#[derive(Debug)]
+struct Rows {
+    /// No place is later than this.
+    latest_us: AtomicU64,
     rows: [Box<[AtomicU64]>; 2],
 }
 
@@ -17,19 +31,38 @@ pub(super) struct Sketch {
 const MIX: [u64; 2] = [0x243F_6A88_85A3_08D3, 0x1319_8A2E_0370_7345];
 
 impl Sketch {
+    /// A sketch that takes 16 bytes for each place and class that is used.
     pub(super) fn new(places: usize) -> Self {
-        let row = || (0..places).map(|_| AtomicU64::new(0)).collect();
-        Self { rows: [row(), row()] }
+        Self { classes: (0..CLASSES).map(|_| OnceLock::new()).collect(), places }
     }
 
     pub(super) fn remember(&self, tag: Tag, full_at_us: u64) {
-        for place in self.places(tag) {
+        let rows = self.classes[Traits::of_tag(tag).class()].get_or_init(|| Rows::new(self.places));
+        rows.latest_us.fetch_max(full_at_us, Ordering::AcqRel);
+        for place in rows.places(tag) {
             place.fetch_max(full_at_us, Ordering::AcqRel);
         }
     }
 
-    /// When a bucket that was evicted is full again at the latest.
+    /// When a bucket that was evicted is full again at the latest; 0 if none was.
     pub(super) fn full_at_us(&self, tag: Tag) -> u64 {
+        self.classes[Traits::of_tag(tag).class()].get().map_or(0, |rows| rows.full_at_us(tag))
+    }
+
+    /// Whether a new bucket of that tag would start with a debt.
+    pub(super) fn is_owing(&self, tag: Tag, now_us: u64) -> bool {
+        self.classes[Traits::of_tag(tag).class()]
+            .get()
+            .is_some_and(|rows| rows.latest_us.load(Ordering::Acquire) > now_us && rows.full_at_us(tag) > now_us)
+    }
+}
+
+impl Rows {
+    fn new(places: usize) -> Self {
+        Self { latest_us: AtomicU64::new(0), rows: [zeroed(places), zeroed(places)] }
+    }
+
+    fn full_at_us(&self, tag: Tag) -> u64 {
         let [first, second] = self.places(tag);
         first.load(Ordering::Acquire).min(second.load(Ordering::Acquire))
     }

@@ -3,19 +3,22 @@
 //! A bucket's line follows from its tag; it stands in that line or in one of
 //! the next three. Reading and charging a bucket that is there takes no lock.
 //! A full bucket's place is free, so nothing is ever swept. Where all places
-//! are taken, the bucket nearest to full is evicted and the sketch remembers
-//! its debt.
+//! are taken, the bucket that owes the smallest share of its capacity is evicted
+//! and the sketch remembers its debt. Behind these go buckets that were denied for
+//! a debt from the sketch, so that they pass when they were told to. Pinned buckets
+//! go last, and what they owe is kept as it is.
 //!
-//! How a place changes hands: the newcomer locks the word, tells the sketch
+//! How a place changes hands: the newcomer locks the word, remembers
 //! what the old bucket owed, writes its tag, then its word. Whoever charges a
 //! bucket reads tag, word and tag again and then swaps the word it saw: a place
 //! that changed hands meanwhile holds another word, so the swap fails. A tag is
 //! only ever added under the lock of its home line, so no bucket exists twice.
 //! Every hand-over raises the generation in the word.
 
+use super::evicted::{Evicted, Pinned};
 use super::sketch::Sketch;
 use super::word::Word;
-use crate::hash::{Tag, place};
+use crate::hash::{Tag, Traits, place};
 use crate::sync::{AtomicU64, Backoff, Mutex, Ordering, lock};
 use crate::time::SECOND_US;
 
@@ -29,7 +32,7 @@ const LINES_MIN: usize = 1_024;
 /// How often a place is looked for before the request begins anew.
 const CLAIMS_MAX: usize = 100;
 /// A place in the sketch for this many buckets in the table, in each row.
-const SLOTS_PER_SKETCH_PLACE: usize = 8;
+const SLOTS_PER_SKETCH_PLACE: usize = 4;
 
 /// A request adds a bucket at most so long after it decided to.
 pub(super) const STALE_MAX_US: u64 = SECOND_US;
@@ -82,7 +85,23 @@ pub(super) struct Table {
     lines: usize,
     inserting: Box<[Mutex<()>]>,
     sketch: Sketch,
+    pinned: Mutex<Pinned>,
     evicted: AtomicU64,
+}
+
+/// How much is lost if a bucket goes, the least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Worth {
+    /// It is as good as absent, since this time.
+    Nothing(u64),
+    /// The same, but its place tells that it does not owe what the sketch would
+    /// let it start with.
+    Shelter(u64),
+    /// It owes this share of its capacity.
+    Debt(u64),
+    /// The same, and it was told when it passes.
+    Heir(u64),
+    Pinned(u64),
 }
 
 impl Table {
@@ -96,6 +115,7 @@ impl Table {
             lines,
             inserting: (0..lines.min(1_024)).map(|_| Mutex::new(())).collect(),
             sketch: Sketch::new((lines * SLOTS / SLOTS_PER_SKETCH_PLACE).max(if cfg!(checkdam_loom) { 1 } else { 64 })),
+            pinned: Mutex::new(Pinned::default()),
             evicted: AtomicU64::new(0),
         }
     }
@@ -157,16 +177,16 @@ impl Table {
         self.word(at).store(new.instead_of(seen).0, Ordering::Release);
     }
 
-    /// Adds the bucket unless somebody added it meanwhile. `start` gets the
-    /// time at which an evicted bucket of that tag would be full; it answers
-    /// with the time now and the first word, or `None` to add nothing.
-    pub(super) fn insert(&self, tag: Tag, start: impl FnOnce(u64) -> (u64, Option<Word>)) -> Insert {
+    /// Adds the bucket unless somebody added it meanwhile. `start` gets what an
+    /// evicted bucket of that tag may owe; it answers with the time now and the
+    /// first word, or `None` to add nothing.
+    pub(super) fn insert(&self, tag: Tag, start: impl FnOnce(Evicted) -> (u64, Option<Word>)) -> Insert {
         let home = place(tag, self.lines);
         let _inserting = lock(&self.inserting[home % self.inserting.len()]);
         if self.find(tag).is_some() {
             return Insert::Lost;
         }
-        let (now_us, first) = start(self.sketch.full_at_us(tag));
+        let (now_us, first) = start(self.inherited(tag));
         let Some(first) = first else { return Insert::Declined };
         let Some((at, old)) = self.claim(home, now_us) else { return Insert::Lost };
         let first = first.succeeding(old);
@@ -175,9 +195,13 @@ impl Table {
         Insert::Done(at, first)
     }
 
-    /// When an evicted bucket of that tag would be full, in microseconds.
-    pub(super) fn inherited(&self, tag: Tag) -> u64 {
-        self.sketch.full_at_us(tag)
+    /// What an evicted bucket of that tag may owe.
+    pub(super) fn inherited(&self, tag: Tag) -> Evicted {
+        if Traits::of_tag(tag).is_pinned() {
+            lock(&self.pinned).get(tag)
+        } else {
+            Evicted::AtMost { full_at_us: self.sketch.full_at_us(tag) }
+        }
     }
 
     pub(super) fn evicted(&self) -> u64 {
@@ -187,27 +211,19 @@ impl Table {
     /// How many buckets owe something now. Reads the whole table.
     pub(super) fn live(&self, now_us: u64) -> usize {
         let words = (0..self.lines).flat_map(|line| &self.line(line)[SLOTS..]);
-        words.filter(|word| !Word(word.load(Ordering::Relaxed)).is_free(now_us)).count()
+        words.filter(|word| !Word(word.load(Ordering::Relaxed)).is_full(now_us)).count()
     }
 
     /// Locks the word of an unused place, else of the bucket that has been full
-    /// for the longest time, else of the one nearest to full. Gives up if all
+    /// for the longest time, else of the one that is worth least. Gives up if all
     /// stay locked: the caller may hold them itself.
     fn claim(&self, home: usize, now_us: u64) -> Option<(Position, Word)> {
         let mut backoff = Backoff::default();
         for _ in 0..CLAIMS_MAX {
-            if let Some((at, word)) = self.victim(home)
+            if let Some((at, word)) = self.victim(home, now_us)
                 && self.swap(at, word, word.locked())
             {
-                // A bucket that filled up only now is remembered too: a request
-                // that read the clock a moment ago may still see it owing.
-                if word.full_at_us() + STALE_MAX_US > now_us {
-                    let old = self.tag(at).load(Ordering::Acquire);
-                    self.sketch.remember(old, word.full_at_us());
-                }
-                if !word.is_free(now_us) {
-                    self.evicted.fetch_add(1, Ordering::Relaxed);
-                }
+                self.remember(self.tag(at).load(Ordering::Acquire), word, now_us);
                 return Some((at, word));
             }
             backoff.wait();
@@ -215,8 +231,23 @@ impl Table {
         None
     }
 
-    fn victim(&self, home: usize) -> Option<(Position, Word)> {
-        let mut nearest: Option<(Position, Word)> = None;
+    /// Remembers a bucket whose place is about to be another's.
+    fn remember(&self, tag: Tag, word: Word, now_us: u64) {
+        // A bucket that filled up only now is remembered too: a request that read
+        // the clock a moment ago may still see it owing.
+        let until_us = word.full_at_us() + STALE_MAX_US;
+        if Traits::of_tag(tag).is_pinned() {
+            lock(&self.pinned).set(tag, word, now_us);
+        } else if !word.is_new() && until_us > now_us {
+            self.sketch.remember(tag, word.full_at_us());
+        }
+        if !word.is_full(now_us) {
+            self.evicted.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn victim(&self, home: usize, now_us: u64) -> Option<(Position, Word)> {
+        let mut least: Option<(Worth, Position, Word)> = None;
         for index in self.searched(home) {
             let line = self.line(index);
             for slot in 0..SLOTS {
@@ -228,12 +259,26 @@ impl Table {
                 if word.is_new() {
                     return Some((at, word));
                 }
-                if nearest.is_none_or(|(_, other)| word.is_nearer_to_full(other)) {
-                    nearest = Some((at, word));
+                // Should the place change hands right now, the word will differ too.
+                let worth = self.worth(line[slot].load(Ordering::Acquire), word, now_us);
+                if least.is_none_or(|(other, ..)| worth < other) {
+                    least = Some((worth, at, word));
                 }
             }
         }
-        nearest
+        least.map(|(_, at, word)| (at, word))
+    }
+
+    fn worth(&self, tag: Tag, word: Word, now_us: u64) -> Worth {
+        let traits = Traits::of_tag(tag);
+        let full_at_us = word.full_at_us();
+        match (full_at_us + traits.remembered_us()).checked_sub(now_us) {
+            Some(owed_us @ 1..) if traits.is_pinned() => Worth::Pinned(traits.share(owed_us)),
+            Some(owed_us @ 1..) if word.is_heir() => Worth::Heir(traits.share(owed_us)),
+            Some(owed_us @ 1..) => Worth::Debt(traits.share(owed_us)),
+            _ if !traits.is_pinned() && self.sketch.is_owing(tag, now_us) => Worth::Shelter(full_at_us),
+            _ => Worth::Nothing(full_at_us),
+        }
     }
 
     #[inline]
@@ -261,11 +306,11 @@ impl Table {
 /// Zeroed pages come from the system untouched, so an empty table costs nothing;
 /// but only if no more than the usual alignment is asked for.
 #[cfg(not(checkdam_loom))]
-fn zeroed(count: usize) -> Box<[AtomicU64]> {
+pub(super) fn zeroed(count: usize) -> Box<[AtomicU64]> {
     bytemuck::zeroed_slice_box(count)
 }
 
 #[cfg(checkdam_loom)]
-fn zeroed(count: usize) -> Box<[AtomicU64]> {
+pub(super) fn zeroed(count: usize) -> Box<[AtomicU64]> {
     (0..count).map(|_| AtomicU64::new(0)).collect()
 }

@@ -11,10 +11,11 @@
 
 use smallvec::SmallVec;
 
+use super::evicted::Evicted;
 use super::table::{Insert, Position, STALE_MAX_US};
 use super::windows::Locked;
 use super::word::Word;
-use super::{MemoryStore, decide, inherited, is_word, peek};
+use super::{MemoryStore, decide, first, is_word, peek};
 use crate::algorithm::token_bucket;
 use crate::decision::Decision;
 use crate::hash::Tag;
@@ -36,7 +37,7 @@ struct Plan {
 #[derive(Clone, Copy)]
 enum Spot {
     Window,
-    Absent { inherited_us: u64 },
+    Absent { evicted: Evicted },
     Present { at: Position, seen: Word },
 }
 
@@ -53,6 +54,10 @@ struct Found {
 impl<C: Clock> MemoryStore<C> {
     pub(super) fn take_all(&self, tiers: &[Tier<'_>], answer: &mut Answer) {
         if self.take_words(tiers, answer).is_some() {
+            return;
+        }
+        if self.is_twice_in(tiers) {
+            *answer = Answer::refusing(tiers);
             return;
         }
         let mut backoff = Backoff::default();
@@ -155,6 +160,18 @@ impl<C: Clock> MemoryStore<C> {
         Some(())
     }
 
+    /// Whether two tiers are one bucket, which could not be charged as a whole:
+    /// the first of them changes or locks what the second one reads.
+    fn is_twice_in(&self, tiers: &[Tier<'_>]) -> bool {
+        if tiers.len() < 2 {
+            return false;
+        }
+        let mut tags = SmallVec::<[Tag; TIERS_INLINE]>::from_elem(0, tiers.len());
+        self.tag_all(tiers, &mut tags);
+        tags.sort_unstable();
+        tags.windows(2).any(|pair| pair[0] == pair[1])
+    }
+
     /// The tags of all tiers; what a subject's have in common is made once.
     #[inline]
     fn tag_all(&self, tiers: &[Tier<'_>], tags: &mut [Tag]) {
@@ -178,7 +195,7 @@ impl<C: Clock> MemoryStore<C> {
         match self.table.find(tag) {
             Some((_, seen)) if seen.is_locked() => None,
             Some((at, seen)) => Some(Spot::Present { at, seen }),
-            None => Some(Spot::Absent { inherited_us: self.table.inherited(tag) }),
+            None => Some(Spot::Absent { evicted: self.table.inherited(tag) }),
         }
     }
 
@@ -190,10 +207,12 @@ impl<C: Clock> MemoryStore<C> {
                 return Some(self.windows.of(locked, plan.tag)?.peek(plan.tag, tier.quota, now_us, tier.cost));
             }
             Spot::Present { seen, .. } => seen.state(),
-            Spot::Absent { inherited_us } => inherited(tier.quota, inherited_us, now_us),
+            Spot::Absent { evicted } => evicted.state(tier.quota, now_us),
         };
         let (decision, next) = decide(tier.quota, plan.state, now_us, tier.cost);
-        if next != plan.state {
+        if let Spot::Absent { .. } = plan.spot {
+            plan.next = first(tier, &decision, next);
+        } else if next != plan.state {
             plan.next = Some(Word::of(tier.quota, next));
         }
         Some(decision)
@@ -235,13 +254,14 @@ impl<C: Clock> MemoryStore<C> {
         match plan.spot {
             Spot::Window => true,
             Spot::Present { at, seen } => self.table.swap(at, seen, seen.locked()),
-            Spot::Absent { inherited_us: planned_us } => {
-                let seen = Word::of(quota, inherited(quota, planned_us, now_us));
-                let inserted = self.table.insert(plan.tag, |inherited_us| {
-                    // Had the bucket come and gone since it was looked for, the
-                    // sketch would know, unless that took very long.
+            Spot::Absent { evicted: planned } => {
+                let is_heir = plan.next.is_some_and(Word::is_heir);
+                let seen = Word::of(quota, planned.state(quota, now_us)).heir(is_heir);
+                let inserted = self.table.insert(plan.tag, |evicted| {
+                    // Had the bucket come and gone since it was looked for, it
+                    // would be remembered, unless that took very long.
                     let is_fresh = self.clock.now_us() <= now_us + STALE_MAX_US;
-                    (now_us, (is_fresh && inherited_us == planned_us).then(|| seen.locked()))
+                    (now_us, (is_fresh && evicted == planned).then(|| seen.locked()))
                 });
                 let Insert::Done(at, word) = inserted else { return false };
                 plan.spot = Spot::Present { at, seen: word.unlocked() };

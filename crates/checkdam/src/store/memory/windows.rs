@@ -2,14 +2,19 @@
 //!
 //! Their states do not fit one word. Each shard is a map of its own with a
 //! share of the bound; at the bound it evicts, of eight drawn at random, the
-//! bucket that is soonest gone, and remembers its use in fixed space.
+//! bucket that owes the smallest share of its limit for the smallest share of
+//! its period, and remembers its use in fixed space, by the class of its period.
+//! A bucket that was used again since it was last drawn gets a second chance: what
+//! the sketch remembers of a bucket is coarser than the bucket.
+//! Pinned buckets are apart, and stay: there are no more of them than keys
+//! without attributes in the rules.
 
 use indexmap::IndexMap;
 use smallvec::SmallVec;
 
 use crate::algorithm::WindowState;
 use crate::decision::Decision;
-use crate::hash::{Tag, place};
+use crate::hash::{RandomState, Tag, Traits, place};
 use crate::quota::Quota;
 use crate::store::TIERS_INLINE;
 use crate::sync::{Mutex, MutexGuard, lock};
@@ -18,10 +23,10 @@ const SHARDS_MAX: usize = 64;
 const BUCKETS_PER_SHARD_MIN: usize = 256;
 /// How many buckets are compared to find one to evict.
 const DRAWN: usize = 8;
-/// A log counts as one bucket more for every so many entries.
+/// A log counts as one bucket for every so many entries that it has room for.
 const LOG_ENTRIES_PER_BUCKET: usize = 4;
-/// One place remembers the debts of this many evicted buckets.
-const BUCKETS_PER_DEBT: usize = 4;
+/// Two rows of debts have a place in each for this many buckets.
+const BUCKETS_PER_DEBT: usize = 2;
 /// The unit in which the sketch remembers a share of the limit.
 const WHOLE_SHARE: u64 = 1 << 16;
 
@@ -32,20 +37,35 @@ pub(super) struct Windows {
 
 #[derive(Debug)]
 pub(super) struct Shard {
-    buckets: IndexMap<Tag, Bucket, foldhash::fast::RandomState>,
-    /// Made when the first bucket is evicted.
-    debts: Vec<Debt>,
+    buckets: Buckets,
+    pinned: Buckets,
+    debts: Debts,
     weight: usize,
     weight_max: usize,
     drawn: u64,
     evicted: u64,
 }
 
+type Buckets = IndexMap<Tag, Bucket, RandomState>;
+
 #[derive(Debug)]
 struct Bucket {
     state: Option<WindowState>,
+    /// The smallest that was asked for: what is used is the largest share of it.
     limit: u64,
     gone_at_us: u64,
+    /// Whether it was used since it was added, or last drawn.
+    is_used: bool,
+}
+
+/// What evicted buckets had used, by the class of their periods: the debt of a
+/// day is not read by a quota of a second. As in the other sketch, a bucket
+/// raises one place in each row, and starts from the smaller of the two.
+#[derive(Debug)]
+struct Debts {
+    /// Each is made when the first bucket of its class is evicted.
+    classes: Vec<(usize, [Box<[Debt]>; 2])>,
+    places: usize,
 }
 
 /// What evicted buckets had used, at most, and until when, at the latest.
@@ -87,7 +107,7 @@ impl Windows {
     pub(super) fn counts(&self) -> (usize, u64) {
         self.shards.iter().fold((0, 0), |(held, evicted), shard| {
             let shard = lock(shard);
-            (held + shard.buckets.len(), evicted + shard.evicted)
+            (held + shard.buckets.len() + shard.pinned.len(), evicted + shard.evicted)
         })
     }
 
@@ -106,7 +126,8 @@ impl Shard {
     fn new(weight_max: usize) -> Self {
         Self {
             buckets: IndexMap::default(),
-            debts: Vec::new(),
+            pinned: IndexMap::default(),
+            debts: Debts { classes: Vec::new(), places: (weight_max / BUCKETS_PER_DEBT).max(16) },
             weight: 0,
             weight_max,
             drawn: 0x9E37_79B9_7F4A_7C15,
@@ -123,21 +144,27 @@ impl Shard {
     }
 
     pub(super) fn peek(&self, tag: Tag, quota: &Quota, now_us: u64, cost: u64) -> Decision {
-        match self.buckets.get(&tag) {
+        match self.of_kind(tag).get(&tag) {
             Some(bucket) => WindowState::peek(quota, bucket.state.as_ref(), now_us, cost),
-            None => WindowState::peek(quota, self.inherited(tag, quota, now_us).as_ref(), now_us, cost),
+            None => WindowState::peek(quota, self.debts.inherited(tag, quota, now_us).as_ref(), now_us, cost),
         }
     }
 
     /// Forgets the bucket. Where the sketch would bring a debt back, an empty
     /// bucket stays in its place until the debt has passed.
     pub(super) fn reset(&mut self, tag: Tag, quota: &Quota, now_us: u64) -> Decision {
-        if let Some(bucket) = self.buckets.swap_remove(&tag) {
+        if Traits::of_tag(tag).is_pinned() {
+            self.pinned.swap_remove(&tag);
+        } else if let Some(bucket) = self.buckets.swap_remove(&tag) {
             self.weight -= bucket.weight();
         }
-        let debt = self.debt(tag);
+        let debt = self.debts.of(tag);
         if debt.gone_at_us > now_us {
-            self.insert(tag, Bucket { state: None, limit: quota.limit, gone_at_us: debt.gone_at_us }, now_us);
+            self.insert(
+                tag,
+                Bucket { state: None, limit: quota.limit, gone_at_us: debt.gone_at_us, is_used: false },
+                now_us,
+            );
         }
         WindowState::peek(quota, None, now_us, 0)
     }
@@ -149,27 +176,43 @@ impl Shard {
         now_us: u64,
         decide: impl FnOnce(&mut Option<WindowState>) -> Decision,
     ) -> Decision {
-        if let Some(bucket) = self.buckets.get_mut(&tag) {
+        let is_pinned = Traits::of_tag(tag).is_pinned();
+        let kind = if is_pinned { &mut self.pinned } else { &mut self.buckets };
+        if let Some(bucket) = kind.get_mut(&tag) {
             let before = bucket.weight();
             let decision = decide(&mut bucket.state);
-            bucket.limit = quota.limit;
+            bucket.limit = bucket.limit.min(quota.limit);
+            bucket.is_used = true;
             if let Some(state) = &bucket.state {
                 bucket.gone_at_us = state.gone_at_us(quota);
             }
-            self.weight = self.weight + bucket.weight() - before;
-            self.keep_bound(tag, now_us);
+            if !is_pinned {
+                self.weight = self.weight + bucket.weight() - before;
+                self.keep_bound(tag, now_us);
+            }
             return decision;
         }
-        let mut state = self.inherited(tag, quota, now_us);
+        let mut state = self.debts.inherited(tag, quota, now_us);
         let decision = decide(&mut state);
         if let Some(state) = state {
             let gone_at_us = state.gone_at_us(quota);
-            self.insert(tag, Bucket { state: Some(state), limit: quota.limit, gone_at_us }, now_us);
+            // One that was denied for another's debt was told when it passes.
+            let is_used = !decision.is_allowed();
+            self.insert(tag, Bucket { state: Some(state), limit: quota.limit, gone_at_us, is_used }, now_us);
         }
         decision
     }
 
+    /// The buckets among which that of `tag` stands.
+    fn of_kind(&self, tag: Tag) -> &Buckets {
+        if Traits::of_tag(tag).is_pinned() { &self.pinned } else { &self.buckets }
+    }
+
     fn insert(&mut self, tag: Tag, bucket: Bucket, now_us: u64) {
+        if Traits::of_tag(tag).is_pinned() {
+            self.pinned.insert(tag, bucket);
+            return;
+        }
         self.weight += bucket.weight();
         self.buckets.insert(tag, bucket);
         self.keep_bound(tag, now_us);
@@ -178,20 +221,29 @@ impl Shard {
     /// Evicts until the bound holds; never the bucket just used.
     fn keep_bound(&mut self, just_used: Tag, now_us: u64) {
         while self.weight > self.weight_max && self.buckets.len() > 1 {
-            let mut victim: Option<(usize, u64, u64)> = None;
+            let mut victim: Option<(usize, (u64, bool))> = None;
             for _ in 0..DRAWN {
                 let index = self.draw();
-                let Some((tag, bucket)) = self.buckets.get_index(index) else { continue };
-                let used = bucket.share();
-                if *tag != just_used && victim.is_none_or(|(_, gone, share)| (bucket.gone_at_us, used) < (gone, share))
-                {
-                    victim = Some((index, bucket.gone_at_us, used));
+                let Some((tag, bucket)) = self.buckets.get_index_mut(index).filter(|(tag, _)| **tag != just_used)
+                else {
+                    continue;
+                };
+                if std::mem::take(&mut bucket.is_used) && bucket.gone_at_us > now_us {
+                    continue;
+                }
+                // Of those that are gone, who would start with another's debt stays.
+                let worth = (bucket.worth(*tag, now_us), self.debts.of(*tag).gone_at_us > now_us);
+                if victim.is_none_or(|(_, least)| worth < least) {
+                    victim = Some((index, worth));
                 }
             }
             let Some((index, ..)) = victim else { continue };
             if let Some((tag, bucket)) = self.buckets.swap_remove_index(index) {
                 self.weight -= bucket.weight();
-                self.remember(tag, &bucket, now_us);
+                if bucket.state.is_some() && bucket.gone_at_us > now_us {
+                    self.evicted += 1;
+                    self.debts.remember(tag, &bucket, now_us);
+                }
             }
         }
     }
@@ -203,20 +255,41 @@ impl Shard {
         place(self.drawn, self.buckets.len())
     }
 
-    fn remember(&mut self, tag: Tag, bucket: &Bucket, now_us: u64) {
-        if bucket.state.is_none() || bucket.gone_at_us <= now_us {
-            return;
+    /// Forgets what no longer counts, but not who would start with another's debt.
+    fn sweep(&mut self, now_us: u64) {
+        let Self { buckets, pinned, debts, weight, .. } = self;
+        *weight = 0;
+        buckets.retain(|tag, bucket| {
+            let stays = bucket.gone_at_us > now_us || debts.of(*tag).gone_at_us > now_us;
+            *weight += if stays { bucket.weight() } else { 0 };
+            stays
+        });
+        pinned.retain(|_, bucket| bucket.gone_at_us > now_us);
+        for map in [buckets, pinned] {
+            if map.capacity() > 64 && map.capacity() / 4 > map.len() {
+                map.shrink_to(map.len() * 2);
+            }
         }
-        self.evicted += 1;
-        self.debts.resize((self.weight_max / BUCKETS_PER_DEBT).max(16), Debt::default());
-        let place = self.debt_place(tag);
-        let debt = &mut self.debts[place];
-        let share = if debt.gone_at_us > now_us { debt.share.max(bucket.share()) } else { bucket.share() };
-        *debt = Debt { gone_at_us: debt.gone_at_us.max(bucket.gone_at_us), share };
+    }
+}
+
+impl Debts {
+    fn remember(&mut self, tag: Tag, bucket: &Bucket, now_us: u64) {
+        let (class, places) = (Traits::of_tag(tag).class(), self.places(tag));
+        let index = self.classes.iter().position(|(known, _)| *known == class).unwrap_or_else(|| {
+            let row = || vec![Debt::default(); self.places].into();
+            self.classes.push((class, [row(), row()]));
+            self.classes.len() - 1
+        });
+        for (row, place) in self.classes[index].1.iter_mut().zip(places) {
+            let debt = &mut row[place];
+            let share = if debt.gone_at_us > now_us { debt.share.max(bucket.share()) } else { bucket.share() };
+            *debt = Debt { gone_at_us: debt.gone_at_us.max(bucket.gone_at_us), share };
+        }
     }
 
     fn inherited(&self, tag: Tag, quota: &Quota, now_us: u64) -> Option<WindowState> {
-        let debt = self.debt(tag);
+        let debt = self.of(tag);
         if debt.gone_at_us <= now_us {
             return None;
         }
@@ -226,35 +299,35 @@ impl Shard {
         Some(WindowState::owing(quota, used, debt.gone_at_us.min(now_us + longest_us)))
     }
 
-    fn debt(&self, tag: Tag) -> Debt {
-        self.debts.get(self.debt_place(tag)).copied().unwrap_or_default()
+    /// What a bucket may owe that is not there; pinned buckets always are.
+    fn of(&self, tag: Tag) -> Debt {
+        let traits = Traits::of_tag(tag);
+        let rows = self.classes.iter().find(|(known, _)| *known == traits.class() && !traits.is_pinned());
+        let Some((_, rows)) = rows else { return Debt::default() };
+        let [first, second] = self.places(tag);
+        let (first, second) = (rows[0][first], rows[1][second]);
+        Debt { gone_at_us: first.gone_at_us.min(second.gone_at_us), share: first.share.min(second.share) }
     }
 
-    fn debt_place(&self, tag: Tag) -> usize {
-        // The upper bits chose the shard.
-        place(tag.wrapping_mul(0x9E37_79B9_7F4A_7C15), self.debts.len())
-    }
-
-    fn sweep(&mut self, now_us: u64) {
-        let mut weight = 0;
-        self.buckets.retain(|_, bucket| {
-            let stays = bucket.gone_at_us > now_us;
-            weight += if stays { bucket.weight() } else { 0 };
-            stays
-        });
-        self.weight = weight;
-        if self.buckets.capacity() > 64 && self.buckets.capacity() / 4 > self.buckets.len() {
-            self.buckets.shrink_to(self.buckets.len() * 2);
-        }
+    fn places(&self, tag: Tag) -> [usize; 2] {
+        // The upper bits chose the shard. Constants from the golden ratio and from π.
+        [0x9E37_79B9_7F4A_7C15, 0x243F_6A88_85A3_08D3].map(|by: u64| place(tag.wrapping_mul(by), self.places))
     }
 }
 
 impl Bucket {
     fn weight(&self) -> usize {
         match &self.state {
-            Some(WindowState::Log(log)) => 1 + log.len() / LOG_ENTRIES_PER_BUCKET,
+            Some(WindowState::Log(log)) => (log.room() / LOG_ENTRIES_PER_BUCKET).max(1),
             _ => 1,
         }
+    }
+
+    /// What is lost if it goes: the share of the limit that it has used, for the
+    /// share of its period for which that counts.
+    fn worth(&self, tag: Tag, now_us: u64) -> u64 {
+        let time = Traits::of_tag(tag).share(self.gone_at_us.saturating_sub(now_us));
+        (time / WHOLE_SHARE) * self.share()
     }
 
     /// What has been used, as a share of the limit, rounded up.

@@ -1,21 +1,26 @@
 //! A bucket in one atomic word: when it is full again, in which ticks, which
-//! of the buckets that stood in this place it is, and whether it is locked.
+//! of the buckets that stood in this place it is, how it came there, and whether
+//! it is locked.
 
 use crate::algorithm::token_bucket;
 use crate::quota::Quota;
 use crate::time::HORIZON_US;
 
 /// From the lowest bit: 4 bits ticks per microsecond − 1, 53 bits `full_at`,
-/// 6 bits generation, 1 bit locked. A `full_at` of 0 is a new bucket.
+/// 5 bits generation, 1 bit heir, 1 bit locked. A `full_at` of 0 is a new bucket.
 ///
 /// The generation goes up when a place changes hands, so that the words of two
-/// buckets in one place differ even if they owe the same.
+/// buckets in one place differ even if they owe the same. An heir was denied when
+/// it was added: for what an evicted bucket may have owed, or since it begins empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Word(pub(super) u64);
 
 const TICKS_BITS: u32 = 4;
 const FULL_AT_MASK: u64 = (1 << 53) - 1;
-const GENERATION: u64 = 63 << 57;
+const GENERATION: u64 = 31 << 57;
+const HEIR: u64 = 1 << 62;
+/// What stays the same for as long as a bucket has its place.
+const PLACE: u64 = GENERATION | HEIR;
 const LOCKED: u64 = 1 << 63;
 
 impl Word {
@@ -29,12 +34,21 @@ impl Word {
     /// This state for the bucket that `old` is of.
     #[inline]
     pub(super) fn instead_of(self, old: Self) -> Self {
-        Self(self.0 & !GENERATION | old.0 & GENERATION)
+        Self(self.0 & !PLACE | old.0 & PLACE)
     }
 
     /// This state for the next bucket in the place of `old`.
     pub(super) fn succeeding(self, old: Self) -> Self {
-        self.instead_of(Self(old.0.wrapping_add(1 << 57)))
+        Self(self.0 & !GENERATION | old.0.wrapping_add(1 << 57) & GENERATION)
+    }
+
+    /// The same of an heir, or of another.
+    pub(super) fn heir(self, is_heir: bool) -> Self {
+        Self(self.0 & !HEIR | if is_heir { HEIR } else { 0 })
+    }
+
+    pub(super) fn is_heir(self) -> bool {
+        self.0 & HEIR != 0
     }
 
     /// Whether nobody has used the bucket, or its place.
@@ -51,18 +65,22 @@ impl Word {
 
     /// When the bucket is full again, in microseconds, rounded up.
     pub(super) fn full_at_us(self) -> u64 {
-        self.full_at().div_ceil(self.ticks_per_us())
+        match self.ticks_per_us() {
+            // Division is slow, and most quotas need none.
+            1 => self.full_at(),
+            per_us => self.full_at().div_ceil(per_us),
+        }
     }
 
-    /// Whether this bucket is full before the other one.
-    pub(super) fn is_nearer_to_full(self, other: Self) -> bool {
-        self.full_at() * other.ticks_per_us() < other.full_at() * self.ticks_per_us()
-    }
-
-    /// Whether the bucket is as good as absent, so that its place may be used.
+    /// Whether the bucket owes nothing.
     #[inline]
-    pub(super) fn is_free(self, now_us: u64) -> bool {
+    pub(super) fn is_full(self, now_us: u64) -> bool {
         self.full_at() <= now_us.min(HORIZON_US) * self.ticks_per_us()
+    }
+
+    /// The state alone, without where it stood.
+    pub(super) fn detached(self) -> Self {
+        Self(self.0 & !(PLACE | LOCKED))
     }
 
     #[inline]

@@ -133,7 +133,7 @@ impl Leases {
     fn tag(&self, tier: &Tier<'_>) -> Tag {
         // What was prepaid for one time is not spent in another.
         let length_us = tier.lease.map_or(0, |terms| terms.length_us);
-        self.tags.tag(tier.bucket_hash() ^ length_us, tier.subject)
+        self.tags.tag(tier.bucket_hash() ^ length_us, tier.subject).max(1)
     }
 
     /// The book, which the first request that needs it opens.

@@ -1,0 +1,81 @@
+//! What is known of buckets that are not in the table.
+
+use std::collections::HashMap;
+
+use super::table::STALE_MAX_US;
+use super::word::Word;
+use crate::algorithm::token_bucket;
+use crate::hash::{RandomState, Tag, Traits};
+use crate::quota::Quota;
+
+/// What a bucket that is not in the table may owe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Evicted {
+    /// It is full by then; 0 if no bucket like it was evicted.
+    AtMost { full_at_us: u64 },
+    /// It stands as it stood.
+    Exactly(Word),
+}
+
+impl Evicted {
+    /// What a new bucket starts from. A debt that may be another's is no longer
+    /// than the bucket's own capacity, and counts only if it is more than what
+    /// every new bucket of the quota owes.
+    pub(super) fn state(self, quota: &Quota, now_us: u64) -> token_bucket::State {
+        match self {
+            Self::AtMost { full_at_us } => {
+                let owed = full_at_us.saturating_sub(now_us).saturating_mul(quota.ticks_per_us).min(quota.capacity);
+                (owed > quota.owed_initially).then(|| now_us * quota.ticks_per_us + owed)
+            }
+            Self::Exactly(word) => word.state(),
+        }
+    }
+
+    /// Whether it would start otherwise than a new one.
+    pub(super) fn is_owing(self, quota: &Quota, now_us: u64) -> bool {
+        match self {
+            Self::AtMost { full_at_us } => full_at_us > now_us,
+            Self::Exactly(word) => {
+                word.state().is_some_and(|full_at| full_at + quota.remembered > now_us * quota.ticks_per_us)
+            }
+        }
+    }
+}
+
+/// Pinned buckets that found no place, each as it stood. There are no more of
+/// them than keys without attributes in the rules.
+#[derive(Debug, Default)]
+pub(super) struct Pinned {
+    words: HashMap<Tag, Word, RandomState>,
+    purged_at: usize,
+}
+
+/// So many may be held before the first look for those that owe nothing.
+const PURGE_MIN: usize = 256;
+
+impl Pinned {
+    pub(super) fn get(&self, tag: Tag) -> Evicted {
+        match self.words.get(&tag) {
+            Some(word) => Evicted::Exactly(*word),
+            None => Evicted::AtMost { full_at_us: 0 },
+        }
+    }
+
+    /// Keeps the word in the place of an older one, or forgets it if it is as
+    /// good as new.
+    pub(super) fn set(&mut self, tag: Tag, word: Word, now_us: u64) {
+        if !is_kept(tag, word, now_us) {
+            self.words.remove(&tag);
+            return;
+        }
+        self.words.insert(tag, word.detached());
+        if self.words.len() > self.purged_at.max(PURGE_MIN) {
+            self.words.retain(|tag, word| is_kept(*tag, *word, now_us));
+            self.purged_at = 2 * self.words.len();
+        }
+    }
+}
+
+fn is_kept(tag: Tag, word: Word, now_us: u64) -> bool {
+    !word.is_new() && word.full_at_us() + Traits::of_tag(tag).remembered_us() + STALE_MAX_US > now_us
+}
