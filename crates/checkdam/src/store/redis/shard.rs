@@ -252,7 +252,8 @@ impl Dialer {
         let unreachable = |reason| CallError::Unreachable { reason };
         let made = match timeout_at(deadline, dialing).await {
             Ok(made) => made,
-            Err(_) => return Err(unreachable("the connection is not made yet".to_owned())),
+            // It may still come, for those who ask next.
+            Err(_) => return Err(CallError::NotAsked { reason: "its connection was not made in time" }),
         };
         self.dialing = None;
         made.map_err(|error| unreachable(error.to_string()))?.map_err(|error| unreachable(error.to_string()))
