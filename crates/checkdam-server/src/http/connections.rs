@@ -193,6 +193,7 @@ impl<R: Responder> Connections<R> {
         // It is registered with the other runtime instead of this.
         let Ok(stream) = stream.into_std() else { return };
         let (connections, wakeups) = (Arc::clone(self), Arc::clone(&accepted.progress.wakeups));
+        wakeups.hand_over();
         self.serving.spawn(noting(wakeups, async move {
             if let Ok(stream) = TcpStream::from_std(stream) {
                 connections.serve(stream, accepted, false).await;

@@ -55,15 +55,17 @@ impl Hosts {
 
     /// Why a request that decides something is refused, if it is.
     pub(super) fn refuse(&self, headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
-        let site = headers.get(SEC_FETCH_SITE);
-        if let Some(problem) = site.and_then(foreign_site).or_else(|| foreign_page(headers, uri)) {
-            return Some(problem);
+        let (site, origin) = (headers.get(SEC_FETCH_SITE), headers.get(ORIGIN));
+        // Programs send neither.
+        if site.is_some() || origin.is_some() {
+            let problem = site.and_then(foreign_site).or_else(|| foreign_page(headers, uri));
+            let problem = problem.or_else(|| headers.get(CONTENT_TYPE).and_then(form));
+            if problem.is_some() {
+                return problem;
+            }
         }
-        if let Some(host) = host(headers, uri).filter(|host| self.loopback_port.is_some() && !self.knows(host)) {
-            return Some(self.foreign_host(host));
-        }
-        let is_of_browser = site.is_some() || headers.contains_key(ORIGIN);
-        if is_of_browser { headers.get(CONTENT_TYPE).and_then(form) } else { None }
+        let host = self.loopback_port.and_then(|_| host(headers, uri)).filter(|host| !self.knows(host))?;
+        Some(self.foreign_host(host))
     }
 
     /// The same for `/v1/auth`. A proxy passes on what its client's browser sent,

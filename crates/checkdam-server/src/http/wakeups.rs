@@ -37,6 +37,12 @@ impl Wakeups {
         self.since.load(Ordering::Relaxed)
     }
 
+    /// Another task goes on with the work of this one: its wait began when this one
+    /// was woken.
+    pub(super) fn hand_over(&self) {
+        self.woken.store(self.since(), Ordering::Relaxed);
+    }
+
     /// Wakes the task.
     pub(super) fn wake(&self) {
         self.woken();
@@ -120,6 +126,10 @@ mod tests {
         sender.send(()).unwrap();
         std::thread::sleep(busy);
         let (since, waited) = task.await.unwrap();
+        wakeups.hand_over();
+        let next = Arc::clone(&wakeups);
+        let handed_over = tokio::spawn(noting(Arc::clone(&wakeups), async move { next.since() }));
+        assert_eq!(handed_over.await.unwrap(), since, "what a task waited counts for the one that goes on");
         let left = Arc::downgrade(&wakeups);
         drop(wakeups);
         assert!(left.upgrade().is_none(), "nothing of a task that has ended is left");
