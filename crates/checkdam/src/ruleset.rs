@@ -188,7 +188,7 @@ impl RuleSet {
         let key = &self.keys[rule.key];
         let (mut subject, values) = (Buffer::new(), key.attributes.iter().filter_map(|id| values[*id]));
         key.pattern.write(values.clone(), &mut subject);
-        exceptions.of(&subject, values)
+        exceptions.of(&subject, &values)
     }
 
     /// Writes a subject in a form that no two subjects share: the pattern, then

@@ -201,7 +201,8 @@ mod tests {
 
     #[test]
     fn patterns_are_taken_apart_at_the_texts_between_attributes() {
-        let table: [(&str, &[&str], &[&[&str]]); 11] = [
+        type Case<'a> = (&'a str, &'a [&'a str], &'a [&'a [&'a str]]);
+        let table: [Case<'_>; 11] = [
             ("user:bot-*", &["user:", ""], &[&["bot-*"]]),
             ("*/admin", &["", "/", ""], &[&["*", "admin"]]),
             ("acme/*", &["", "/", ""], &[&["acme", "*"]]),

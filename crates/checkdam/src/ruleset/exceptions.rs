@@ -32,7 +32,7 @@ struct Wild {
 }
 
 impl Wild {
-    fn matches<'a>(&self, subject: &[u8], values: impl Iterator<Item = &'a str> + Clone) -> bool {
+    fn matches<'a>(&self, subject: &[u8], values: &(impl Iterator<Item = &'a str> + Clone)) -> bool {
         let fits = |way: &Vec<SubjectPattern>| way.iter().zip(values.clone()).all(|(one, value)| one.matches(value));
         if self.ways.is_empty() { self.subject.matches_bytes(subject) } else { self.ways.iter().any(fits) }
     }
@@ -51,13 +51,13 @@ pub(super) struct Exception {
 impl Exceptions {
     /// What applies to a subject, if anything does; `values` are those of its
     /// attributes.
-    pub(super) fn of<'a>(&self, subject: &[u8], values: impl Iterator<Item = &'a str> + Clone) -> Option<Exception> {
+    pub(super) fn of<'a>(&self, subject: &[u8], values: &(impl Iterator<Item = &'a str> + Clone)) -> Option<Exception> {
         if !self.exact.is_empty()
             && let Some(exception) = self.exact.get(subject)
         {
             return Some(*exception);
         }
-        let matches = |(wild, _): &&(Wild, Exception)| wild.matches(subject, values.clone());
+        let matches = |(wild, _): &&(Wild, Exception)| wild.matches(subject, values);
         self.wild.iter().find(matches).map(|(_, exception)| *exception)
     }
 }
