@@ -171,7 +171,7 @@ fn two_takes_of_a_bucket_that_inherits_what_denies_it() {
         }
         let other = {
             let store = Arc::clone(&store);
-            thread::spawn(move || take(&store, &quota, &["victim", "other"], 2))
+            thread::spawn(move || take(&store, &quota, &["victim"], 2))
         };
         let here = take(&store, &quota, &["victim"], 2);
         assert!(!here && !other.join().unwrap(), "the victim owes three of four");
