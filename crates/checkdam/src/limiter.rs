@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
 use crate::outcome::Outcome;
+use crate::quota::{Algorithm, Quota};
 use crate::request::Request;
 use crate::rule::Mode;
 use crate::ruleset::{CompiledQuota, RuleSet, Values};
@@ -48,6 +49,8 @@ struct Ask {
     concerns: SmallVec<[Concern; 8]>,
     /// The subjects' bytes, one after another.
     subjects: Buffer,
+    /// For how long the request may be held back.
+    delay_max_us: u64,
 }
 
 type Tiers<'a> = SmallVec<[Tier<'a>; TIERS_INLINE]>;
@@ -92,16 +95,9 @@ impl<S: Store> Limiter<S> {
 
     /// As [`check`](Self::check), for callers that hold requests back as a leaky
     /// bucket asks, and can do so for `delay_max_us` at most: one that would
-    /// have to wait longer is denied, and its charge is given back.
-    pub async fn check_within(&self, request: &Request<'_>, delay_max_us: u64) -> Outcome {
-        let outcome = self.check(request).await;
-        if outcome.delay_us() <= delay_max_us {
-            return outcome;
-        }
-        if outcome.decided_by().is_own() {
-            self.refund(request).await;
-        }
-        outcome.denied_for_delay(delay_max_us)
+    /// have to wait longer is denied, and charged nothing.
+    pub fn check_within(&self, request: &Request<'_>, delay_max_us: u64) -> impl Future<Output = Outcome> {
+        self.apply_within(Operation::Take, request, delay_max_us)
     }
 
     /// Answers as [`check`](Self::check) would, charging nothing.
@@ -121,14 +117,19 @@ impl<S: Store> Limiter<S> {
         self.apply(Operation::Reset, request)
     }
 
-    async fn apply(&self, operation: Operation, request: &Request<'_>) -> Outcome {
+    fn apply(&self, operation: Operation, request: &Request<'_>) -> impl Future<Output = Outcome> {
+        self.apply_within(operation, request, u64::MAX)
+    }
+
+    async fn apply_within(&self, operation: Operation, request: &Request<'_>, delay_max_us: u64) -> Outcome {
         let rules = self.rules.load();
         if rules.trees().of(request.domain()).is_some() {
             // Paths have more to be looked at, and are decided there. On the
             // heap, so that nobody else's future grows by it.
-            return Box::pin(self.apply_joint(operation, std::slice::from_ref(request))).await.into_only();
+            let requests = std::slice::from_ref(request);
+            return Box::pin(self.apply_joint(operation, requests, delay_max_us)).await.into_only();
         }
-        let mut ask = Ask::default();
+        let mut ask = Ask { delay_max_us, ..Ask::default() };
         if let Some(ban) = ask.fill(&rules, request) {
             // Who is banned may still be given back what was charged before.
             if matches!(operation, Operation::Take | Operation::Peek) {
@@ -153,8 +154,10 @@ impl<S: Store> Limiter<S> {
             }
             outcome.into_rules()
         };
+        let mut queues = Vec::new();
         let (mut tiers, mut places) = (Tiers::new(), SmallVec::new());
         ask.write_tiers(&rules, request.cost(), &mut tiers, &mut places);
+        bound_delays(&mut tiers, &mut queues, delay_max_us);
         let answer = self.store.apply(operation, &tiers).await;
         drop(tiers);
         let mut outcome = Outcome::of_path(rules, places, answer, (None, None));
@@ -168,13 +171,25 @@ impl<S: Store> Limiter<S> {
     #[inline]
     fn apply_at_once(&self, operation: Operation, ask: &Ask, cost: u64, outcome: &mut Outcome) -> bool {
         let (rules, places, answer) = outcome.parts();
+        let mut queues = Vec::new();
         let mut tiers = Tiers::new();
         ask.write_tiers(rules, cost, &mut tiers, places);
+        bound_delays(&mut tiers, &mut queues, ask.delay_max_us);
         if tiers.len() > TIERS_MAX {
             *answer = Answer::refusing(&tiers);
             return true;
         }
         self.store.apply_at_once(operation, &tiers, answer)
+    }
+}
+
+/// Lets leaky buckets deny what they would hold back for longer than
+/// `delay_max_us`; `queues` holds their quotas then.
+#[inline]
+fn bound_delays<'a>(tiers: &mut Tiers<'a>, queues: &'a mut Vec<Quota>, delay_max_us: u64) {
+    if delay_max_us < u64::MAX && tiers.iter().any(|tier| tier.quota.algorithm == Algorithm::LeakyBucket) {
+        queues.extend(tiers.iter().map(|tier| tier.quota.within(delay_max_us)));
+        tiers.iter_mut().zip(&*queues).for_each(|(tier, quota)| tier.quota = quota);
     }
 }
 

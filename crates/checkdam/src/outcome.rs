@@ -143,21 +143,6 @@ impl Outcome {
         Self { answer, verdict: Verdict::Banned, ban, ..Self::open(rules) }
     }
 
-    /// The answer to a request that would be held back for too long: each tier
-    /// that asks for it denies until the wait would be short enough.
-    pub(crate) fn denied_for_delay(mut self, delay_max_us: u64) -> Self {
-        for decision in self.answer.decisions.iter_mut() {
-            if decision.delay_us > delay_max_us {
-                decision.verdict = Verdict::Denied;
-                decision.retry_after_us = decision.delay_us - delay_max_us;
-                decision.remaining = 0;
-                decision.delay_us = 0;
-            }
-        }
-        self.close();
-        self
-    }
-
     /// Whether the request passes.
     #[must_use]
     pub fn is_allowed(&self) -> bool {

@@ -163,6 +163,9 @@ pub struct Quota {
     pub(crate) owed_max: u64,
     /// A hash of what [`shares_bucket_with`](Self::shares_bucket_with) compares.
     pub(crate) arithmetic: u64,
+    /// Leaky bucket: the longest queue, in ticks, that a request may join: the
+    /// capacity, or less if the caller cannot hold it back for so long.
+    pub(crate) queue_max: u64,
 }
 
 impl Quota {
@@ -219,6 +222,7 @@ impl Quota {
                 [per_us, interval, capacity, owed_initially],
                 Traits::new(capacity.div_ceil(per_us), initial < limit),
             ),
+            queue_max: capacity,
         })
     }
 
@@ -263,6 +267,7 @@ impl Quota {
                 [spec.period_us, spec.align as u64, 0, 0],
                 Traits::new(spec.period_us, false),
             ),
+            queue_max: 0,
         })
     }
 
@@ -291,22 +296,62 @@ impl Quota {
         }
     }
 
+    /// The same quota for a caller that can hold a request back for
+    /// `delay_max_us` at most: a leaky bucket then denies what would have to wait
+    /// longer. Which bucket it is and what that owes stay the same.
+    #[must_use]
+    pub(crate) fn within(&self, delay_max_us: u64) -> Self {
+        let queue_max = delay_max_us.saturating_mul(self.ticks_per_us).min(self.queue_max);
+        Self { queue_max, ..*self }
+    }
+
+    /// The most ticks that a leaky bucket may owe after a request of that cost
+    /// has joined its queue.
+    #[inline]
+    pub(crate) fn ceiling(&self, cost: u64) -> u64 {
+        let charge = cost.min(self.limit) * self.interval;
+        self.capacity.min(self.queue_max.saturating_add(charge))
+    }
+
     /// A `nodes`-th of the quota: what one of so many nodes may allow by itself.
-    /// At least one can pass at once.
+    /// At least one can pass at once. A bucket is divided by making each token
+    /// take `nodes` times as long to return: what is owed in time means the same
+    /// to both.
     #[must_use]
     pub fn shared_among(&self, nodes: u64) -> Self {
         let nodes = nodes.max(1);
         let part = |amount: u64| (amount / nodes).max(1);
-        let mut spec = QuotaSpec { amount: part(self.spec.amount), ..self.spec };
+        let limit = part(self.limit);
         if !self.algorithm.is_bucket() {
-            return Self::new(spec, self.algorithm).unwrap_or(*self);
+            return Self { limit, spec: QuotaSpec { amount: limit, ..self.spec }, ..*self };
         }
-        spec.burst = Some(part(self.limit));
-        spec.initial = spec.initial.map(|initial| (initial / nodes).min(part(self.limit)));
-        // Exact where the period can be so long, else by whole tokens.
-        let longer =
-            QuotaSpec { amount: self.spec.amount, period_us: self.spec.period_us.saturating_mul(nodes), ..spec };
-        Self::new(longer, self.algorithm).or_else(|_| Self::new(spec, self.algorithm)).unwrap_or(*self)
+        // As it would be written: exact where the period can be so long.
+        let (amount, period_us) = match self.spec.period_us.saturating_mul(nodes) {
+            longer_us if longer_us <= PERIOD_MAX_US => (self.spec.amount, longer_us),
+            _ => (part(self.spec.amount), self.spec.period_us),
+        };
+        let spec = QuotaSpec {
+            amount,
+            period_us,
+            burst: Some(limit),
+            initial: self.spec.initial.map(|initial| (initial / nodes).min(limit)),
+            ..self.spec
+        };
+        // Longer than the capacity was only if no more than one fits.
+        let interval = self.interval.saturating_mul(nodes).min(EXACT_MAX / 2);
+        let capacity = limit * interval;
+        let initial = spec.initial.unwrap_or(limit);
+        Self {
+            spec,
+            limit,
+            interval,
+            capacity,
+            owed_initially: (limit - initial) * interval,
+            remembered: if initial == limit { 0 } else { capacity.max(self.ticks_per_us) },
+            owed_max: self.owed_max.max(capacity + STEP_BACK_HELD_US * self.ticks_per_us),
+            queue_max: if self.queue_max < self.capacity { self.queue_max.min(capacity) } else { capacity },
+            ..*self
+        }
     }
 
     /// As it was written.

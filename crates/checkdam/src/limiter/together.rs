@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::joint::Joint;
-use super::{Limiter, TIERS_MAX};
+use super::{Limiter, TIERS_MAX, bound_delays};
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::ruleset::RuleSet;
@@ -47,10 +47,15 @@ impl<S: Store> Limiter<S> {
             return Together { is_allowed: outcome.is_allowed(), outcomes: vec![outcome] };
         }
         // On the heap, so that the short way's future stays small.
-        Box::pin(self.apply_joint(Operation::Take, requests)).await
+        Box::pin(self.apply_joint(Operation::Take, requests, u64::MAX)).await
     }
 
-    pub(super) async fn apply_joint(&self, operation: Operation, requests: &[Request<'_>]) -> Together {
+    pub(super) async fn apply_joint(
+        &self,
+        operation: Operation,
+        requests: &[Request<'_>],
+        delay_max_us: u64,
+    ) -> Together {
         let rules = self.rules.load_full();
         let mut joint = Joint::new(&rules, requests);
         let is_asked = matches!(operation, Operation::Take | Operation::Peek);
@@ -60,7 +65,9 @@ impl<S: Store> Limiter<S> {
         }
         let is_refused = self.is_banned(&rules, &mut joint).await || joint.is_blocked(&rules);
         let done = if is_refused && operation == Operation::Take { Operation::Peek } else { operation };
-        let tiers = joint.tiers(&rules);
+        let mut queues = Vec::new();
+        let mut tiers = joint.tiers(&rules);
+        bound_delays(&mut tiers, &mut queues, delay_max_us);
         let mut answer = Answer::new();
         if tiers.len() > TIERS_MAX {
             answer = Answer::refusing(&tiers);

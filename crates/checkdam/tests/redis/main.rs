@@ -15,6 +15,7 @@ mod contention;
 mod contract;
 mod distance;
 mod failover;
+mod fallback;
 mod faults_clock;
 mod faults_network;
 mod faults_server;

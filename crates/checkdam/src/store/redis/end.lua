@@ -9,7 +9,8 @@ end
 
 -- Any other tier. Fields: group, operation (1 take, 2 peek, 3 refund,
 -- 4 reset, 5 put back, 6 lease, 7 give back of a lease, 8 and 9 refund and put
--- back of a bucket that may be leased), kind (1 bucket, 2 to 4 windows, 5 log),
+-- back of a bucket that may be leased), kind (1 bucket, 2 to 4 windows, 5 log,
+-- 6 take of a bucket that may owe less than its capacity: how much follows last),
 -- cost, limit, five numbers; to put back, the time of the take; for a lease, of
 -- which the cost is what is wanted, the least that is of use and how long it is
 -- held; to give back, what the ledger said after the lease. From 6 on there is a
@@ -28,6 +29,9 @@ local function general_tier(at)
   if tier.operation >= 6 then
     key_at = key_at + 1
     tier.ledger = KEYS[key_at]
+  end
+  if tier.kind == 6 then
+    tier.kind, quota.ceiling, tier.more = 1, tonumber(ARGV[at + 10]), 1
   end
   if tier.kind == 1 then
     quota.ticks, quota.interval, quota.capacity = tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7])
@@ -204,7 +208,7 @@ local function general_request()
   for i = 1, count do
     key_at = key_at + 1
     tiers[i] = general_tier(arg_at)
-    arg_at = arg_at + FIELDS[tiers[i].operation]
+    arg_at = arg_at + FIELDS[tiers[i].operation] + (tiers[i].more or 0)
   end
   return tiers
 end

@@ -1,22 +1,48 @@
 //! What is answered when Redis is not: each rule by its own policy.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use crate::decision::{DecidedBy, Decision, Verdict};
 use crate::quota::Quota;
 use crate::store::{Answer, FailurePolicy, MemoryOptions, MemoryStore, Operation, TIERS_INLINE, Tier};
-use crate::time::Clock;
+use crate::time::{Clock, ManualClock, SystemClock};
 
 /// Buckets of this node's own, each a share of the quota.
 #[derive(Debug)]
 pub(super) struct Fallback {
     nodes: u64,
-    memory: MemoryStore,
+    memory: MemoryStore<NodeClock>,
+}
+
+/// This machine's clock; in tests one that they set.
+#[derive(Debug)]
+enum NodeClock {
+    System(Box<SystemClock>),
+    Manual(Arc<ManualClock>),
+}
+
+impl Clock for NodeClock {
+    #[inline]
+    fn now_us(&self) -> u64 {
+        match self {
+            Self::System(clock) => clock.now_us(),
+            Self::Manual(clock) => clock.now_us(),
+        }
+    }
+
+    fn discipline(&self) {
+        if let Self::System(clock) = self {
+            clock.discipline();
+        }
+    }
 }
 
 impl Fallback {
-    pub(super) fn new(nodes: u64, max_buckets: usize) -> Self {
-        Self { nodes, memory: MemoryStore::new(MemoryOptions { max_buckets }) }
+    pub(super) fn new(nodes: u64, max_buckets: usize, clock: Option<Arc<ManualClock>>) -> Self {
+        let clock = clock.map_or_else(|| NodeClock::System(Box::default()), NodeClock::Manual);
+        Self { nodes, memory: MemoryStore::with_clock(MemoryOptions { max_buckets }, clock) }
     }
 
     /// Local tiers are charged together or not at all, and not at all if a

@@ -225,6 +225,7 @@ impl RedisStore {
         } = options;
         let target = Target::parse(&url, root_certificate.as_deref())?;
         let leases = Arc::new(Leases::new(clock.clone()));
+        let fallback = Fallback::new(nodes, max_buckets, clock.clone());
         let shards = ShardOptions { breaker, waiting_max, batch_max: batch_max.max(1), clock };
         let parts = Parts {
             runtime: Handle::current(),
@@ -234,7 +235,7 @@ impl RedisStore {
             topology: Arc::new(Topology::new(target.clone(), shards)),
             target,
             deniers: Deniers::new(),
-            fallback: Fallback::new(nodes, max_buckets),
+            fallback,
             leases,
             counts: Arc::default(),
         };

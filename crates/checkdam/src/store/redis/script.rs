@@ -45,6 +45,8 @@ const LEASE: u64 = 6;
 const GIVE_BACK: u64 = 7;
 const REFUND_BESIDE_LEASES: u64 = 8;
 const PUT_BACK_BESIDE_LEASES: u64 = 9;
+/// What it calls a bucket that denies what would owe more than one more number.
+const QUEUE_WITHIN: u64 = 6;
 /// What a ledger is called, after its bucket.
 const LEDGER: &[u8] = b":granted";
 
@@ -89,7 +91,15 @@ impl Packed {
                 Operation::Refund => REFUND,
                 Operation::Reset => RESET,
             };
-            arguments.extend(general(operation, tier.quota, tier.cost, tier.group));
+            let mut numbers = general(operation, tier.quota, tier.cost, tier.group);
+            let ceiling = tier.quota.ceiling(tier.cost);
+            let is_shorter = tier.quota.algorithm == Algorithm::LeakyBucket && ceiling < tier.quota.capacity;
+            if is_shorter && operation == TAKE {
+                numbers[2] = QUEUE_WITHIN;
+                arguments.extend(numbers.into_iter().chain([ceiling]));
+            } else {
+                arguments.extend(numbers);
+            }
         }
         Self { is_plain, keys: all, arguments }
     }
@@ -170,6 +180,7 @@ fn is_plain(tier: &Tier<'_>) -> bool {
         && quota.ticks_per_us == 1
         && quota.remembered == 0
         && quota.capacity < PLAIN_CAPACITY_END
+        && quota.ceiling(tier.cost) == quota.capacity
         && (1..=quota.limit).contains(&tier.cost)
 }
 
