@@ -32,6 +32,10 @@ pub(crate) struct StoreStatus {
     refused: u64,
     /// Requests for which it was not asked.
     not_asked: u64,
+    /// Cost that was admitted here while it did not answer, and charged to it since.
+    charged: u64,
+    /// Cost that was admitted here and will not be charged.
+    not_charged: u64,
     /// Whether a circuit breaker is open.
     is_open: bool,
     /// Whether it failed some requests when last looked.
@@ -89,7 +93,7 @@ impl AnyStore {
     pub(crate) fn status(&self, text: &str) -> StoreStatus {
         let (stats, is_open) = self.asked();
         let is_failing = matches!(self, Self::Redis(watched) if watched.is_failing());
-        let RedisStats { answered, unknown, refused, not_asked } = stats;
+        let RedisStats { answered, unknown, refused, not_asked, charged, not_charged, .. } = stats;
         StoreStatus {
             kind: self.kind(),
             text: text.to_owned(),
@@ -97,6 +101,8 @@ impl AnyStore {
             unknown,
             refused,
             not_asked,
+            charged,
+            not_charged,
             is_open,
             is_failing,
             is_away: self.is_away(),

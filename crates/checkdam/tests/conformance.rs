@@ -65,10 +65,14 @@ impl Pure {
             (Algorithm::LeakyBucket, Operation::Peek) => {
                 (leaky_bucket::peek(quota, self.full_at, now_us, cost), self.full_at)
             }
+            (Algorithm::TokenBucket | Algorithm::LeakyBucket, Operation::Charge) => {
+                token_bucket::charge(quota, self.full_at, now_us, cost)
+            }
             (Algorithm::TokenBucket | Algorithm::LeakyBucket, _) => {
                 token_bucket::refund(quota, self.full_at, now_us, cost)
             }
             (_, Operation::Take) => return WindowState::take(quota, &mut self.window, now_us, cost),
+            (_, Operation::Charge) => return WindowState::charge(quota, &mut self.window, now_us, cost),
             (_, Operation::Peek) => return WindowState::peek(quota, self.window.as_ref(), now_us, cost),
             (_, _) => return WindowState::refund(quota, &mut self.window, now_us, cost),
         };

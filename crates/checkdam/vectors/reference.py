@@ -49,6 +49,9 @@ class Limiter:
         elif op == "refund":
             if self.state is not None and not self.forgotten(self.state, now):
                 self.state = self.lower(self.settle(self.state, now), cost, now)
+        elif op == "charge":
+            if cost > 0:
+                self.state = self.charge_left(self.settle(self.state, now), cost, now)
         else:
             seen = self.settle(self.state, now)
             if cost == 0 or self.fits(seen, cost, now):
@@ -81,6 +84,11 @@ class Limiter:
         if self.fits(seen, self.most, now):
             return self.most
         return first_true(lambda cost: cost > 0 and not self.fits(seen, cost, now), 0, self.most) - 1
+
+    def charge_left(self, seen, cost, now):
+        """The state after a charge of the cost, or of what is left if that is less."""
+        left = min(cost, self.left(seen, now))
+        return self.charge(seen, left, now) if left > 0 else seen
 
     def delay(self, seen, now):
         return 0
@@ -128,6 +136,10 @@ class TokenBucket(Limiter):
 
     def charge(self, full_at, cost, now):
         return now + max(full_at - now, 0) + cost * self.interval
+
+    def charge_left(self, full_at, cost, now):
+        # To the last part of a token.
+        return max(full_at, min(self.charge(full_at, cost, now), now + self.capacity))
 
     def lower(self, full_at, cost, now):
         return max(full_at - cost * self.interval, now) if full_at > now else full_at

@@ -69,6 +69,10 @@ pub(super) const STORE_REQUESTS: Family = Family::counter(
     "rate_limiter_store_requests_total",
     "What became of requests to Redis; all but answered were decided by the rules' failure policy.",
 );
+pub(super) const LOCAL_CHARGES: Family = Family::counter(
+    "rate_limiter_local_charges_total",
+    "Cost admitted by this node while Redis did not answer: charged to Redis since, or dropped.",
+);
 pub(super) const BREAKER_OPEN: Family = Family::gauge(
     "rate_limiter_breaker_open",
     "1 while a server of Redis is not asked because it failed, 0 if all are.",

@@ -3,9 +3,9 @@
 use super::family::{
     AUDIT_DENIED, AUDIT_DROPPED, AUDIT_SAMPLED_OUT, AUDIT_WAITING, AUDIT_WRITTEN, BANS, BREAKER_OPEN, BUILD,
     CONNECTIONS, Family, IN_FLIGHT, LATENESS, LEASE_ASKS, LEASE_CACHED_DENIALS, LEASE_GRANTED, LEASE_HELD, LEASE_LOST,
-    LEASE_RETURNED, LEASE_SPENT, LEASE_SUBJECTS, MEMORY_BUCKETS, MEMORY_BUCKETS_MAX, MEMORY_EVICTIONS, OVERRIDES,
-    READY, RULES, RULES_LOAD_FAILED, RULES_LOADED, RULES_VERSION, SHED, SPANS_DROPPED, STORE_DEADLINE, STORE_REQUESTS,
-    STORE_ROUND_TRIP,
+    LEASE_RETURNED, LEASE_SPENT, LEASE_SUBJECTS, LOCAL_CHARGES, MEMORY_BUCKETS, MEMORY_BUCKETS_MAX, MEMORY_EVICTIONS,
+    OVERRIDES, READY, RULES, RULES_LOAD_FAILED, RULES_LOADED, RULES_VERSION, SHED, SPANS_DROPPED, STORE_DEADLINE,
+    STORE_REQUESTS, STORE_ROUND_TRIP,
 };
 use super::text::Text;
 use crate::app::App;
@@ -45,6 +45,10 @@ fn store(text: &mut Text, store: &AnyStore) {
         ("not_asked", stats.not_asked),
     ];
     for (result, count) in results {
+        text.sample(&[("result", result)], count);
+    }
+    text.family(&LOCAL_CHARGES);
+    for (result, count) in [("charged", stats.charged), ("dropped", stats.not_charged)] {
         text.sample(&[("result", result)], count);
     }
     text.family(&BREAKER_OPEN).sample(&[], u8::from(is_open));

@@ -78,6 +78,10 @@ function fixed_window.fits(quota, state, cost)
   return state[2] + cost <= quota.limit
 end
 
+function fixed_window.left(quota, state)
+  return math.max(quota.limit - state[2], 0)
+end
+
 function fixed_window.charge(state, cost)
   state[2] = state[2] + cost
 end

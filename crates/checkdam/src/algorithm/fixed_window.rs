@@ -43,6 +43,14 @@ pub fn refund(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (D
     (window.level().allow(), window.state)
 }
 
+/// Counts `cost` for what has passed already: as much as is left, if that is less.
+#[must_use]
+pub fn charge(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (Decision, State) {
+    let mut window = Window::at(quota, state, now_us);
+    window.state.count += cost.min(window.level().remaining);
+    (window.level().allow(), window.state)
+}
+
 /// When the state stops to matter, in microseconds since 1970.
 #[must_use]
 pub fn gone_at(quota: &Quota, state: &State) -> u64 {

@@ -54,6 +54,16 @@ pub fn peek(quota: &Quota, state: &State, now_us: u64, cost: u64) -> Decision {
     }
 }
 
+/// Remembers `cost` for what has passed already: as much as is left, if that is less.
+pub fn charge(quota: &Quota, state: &mut State, now_us: u64, cost: u64) -> Decision {
+    let time = state.roll(quota, now_us);
+    let cost = cost.min(state.level(quota, now_us).remaining);
+    if cost > 0 {
+        state.push(time, cost);
+    }
+    state.level(quota, now_us).allow()
+}
+
 /// Takes `cost` off the newest entries.
 pub fn refund(quota: &Quota, state: &mut State, now_us: u64, cost: u64) -> Decision {
     state.roll(quota, now_us);

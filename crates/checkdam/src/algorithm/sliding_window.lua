@@ -27,6 +27,12 @@ function sliding_window.fits(quota, state, cost)
   return (state[2] + cost) * parts + state[3] * (parts - state.passed) <= quota.limit * parts
 end
 
+function sliding_window.left(quota, state)
+  local parts = quota.capacity
+  local used = state[2] * parts + state[3] * (parts - state.passed)
+  return math.floor(math.max(quota.limit * parts - used, 0) / parts)
+end
+
 function sliding_window.charge(state, cost)
   state[2] = state[2] + cost
 end

@@ -50,6 +50,14 @@ pub fn refund(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (D
     (windows.level().allow(), windows.state)
 }
 
+/// Counts `cost` for what has passed already: as much as is left, if that is less.
+#[must_use]
+pub fn charge(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (Decision, State) {
+    let mut windows = Windows::at(quota, state, now_us);
+    windows.state.current += cost.min(windows.level().remaining);
+    (windows.level().allow(), windows.state)
+}
+
 /// When the state stops to matter, in microseconds since 1970.
 #[must_use]
 pub fn gone_at(quota: &Quota, state: &State) -> u64 {

@@ -24,6 +24,12 @@ function sliding_window_strict.fits(quota, state, cost)
   return used + cost <= quota.limit
 end
 
+function sliding_window_strict.left(quota, state)
+  local left = quota.limit
+  for i = 2, STRICT_COUNTS + 1 do left = left - state[i] end
+  return math.max(left, 0)
+end
+
 function sliding_window_strict.charge(state, cost)
   state[2] = state[2] + cost
 end

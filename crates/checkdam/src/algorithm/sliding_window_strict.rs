@@ -52,6 +52,14 @@ pub fn refund(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (D
     (parts.level().allow(), parts.state)
 }
 
+/// Counts `cost` for what has passed already: as much as is left, if that is less.
+#[must_use]
+pub fn charge(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (Decision, State) {
+    let mut parts = Parts::at(quota, state, now_us);
+    parts.state.counts[0] += cost.min(parts.level().remaining);
+    (parts.level().allow(), parts.state)
+}
+
 /// When the state stops to matter, in microseconds since 1970.
 #[must_use]
 pub fn gone_at(quota: &Quota, state: &State) -> u64 {

@@ -35,6 +35,13 @@ local function bucket_refund(quota, full_at, now_us, cost)
   return now + math.max(owed - math.min(cost, quota.limit) * quota.interval, 0)
 end
 
+-- Charges what is left, if that is less than the cost: the full_at to keep.
+local function bucket_charge(quota, full_at, now_us, cost)
+  local now, owed = bucket_at(quota, full_at, now_us)
+  local charged = owed + math.min(cost, quota.limit) * quota.interval
+  return now + math.min(charged, math.max(owed, quota.capacity))
+end
+
 -- Grants tokens to be spent within length_us: the full_at to keep (nil: as it
 -- was), and how many.
 local function bucket_lease(quota, full_at, now_us, ask)

@@ -19,30 +19,40 @@ pub type State = Option<u64>;
 #[must_use]
 #[inline]
 pub fn decide(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision, State) {
+    decide_below(quota, quota.capacity, state, now_us, cost)
+}
+
+/// The same, if no more than `ceiling` is owed afterwards.
+#[inline]
+pub(super) fn decide_below(quota: &Quota, ceiling: u64, state: State, now_us: u64, cost: u64) -> (Decision, State) {
     let bucket = Bucket::at(quota, state, now_us);
     if cost == 0 {
-        return (bucket.level(bucket.owed).allow(), state);
+        return (bucket.level_below(ceiling, bucket.owed).allow(), state);
     }
     let after = bucket.owed + cost.min(quota.limit) * quota.interval;
-    if after <= quota.capacity && cost <= quota.limit {
-        return (bucket.level(after).allow(), Some(bucket.now + after));
+    if after <= ceiling && cost <= quota.limit {
+        return (bucket.level_below(ceiling, after).allow(), Some(bucket.now + after));
     }
-    let level = bucket.level(bucket.owed);
-    let decision =
-        if cost > quota.limit { level.refuse_cost() } else { level.deny(bucket.micros(after - quota.capacity)) };
+    let level = bucket.level_below(ceiling, bucket.owed);
+    let decision = if cost > quota.limit { level.refuse_cost() } else { level.deny(bucket.micros(after - ceiling)) };
     (decision, bucket.kept().or(state))
 }
 
 /// What a take of `cost` would be answered, charging nothing.
 #[must_use]
 pub fn peek(quota: &Quota, state: State, now_us: u64, cost: u64) -> Decision {
+    peek_below(quota, quota.capacity, state, now_us, cost)
+}
+
+/// What [`decide_below`] would answer, charging nothing.
+pub(super) fn peek_below(quota: &Quota, ceiling: u64, state: State, now_us: u64, cost: u64) -> Decision {
     let bucket = Bucket::at(quota, state, now_us);
-    let level = bucket.level(bucket.owed);
+    let level = bucket.level_below(ceiling, bucket.owed);
     if cost > quota.limit {
         return level.refuse_cost();
     }
     let after = bucket.owed + cost * quota.interval;
-    if after <= quota.capacity || cost == 0 { level.allow() } else { level.deny(bucket.micros(after - quota.capacity)) }
+    if after <= ceiling || cost == 0 { level.allow() } else { level.deny(bucket.micros(after - ceiling)) }
 }
 
 /// Gives back `cost` tokens, at most what is owed.
@@ -54,6 +64,19 @@ pub fn refund(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision,
     }
     let back = cost.min(quota.limit) * quota.interval;
     let owed = bucket.owed.saturating_sub(back);
+    (bucket.level(owed).allow(), Some(bucket.now + owed))
+}
+
+/// Charges `cost` tokens for what has passed already: as many as are left, if
+/// they are fewer.
+#[must_use]
+pub fn charge(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision, State) {
+    let bucket = Bucket::at(quota, state, now_us);
+    if cost == 0 {
+        return (bucket.level(bucket.owed).allow(), state);
+    }
+    let most = bucket.owed.max(quota.capacity);
+    let owed = most.min(bucket.owed + cost.min(quota.limit) * quota.interval);
     (bucket.level(owed).allow(), Some(bucket.now + owed))
 }
 
@@ -202,11 +225,16 @@ impl<'a> Bucket<'a> {
 
     #[inline]
     fn level(&self, owed: u64) -> Level {
+        self.level_below(self.quota.capacity, owed)
+    }
+
+    #[inline]
+    fn level_below(&self, ceiling: u64, owed: u64) -> Level {
         Level {
             limit: self.quota.limit,
             // Neither division can fail; said this way, a caller who asks for
             // the verdict alone pays for neither.
-            remaining: self.quota.capacity.saturating_sub(owed).checked_div(self.quota.interval).unwrap_or(0),
+            remaining: ceiling.saturating_sub(owed).checked_div(self.quota.interval).unwrap_or(0),
             reset_after_us: self.micros(owed),
         }
     }

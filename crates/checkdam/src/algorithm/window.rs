@@ -94,6 +94,33 @@ impl WindowState {
         decision
     }
 
+    /// Counts `cost` for what has passed already: as much as is left, if that is
+    /// less.
+    pub fn charge(quota: &Quota, slot: &mut Option<Self>, now_us: u64, cost: u64) -> Decision {
+        if cost == 0 {
+            return Self::peek(quota, slot.as_ref(), now_us, 0);
+        }
+        let (decision, state) = match quota.algorithm {
+            Algorithm::SlidingWindow { strict: false } => {
+                let (decision, state) = sliding_window::charge(quota, Self::sliding(slot.as_ref()), now_us, cost);
+                (decision, Kept::Sliding(state))
+            }
+            Algorithm::SlidingWindow { strict: true } => {
+                let (decision, state) = sliding_window_strict::charge(quota, Self::strict(slot.as_ref()), now_us, cost);
+                (decision, Kept::Strict(state))
+            }
+            Algorithm::SlidingLog => {
+                return Self::with_log(slot, |log| sliding_log::charge(quota, log, now_us, cost));
+            }
+            _ => {
+                let (decision, state) = fixed_window::charge(quota, Self::fixed(slot.as_ref()), now_us, cost);
+                (decision, Kept::Fixed(state))
+            }
+        };
+        Self::keep(slot, state);
+        decision
+    }
+
     /// When the state stops to matter, in our time.
     #[must_use]
     pub fn gone_at_us(&self, quota: &Quota) -> u64 {

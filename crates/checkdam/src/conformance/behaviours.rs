@@ -131,6 +131,12 @@ async fn refund_and_reset<H: Harness>(harness: &H, algorithm: Algorithm) -> Resu
         (Operation::Take, 10, 0),
         (Operation::Reset, 0, 10),
         (Operation::Take, 10, 0),
+        (Operation::Charge, 1, 0),
+        (Operation::Refund, 8, 8),
+        (Operation::Charge, 3, 5),
+        (Operation::Charge, 100, 0),
+        (Operation::Refund, 2, 2),
+        (Operation::Charge, 0, 2),
     ];
     for (operation, cost, wanted) in script {
         let got = remaining(harness, operation, &[bucket.tier(&quota, cost)]).await;

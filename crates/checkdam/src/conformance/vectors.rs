@@ -138,6 +138,7 @@ fn case(algorithm: Algorithm, wire: CaseWire) -> Result<Case, String> {
             "take" => Operation::Take,
             "peek" => Operation::Peek,
             "refund" => Operation::Refund,
+            "charge" => Operation::Charge,
             "reset" => Operation::Reset,
             other => return Err(format!("unknown op {other:?}")),
         };

@@ -28,6 +28,9 @@ pub enum Operation {
     Peek,
     /// Give back the cost, at most what is owed.
     Refund,
+    /// Charge every tier by itself for what has passed already, elsewhere: the
+    /// cost, or what is left if that is less. Never denied.
+    Charge,
     /// Forget the buckets.
     Reset,
 }
@@ -191,8 +194,8 @@ impl Default for Answer {
 ///    a peek at no tiers tells it, or this machine's where it costs a round trip.
 /// 3. What is admitted never exceeds what the algorithm's pure function would
 ///    admit in the order of the store's times.
-/// 4. `Peek` changes nothing. `Refund` never gives more than is owed. After
-///    `Reset` a bucket is as new.
+/// 4. `Peek` changes nothing. `Refund` never gives more than is owed. `Charge`
+///    never takes more than is left. After `Reset` a bucket is as new.
 /// 5. A bucket is the name, the subject and the arithmetic of the quota
 ///    ([`Quota::shares_bucket_with`]) of a tier. So the limit of a window may
 ///    differ from call to call, and its counts are kept; any other change of a

@@ -131,6 +131,7 @@ async fn agrees_with_memory(url: String, seed: u64, steps: u64) {
         let operation = match random.below(20) {
             0 => Operation::Peek,
             1 => Operation::Refund,
+            3 => Operation::Charge,
             2 if random.below(5) == 0 => Operation::Reset,
             _ => Operation::Take,
         };

@@ -21,6 +21,8 @@ use self::windows::{Locked, Windows};
 use self::word::Word;
 use super::{Answer, Operation, Store, Tier};
 use crate::algorithm::{leaky_bucket, token_bucket};
+#[cfg(feature = "redis")]
+use crate::decision::Verdict;
 use crate::decision::{DecidedBy, Decision};
 use crate::hash::{Tag, TagMaker};
 use crate::quota::{Algorithm, Quota};
@@ -185,6 +187,31 @@ impl<C: Clock> MemoryStore<C> {
         self.take_alone(tier, tag)
     }
 
+    /// Raises what a bucket owes to what comes back in `owed_us`, if it owes less:
+    /// somebody who shares it said so.
+    #[cfg(feature = "redis")]
+    pub(crate) fn raise_debt(&self, tier: &Tier<'_>, owed_us: u64) {
+        let (quota, tag) = (tier.quota, self.tag(tier));
+        self.change_word(&Tier { cost: 1, ..*tier }, tag, |state, now_us| {
+            let full_at = (now_us.min(HORIZON_US) + owed_us) * quota.ticks_per_us;
+            (Decision::undecided(quota.limit, Verdict::Allowed), state.max(Some(full_at)))
+        });
+    }
+
+    /// Raises what a window has counted to `used`, if that is less.
+    #[cfg(feature = "redis")]
+    pub(crate) fn raise_count(&self, tier: &Tier<'_>, used: u64) {
+        let (quota, tag) = (tier.quota, self.tag(tier));
+        let mut locked = self.lock_windows(std::slice::from_ref(tier));
+        let now_us = self.clock.now_us();
+        if let Some(shard) = self.windows.of(&mut locked, tag) {
+            let known = quota.limit - shard.peek(tag, quota, now_us, 0).remaining;
+            if known < used {
+                shard.charge(tag, quota, now_us, used - known);
+            }
+        }
+    }
+
     /// The same, however it goes.
     #[inline(never)]
     fn take_alone(&self, tier: &Tier<'_>, tag: Tag) -> (Decision, u64) {
@@ -193,10 +220,22 @@ impl<C: Clock> MemoryStore<C> {
             self.take_all(std::slice::from_ref(tier), &mut answer);
             return (answer.decisions[0], answer.at_us);
         }
+        self.change_word(tier, tag, |state, now_us| decide(tier.quota, state, now_us, tier.cost))
+    }
+
+    /// Changes one word by a pure function of its state and the time; answers
+    /// with what that said, and the time.
+    #[inline]
+    fn change_word(
+        &self,
+        tier: &Tier<'_>,
+        tag: Tag,
+        change: impl Fn(token_bucket::State, u64) -> (Decision, token_bucket::State),
+    ) -> (Decision, u64) {
         let mut backoff = Backoff::default();
         loop {
             let Some((at, seen)) = self.table.find(tag) else {
-                match self.insert_word(tag, tier) {
+                match self.insert_word(tag, tier, &change) {
                     Some(done) => return done,
                     None => continue,
                 }
@@ -208,21 +247,26 @@ impl<C: Clock> MemoryStore<C> {
             // Read after the word, so that the word is never of a later time.
             let now_us = self.clock.now_us();
             let state = seen.state();
-            let (decision, next) = decide(tier.quota, state, now_us, tier.cost);
+            let (decision, next) = change(state, now_us);
             if next == state || self.table.swap(at, seen, Word::of(tier.quota, next)) {
                 return (decision, now_us);
             }
         }
     }
 
-    /// Charges a bucket that was absent; `None` if it no longer is.
+    /// Changes a bucket that was absent; `None` if it no longer is.
     #[cold]
-    fn insert_word(&self, tag: Tag, tier: &Tier<'_>) -> Option<(Decision, u64)> {
+    fn insert_word(
+        &self,
+        tag: Tag,
+        tier: &Tier<'_>,
+        change: impl Fn(token_bucket::State, u64) -> (Decision, token_bucket::State),
+    ) -> Option<(Decision, u64)> {
         let mut done = None;
         let inserted = self.table.insert(tag, |evicted| {
             let now_us = self.clock.now_us();
             let state = evicted.state(tier.quota, now_us);
-            let (decision, next) = decide(tier.quota, state, now_us, tier.cost);
+            let (decision, next) = change(state, now_us);
             done = Some((decision, now_us));
             (now_us, first(tier, &decision, next))
         });
@@ -241,16 +285,20 @@ impl<C: Clock> MemoryStore<C> {
         peek(tier.quota, state, now_us, tier.cost)
     }
 
-    /// Refunds or resets one tier; answers with the time of it.
+    /// Refunds, charges or resets one tier; answers with the time of it.
     fn give(&self, operation: Operation, tier: &Tier<'_>, locked: &mut Locked<'_>) -> (Decision, u64) {
         let (tag, quota) = (self.tag(tier), tier.quota);
         if let Some(shard) = self.windows.of(locked, tag).filter(|_| !is_word(quota)) {
             let now_us = self.clock.now_us();
             let decision = match operation {
                 Operation::Reset => shard.reset(tag, quota, now_us),
+                Operation::Charge => shard.charge(tag, quota, now_us, tier.cost),
                 _ => shard.refund(tag, quota, now_us, tier.cost),
             };
             return (decision, now_us);
+        }
+        if operation == Operation::Charge {
+            return self.change_word(tier, tag, |state, now_us| token_bucket::charge(quota, state, now_us, tier.cost));
         }
         let mut backoff = Backoff::default();
         loop {

@@ -143,6 +143,10 @@ impl Shard {
         self.change(tag, quota, now_us, |slot| WindowState::refund(quota, slot, now_us, cost))
     }
 
+    pub(super) fn charge(&mut self, tag: Tag, quota: &Quota, now_us: u64, cost: u64) -> Decision {
+        self.change(tag, quota, now_us, |slot| WindowState::charge(quota, slot, now_us, cost))
+    }
+
     pub(super) fn peek(&self, tag: Tag, quota: &Quota, now_us: u64, cost: u64) -> Decision {
         match self.of_kind(tag).get(&tag) {
             Some(bucket) => WindowState::peek(quota, bucket.state.as_ref(), now_us, cost),

@@ -9,11 +9,11 @@ end
 
 -- Any other tier. Fields: group, operation (1 take, 2 peek, 3 refund,
 -- 4 reset, 5 put back, 6 lease, 7 give back of a lease, 8 and 9 refund and put
--- back of a bucket that may be leased), kind (1 bucket, 2 to 4 windows, 5 log,
+-- back of a bucket that may be leased, 10 charge what is left), kind (1 bucket, 2 to 4 windows, 5 log,
 -- 6 take of a bucket that may owe less than its capacity: how much follows last),
 -- cost, limit, five numbers; to put back, the time of the take; for a lease, of
 -- which the cost is what is wanted, the least that is of use and how long it is
--- held; to give back, what the ledger said after the lease. From 6 on there is a
+-- held; to give back, what the ledger said after the lease. From 6 to 9 there is a
 -- second key: the ledger.
 local function general_tier(at)
   local quota = { limit = tonumber(ARGV[at + 4]) }
@@ -26,7 +26,7 @@ local function general_tier(at)
     tier.ask = { wanted = tier.cost, least = tonumber(ARGV[at + 10]), length_us = tonumber(ARGV[at + 11]) }
   end
   if tier.operation == 7 then tier.mark = tonumber(ARGV[at + 10]) end
-  if tier.operation >= 6 then
+  if tier.operation >= 6 and tier.operation <= 9 then
     key_at = key_at + 1
     tier.ledger = KEYS[key_at]
   end
@@ -105,7 +105,30 @@ local function put_back(tier)
   end
 end
 
--- Refund and reset: one tier by itself. Answers with the state after; a lease
+-- Charges what is left, if that is less than the cost; the state after it.
+local function charge_left(tier)
+  local quota = tier.quota
+  if tier.cost == 0 then return end
+  if tier.kind == 1 then
+    local kept = bucket_charge(quota, tier.state, now, tier.cost)
+    bucket_write(tier.key, kept, quota, now * quota.ticks)
+    tier.answer = string.format('%.0f', kept)
+  elseif tier.kind == 5 then
+    log_settle(tier.key, tier.look)
+    local cost = math.min(tier.cost, math.max(quota.limit - tier.look.used, 0))
+    if cost > 0 then log_push(quota, tier.key, tier.look, cost) end
+    local look = log_look(quota, tier.key, unix)
+    local _, reset = log_waits(quota, tier.key, look, 0, unix)
+    tier.answer = string.format('%.0f 0 %.0f', look.used, reset)
+  else
+    local window = windows[tier.kind]
+    window.charge(tier.state, math.min(tier.cost, window.left(quota, tier.state)))
+    set_numbers(tier.key, tier.state, window.gone_at(quota, tier.state), unix)
+    tier.answer = redis.call('GET', tier.key)
+  end
+end
+
+-- Refund, charge and reset: one tier by itself. Answers with the state after; a lease
 -- with what the ledger says and the state before, its return with what came back.
 local function general_give(tier)
   local quota = tier.quota
@@ -115,12 +138,14 @@ local function general_give(tier)
     return
   end
   general_decide(tier)
-  if tier.operation >= 8 and ledger_read(tier.ledger, now).until_us > now then
+  if tier.operation >= 8 and tier.ledger and ledger_read(tier.ledger, now).until_us > now then
     -- Less must not be owed while leases may live: nothing comes back.
     return
   end
   if tier.operation == 5 or tier.operation == 9 then
     put_back(tier)
+  elseif tier.operation == 10 then
+    charge_left(tier)
   elseif tier.operation == 6 then
     local kept, granted = bucket_lease(quota, tier.state, now, tier.ask)
     if kept then bucket_write(tier.key, kept, quota, now * quota.ticks) end
@@ -201,7 +226,7 @@ local function plain_request()
 end
 
 -- The number of its tiers stands before their fields.
-local FIELDS = { 10, 10, 10, 10, 11, 12, 11, 10, 11 }
+local FIELDS = { 10, 10, 10, 10, 11, 12, 11, 10, 11, 10 }
 local function general_request()
   local count, tiers = tonumber(ARGV[arg_at]), {}
   arg_at = arg_at + 1

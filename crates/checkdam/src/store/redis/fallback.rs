@@ -1,12 +1,21 @@
-//! What is answered when Redis is not: each rule by its own policy.
+//! What is answered when Redis does not answer: each rule by its own policy.
+//!
+//! `local` continues from what this node last learnt. Every answer of Redis
+//! raises a bucket in memory to what the shared one owes; a token of this node's
+//! share takes `nodes` times as long to return, so a debt in time means the same
+//! to both, and counts are divided. The memory is never lowered by an answer: what
+//! was admitted here stays owed here until it has returned, however often Redis
+//! comes and goes. It is charged to Redis once that answers again.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::charges::Charges;
+use super::key::KeyMaker;
 use crate::decision::{DecidedBy, Decision, Verdict};
 use crate::quota::Quota;
-use crate::store::{Answer, FailurePolicy, MemoryOptions, MemoryStore, Operation, TIERS_INLINE, Tier};
+use crate::store::{Answer, FailurePolicy, Groups, MemoryOptions, MemoryStore, Operation, TIERS_INLINE, Tier};
 use crate::time::{Clock, ManualClock, SystemClock};
 
 /// Buckets of this node's own, each a share of the quota.
@@ -14,6 +23,7 @@ use crate::time::{Clock, ManualClock, SystemClock};
 pub(super) struct Fallback {
     nodes: u64,
     memory: MemoryStore<NodeClock>,
+    pub(super) charges: Charges,
 }
 
 /// This machine's clock; in tests one that they set.
@@ -42,12 +52,42 @@ impl Clock for NodeClock {
 impl Fallback {
     pub(super) fn new(nodes: u64, max_buckets: usize, clock: Option<Arc<ManualClock>>) -> Self {
         let clock = clock.map_or_else(|| NodeClock::System(Box::default()), NodeClock::Manual);
-        Self { nodes, memory: MemoryStore::with_clock(MemoryOptions { max_buckets }, clock) }
+        let memory = MemoryStore::with_clock(MemoryOptions { max_buckets }, clock);
+        Self { nodes, memory, charges: Charges::default() }
+    }
+
+    pub(super) fn now_us(&self) -> u64 {
+        self.memory.clock().now_us()
+    }
+
+    /// Remembers where the buckets stand by an answer of Redis. Only `local` ever
+    /// asks for it.
+    pub(super) fn learn(&self, tier: &Tier<'_>, decision: &Decision) {
+        if tier.on_failure != FailurePolicy::Local {
+            return;
+        }
+        if tier.quota.algorithm.is_bucket() {
+            if decision.reset_after_us > 0 {
+                self.memory.raise_debt(tier, decision.reset_after_us);
+            }
+            return;
+        }
+        let used = decision.limit.saturating_sub(decision.remaining);
+        if used > 0 {
+            let quota = &tier.quota.shared_among(self.nodes);
+            self.memory.raise_count(&Tier { quota, ..*tier }, used.div_ceil(self.nodes.max(1)));
+        }
+    }
+
+    /// Forgets buckets that were reset.
+    pub(super) fn forget(&self, tiers: &[Tier<'_>], keys: &KeyMaker) {
+        self.memory.apply_now(Operation::Reset, tiers);
+        keys.keys(tiers).iter().for_each(|key| self.charges.forget(key));
     }
 
     /// Local tiers are charged together or not at all, and not at all if a
     /// closed tier denies the request.
-    pub(super) fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> Answer {
+    pub(super) fn apply(&self, operation: Operation, tiers: &[Tier<'_>], keys: &KeyMaker) -> Answer {
         let is_local = |tier: &&Tier<'_>| tier.on_failure == FailurePolicy::Local;
         let is_closed = |tier: &Tier<'_>| tier.group == 0 && tier.on_failure == FailurePolicy::Closed;
         let quotas: SmallVec<[Quota; TIERS_INLINE]> =
@@ -59,6 +99,9 @@ impl Fallback {
             other => other,
         };
         let answer = self.memory.apply_now(operation, &local);
+        if operation == Operation::Take {
+            self.note_charges(tiers.iter().filter(is_local), &local, &answer, keys);
+        }
         let mut decided = answer.decisions.iter().copied();
         let undecided = |tier: &Tier<'_>, verdict| Decision::undecided(tier.quota.limit(), verdict);
         let decide = |tier: &Tier<'_>| match tier.on_failure {
@@ -70,6 +113,23 @@ impl Fallback {
             decisions: tiers.iter().map(decide).collect(),
             at_us: self.memory.clock().now_us(),
             by: if local.is_empty() { DecidedBy::Policy } else { DecidedBy::Local },
+        }
+    }
+
+    /// Notes what is to be charged to Redis once it answers again.
+    fn note_charges<'a>(
+        &self,
+        shared: impl Iterator<Item = &'a Tier<'a>>,
+        local: &[Tier<'_>],
+        answer: &Answer,
+        keys: &KeyMaker,
+    ) {
+        let denied = Groups::denied(local, answer.decisions.iter().map(Decision::is_allowed));
+        for ((tier, share), decision) in shared.zip(local).zip(&answer.decisions) {
+            if decision.is_allowed() && denied.is_charged(share) {
+                let quotas = (tier.quota, share.quota);
+                self.charges.add(&keys.key(tier), quotas, decision, tier.cost, answer.at_us);
+            }
         }
     }
 

@@ -10,6 +10,7 @@ mod ask;
 mod breaker;
 mod call_error;
 mod channel;
+mod charges;
 mod cluster;
 mod deniers;
 mod detached;
@@ -41,6 +42,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use self::ask::Ask;
@@ -137,6 +139,7 @@ impl RedisOptions {
 
 /// What became of the store's requests so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct RedisStats {
     /// Decided by Redis.
     pub answered: u64,
@@ -148,6 +151,12 @@ pub struct RedisStats {
     /// Decided by policy without asking: breaker open, no connection, or too
     /// many waiting.
     pub not_asked: u64,
+    /// Cost that was admitted here while Redis did not answer, and was charged to
+    /// it since.
+    pub charged: u64,
+    /// Cost that was admitted here and will not be charged: too many buckets
+    /// waited, or it is unknown whether it was.
+    pub not_charged: u64,
 }
 
 /// The same, while they are counted.
@@ -192,7 +201,7 @@ pub struct Parts {
     sealer: Option<seal::Sealer>,
     topology: Arc<Topology>,
     deniers: Deniers,
-    fallback: Fallback,
+    fallback: Arc<Fallback>,
     leases: Arc<Leases>,
     counts: Arc<Counts>,
 }
@@ -225,7 +234,7 @@ impl RedisStore {
         } = options;
         let target = Target::parse(&url, root_certificate.as_deref())?;
         let leases = Arc::new(Leases::new(clock.clone()));
-        let fallback = Fallback::new(nodes, max_buckets, clock.clone());
+        let fallback = Arc::new(Fallback::new(nodes, max_buckets, clock.clone()));
         let shards = ShardOptions { breaker, waiting_max, batch_max: batch_max.max(1), clock };
         let parts = Parts {
             runtime: Handle::current(),
@@ -276,7 +285,10 @@ impl RedisStore {
     /// What became of the requests so far.
     #[must_use]
     pub fn stats(&self) -> RedisStats {
+        let (charged, not_charged) = self.fallback.charges.counts();
         RedisStats {
+            charged,
+            not_charged,
             answered: self.counts.answered.load(Ordering::Relaxed),
             unknown: self.counts.unknown.load(Ordering::Relaxed),
             refused: self.counts.refused.load(Ordering::Relaxed),
@@ -311,7 +323,7 @@ impl RedisStore {
         deadline: Instant,
     ) -> Result<Answer, CallError> {
         if tiers.is_empty() {
-            return Ok(self.fallback.apply(operation, tiers));
+            return Ok(self.fallback.apply(operation, tiers, &self.keys));
         }
         let keys = self.keys.keys(tiers);
         let held = if let Some(slot) = self.topology.only_slot(&keys) {
@@ -323,7 +335,17 @@ impl RedisStore {
             self.ask(operation, tiers, deadline).await?
         };
         let at_us = held.iter().flatten().map(|held| held.at_us).max().unwrap_or(0);
-        Ok(Answer { decisions: decisions(operation, tiers, &held), at_us, by: DecidedBy::Redis })
+        let decisions = decisions(operation, tiers, &held);
+        for ((tier, decision), held) in tiers.iter().zip(&decisions).zip(&held) {
+            if held.is_some() {
+                self.fallback.learn(tier, decision);
+            }
+        }
+        if operation == Operation::Reset {
+            self.fallback.forget(tiers, &self.keys);
+        }
+        self.charge_what_was_admitted();
+        Ok(Answer { decisions, at_us, by: DecidedBy::Redis })
     }
 
     /// Asks slot by slot, to the end even if the caller leaves: what was reserved in
@@ -364,7 +386,7 @@ impl RedisStore {
 impl Store for RedisStore {
     async fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> Answer {
         if tiers.is_empty() {
-            return self.fallback.apply(operation, tiers);
+            return self.fallback.apply(operation, tiers, &self.keys);
         }
         if tiers.iter().all(|tier| tier.lease.is_none()) {
             return self.apply_direct(operation, tiers, Instant::now() + self.deadline()).await;
@@ -377,7 +399,7 @@ impl Store for RedisStore {
         match operation {
             Operation::Take => Box::pin(self.take_leased(tiers)).await,
             Operation::Refund => Box::pin(self.refund_leased(tiers)).await,
-            Operation::Peek | Operation::Reset => {
+            Operation::Peek | Operation::Charge | Operation::Reset => {
                 let deadline = Instant::now() + self.deadline();
                 let mut answer = Box::pin(self.apply_direct(operation, tiers, deadline)).await;
                 for (tier, decision) in
@@ -414,7 +436,22 @@ impl Store for RedisStore {
     }
 }
 
+/// The most charges that are under way at once.
+const CHARGES_MAX: usize = 32;
+/// How long a charge may take: it is right however late it comes.
+const CHARGE_LIMIT: Duration = Duration::from_millis(500);
+
 impl RedisStore {
+    /// Charges Redis, which has just answered, with what was admitted here while
+    /// it did not: in the background, and nothing twice.
+    #[inline]
+    fn charge_what_was_admitted(&self) {
+        if self.fallback.charges.begin(|| self.fallback.now_us()) {
+            let (topology, fallback) = (Arc::clone(&self.topology), Arc::clone(&self.fallback));
+            tokio::spawn(async move { charge_all(&topology, &fallback).await });
+        }
+    }
+
     /// Redis decides, or the failure policies if it cannot.
     async fn apply_direct(&self, operation: Operation, tiers: &[Tier<'_>], deadline: Instant) -> Answer {
         match self.try_apply_by(operation, tiers, deadline).await {
@@ -424,7 +461,7 @@ impl RedisStore {
             }
             Err(error) => {
                 self.counts.add(&error);
-                self.fallback.apply(operation, tiers)
+                self.fallback.apply(operation, tiers, &self.keys)
             }
         }
     }
@@ -439,6 +476,43 @@ fn deadline(set: Option<Duration>, round_trip: Option<Duration>) -> Duration {
 /// Whether a call may take half as long again as the round trip and still be in time.
 fn is_near_enough(round_trip: Duration, deadline: Duration) -> bool {
     round_trip + round_trip / 2 <= deadline
+}
+
+/// One charge first, in case Redis is not well after all; then many at a time.
+async fn charge_all(topology: &Arc<Topology>, fallback: &Fallback) {
+    let (mut most, mut has_failed) = (1, false);
+    while !has_failed {
+        let now_us = fallback.now_us();
+        let batch = fallback.charges.take(most, now_us);
+        if batch.is_empty() {
+            break;
+        }
+        most = CHARGES_MAX;
+        let mut calls = JoinSet::new();
+        for (key, admitted) in batch {
+            let (topology, cost) = (Arc::clone(topology), admitted.cost(now_us));
+            let packed = Packed::charge(&admitted.quota, cost, &key);
+            calls.spawn(async move {
+                let result = topology.call(topology.slot(&key), packed, 1, Instant::now() + CHARGE_LIMIT).await;
+                (key, admitted, cost, result)
+            });
+        }
+        while let Some(Ok((key, admitted, cost, result))) = calls.join_next().await {
+            match result {
+                Ok(_) => fallback.charges.note_charged(cost),
+                Err(CallError::Late | CallError::Disconnected { .. }) => {
+                    fallback.charges.note_dropped(cost);
+                    has_failed = true;
+                }
+                Err(CallError::Failed { .. }) => fallback.charges.note_dropped(cost),
+                Err(_) => {
+                    fallback.charges.put_back(key, admitted, fallback.now_us());
+                    has_failed = true;
+                }
+            }
+        }
+    }
+    fallback.charges.end(has_failed, fallback.now_us());
 }
 
 /// What the tiers answer, given what their buckets held.
@@ -464,7 +538,7 @@ fn decisions(operation: Operation, tiers: &[Tier<'_>], held: &[Option<Held>]) ->
             decisions
         }
         Operation::Peek => each(Held::peek),
-        Operation::Refund | Operation::Reset => each(Held::standing),
+        Operation::Refund | Operation::Charge | Operation::Reset => each(Held::standing),
     }
 }
 

@@ -45,6 +45,7 @@ const LEASE: u64 = 6;
 const GIVE_BACK: u64 = 7;
 const REFUND_BESIDE_LEASES: u64 = 8;
 const PUT_BACK_BESIDE_LEASES: u64 = 9;
+const CHARGE: u64 = 10;
 /// What it calls a bucket that denies what would owe more than one more number.
 const QUEUE_WITHIN: u64 = 6;
 /// What a ledger is called, after its bucket.
@@ -89,6 +90,7 @@ impl Packed {
                     REFUND_BESIDE_LEASES
                 }
                 Operation::Refund => REFUND,
+                Operation::Charge => CHARGE,
                 Operation::Reset => RESET,
             };
             let mut numbers = general(operation, tier.quota, tier.cost, tier.group);
@@ -113,6 +115,11 @@ impl Packed {
             return Self::single(numbers, key, &[since_us]).with_ledger(key);
         }
         Self::single(general(PUT_BACK, tier.quota, tier.cost, 0), key, &[since_us])
+    }
+
+    /// Packs a charge for what was admitted elsewhere: as much of it as is left.
+    pub(super) fn charge(quota: &Quota, cost: u64, key: &[u8]) -> Self {
+        Self::single(general(CHARGE, quota, cost, 0), key, &[])
     }
 
     /// Packs a request for tokens that will be spent on this node.

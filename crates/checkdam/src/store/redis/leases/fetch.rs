@@ -7,15 +7,17 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::super::call_error::CallError;
+use super::super::fallback::Fallback;
 use super::super::reply::Reply;
 use super::super::script::Packed;
 use super::super::topology::Topology;
 use super::super::{Counts, RedisStore};
 use super::{Book, Ended, Leases};
 use crate::algorithm::token_bucket::{Grant, LeaseAsk};
+use crate::decision::{Decision, Verdict};
 use crate::lease::{Account, Ask, Receipt, Terms};
 use crate::quota::Quota;
-use crate::store::Tier;
+use crate::store::{BucketName, FailurePolicy, Tier};
 
 /// What is left of a lease is given back if it is at least this share of it, or
 /// if the node goes.
@@ -34,6 +36,10 @@ struct Fetch {
     leases: Arc<Leases>,
     topology: Arc<Topology>,
     counts: Arc<Counts>,
+    fallback: Arc<Fallback>,
+    bucket: BucketName,
+    subject: Vec<u8>,
+    on_failure: FailurePolicy,
     key: Vec<u8>,
     quota: Quota,
     terms: Terms,
@@ -51,6 +57,10 @@ impl RedisStore {
             leases: Arc::clone(&self.leases),
             topology: Arc::clone(&self.topology),
             counts: Arc::clone(&self.counts),
+            fallback: Arc::clone(&self.fallback),
+            bucket: tier.bucket.clone(),
+            subject: tier.subject.to_vec(),
+            on_failure: tier.on_failure,
             key: self.keys.key(tier),
             quota: *tier.quota,
             terms,
@@ -87,6 +97,9 @@ impl Fetch {
         let now_us = self.leases.clock.read().0;
         let account = book.accounts.account(self.number);
         let grant = granted.as_ref().ok().map(|(grant, _)| grant);
+        if let Some(grant) = grant {
+            self.learn(grant);
+        }
         if let Err(CallError::Apart { .. }) = granted {
             // Until its keys are together again, one by one will do.
             account.abandon(now_us);
@@ -102,6 +115,23 @@ impl Fetch {
             self.hold(self.terms.life_us() / 8).await;
         }
         self.give_back(book, account, receipt, (grant.granted, mark)).await;
+    }
+
+    /// Remembers what the shared bucket owes, in case Redis answers no more.
+    fn learn(&self, grant: &Grant) {
+        let (limit, lease) = (self.quota.limit(), Some(self.terms));
+        let tier = Tier {
+            quota: &self.quota,
+            bucket: &self.bucket,
+            subject: &self.subject,
+            cost: 0,
+            group: 0,
+            on_failure: self.on_failure,
+            lease,
+        };
+        let (remaining, reset_after_us) = (grant.left, grant.reset_after_us);
+        let decision = Decision { reset_after_us, remaining, ..Decision::undecided(limit, Verdict::Allowed) };
+        self.fallback.learn(&tier, &decision);
     }
 
     /// What was granted, and what the ledger said then.

@@ -26,8 +26,8 @@ struct Reserved<L: Deref<Target = Leases>> {
 }
 
 impl<L: Deref<Target = Leases>> Reserved<L> {
-    const fn new(leases: L) -> Self {
-        Self { leases, paid: SmallVec::new_const() }
+    fn new(leases: L) -> Self {
+        Self { leases, paid: SmallVec::new() }
     }
 
     fn keep_if(&mut self, is_kept: impl Fn(usize) -> bool) {
@@ -165,7 +165,7 @@ impl RedisStore {
     ) -> Answer {
         let rest = undecided(tiers, decisions);
         let answer = if has_failed {
-            self.fallback.apply(Operation::Take, &rest)
+            self.fallback.apply(Operation::Take, &rest, &self.keys)
         } else {
             self.apply_direct(Operation::Take, &rest, deadline).await
         };
