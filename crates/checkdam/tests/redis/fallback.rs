@@ -78,7 +78,7 @@ async fn wait_for_charges(store: &RedisStore, charged: u64) {
 
 fn node(proxy: &FaultProxy, clock: &Arc<ManualClock>) -> RedisStore {
     let options = RedisOptions { nodes: 3, ..without_breaker(proxy.url()) };
-    let options = RedisOptions { deadline: Duration::from_secs(5), ..options };
+    let options = RedisOptions { deadline: Some(Duration::from_secs(5)), ..options };
     RedisStore::with_clock(options, Some(Arc::clone(clock))).unwrap()
 }
 
@@ -227,7 +227,7 @@ async fn bounded_delays_are_decided_alike_by_memory_and_redis() {
         let mut rule = Rule::new(format!("queue {number}"), "all".parse().unwrap(), vec![quota]);
         rule.on_store_failure = FailurePolicy::Closed;
         let rules = || RuleSet::new(vec![rule.clone()]).unwrap();
-        let options = RedisOptions { deadline: Duration::from_secs(10), ..RedisOptions::new(server.url()) };
+        let options = RedisOptions { deadline: Some(Duration::from_secs(10)), ..RedisOptions::new(server.url()) };
         let redis = Limiter::new(rules(), RedisStore::with_clock(options, Some(Arc::clone(&clock))).unwrap());
         let memory =
             Limiter::new(rules(), MemoryStore::with_clock(MemoryOptions { max_buckets: 1_000 }, Arc::clone(&clock)));
