@@ -29,6 +29,7 @@
 //! - `shutdown`: leaving without cutting anybody off
 //! - `settings`: flags, variables and the file
 //! - `production`: the settings' reference, the manual, probes
+//! - `storm`: faults of every kind at once, under an oracle
 //! - `supervisor`: what systemd is told
 //! - `deploy`: the files to run it with, judged by the programs they are for
 //! - `descriptors`: envoyproxy/ratelimit's own rule files
@@ -110,6 +111,7 @@ mod rust_client;
 mod settings;
 mod shutdown;
 mod simulate;
+mod storm;
 mod supervisor;
 mod top;
 #[cfg(feature = "otlp")]
