@@ -349,6 +349,14 @@ fn shared_values_are_counted_together() {
         assert!(!dam.together(&[own()]).is_allowed(), "{value}");
     }
     assert_eq!(dam.passing(&[("path", "/files/1")], 2) + dam.passing(&[("path", "/files/2")], 9), 3);
+    // There may be any number of such values: their buckets are evicted as all others are.
+    for number in 0..30_000 {
+        let value = format!("/files/{number}");
+        let path = [("path", value.as_str())];
+        dam.together(&[request(&path).limited_to(GivenLimit { amount: 1, unit: Unit::Day })]);
+    }
+    let stats = dam.limiter.store().stats();
+    assert!(stats.buckets <= stats.buckets_max, "{stats:?}");
 }
 
 #[test]

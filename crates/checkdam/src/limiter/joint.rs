@@ -126,7 +126,8 @@ impl Joint {
                 let leaf = tree.find(request).map(|leaf| rules.trees().leaf(leaf));
                 let name = &rules.rule(tree.given).rule.name;
                 let algorithm = leaf.map_or(tree.algorithm, |leaf| leaf.algorithm(tree));
-                let Some(given) = given(limit, name, algorithm, leaf.is_some_and(Leaf::is_constant)) else {
+                // It counts the request's own values, of which there may be any number.
+                let Some(given) = given(limit, name, algorithm, leaf.is_some_and(Leaf::is_exact)) else {
                     return;
                 };
                 self.asks[place].given = Some(Arc::clone(&given));

@@ -115,6 +115,11 @@ impl Leaf {
         Step::are_constant(&self.steps)
     }
 
+    /// Whether one path alone ends here: every value is written, and none is shared.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.is_constant() && self.steps.iter().all(|step| !step.is_shared)
+    }
+
     /// Whether metrics shall tell the values of paths that end here.
     pub(crate) fn tells_values(&self) -> bool {
         self.descriptor.detailed_metric || self.steps.iter().any(|step| step.value_to_metric)

@@ -1,16 +1,22 @@
 //! What this node admitted while Redis did not answer, until Redis is charged
 //! with it.
 //!
-//! Best effort, in bounded space: what does not fit, and what may have been
-//! charged already, is dropped and counted. Nothing is ever charged twice.
+//! Best effort, in bounded space: what does not fit, and a charge whose outcome is
+//! unknown, is dropped and counted, never sent again. A request that Redis did
+//! charge and whose answer came too late is charged a second time here: too much
+//! is counted then, never too little.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use indexmap::map::Entry;
+use tokio::time::Instant;
 
 use crate::algorithm::{fixed_window, sliding_window};
 use crate::decision::Decision;
+use crate::hash::RandomState;
 use crate::quota::{Algorithm, Quota};
 
 /// What all that waits may take, in bytes: about 60,000 buckets.
@@ -18,7 +24,7 @@ const BYTES_MAX: usize = 16 << 20;
 /// What one bucket takes beside its key.
 const BYTES_EACH: usize = size_of::<Admitted>() + size_of::<Key>() + 32;
 /// After a charge that was not taken, Redis is left alone for so long.
-const PAUSE_US: u64 = 250_000;
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// A bucket's key in Redis.
 pub(super) type Key = Box<[u8]>;
@@ -30,15 +36,18 @@ pub(super) struct Charges {
     /// Whether any wait; looked at after every answer of Redis.
     is_due: AtomicBool,
     is_sending: AtomicBool,
-    not_before_us: AtomicU64,
+    not_before: Mutex<Option<Instant>>,
     charged: AtomicU64,
     dropped: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
-    buckets: HashMap<Key, Admitted>,
+    /// Taken in no order: a server that is away delays the charges of others, and
+    /// does not hold them up.
+    buckets: IndexMap<Key, Admitted, RandomState>,
     bytes: usize,
+    drawn: u64,
 }
 
 /// What was admitted to one bucket, as far as it still counts.
@@ -148,20 +157,20 @@ impl Charges {
         }
     }
 
-    /// Whether Redis should be charged now, by the caller.
+    /// Whether Redis should be charged now, by the caller, while the guard lives.
     #[inline]
-    pub(super) fn begin(&self, now_us: impl Fn() -> u64) -> bool {
-        self.is_due.load(Ordering::Relaxed)
-            && self.not_before_us.load(Ordering::Relaxed) <= now_us()
-            && !self.is_sending.swap(true, Ordering::AcqRel)
+    pub(super) fn begin(self: &Arc<Self>) -> Option<Sending> {
+        if !self.is_due.load(Ordering::Relaxed) {
+            return None;
+        }
+        let not_before = *self.not_before.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_time = not_before.is_none_or(|not_before| not_before <= Instant::now());
+        (is_time && !self.is_sending.swap(true, Ordering::AcqRel)).then(|| Sending(Arc::clone(self)))
     }
 
-    /// The caller is done; not before a while if Redis did not take it.
-    pub(super) fn end(&self, has_failed: bool, now_us: u64) {
-        if has_failed {
-            self.not_before_us.store(now_us + PAUSE_US, Ordering::Relaxed);
-        }
-        self.is_sending.store(false, Ordering::Release);
+    /// Redis did not take a charge: none is sent for a while.
+    pub(super) fn pause(&self) {
+        *self.not_before.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + PAUSE);
     }
 
     /// Takes out some buckets of which something still counts.
@@ -169,9 +178,11 @@ impl Charges {
         let mut waiting = self.lock();
         let mut taken = Vec::new();
         while taken.len() < most
-            && let Some(key) = waiting.buckets.keys().next().cloned()
+            && let Some((key, admitted)) = waiting.draw()
         {
-            taken.extend(waiting.remove(&key).filter(|it| it.cost(now_us) > 0).map(|it| (key, it)));
+            if admitted.cost(now_us) > 0 {
+                taken.push((key, admitted));
+            }
         }
         self.is_due.store(!waiting.buckets.is_empty(), Ordering::Release);
         taken
@@ -211,6 +222,16 @@ impl Charges {
     }
 }
 
+/// Held by the one task that charges Redis.
+#[derive(Debug)]
+pub(super) struct Sending(Arc<Charges>);
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.0.is_sending.store(false, Ordering::Release);
+    }
+}
+
 impl Waiting {
     /// Whether there is room for it.
     fn insert(&mut self, key: Key, admitted: Admitted) -> bool {
@@ -223,9 +244,51 @@ impl Waiting {
         true
     }
 
+    /// Takes out any bucket.
+    fn draw(&mut self) -> Option<(Key, Admitted)> {
+        // The golden ratio's multiples, which are well spread.
+        self.drawn = self.drawn.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let index = (self.drawn >> 32) as usize % self.buckets.len().max(1);
+        let (key, admitted) = self.buckets.swap_remove_index(index)?;
+        self.bytes -= key.len() + BYTES_EACH;
+        Some((key, admitted))
+    }
+
     fn remove(&mut self, key: &[u8]) -> Option<Admitted> {
-        let removed = self.buckets.remove(key)?;
+        let removed = self.buckets.swap_remove(key)?;
         self.bytes -= key.len() + BYTES_EACH;
         Some(removed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::Verdict;
+
+    #[test]
+    fn what_is_put_back_lets_others_go_first_and_one_task_sends() {
+        let charges = Arc::new(Charges::default());
+        let quota: Quota = "10/s burst 50".parse().unwrap();
+        let decision = Decision { reset_after_us: 100_000, ..Decision::undecided(50, Verdict::Allowed) };
+        for key in [b"a", b"b", b"c"] {
+            charges.add(key, (&quota, &quota), &decision, 1, 0);
+        }
+        let mut order = Vec::new();
+        for _ in 0..30 {
+            let (key, admitted) = charges.take(1, 0).pop().unwrap();
+            order.push(key.clone());
+            charges.put_back(key, admitted, 0);
+        }
+        order.sort();
+        order.dedup();
+        assert_eq!(order.len(), 3, "{order:?}");
+        let sending = charges.begin().unwrap();
+        assert!(charges.begin().is_none());
+        drop(sending);
+        assert!(charges.begin().is_some());
+        charges.pause();
+        assert!(charges.begin().is_none());
+        assert!(charges.take(9, 1_000_000).is_empty(), "all has drained");
     }
 }

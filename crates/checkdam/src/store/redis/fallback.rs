@@ -23,7 +23,7 @@ use crate::time::{Clock, ManualClock, SystemClock};
 pub(super) struct Fallback {
     nodes: u64,
     memory: MemoryStore<NodeClock>,
-    pub(super) charges: Charges,
+    pub(super) charges: Arc<Charges>,
 }
 
 /// This machine's clock; in tests one that they set.
@@ -53,7 +53,7 @@ impl Fallback {
     pub(super) fn new(nodes: u64, max_buckets: usize, clock: Option<Arc<ManualClock>>) -> Self {
         let clock = clock.map_or_else(|| NodeClock::System(Box::default()), NodeClock::Manual);
         let memory = MemoryStore::with_clock(MemoryOptions { max_buckets }, clock);
-        Self { nodes, memory, charges: Charges::default() }
+        Self { nodes, memory, charges: Arc::default() }
     }
 
     pub(super) fn now_us(&self) -> u64 {

@@ -344,7 +344,7 @@ impl RedisStore {
         if operation == Operation::Reset {
             self.fallback.forget(tiers, &self.keys);
         }
-        self.charge_what_was_admitted();
+        charge_what_was_admitted(&self.topology, &self.fallback);
         Ok(Answer { decisions, at_us, by: DecidedBy::Redis })
     }
 
@@ -442,16 +442,6 @@ const CHARGES_MAX: usize = 32;
 const CHARGE_LIMIT: Duration = Duration::from_millis(500);
 
 impl RedisStore {
-    /// Charges Redis, which has just answered, with what was admitted here while
-    /// it did not: in the background, and nothing twice.
-    #[inline]
-    fn charge_what_was_admitted(&self) {
-        if self.fallback.charges.begin(|| self.fallback.now_us()) {
-            let (topology, fallback) = (Arc::clone(&self.topology), Arc::clone(&self.fallback));
-            tokio::spawn(async move { charge_all(&topology, &fallback).await });
-        }
-    }
-
     /// Redis decides, or the failure policies if it cannot.
     async fn apply_direct(&self, operation: Operation, tiers: &[Tier<'_>], deadline: Instant) -> Answer {
         match self.try_apply_by(operation, tiers, deadline).await {
@@ -476,6 +466,19 @@ fn deadline(set: Option<Duration>, round_trip: Option<Duration>) -> Duration {
 /// Whether a call may take half as long again as the round trip and still be in time.
 fn is_near_enough(round_trip: Duration, deadline: Duration) -> bool {
     round_trip + round_trip / 2 <= deadline
+}
+
+/// Charges Redis, which has just answered, with what was admitted here while it
+/// did not: in the background.
+#[inline]
+fn charge_what_was_admitted(topology: &Arc<Topology>, fallback: &Arc<Fallback>) {
+    if let Some(sending) = fallback.charges.begin() {
+        let (topology, fallback) = (Arc::clone(topology), Arc::clone(fallback));
+        tokio::spawn(async move {
+            charge_all(&topology, &fallback).await;
+            drop(sending);
+        });
+    }
 }
 
 /// One charge first, in case Redis is not well after all; then many at a time.
@@ -512,7 +515,9 @@ async fn charge_all(topology: &Arc<Topology>, fallback: &Fallback) {
             }
         }
     }
-    fallback.charges.end(has_failed, fallback.now_us());
+    if has_failed {
+        fallback.charges.pause();
+    }
 }
 
 /// What the tiers answer, given what their buckets held.

@@ -11,7 +11,7 @@ use super::super::fallback::Fallback;
 use super::super::reply::Reply;
 use super::super::script::Packed;
 use super::super::topology::Topology;
-use super::super::{Counts, RedisStore};
+use super::super::{Counts, RedisStore, charge_what_was_admitted};
 use super::{Book, Ended, Leases};
 use crate::algorithm::token_bucket::{Grant, LeaseAsk};
 use crate::decision::{Decision, Verdict};
@@ -99,6 +99,7 @@ impl Fetch {
         let grant = granted.as_ref().ok().map(|(grant, _)| grant);
         if let Some(grant) = grant {
             self.learn(grant);
+            charge_what_was_admitted(&self.topology, &self.fallback);
         }
         if let Err(CallError::Apart { .. }) = granted {
             // Until its keys are together again, one by one will do.
