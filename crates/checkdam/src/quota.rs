@@ -309,7 +309,8 @@ impl Quota {
     /// has joined its queue.
     #[inline]
     pub(crate) fn ceiling(&self, cost: u64) -> u64 {
-        let charge = cost.min(self.limit) * self.interval;
+        // Never so much for a bucket; windows have another interval, and no queue.
+        let charge = cost.min(self.limit).saturating_mul(self.interval);
         self.capacity.min(self.queue_max.saturating_add(charge))
     }
 

@@ -125,6 +125,14 @@ impl Terminal {
     }
 }
 
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // Of no use if it has ended; a test that failed leaves nothing behind.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 #[test]
 fn on_a_terminal_it_lives_on_without_its_server_and_leaves_everything_as_it_was() {
     let server = server();

@@ -26,6 +26,8 @@ fn serve(root: &Path, variables: &[(&str, &str)]) -> Command {
         ("RUNTIME_SUBDIRECTORY", "ratelimit"),
         ("PORT", "0"),
         ("GRPC_PORT", "0"),
+        // Longer than a busy machine takes.
+        ("CHECKDAM_STORE_DEADLINE", "2s"),
     ]);
     command.envs(variables.iter().copied());
     command

@@ -153,7 +153,7 @@ fn the_address_that_answered_is_the_one_that_is_loaded() {
 #[test]
 fn an_interrupt_ends_it_with_what_was_measured() {
     let server = Server::with_rules(RULES);
-    let loading = bench(&server.url(), &["--duration", "1h"]).stdout(Stdio::piped()).spawn().unwrap();
+    let loading = bench(&server.url(), &["--duration", "60s"]).stdout(Stdio::piped()).spawn().unwrap();
     testkit::wait_until("the load begins", PATIENCE, || counted(&server, "per-user", "allowed") > 10);
     assert!(Command::new("kill").args(["-INT", &loading.id().to_string()]).status().unwrap().success());
     let output = loading.wait_with_output().unwrap();
@@ -172,7 +172,7 @@ fn a_termination_or_a_hangup_ends_it() {
     let decided = || counted(&server, "per-user", "allowed") + counted(&server, "per-user", "denied");
     for (signal, number) in [("-TERM", 15), ("-HUP", 1)] {
         let before = decided();
-        let mut loading = bench(&server.url(), &["--duration", "1h"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut loading = bench(&server.url(), &["--duration", "60s"]).stdout(Stdio::piped()).spawn().unwrap();
         testkit::wait_until("the load begins", PATIENCE, || decided() > before);
         assert!(Command::new("kill").args([signal, &loading.id().to_string()]).status().unwrap().success());
         assert_eq!(loading.wait().unwrap().signal(), Some(number), "{signal}");

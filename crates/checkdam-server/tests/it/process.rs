@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -14,6 +14,15 @@ use crate::client::Client;
 
 /// How long anything may take that should take no time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Tells the threads of a test that it is over, also when it fails: a scope waits for them.
+pub(crate) struct Ending<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// The binary, without settings from around the test.
 pub(crate) fn checkdam() -> Command {

@@ -101,6 +101,7 @@ fn the_cause_of_a_store_that_cannot_be_used_is_told() {
     let (start, mut client) = (Instant::now(), server.client());
     while !server.log().contains("Redis does not answer") && start.elapsed() < Duration::from_secs(10) {
         client.post("/v1/check", r#"{"attributes": {"user": "42", "plan": "free"}}"#);
+        std::thread::sleep(Duration::from_millis(5));
     }
     server.wait_for_log("the server is a replica and refuses to write (READONLY)");
 }

@@ -88,12 +88,14 @@ fn a_redis_too_far_away_for_the_deadline_is_told_everywhere() {
     assert!(status["store"]["round_trip_us"].as_u64().unwrap() >= 40_000, "{status}");
     let metrics = server.client().get("/metrics").body;
     assert!(metrics.contains("\nrate_limiter_store_deadline_seconds 0.018\n"), "{metrics}");
-    assert!(metrics.contains("\nrate_limiter_store_round_trip_seconds 0.0"), "{metrics}");
+    let round_trip = metrics.split("\nrate_limiter_store_round_trip_seconds ").nth(1).expect("it is told");
+    assert!(round_trip.lines().next().unwrap().parse::<f64>().unwrap() >= 0.04, "{metrics}");
     proxy.set_replies(Mode::Pass);
     proxy.close_all();
     server.wait_for_log("Redis is near enough for the deadline");
     let status = server.admin().get("/admin/v1/status").json();
-    assert_eq!((&status["store"]["is_too_far"], &status["store"]["deadline_us"]), (&false.into(), &15_000.into()));
+    assert_eq!(status["store"]["is_too_far"], false, "{status}");
+    assert!((15_000..=18_000).contains(&status["store"]["deadline_us"].as_u64().unwrap()), "{status}");
 }
 
 #[test]
