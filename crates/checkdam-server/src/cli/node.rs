@@ -36,8 +36,7 @@ use crate::watch::Watch;
 
 /// The threads that accept connections and serve operators and health.
 const CONTROL_THREADS: usize = 2;
-/// How many connections may wait to be accepted: thousands of clients may connect
-/// at once, and who finds no place tries again only after a second.
+/// Accept backlog. A SYN that finds it full is retransmitted only after a second.
 const BACKLOG: i32 = 4_096;
 /// How operators are let go when all else is done.
 const ADMIN_LEAVE: LeaveOptions =

@@ -91,9 +91,7 @@ pub(crate) enum OriginError {
     NotText { header: HeaderName },
     #[error("the header {header:?} is {value:?}: it must be a whole number, 1 to {LIMIT_MAX}")]
     NotACost { header: HeaderName, value: String },
-    #[error(
-        "the method {value:?} is none: it must be a word in upper case of at most {METHOD_MAX} characters, such as GET"
-    )]
+    #[error("the method {value:?} is invalid: use at most {METHOD_MAX} upper-case characters, such as GET")]
     NotAMethod { value: String },
     #[error("Connection names {header:?}, which decides limits and is not for one connection: leave it out there")]
     HopByHop { header: HeaderName },

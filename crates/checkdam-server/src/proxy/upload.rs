@@ -56,7 +56,7 @@ struct Shared {
 pub(super) struct Pace {
     /// How long it may send nothing.
     pub(super) patience: Duration,
-    /// How many bytes it must send a second, once it has been waited for so long in all.
+    /// Minimum average rate in bytes a second, enforced once the total wait exceeds `patience`.
     pub(super) bytes_per_s_min: Option<u64>,
 }
 

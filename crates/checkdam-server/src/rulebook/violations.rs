@@ -241,7 +241,7 @@ impl Rulebook {
     /// oldest, whichever is more, with what indexes and the row itself need.
     async fn row_bytes(&self) -> Result<u64, RulebookError> {
         let texts = COLUMNS.iter().filter(|(_, kind)| matches!(kind, Kind::Text));
-        let texts: Vec<String> = texts.map(|(name, _)| format!("COALESCE(LENGTH({name}), 0)")).collect();
+        let texts: Vec<String> = texts.map(|(name, _)| format!("COALESCE(OCTET_LENGTH({name}), 0)")).collect();
         let mut most = 0;
         for order in ["ASC", "DESC"] {
             let sampled = format!(

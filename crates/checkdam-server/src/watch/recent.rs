@@ -59,7 +59,7 @@ struct Block {
     /// When it was made, in ticks.
     tick: u64,
     last_us: u64,
-    /// Whether there was no room for a request: what follows is another story.
+    /// Whether a request was dropped for lack of room: the sequence is incomplete.
     is_cut: bool,
     /// Clients that were kept whatever their hash is.
     loud: Hashes,

@@ -91,8 +91,8 @@ impl Dialect {
         format!("DELETE FROM {table} WHERE {}", self.is_listed(key))
     }
 
-    /// Text that is another one whenever a row is: its version alone is not, if
-    /// the database lost edits.
+    /// A fingerprint of a row. Its version alone is not unique after the database
+    /// lost edits.
     fn stamp(self) -> String {
         match self {
             Self::Sqlite => "version || ' ' || updated_at".to_owned(),
