@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use testkit::{FaultProxy, Mode, Upstream};
 
-use crate::process::{PATIENCE, Server, checkdam, run, text};
+use crate::process::{PATIENCE, Server, checkdam, rule_file, run, text};
 
 /// Ten for each of the keys, whatever time it takes.
 const RULES: &str = r#"
@@ -142,7 +142,8 @@ fn what_decides_nothing_is_told_by_its_status() {
 
 #[test]
 fn the_address_that_answered_is_the_one_that_is_loaded() {
-    let server = Server::with_rules(RULES);
+    let rules = rule_file(RULES);
+    let server = Server::with(&["--rules", rules.to_str().unwrap(), "--allowed-hosts", "limits.example"]);
     let port = server.url().rsplit_once(':').unwrap().1.to_owned();
     // A name that may stand for two addresses, of which the server has one.
     let report =
