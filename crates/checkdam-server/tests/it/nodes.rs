@@ -138,7 +138,10 @@ fn a_ban_is_enforced_by_every_node_after_the_database_lost_edits() {
     }
     let warnings = |node: &Server| node.admin().get("/admin/v1/status").json()["warnings"].to_string();
     for node in &nodes {
-        assert!(warnings(node).contains("\"lost_edits\"") && warnings(node).contains(&before.to_string()));
+        testkit::wait_until("the lost edits are told", Duration::from_secs(10), || {
+            let warnings = warnings(node);
+            warnings.contains("\"lost_edits\"") && warnings.contains(&before.to_string())
+        });
         assert!(node.log().contains("lost edits"), "{}", node.log());
     }
     assert_eq!(warnings(&restarted), "[]");

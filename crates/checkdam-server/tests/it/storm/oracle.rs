@@ -75,8 +75,8 @@ fn check_bucket(limit: &Limit, answers: &[Answer], events: &Events) -> Result<()
     }
     let share_per_us = per_us / NODES as f64;
     let alone: Vec<Vec<Alone>> = (0..NODES).map(|node| alone(answers, node, events)).collect();
-    for Alone { from_us, to_us, unheard_us } in alone.iter().flatten().copied() {
-        let unheard = unheard_us.map_or(f64::MAX, |unheard_us| share_per_us * unheard_us as f64);
+    for Alone { from_us, to_us, heard_us } in alone.iter().flatten().copied() {
+        let unheard = heard_us.map_or(f64::MAX, |heard_us| share_per_us * to_us.saturating_sub(heard_us) as f64);
         steps.push(Step { from_us, to_us, amount: unheard.min(burst / NODES as f64) });
     }
     let allowed = |at_us: u64| {
@@ -102,8 +102,8 @@ fn check_windows(limit: &Limit, answers: &[Answer], events: &Events, is_aligned:
     for (number, first) in admitted.iter().enumerate() {
         let (from_us, to_us) = if is_aligned {
             let second_us = (first.start_us + events.phase_us) / SECOND_US * SECOND_US;
-            let from_us = (second_us + CLOCKS_APART_US).saturating_sub(events.phase_us);
-            (from_us, from_us + SECOND_US - 2 * CLOCKS_APART_US)
+            let ours_us = |redis_us: u64| redis_us.saturating_sub(events.phase_us);
+            (ours_us(second_us + CLOCKS_APART_US), ours_us(second_us + SECOND_US - CLOCKS_APART_US))
         } else {
             (first.start_us, first.start_us + SECOND_US - 1)
         };
@@ -135,8 +135,8 @@ fn admissions(answers: &[Answer], counts: impl Fn(By) -> bool) -> Vec<(u64, u64)
 struct Alone {
     from_us: u64,
     to_us: u64,
-    /// How long it had not heard of the bucket before; none: never since it started.
-    unheard_us: Option<u64>,
+    /// When it had last heard of the bucket; none: never since it started.
+    heard_us: Option<u64>,
 }
 
 /// When a node decided by itself, from the first such answer to the last before
@@ -161,8 +161,7 @@ fn alone(answers: &[Answer], node: usize, events: &Events) -> Vec<Alone> {
                     events.restarts.iter().any(between)
                 };
                 let heard_us = heard_us.filter(|heard_us| !has_restarted(*heard_us));
-                let unheard_us = heard_us.map(|heard_us| start_us.saturating_sub(heard_us));
-                intervals.push(Alone { from_us: start_us, to_us: end_us, unheard_us });
+                intervals.push(Alone { from_us: start_us, to_us: end_us, heard_us });
             }
         }
         is_alone = true;
