@@ -28,7 +28,7 @@ use tokio::time::Instant;
 
 use super::deadline::{Deadline, HEAD, Progress};
 use super::health;
-use super::peers::{Member, Peers};
+use super::peers::{Member, Peers, SEARCH_AGAIN};
 use super::responder::{Answered, Arrival, Responder};
 use super::shedding::Shedding;
 use super::wakeups::noting;
@@ -54,6 +54,9 @@ const QUIET: Duration = Duration::from_millis(100);
 const LAST_CALL: Duration = Duration::from_millis(100);
 /// The same where it makes room for others, who wait.
 const LAST_CALL_FOR_ROOM: Duration = Duration::from_millis(20);
+/// How long a graceful shutdown that makes room may take while no request is under
+/// way. HTTP/2 waits in it for the acknowledgement of a PING, which may never come.
+const SHUTDOWN_FOR_ROOM: Duration = Duration::from_secs(1);
 
 /// What a door's clients speak, without TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,11 +129,15 @@ impl<R: Responder> Connections<R> {
     /// Waits until there may be one more connection. When hardly any is free,
     /// idle ones are closed.
     pub(super) async fn slot(&self) -> Slot {
-        self.make_room();
-        match Arc::clone(&self.slots).acquire_owned().await {
-            Ok(slot) => Slot(slot),
-            // Only if the semaphore is closed, which it never is.
-            Err(_) => std::future::pending().await,
+        loop {
+            self.make_room();
+            match tokio::time::timeout(SEARCH_AGAIN, Arc::clone(&self.slots).acquire_owned()).await {
+                Ok(Ok(slot)) => return Slot(slot),
+                // Only if the semaphore is closed, which it never is.
+                Ok(Err(_)) => std::future::pending().await,
+                // Others may be idle by now.
+                Err(_) => {}
+            }
         }
     }
 
@@ -335,7 +342,13 @@ where
                 Ok(done) => done,
                 Err(_) => {
                     connection.as_mut().graceful_shutdown();
-                    connection.await
+                    tokio::select! {
+                        biased;
+                        done = connection => done,
+                        () = shutdown_overdue(progress), if progress.is_told_to_close() => {
+                            Err("it did not end in time to make room".into())
+                        }
+                    }
                 }
             }
         }
@@ -354,6 +367,21 @@ async fn told_to_close(closing: &mut watch::Receiver<bool>, progress: &Progress)
         false => all.as_mut().poll(context).map(drop),
     })
     .await;
+}
+
+/// Done when a graceful shutdown that makes room has had its time, and no request
+/// has been under way at two looks: the last answer is written between them.
+async fn shutdown_overdue(progress: &Progress) {
+    tokio::time::sleep(SHUTDOWN_FOR_ROOM).await;
+    let mut was_idle = false;
+    loop {
+        let is_idle = progress.is_idle();
+        if is_idle && was_idle {
+            return;
+        }
+        was_idle = is_idle;
+        tokio::time::sleep(LAST_CALL).await;
+    }
 }
 
 /// How connections are spoken with.

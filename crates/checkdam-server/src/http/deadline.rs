@@ -20,6 +20,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::framing::{Fault, Framing};
 use super::wakeups::Wakeups;
+use crate::overload;
 
 /// How long a request's head may take, the first one from the connection's
 /// beginning.
@@ -27,6 +28,9 @@ pub(super) const HEAD: Duration = Duration::from_secs(5);
 /// How long a connection may rest between requests. Longer than the minute
 /// after which common clients and balancers let go, so that they do it first.
 const IDLE: Duration = Duration::from_secs(75);
+/// How long a new connection does not count as idle, so that its first request
+/// can arrive.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// How long a client may leave an answer lying before it takes more of it.
 const STUCK: Duration = Duration::from_secs(30);
@@ -73,12 +77,19 @@ impl Progress {
         Self { is_http2: AtomicBool::new(true), ..Self::default() }
     }
 
-    /// Since when nothing has been under way, as its last request began; none if
-    /// something is.
+    /// When the last request of an idle connection began, or the connection itself;
+    /// none if a request is under way, or if the connection is new and its first
+    /// request may still come.
     pub(super) fn idle_since(&self) -> Option<u64> {
+        let active = self.active.load(Ordering::Relaxed);
+        let is_idle = self.is_idle() && !(self.is_new() && overload::elapsed(active) < GRACE);
+        is_idle.then_some(active)
+    }
+
+    /// Whether no request is under way.
+    pub(super) fn is_idle(&self) -> bool {
         let ended = self.ended.load(Ordering::Relaxed);
-        let is_idle = ended == self.begun.load(Ordering::Relaxed);
-        is_idle.then(|| self.active.load(Ordering::Relaxed))
+        ended == self.begun.load(Ordering::Relaxed)
     }
 
     /// Whether no request has begun yet.
@@ -266,5 +277,23 @@ impl Write for Deadline {
                 written
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_connection_is_idle_only_after_a_grace() {
+        let progress = Progress::default();
+        assert_eq!(progress.idle_since(), None, "its first request may be on its way");
+        // The clock's first instant.
+        progress.active.store(1, Ordering::Relaxed);
+        assert_eq!(progress.idle_since(), Some(1));
+        progress.begin(false);
+        assert_eq!(progress.idle_since(), None);
+        progress.end();
+        assert!(progress.idle_since().is_some(), "it has had its first request");
     }
 }

@@ -13,7 +13,7 @@ use super::deadline::Progress;
 use crate::config::ConnectionOptions;
 
 /// A search for idle connections that finds none is not repeated sooner.
-const SEARCH_AGAIN: Duration = Duration::from_millis(100);
+pub(super) const SEARCH_AGAIN: Duration = Duration::from_millis(100);
 /// How often it is logged that a peer has too many.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 /// The part of all that is closed at once, so that a search serves many who come.
@@ -31,8 +31,8 @@ struct Table {
     /// By address, IPv6 by its /64.
     groups: HashMap<IpAddr, Group>,
     next_id: u64,
-    /// How many were told to close and have not yet.
-    closing: usize,
+    /// Those that were told to close and are still open, with their peer.
+    told: HashMap<u64, (IpAddr, Arc<Progress>)>,
     /// When idle ones may be looked for again.
     search_after: Option<Instant>,
     /// When a peer with too many was last logged.
@@ -42,7 +42,10 @@ struct Table {
 /// The connections of one peer.
 #[derive(Debug, Default)]
 struct Group {
+    /// Those that were not told to close.
     members: HashMap<u64, Arc<Progress>>,
+    /// How many were told to close and are still open.
+    told: usize,
     search_after: Option<Instant>,
 }
 
@@ -65,14 +68,17 @@ impl Peers {
     }
 
     /// Adds a connection; none if its peer has as many as it may, and none of
-    /// them is idle.
+    /// them is idle. Connections that are about to close count until they have
+    /// closed: a peer has at most a batch of them beyond its share.
     pub(super) fn join(self: &Arc<Self>, peer: IpAddr, connection: &Arc<Progress>) -> Option<Member> {
         let address = checkdam::origin::subject(peer.to_canonical());
         let mut table = self.table();
-        let count = table.groups.get(&address).map_or(0, |group| group.members.len());
+        let count = table.groups.get(&address).map_or(0, Group::count);
         if count >= self.options.per_peer && !self.is_exempt(peer) {
             let batch = self.options.per_peer / BATCH + 1;
-            if table.close_idle_of(address, batch) == 0 {
+            let (excess, closing) = (count - self.options.per_peer, table.closing(Some(address)));
+            let is_full = excess >= batch || excess >= closing && table.close_idle_of(address, batch - closing) == 0;
+            if is_full {
                 table.log_refused(address, count);
                 return None;
             }
@@ -86,7 +92,7 @@ impl Peers {
     /// Tells idle connections to close until so many are about to be free.
     pub(super) fn free(&self, wanted: usize) {
         let mut table = self.table();
-        let wanted = wanted.saturating_sub(table.closing);
+        let wanted = wanted.saturating_sub(table.closing(None));
         if wanted > 0 {
             table.close_idle(wanted);
         }
@@ -105,6 +111,13 @@ impl Peers {
 }
 
 impl Table {
+    /// How many are about to close, of one peer or of all: those that were told to
+    /// and have no request under way, which may take any time.
+    fn closing(&self, of: Option<IpAddr>) -> usize {
+        let told = self.told.values().filter(|(address, _)| of.is_none_or(|of| of == *address));
+        told.filter(|(_, connection)| connection.is_idle()).count()
+    }
+
     /// Tells at most so many idle connections to close: of the peers that have
     /// most, those that have been idle for longest.
     fn close_idle(&mut self, count: usize) {
@@ -113,7 +126,7 @@ impl Table {
             return;
         }
         let groups = self.groups.iter();
-        let idle = groups.flat_map(|(address, group)| group.idle().map(|idle| (group.members.len(), *address, idle)));
+        let idle = groups.flat_map(|(address, group)| group.idle().map(|idle| (group.count(), *address, idle)));
         let idle = idle.map(|(size, address, (since, id))| (std::cmp::Reverse(size), since, address, id)).collect();
         if self.close_first(count, idle) == 0 {
             self.search_after = Some(now + SEARCH_AGAIN);
@@ -144,21 +157,28 @@ impl Table {
         }
         idle.select_nth_unstable(count - 1);
         for (_, _, address, id) in &idle[..count] {
-            if let Some(connection) = self.remove(*address, *id) {
+            let Some(group) = self.groups.get_mut(address) else { continue };
+            if let Some(connection) = group.members.remove(id) {
                 connection.tell_to_close();
-                self.closing += 1;
+                group.told += 1;
+                self.told.insert(*id, (*address, connection));
             }
         }
         count
     }
 
-    fn remove(&mut self, address: IpAddr, id: u64) -> Option<Arc<Progress>> {
-        let group = self.groups.get_mut(&address)?;
-        let removed = group.members.remove(&id);
-        if group.members.is_empty() {
+    /// Removes a connection that has closed.
+    fn remove(&mut self, address: IpAddr, id: u64) {
+        let was_told = self.told.remove(&id).is_some();
+        let Some(group) = self.groups.get_mut(&address) else { return };
+        if was_told {
+            group.told = group.told.saturating_sub(1);
+        } else {
+            group.members.remove(&id);
+        }
+        if group.count() == 0 {
             self.groups.remove(&address);
         }
-        removed
     }
 
     fn log_refused(&mut self, peer: IpAddr, connections: usize) {
@@ -171,7 +191,12 @@ impl Table {
 }
 
 impl Group {
-    /// Those that are idle: since when, and which.
+    /// How many are open.
+    fn count(&self) -> usize {
+        self.members.len() + self.told
+    }
+
+    /// Those that are idle and were not told to close: since when, and which.
     fn idle(&self) -> impl Iterator<Item = (u64, u64)> {
         self.members.iter().filter_map(|(id, connection)| Some((connection.idle_since()?, *id)))
     }
@@ -179,11 +204,7 @@ impl Group {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        let mut table = self.peers.table();
-        if table.remove(self.address, self.id).is_none() {
-            // It had been told to close.
-            table.closing = table.closing.saturating_sub(1);
-        }
+        self.peers.table().remove(self.address, self.id);
     }
 }
 
@@ -196,12 +217,13 @@ mod tests {
         Arc::new(Peers::new(ConnectionOptions { max, per_peer, trusted }))
     }
 
-    /// A connection of this peer that is idle, or has a request under way.
+    /// A connection of this peer that is idle after a request, or has one under way.
     fn connect(peers: &Arc<Peers>, peer: &str, is_idle: bool) -> Option<(Member, Arc<Progress>)> {
         let connection = Arc::new(Progress::default());
         let member = peers.join(peer.parse().unwrap(), &connection)?;
-        if !is_idle {
-            connection.begin(false);
+        connection.begin(false);
+        if is_idle {
+            connection.end();
         }
         Some((member, connection))
     }
@@ -213,7 +235,7 @@ mod tests {
         let idle = connect(&peers, "192.0.2.1", true).unwrap();
         let replacing = connect(&peers, "192.0.2.1", false).unwrap();
         assert!(idle.1.is_told_to_close() && !busy[0].1.is_told_to_close());
-        assert!(connect(&peers, "192.0.2.1", true).is_none(), "none of its three is idle");
+        assert!(connect(&peers, "192.0.2.1", true).is_none(), "none of its others is idle");
         assert!(connect(&peers, "192.0.2.2", true).is_some(), "another peer has a share of its own");
         drop((busy, idle, replacing));
         assert!(connect(&peers, "192.0.2.1", true).is_some());
@@ -246,5 +268,28 @@ mod tests {
         assert!(!one.1.is_told_to_close());
         peers.free(2);
         assert!(one.1.is_told_to_close());
+    }
+
+    #[test]
+    fn connections_that_do_not_close_when_told_count_against_the_share() {
+        let peers = peers(100, 32);
+        let held: Vec<_> = (0..1_000).filter_map(|_| connect(&peers, "192.0.2.1", true)).collect();
+        assert_eq!(held.len(), 32 + 3, "a batch beyond the share");
+        drop(held);
+        assert!(peers.table().groups.is_empty() && peers.table().told.is_empty());
+    }
+
+    #[test]
+    fn what_was_told_to_close_and_has_a_request_under_way_makes_no_room() {
+        let peers = peers(100, 100);
+        let connections: Vec<_> = (0..3).map(|_| connect(&peers, "192.0.2.1", true).unwrap()).collect();
+        let told = || connections.iter().map(|(_, connection)| connection.is_told_to_close()).collect::<Vec<_>>();
+        peers.free(1);
+        assert_eq!(told(), [true, false, false]);
+        connections[0].1.begin(false);
+        peers.free(1);
+        assert_eq!(told(), [true, true, false], "another makes room instead");
+        peers.free(1);
+        assert_eq!(told(), [true, true, false]);
     }
 }

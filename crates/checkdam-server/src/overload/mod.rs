@@ -35,7 +35,6 @@ pub(crate) fn now() -> u64 {
 }
 
 /// How long ago that was.
-#[cfg(test)]
 pub(crate) fn elapsed(since: u64) -> Duration {
     between(since, now())
 }

@@ -139,11 +139,14 @@ impl Proxy {
     }
 
     /// Counts a request's body as one that its client is sending, if it has one.
-    /// A trusted proxy that does not say for whom it sends is no one client.
+    /// A proxy that is trusted or on this machine, and does not say for whom it
+    /// sends, is no one client.
     fn count_upload(&self, request: &Request<Incoming>, peer: IpAddr) -> Result<Option<Uploading>, Refusal> {
         let Some(uploads) = self.uploads.as_ref().filter(|_| !request.body().is_end_stream()) else { return Ok(None) };
         let client = self.origin.client_ip(peer, request.headers());
-        if self.origin.is_trusted(client) {
+        let peer = peer.to_canonical();
+        let is_local = peer.is_loopback() && client == checkdam::origin::subject(peer);
+        if is_local || self.origin.is_trusted(client) {
             return Ok(None);
         }
         let refused = Refusal::TooManyUploads { max: uploads.per_client_max() };

@@ -232,9 +232,10 @@ fn slow_uploads_of_one_client_hold_few_connections_to_the_upstream() {
     const MAX: usize = 64;
     let upstream = Upstream::start();
     let rules = r#"rules: [{name: all, key: all, limits: ["1000/h"]}]"#;
-    let server = proxy(rules, &[&upstream.url()], &[]);
+    let server = proxy(rules, &[&upstream.url()], &["--trusted-proxies", "127.0.0.1"]);
     let begin = |client: &mut Http1| {
-        client.write("POST /sink HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nx").unwrap();
+        let head = "POST /sink HTTP/1.1\r\nhost: x\r\nx-forwarded-for: 192.0.2.1\r\ncontent-length: 5\r\n\r\nx";
+        client.write(head).unwrap();
     };
     let mut clients: Vec<_> = (0..UPLOADS).map(|_| server.client()).collect();
     let (held, refused) = clients.split_at_mut(MAX);
@@ -252,17 +253,36 @@ fn slow_uploads_of_one_client_hold_few_connections_to_the_upstream() {
     }
     assert_eq!(upstream.requests(), MAX as u64, "nobody else has a connection");
     // Another client may, and requests without a body.
-    let mut other = Http1::connect_from("127.0.0.2", server.address().parse().unwrap());
-    assert_eq!(other.post("/sink", "hello").status, 200);
-    assert_eq!(server.client().get("/echo").status, 200);
+    let upload = |from| server.client().send_with("POST", "/sink", &[("x-forwarded-for", from)], "hello").unwrap();
+    assert_eq!(upload("192.0.2.2").status, 200);
+    let get = server.client().send_with("GET", "/echo", &[("x-forwarded-for", "192.0.2.1")], "").unwrap();
+    assert_eq!(get.status, 200);
     for client in held {
         client.write("rest").unwrap();
         assert_eq!(client.read().unwrap().status, 200);
     }
-    assert_eq!(server.client().post("/sink", "hello").status, 200, "what has ended makes room");
+    assert_eq!(upload("192.0.2.1").status, 200, "what has ended makes room");
     let remaining = server.client().get("/echo").header("x-ratelimit-remaining").map(str::to_owned);
     let charged = 1_000 - remaining.unwrap().parse::<usize>().unwrap();
     assert_eq!(charged, MAX + 4, "what is refused is not charged");
+}
+
+/// Behind a proxy on the same machine are many clients.
+#[test]
+fn uploads_from_loopback_are_not_those_of_one_client() {
+    let upstream = Upstream::start();
+    let rules = r#"rules: [{name: all, key: all, limits: ["1000/h"]}]"#;
+    let server = proxy(rules, &[&upstream.url()], &["--uploads-per-client", "1"]);
+    let mut held = server.client();
+    held.write("POST /sink HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nx").unwrap();
+    let start = Instant::now();
+    while upstream.requests() < 1 {
+        assert!(start.elapsed() < PATIENCE);
+        std::thread::yield_now();
+    }
+    assert_eq!(server.client().post("/sink", "hello").status, 200);
+    held.write("rest").unwrap();
+    assert_eq!(held.read().unwrap().status, 200);
 }
 
 #[test]
