@@ -103,6 +103,11 @@ impl<'a> Caller<'a> {
             (node, Err(error)) => (node, Err(error)),
         };
         let end_us = self.world.now_us();
+        // A node that has just started listens before it has its rules.
+        let result = result.and_then(|reply| match reply.body.contains("has no rules yet") {
+            true => Err(Error::other("the node is starting")),
+            false => Ok(reply),
+        });
         match result {
             Ok(reply) => {
                 let by = match reply.json()["decided_by"].as_str() {
@@ -114,6 +119,7 @@ impl<'a> Caller<'a> {
                 Some((Answer { start_us, end_us, node, by, is_admitted: reply.status == 200 }, reply))
             }
             Err(error) => {
+                self.connection = None;
                 let what = format!("{attributes}: {error}");
                 self.observed.failures.push(Failure { start_us, end_us, node, what });
                 std::thread::sleep(Duration::from_millis(20));
