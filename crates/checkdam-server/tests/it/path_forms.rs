@@ -67,7 +67,7 @@ fn headers_that_rules_read_cannot_be_hidden_from_the_upstream() {
 fn methods_are_written_in_upper_case() {
     let mut listeners = Listeners::start(&[]);
     for method in ["get", "Post", "gET", "purge"] {
-        listeners.assert_refused((method, "/login", &[]), "upper case");
+        listeners.assert_refused((method, "/login", &[]), "upper-case");
     }
     for method in ["GET", "POST"] {
         listeners.ask(method, "/login", &[]);

@@ -11,6 +11,7 @@
 //!   plus each node's share of the rate for the time that it decided alone, and
 //!   for the time before that it had not heard of the bucket from Redis: at most
 //!   its share of the burst, as for a node that started anew and heard nothing.
+//!   While a rule is edited, each change of its quota adds at most one burst.
 
 use super::NODES;
 use super::clients::{Answer, By, Failure, Observed};
@@ -23,6 +24,8 @@ const SECOND_US: u64 = 1_000_000;
 pub(super) struct Events {
     /// When Redis lost what it knew: from, to.
     pub(super) losses: Vec<(u64, u64)>,
+    /// When a rule was changed: from, to.
+    pub(super) edits: Vec<(u64, u64)>,
     /// Which node was killed, when, and when it was up again.
     pub(super) restarts: Vec<(usize, u64, u64)>,
     /// How far into a second of its own clock Redis was when the storm began.
@@ -72,6 +75,10 @@ fn check_bucket(limit: &Limit, answers: &[Answer], events: &Events) -> Result<()
     let over = worst_excess(&shared, &steps, |at_us| per_us * at_us as f64) - burst;
     if over > TOLERANCE {
         return Err(format!("Redis and leases admitted {over:.1} too many in some window"));
+    }
+    if limit.is_edited() {
+        // What a node heard of a bucket before a change of quota says little after the next.
+        steps.extend(events.edits.iter().map(|&(from_us, to_us)| Step { from_us, to_us, amount: burst }));
     }
     let share_per_us = per_us / NODES as f64;
     let alone: Vec<Vec<Alone>> = (0..NODES).map(|node| alone(answers, node, events)).collect();
@@ -152,14 +159,14 @@ fn alone(answers: &[Answer], node: usize, events: &Events) -> Vec<Alone> {
             continue;
         }
         let Answer { start_us, end_us, .. } = *answer;
+        let has_restarted = |since_us: u64| {
+            let overlaps =
+                |(it, from_us, to_us): &(usize, u64, u64)| *it == node && *from_us <= end_us && since_us <= *to_us;
+            events.restarts.iter().any(overlaps)
+        };
         match intervals.last_mut() {
-            Some(last) if is_alone || last.to_us >= start_us => last.to_us = end_us,
+            Some(last) if (is_alone || last.to_us >= start_us) && !has_restarted(last.to_us) => last.to_us = end_us,
             _ => {
-                let has_restarted = |heard_us: u64| {
-                    let between =
-                        |(it, from_us, _): &(usize, u64, u64)| *it == node && (heard_us..=end_us).contains(from_us);
-                    events.restarts.iter().any(between)
-                };
                 let heard_us = heard_us.filter(|heard_us| !has_restarted(*heard_us));
                 intervals.push(Alone { from_us: start_us, to_us: end_us, heard_us });
             }

@@ -91,6 +91,11 @@ impl Limit {
         rule
     }
 
+    /// Whether it is a version of the rule that changes.
+    pub(super) fn is_edited(&self) -> bool {
+        EDITED.iter().any(|version| version.rule == self.rule)
+    }
+
     /// Whether an answer with this limit came from this version, or from a
     /// node's local share of it.
     pub(super) fn is_shown_as(&self, limit: u64) -> bool {
@@ -126,7 +131,10 @@ pub(super) fn edit_until_over(world: &World) -> u64 {
         let next = EDITED[random.below(EDITED.len() as u64) as usize];
         let node = &world.nodes[random.below(NODES as u64) as usize];
         let began_us = world.now_us();
-        match edit(&node.admin_address(), current, next) {
+        let result = edit(&node.admin_address(), current, next);
+        // Every node has it within a second.
+        world.events().edits.push((began_us, world.now_us() + 1_000_000));
+        match result {
             Ok(()) => {
                 active += 1;
                 current = next;
