@@ -19,7 +19,7 @@ const URL: &str = "CHECKDAM_TEST_FAR_URL";
 const ROUND_TRIP: &str = "CHECKDAM_TEST_ROUND_TRIP_MS";
 
 #[test]
-#[ignore = "needs root, /dev/net/tun and a machine that does nothing else: ./test runs it"]
+#[ignore = "needs root, /dev/net/tun and a machine that does nothing else: ./test --far"]
 fn a_far_redis_decides_as_much_as_a_near_one() {
     for round_trip_ms in ROUND_TRIPS_MS {
         let far = FarRedis::start(Duration::from_millis(round_trip_ms));
