@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use checkdam::headers::Dialect;
-use checkdam::{Limiter, Outcome, Request, RuleSet, Together};
+use checkdam::{Batch, Limiter, Outcome, Request, RuleSet};
 
 use crate::audit::{Audit, Effects};
 use crate::http::Texts;
@@ -117,10 +117,10 @@ impl App {
     }
 
     /// Charges every tier that concerns any of the requests, or none.
-    pub(crate) async fn check_together(&self, requests: &[Request<'_>]) -> Together {
+    pub(crate) async fn check_together(&self, requests: &[Request<'_>]) -> Batch {
         let _deciding = self.overload.decide();
         let start = self.stopwatch.raw();
-        let together = self.limiter.check_together(requests).await;
+        let together = self.limiter.check_batch(requests).await;
         self.see(requests, together.outcomes(), together.is_allowed(), start);
         together
     }

@@ -34,8 +34,8 @@
 mod account;
 mod accounts;
 mod demand;
-mod purse;
 mod terms;
+mod token_cell;
 
 pub use account::{Account, Ask, Begin, Paid, Receipt, Spend};
 pub use accounts::{Accounts, LeaseStats};

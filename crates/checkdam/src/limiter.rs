@@ -1,10 +1,10 @@
 //! Rules and a store: the whole of a decision.
 
-mod joint;
+mod batch;
+mod batch_plan;
 mod refund;
-mod together;
 
-pub use together::Together;
+pub use batch::Batch;
 
 use std::sync::Arc;
 
@@ -127,7 +127,7 @@ impl<S: Store> Limiter<S> {
             // Paths have more to be looked at, and are decided there. On the
             // heap, so that nobody else's future grows by it.
             let requests = std::slice::from_ref(request);
-            return Box::pin(self.apply_joint(operation, requests, delay_max_us)).await.into_only();
+            return Box::pin(self.apply_batch(operation, requests, delay_max_us)).await.into_only();
         }
         let mut ask = Ask { delay_max_us, ..Ask::default() };
         if let Some(ban) = ask.fill(&rules, request) {

@@ -7,23 +7,23 @@
 
 mod conditions;
 mod descriptors;
-mod node;
-mod placed;
+mod enum_names;
+mod located;
 mod read;
-mod text;
-mod wire;
-mod words;
+mod schema;
+mod serialize;
 mod write;
+mod yaml_value;
 
-pub use text::{BanText, ConditionsText, OverrideText, RuleText};
+pub use serialize::{BanText, ConditionsText, OverrideText, RuleText};
 pub use write::write;
 
 use std::borrow::Cow;
 
 use serde_saphyr::{Location, Options, Spanned};
 
-use self::placed::{Place, Placed};
-use self::wire::FileWire;
+use self::located::{FileLocation, LocatedDefinitions};
+use self::schema::FileWire;
 use crate::ban::Ban;
 use crate::definitions::Definitions;
 use crate::overrides::Override;
@@ -110,9 +110,9 @@ pub fn parse_definitions_within(text: &str, bytes_max: usize) -> Result<Definiti
 /// # Errors
 /// As [`parse`].
 pub fn parse_with(text: &str, options: &FileOptions) -> Result<Definitions, RuleFileError> {
-    let mut placed = Placed::default();
-    read_file(text, options, 0, &mut placed)?;
-    Ok(placed.split().0)
+    let mut located = LocatedDefinitions::default();
+    read_file(text, options, 0, &mut located)?;
+    Ok(located.split().0)
 }
 
 /// Reads one rule.
@@ -172,14 +172,14 @@ pub fn compile(text: &str) -> Result<RuleSet, RuleFileError> {
 /// # Errors
 /// As [`compile`], with the number of the file.
 pub fn compile_all(files: &[&str], options: &FileOptions) -> Result<(RuleSet, Definitions), (usize, RuleFileError)> {
-    let mut placed = Placed::default();
+    let mut located = LocatedDefinitions::default();
     for (number, text) in files.iter().enumerate() {
-        read_file(text, options, number, &mut placed).map_err(|error| (number, error))?;
+        read_file(text, options, number, &mut located).map_err(|error| (number, error))?;
     }
     if options.merge_domains {
-        placed.merge_domains();
+        located.merge_domains();
     }
-    let (definitions, places) = placed.split();
+    let (definitions, places) = located.split();
     let rules = RuleSet::compile(definitions.clone()).map_err(|error| {
         let (file, location) = places.of(&error);
         (file, RuleFileError::at(location, error.to_string()))
@@ -187,13 +187,18 @@ pub fn compile_all(files: &[&str], options: &FileOptions) -> Result<(RuleSet, De
     Ok((rules, definitions))
 }
 
-fn read_file(text: &str, options: &FileOptions, file: usize, placed: &mut Placed) -> Result<(), RuleFileError> {
+fn read_file(
+    text: &str,
+    options: &FileOptions,
+    file: usize,
+    located: &mut LocatedDefinitions,
+) -> Result<(), RuleFileError> {
     if text.trim().is_empty() {
         return Err(RuleFileError::at_start("the file is empty: begin it with \"rules:\""));
     }
     if descriptors::is_tree(text) {
         let (location, tree) = descriptors::read(text, options)?;
-        placed.trees.push(((file, location), tree));
+        located.trees.push(((file, location), tree));
         return Ok(());
     }
     let wire: FileWire = from_yaml(text, options.bytes_max, "the file")?;
@@ -201,9 +206,9 @@ fn read_file(text: &str, options: &FileOptions, file: usize, placed: &mut Placed
         let reason = "the file has no rules: list them under \"rules:\", or write \"rules: []\" to limit nothing";
         return Err(RuleFileError::at_start(reason));
     };
-    placed.rules.extend(each(rules, file, read::rule)?);
-    placed.overrides.extend(each(wire.overrides.unwrap_or_default(), file, read::one_override)?);
-    placed.bans.extend(each(wire.bans.unwrap_or_default(), file, read::ban)?);
+    located.rules.extend(each(rules, file, read::rule)?);
+    located.overrides.extend(each(wire.overrides.unwrap_or_default(), file, read::one_override)?);
+    located.bans.extend(each(wire.bans.unwrap_or_default(), file, read::ban)?);
     Ok(())
 }
 
@@ -211,7 +216,7 @@ fn each<W, T>(
     list: Vec<Spanned<W>>,
     file: usize,
     read: impl Fn(Location, W) -> Result<T, RuleFileError>,
-) -> Result<Vec<(Place, T)>, RuleFileError> {
+) -> Result<Vec<(FileLocation, T)>, RuleFileError> {
     list.into_iter().map(|spanned| Ok(((file, spanned.referenced), read(spanned.referenced, spanned.value)?))).collect()
 }
 

@@ -6,13 +6,13 @@
 
 mod bans;
 mod compile;
+mod compile_trees;
+mod compiled_overrides;
+mod descriptor_trees;
 mod error;
-mod exceptions;
 mod explain;
 mod index;
 mod networks;
-mod plant;
-mod trees;
 
 pub use error::{Item, RuleSetError};
 pub use explain::Explanation;
@@ -20,9 +20,9 @@ pub use explain::Explanation;
 use smallvec::SmallVec;
 
 use self::bans::Bans;
-use self::exceptions::{Exception, Exceptions};
+use self::compiled_overrides::{CompiledOverride, CompiledOverrides};
+pub(crate) use self::descriptor_trees::{Leaf, Tree, Trees, write_subject as write_path_subject};
 use self::index::{AttributeId, Index};
-pub(crate) use self::trees::{Leaf, Tree, Trees, write_subject as write_path_subject};
 use crate::ban::Ban;
 use crate::buffer::Buffer;
 use crate::headers::PolicyText;
@@ -52,7 +52,7 @@ pub(crate) struct CompiledRule {
     pub(crate) rule: Rule,
     /// The rule's own, and behind them those of its overrides.
     pub(crate) quotas: Vec<CompiledQuota>,
-    exceptions: Option<Box<Exceptions>>,
+    overrides: Option<Box<CompiledOverrides>>,
     /// Those that hold not already because the index has found it.
     conditions: Vec<(AttributeId, Condition)>,
     pub(crate) key: usize,
@@ -176,19 +176,24 @@ impl RuleSet {
     #[inline]
     pub(crate) fn quotas(&self, rule: u32, values: &[Option<&str>]) -> (u32, u32) {
         let compiled = &self.rules[rule as usize];
-        match &compiled.exceptions {
+        match &compiled.overrides {
             None => (0, compiled.quotas.len() as u32),
-            Some(exceptions) => self
-                .exception(compiled, exceptions, values)
-                .map_or((0, compiled.rule.quotas.len() as u32), |exception| exception.quotas),
+            Some(overrides) => self
+                .compiled_override(compiled, overrides, values)
+                .map_or((0, compiled.rule.quotas.len() as u32), |compiled_override| compiled_override.quotas),
         }
     }
 
-    fn exception(&self, rule: &CompiledRule, exceptions: &Exceptions, values: &[Option<&str>]) -> Option<Exception> {
+    fn compiled_override(
+        &self,
+        rule: &CompiledRule,
+        overrides: &CompiledOverrides,
+        values: &[Option<&str>],
+    ) -> Option<CompiledOverride> {
         let key = &self.keys[rule.key];
         let (mut subject, values) = (Buffer::new(), key.attributes.iter().filter_map(|id| values[*id]));
         key.pattern.write(values.clone(), &mut subject);
-        exceptions.of(&subject, &values)
+        overrides.of(&subject, &values)
     }
 
     /// Writes a subject in a form that no two subjects share: the pattern, then

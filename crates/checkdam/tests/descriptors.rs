@@ -7,7 +7,7 @@ use std::sync::Arc;
 use checkdam::rule_file::{self, FileOptions};
 use checkdam::store::{MemoryOptions, MemoryStore};
 use checkdam::time::ManualClock;
-use checkdam::{Algorithm, GivenLimit, Limiter, Outcome, Request, Together, Unit};
+use checkdam::{Algorithm, Batch, GivenLimit, Limiter, Outcome, Request, Unit};
 use pollster::block_on;
 
 type Path<'a> = &'a [(&'a str, &'a str)];
@@ -32,8 +32,8 @@ impl Dam {
         Self { limiter: Limiter::new(rules, store), clock }
     }
 
-    fn together(&self, requests: &[Request<'_>]) -> Together {
-        block_on(self.limiter.check_together(requests))
+    fn together(&self, requests: &[Request<'_>]) -> Batch {
+        block_on(self.limiter.check_batch(requests))
     }
 
     fn check(&self, path: Path<'_>) -> Outcome {
@@ -263,7 +263,7 @@ fn a_bucket_beside_quotas_tells_what_it_holds_when_they_deny() {
          - { key: t, rate_limit: { unit: minute, requests_per_unit: 6, algorithm: token_bucket } }\n",
     );
     let paths: [Path<'_>; 2] = [&[("q", "x")], &[("t", "x")]];
-    let held = |together: &Together| {
+    let held = |together: &Batch| {
         let tier = together.outcomes()[1].tiers().next().unwrap();
         (together.is_allowed(), tier.decision.remaining, tier.decision.reset_after_us)
     };

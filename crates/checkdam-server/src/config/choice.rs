@@ -1,7 +1,7 @@
 //! Settings that choose one of a few.
 
 use checkdam::headers::Dialect;
-use checkdam::origin::Slashes;
+use checkdam::normalize::Slashes;
 use clap::ValueEnum;
 
 use super::ConfigError;

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use axum::http::HeaderName;
-use checkdam::origin::PathForms;
+use checkdam::normalize::PathForms;
 use checkdam::{ATTRIBUTES_MAX, NAME_MAX};
 use ipnet::IpNet;
 

@@ -231,7 +231,7 @@ impl RouteSettings {
             path,
             host: self
                 .host
-                .map(|host| checkdam::origin::host(&host).ok_or_else(|| invalid(format!("{host:?} is no host"))))
+                .map(|host| checkdam::normalize::host(&host).ok_or_else(|| invalid(format!("{host:?} is no host"))))
                 .transpose()?,
             upstreams,
             domain,

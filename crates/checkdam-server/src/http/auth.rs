@@ -18,7 +18,7 @@ use axum::http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use axum::http::request::Parts;
 use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
-use checkdam::origin::PathForms;
+use checkdam::normalize::PathForms;
 use checkdam::{LIMIT_MAX, Request, RequestError, VALUE_MAX};
 
 use super::connections::Peer;

@@ -12,8 +12,8 @@ mod endpoint;
 use std::net::IpAddr;
 
 use axum::http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
-pub(crate) use checkdam::origin::host;
-use checkdam::origin::{PathError, PathForms};
+pub(crate) use checkdam::normalize::host;
+use checkdam::normalize::{PathError, PathForms};
 use checkdam::{LIMIT_MAX, Request, RequestError};
 use ipnet::IpNet;
 
@@ -133,7 +133,7 @@ impl Origin {
             let Some(named) = entry else { break };
             client = named;
         }
-        checkdam::origin::subject(client)
+        checkdam::normalize::subject(client)
     }
 
     /// The request to decide about, in no domain.

@@ -8,7 +8,7 @@ use axum::http::header::{
 };
 use axum::http::uri::{Authority, PathAndQuery};
 use axum::http::{Method, Request, Version};
-use checkdam::origin::PathForms;
+use checkdam::normalize::PathForms;
 
 use super::refusal::Refusal;
 use crate::http::is_of_proxies;

@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 
 use checkdam::store::{MemoryOptions, MemoryStore};
 use checkdam::time::{ManualClock, SECOND_US};
-use checkdam::{Limiter, Outcome, Request, RuleSet, Together};
+use checkdam::{Batch, Limiter, Outcome, Request, RuleSet};
 
 /// Windows that have passed are forgotten so often, in virtual time.
 const SWEEP_EVERY_US: u64 = 60 * SECOND_US;
@@ -42,9 +42,9 @@ impl Replay {
     }
 
     /// Decides requests that pass together or not at all.
-    pub(crate) fn check_together(&mut self, at_us: u64, requests: &[Request<'_>]) -> Together {
+    pub(crate) fn check_together(&mut self, at_us: u64, requests: &[Request<'_>]) -> Batch {
         self.set(at_us);
-        at_once(self.limiter.check_together(requests))
+        at_once(self.limiter.check_batch(requests))
     }
 
     /// The rules.

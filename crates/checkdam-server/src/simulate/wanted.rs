@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use checkdam::origin::{PathForms, Slashes, host, subject};
+use checkdam::normalize::{PathForms, Slashes, host, subject};
 
 use crate::http::Target;
 

@@ -6,7 +6,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use checkdam::store::redis::{CallError, RedisOptions, RedisStats, RedisStore, StoreUrlError, glance};
+use checkdam::store::redis::{CallError, RedisOptions, RedisStats, RedisStore, StoreUrlError, startup_check};
 use checkdam::store::{BucketName, FailurePolicy, Operation, Tier};
 use checkdam::{Algorithm, Align, Quota, QuotaSpec};
 
@@ -207,7 +207,7 @@ impl Watched {
 /// Says what lets limits fail, or will one day.
 async fn remark(options: RedisOptions) {
     // A URL that is not understood was refused before.
-    for (server, finding) in glance(&options).await.unwrap_or_default() {
+    for (server, finding) in startup_check(&options).await.unwrap_or_default() {
         let remedy = finding.remedy.unwrap_or_default();
         tracing::warn!(server, look = finding.look, seen = finding.seen, remedy, "the store is not as it should be");
     }

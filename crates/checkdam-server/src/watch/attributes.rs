@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use checkdam::origin::{PathForms, Slashes};
+use checkdam::normalize::{PathForms, Slashes};
 use checkdam::{Condition, Matcher, Request, Rule, RuleSet};
 
 /// More warnings than that nobody reads.

@@ -22,7 +22,7 @@ pub(crate) use self::traffic::{Point, Second, Series, Traffic, Window};
 use std::sync::Arc;
 use std::time::Duration;
 
-use checkdam::origin::PathForms;
+use checkdam::normalize::PathForms;
 use checkdam::{Outcome, Request, RuleSet, Verdict};
 
 use self::counters::decision_place;

@@ -7,7 +7,7 @@ use http::HeaderMap;
 use http::request::Parts;
 use ipnet::IpNet;
 
-use crate::origin::subject;
+use crate::normalize::subject;
 
 type Peer = Box<dyn Fn(&Parts) -> Option<IpAddr> + Send + Sync>;
 

@@ -14,7 +14,7 @@ use super::denial::Denial;
 use super::settings::{Read, Settings, host};
 use crate::headers::Dialect;
 use crate::limiter::Limiter;
-use crate::origin::{self, PathForms};
+use crate::normalize::{self, PathForms};
 use crate::outcome::Outcome;
 use crate::quota::LIMIT_MAX;
 use crate::request::{ATTRIBUTES_MAX, NAME_MAX, Request};
@@ -127,10 +127,10 @@ impl<S: Store + 'static> RateLimitLayerBuilder<S> {
     /// Sets an attribute to the method, in upper case.
     #[must_use]
     pub fn method(self, attribute: impl Into<Cow<'static, str>>) -> Self {
-        self.attribute(attribute, |parts| Some(origin::method(parts.method.as_str())))
+        self.attribute(attribute, |parts| Some(normalize::method(parts.method.as_str())))
     }
 
-    /// Sets an attribute to the host that is asked, in its [one form](origin::host).
+    /// Sets an attribute to the host that is asked, in its [one form](normalize::host).
     /// A request without one, as HTTP/1.0 and HTTP/2 allow, is answered with 400 if
     /// a rule names the attribute.
     #[must_use]

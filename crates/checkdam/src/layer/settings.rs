@@ -15,7 +15,7 @@ use super::denial::Denial;
 use super::problem;
 use crate::headers::{self, Dialect};
 use crate::limiter::Limiter;
-use crate::origin::{self, PathForms};
+use crate::normalize::{self, PathForms};
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::store::Store;
@@ -78,7 +78,7 @@ impl<S: Store> Settings<S> {
     fn ambiguity(&self, parts: &Parts) -> Option<String> {
         let is_hidden = |header: &&HeaderName| {
             let connection = parts.headers.get_all(CONNECTION).iter().map(HeaderValue::as_bytes);
-            origin::is_hop_by_hop(connection, header.as_str())
+            normalize::is_hop_by_hop(connection, header.as_str())
         };
         if let Some(hidden) = self.headers.iter().find(is_hidden) {
             return Some(format!("Connection names {hidden}, which is not for one connection: leave it out there"));
@@ -129,7 +129,7 @@ pub(super) fn host(parts: &Parts) -> Option<String> {
     let named = || parts.headers.get(HOST)?.to_str().ok();
     let authority = parts.uri.authority().map(http::uri::Authority::as_str).or_else(named)?;
     // Before an @ stands a user, which is no part of the host.
-    origin::host(authority.rsplit('@').next()?)
+    normalize::host(authority.rsplit('@').next()?)
 }
 
 /// Adds headers that the response does not have: a service that limits by

@@ -1,8 +1,8 @@
 //! One subject's prepaid tokens on this node.
 
-mod asking;
+mod refill;
 
-use super::purse::{Held, Purse};
+use super::token_cell::{CellState, TokenCell};
 use crate::hash::Tag;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -16,7 +16,7 @@ use crate::sync::{AtomicU64, Ordering};
 pub struct Account {
     /// Whose it is; 0: nobody's.
     tag: AtomicU64,
-    purses: [Purse; 2],
+    cells: [TokenCell; 2],
     /// With so many tokens left the next lease is fetched.
     low: AtomicU64,
     /// Until then nothing more is to be had: denials are answered from here.
@@ -72,7 +72,7 @@ pub struct Paid {
 /// Which lease paid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
-    purse: usize,
+    cell: usize,
     lease: u64,
     cost: u64,
 }
@@ -106,7 +106,7 @@ impl Account {
         let zero = || AtomicU64::new(0);
         Self {
             tag: zero(),
-            purses: [Purse::new(), Purse::new()],
+            cells: [TokenCell::new(), TokenCell::new()],
             low: zero(),
             ask_after_us: zero(),
             denied: zero(),
@@ -136,34 +136,34 @@ impl Account {
     #[inline]
     pub fn spend(&self, tag: Tag, cost: u64, mut clock: impl FnMut() -> u64) -> Spend {
         loop {
-            let held = [self.purses[0].look(), self.purses[1].look()];
-            // Looked at after the purses: a word seen before it was this subject's
+            let held = [self.cells[0].load(), self.cells[1].load()];
+            // Looked at after the cells: a word seen before it was this subject's
             // has changed since, and is not taken.
             if !self.is_of(tag) {
                 return Spend::Gone;
             }
-            let Some(purse) = first(held, cost) else { return Spend::Dry };
-            let seen = held[purse];
-            if !self.purses[purse].set(seen, seen.tokens() - cost) {
+            let Some(cell) = first(held, cost) else { return Spend::Dry };
+            let seen = held[cell];
+            if !self.cells[cell].set(seen, seen.tokens() - cost) {
                 continue;
             }
             let at_us = clock();
             if seen.is_live(at_us) {
                 let left = held[0].tokens() + held[1].tokens() - cost;
                 let is_low = self.is_low(held, cost, at_us);
-                let receipt = Receipt { purse, lease: seen.lease(), cost };
+                let receipt = Receipt { cell, lease: seen.lease(), cost };
                 return Spend::Paid(Paid { at_us, left, is_low, receipt });
             }
             self.left_unspent.fetch_add(cost, Ordering::Relaxed);
-            self.bury(purse, at_us);
+            self.expire(cell, at_us);
         }
     }
 
     /// Whether what will last is so little that more should be fetched now.
     #[inline]
-    fn is_low(&self, held: [Held; 2], cost: u64, now_us: u64) -> bool {
+    fn is_low(&self, held: [CellState; 2], cost: u64, now_us: u64) -> bool {
         let ending_us = self.ending_us.load(Ordering::Relaxed);
-        let lasting = |held: Held| if held.left_us(now_us) > ending_us { held.tokens() } else { 0 };
+        let lasting = |held: CellState| if held.left_us(now_us) > ending_us { held.tokens() } else { 0 };
         lasting(held[0]) + lasting(held[1]) <= self.low.load(Ordering::Relaxed) + cost
             && self.ask_after_us.load(Ordering::Relaxed) <= now_us
             && self.is_asking.load(Ordering::Relaxed) == 0
@@ -171,7 +171,7 @@ impl Account {
 
     /// Puts back what was paid, if it can still be spent by another.
     pub fn put_back(&self, receipt: Receipt) {
-        if !self.purses[receipt.purse].put_back(receipt.lease, receipt.cost) {
+        if !self.cells[receipt.cell].put_back(receipt.lease, receipt.cost) {
             self.left_unspent.fetch_add(receipt.cost, Ordering::Relaxed);
         }
     }
@@ -193,13 +193,14 @@ impl Account {
 
     /// The tokens that can be spent now.
     pub fn held(&self, now_us: u64) -> u64 {
-        let live = |purse: &Purse| Some(purse.look()).filter(|held| held.is_live(now_us)).map_or(0, Held::tokens);
-        self.purses.iter().map(live).sum()
+        let live =
+            |cell: &TokenCell| Some(cell.load()).filter(|held| held.is_live(now_us)).map_or(0, CellState::tokens);
+        self.cells.iter().map(live).sum()
     }
 
     /// The tokens in it, also those whose time is over.
     pub(super) fn kept(&self) -> u64 {
-        self.purses.iter().map(|purse| purse.look().tokens()).sum()
+        self.cells.iter().map(|cell| cell.load().tokens()).sum()
     }
 
     /// What the shared bucket had left at the last grant, and how long until it
@@ -211,20 +212,20 @@ impl Account {
 
     /// What is left of a lease, and how long it may still be spent.
     pub fn left_of(&self, receipt: Receipt, now_us: u64) -> (u64, u64) {
-        let seen = self.purses[receipt.purse].look();
+        let seen = self.cells[receipt.cell].load();
         if seen.lease() == receipt.lease { (seen.tokens(), seen.left_us(now_us)) } else { (0, 0) }
     }
 
     /// Takes out what is left of a lease; gives how much, and how long it may
     /// still be given back.
     pub fn withdraw(&self, receipt: Receipt, now_us: u64) -> (u64, u64) {
-        let purse = &self.purses[receipt.purse];
+        let cell = &self.cells[receipt.cell];
         loop {
-            let seen = purse.look();
+            let seen = cell.load();
             if seen.lease() != receipt.lease || seen.tokens() == 0 {
                 return (0, 0);
             }
-            if purse.set(seen, 0) {
+            if cell.set(seen, 0) {
                 self.left_unspent.fetch_add(seen.tokens(), Ordering::Relaxed);
                 return (seen.tokens(), seen.left_us(now_us));
             }
@@ -233,8 +234,8 @@ impl Account {
 
     /// Takes out everything; one `(tokens, left_us)` a lease.
     pub fn withdraw_all(&self, now_us: u64) -> [(u64, u64); 2] {
-        [0, 1].map(|purse| {
-            let seen = self.purses[purse].empty();
+        [0, 1].map(|cell| {
+            let seen = self.cells[cell].empty();
             self.left_unspent.fetch_add(seen.tokens(), Ordering::Relaxed);
             (seen.tokens(), seen.left_us(now_us))
         })
@@ -253,17 +254,17 @@ impl Account {
     }
 
     /// Forgets what is left in a lease that has ended.
-    fn bury(&self, purse: usize, now_us: u64) {
-        let seen = self.purses[purse].look();
-        if !seen.is_live(now_us) && seen.tokens() > 0 && self.purses[purse].set(seen, 0) {
+    fn expire(&self, cell: usize, now_us: u64) {
+        let seen = self.cells[cell].load();
+        if !seen.is_live(now_us) && seen.tokens() > 0 && self.cells[cell].set(seen, 0) {
             self.left_unspent.fetch_add(seen.tokens(), Ordering::Relaxed);
         }
     }
 }
 
-/// Of the purses that hold enough, the one that ends first.
+/// Of the cells that hold enough, the one that ends first.
 #[inline]
-fn first(held: [Held; 2], cost: u64) -> Option<usize> {
+fn first(held: [CellState; 2], cost: u64) -> Option<usize> {
     match held.map(|held| held.tokens() >= cost) {
         [true, true] => Some(usize::from(held[1].ends_before(held[0]))),
         [true, false] => Some(0),

@@ -1,6 +1,6 @@
 //! On which terms tokens are prepaid.
 
-use super::purse::TOKENS_MAX;
+use super::token_cell::TOKENS_MAX;
 use crate::quota::{Algorithm, Quota};
 use crate::rule::Lease;
 

@@ -1,6 +1,6 @@
 //! Giving back what an outcome was charged, to the buckets that were charged.
 
-use super::joint::Joint;
+use super::batch_plan::BatchPlan;
 use super::{Limiter, Tiers};
 use crate::outcome::Outcome;
 use crate::request::Request;
@@ -16,8 +16,8 @@ impl<S: Store> Limiter<S> {
             return;
         }
         let rules = outcome.rules();
-        let joint = Joint::new(rules, std::slice::from_ref(request));
-        let mut tiers = joint.tiers(rules);
+        let plan = BatchPlan::new(rules, std::slice::from_ref(request));
+        let mut tiers = plan.tiers(rules);
         // A limit that another request of the same call replaced stands last.
         tiers.truncate(outcome.tiers().len());
         let denied = Groups::denied(&tiers, outcome.tiers().map(|tier| tier.decision.is_allowed()));

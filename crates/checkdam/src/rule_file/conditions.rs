@@ -1,12 +1,12 @@
 //! Conditions in the shape of a rule file.
 
-use super::node::Node;
+use super::yaml_value::YamlValue;
 use crate::rule::{Condition, Matcher};
 
 /// A rule's conditions by attribute. Whatever can be built can be written: what
 /// fits no short form is written as `all`, and exact text that would read as a
 /// pattern or a network as `{equals: text}`.
-pub(super) fn conditions(when: &[(String, Condition)]) -> Vec<(String, Node)> {
+pub(super) fn conditions(when: &[(String, Condition)]) -> Vec<(String, YamlValue)> {
     let mut attributes: Vec<(String, Vec<&Condition>)> = Vec::new();
     for (attribute, condition) in when {
         match attributes.iter_mut().find(|(known, _)| known == attribute) {
@@ -17,32 +17,32 @@ pub(super) fn conditions(when: &[(String, Condition)]) -> Vec<(String, Node)> {
     attributes.into_iter().map(|(attribute, conditions)| (attribute, of(&conditions))).collect()
 }
 
-fn of(conditions: &[&Condition]) -> Node {
+fn of(conditions: &[&Condition]) -> YamlValue {
     match conditions {
         [one] => alone(one),
         several => together(several)
-            .unwrap_or_else(|| Node::map("all", Node::List(several.iter().map(|one| alone(one)).collect()))),
+            .unwrap_or_else(|| YamlValue::map("all", YamlValue::List(several.iter().map(|one| alone(one)).collect()))),
     }
 }
 
-fn alone(condition: &Condition) -> Node {
+fn alone(condition: &Condition) -> YamlValue {
     match condition {
         Condition::In(matchers) => match equals(matchers) {
-            Some(exact) => Node::map("equals", exact),
+            Some(exact) => YamlValue::map("equals", exact),
             None => values(matchers),
         },
-        Condition::NotIn(matchers) => Node::map("not_in", values(matchers)),
-        Condition::Present(expected) => Node::map("present", Node::Truth(*expected)),
+        Condition::NotIn(matchers) => YamlValue::map("not_in", values(matchers)),
+        Condition::Present(expected) => YamlValue::map("present", YamlValue::Truth(*expected)),
     }
 }
 
 /// Several conditions as one set of tests, in the order in which tests are read.
-fn together(conditions: &[&Condition]) -> Option<Node> {
+fn together(conditions: &[&Condition]) -> Option<YamlValue> {
     const ORDER: [&str; 5] = ["in", "not_in", "not", "equals", "present"];
     let mut tests = Vec::new();
     let mut names = ORDER.iter();
     for condition in conditions {
-        let (fits, test): (&[&str], Node) = match condition {
+        let (fits, test): (&[&str], YamlValue) = match condition {
             Condition::In(matchers) => match equals(matchers) {
                 Some(exact) => (&["equals"], exact),
                 None if matchers.iter().all(|one| matches!(one, Matcher::Exact(_))) => {
@@ -51,34 +51,34 @@ fn together(conditions: &[&Condition]) -> Option<Node> {
                 None => (&["in"], values(matchers)),
             },
             Condition::NotIn(matchers) => (&["not_in", "not"], values(matchers)),
-            Condition::Present(expected) => (&["present"], Node::Truth(*expected)),
+            Condition::Present(expected) => (&["present"], YamlValue::Truth(*expected)),
         };
         let name = names.find(|name| fits.contains(name))?;
         tests.push(((*name).to_owned(), test));
     }
-    Some(Node::Map(tests))
+    Some(YamlValue::Map(tests))
 }
 
 /// The values, if all are exact and one of them would not read so.
-fn equals(matchers: &[Matcher]) -> Option<Node> {
+fn equals(matchers: &[Matcher]) -> Option<YamlValue> {
     let texts = matchers.iter().map(|matcher| match matcher {
         Matcher::Exact(text) => Some(text.clone()),
         _ => None,
     });
     let texts: Vec<String> = texts.collect::<Option<_>>()?;
     let is_needed = matchers.iter().any(|matcher| !reads_so(matcher));
-    is_needed.then(|| if let [one] = texts.as_slice() { Node::text(one) } else { Node::texts(&texts) })
+    is_needed.then(|| if let [one] = texts.as_slice() { YamlValue::text(one) } else { YamlValue::texts(&texts) })
 }
 
 /// One value as it is, several as a list.
-fn values(matchers: &[Matcher]) -> Node {
+fn values(matchers: &[Matcher]) -> YamlValue {
     let value = |matcher: &Matcher| {
-        let text = Node::Text(matcher.to_string());
-        if reads_so(matcher) { text } else { Node::map("equals", text) }
+        let text = YamlValue::Text(matcher.to_string());
+        if reads_so(matcher) { text } else { YamlValue::map("equals", text) }
     };
     match matchers {
         [one] if reads_so(one) => value(one),
-        several => Node::List(several.iter().map(value).collect()),
+        several => YamlValue::List(several.iter().map(value).collect()),
     }
 }
 

@@ -9,9 +9,9 @@ use std::collections::HashSet;
 use serde_saphyr::{Location, Spanned};
 
 use self::json::JsonText;
+use super::enum_names::POLICIES;
 use super::read::choice;
-use super::wire::SpannedText;
-use super::words::POLICIES;
+use super::schema::SpannedText;
 use super::{FileOptions, RuleFileError, from_yaml_with};
 use crate::descriptor::{Descriptor, DescriptorAllowance, DescriptorLimit, DescriptorTree, Unit};
 use crate::quota::{Algorithm, Align, Quota, QuotaSpec};

@@ -3,8 +3,8 @@
 use serde_saphyr::{Location, Spanned};
 
 use super::RuleFileError;
-use super::wire::{BanWire, Conditions, LimitWire, Limits, OverrideWire, RuleWire, SpannedText};
-use super::words::{MODES, POLICIES};
+use super::enum_names::{MODES, POLICIES};
+use super::schema::{BanWire, Conditions, LimitWire, Limits, OverrideWire, RuleWire, SpannedText};
 use crate::ban::Ban;
 use crate::overrides::{Allowance, Override, ScaleError};
 use crate::quota::{Algorithm, Quota, QuotaSpec, parse_period};

@@ -1,6 +1,6 @@
 //! Definitions as YAML.
 
-use super::text::{BanText, Fields, OverrideText, RuleText};
+use super::serialize::{BanText, Fields, OverrideText, RuleText};
 use crate::definitions::Definitions;
 
 /// The definitions as a rule file: what [`parse_definitions`](super::parse_definitions)

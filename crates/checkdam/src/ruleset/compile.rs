@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use super::bans::Bans;
+use super::compile_trees::TreeCompiler;
+use super::compiled_overrides::{self, OverridesBuilder};
 use super::error::{Item, RuleSetError};
-use super::exceptions::{self, Gathered};
 use super::index::Index;
-use super::plant::Planter;
 use super::{CompiledKey, CompiledQuota, CompiledRule, RuleSet};
 use crate::definitions::Definitions;
 use crate::headers::PolicyText;
@@ -33,7 +33,7 @@ impl RuleSet {
     pub fn compile(definitions: Definitions) -> Result<Self, RuleSetError> {
         let Definitions { rules, overrides, bans, trees } = definitions;
         check_all(&rules)?;
-        let mut gathered = exceptions::gather(&rules, &overrides)?;
+        let mut gathered = compiled_overrides::gather(&rules, &overrides)?;
         let mut listed: Vec<(usize, Rule)> = rules.into_iter().enumerate().collect();
         listed.retain(|(_, rule)| rule.mode != Mode::Off);
         listed.sort_by_key(|(_, rule)| Reverse(rule.priority));
@@ -52,23 +52,28 @@ impl RuleSet {
             compiled.push(CompiledRule::new(rule, key, gathered.remove(&place), (&mut index, held)));
         }
         let bans = Bans::new(bans, &mut index)?;
-        let (trees, shown) = Planter::new(&mut compiled, &mut keys).plant(&trees)?;
+        let (trees, shown) = TreeCompiler::new(&mut compiled, &mut keys).compile(&trees)?;
         Ok(Self { rules: compiled, shown, keys, index, overrides, bans, trees })
     }
 }
 
 impl CompiledRule {
     /// `held` is the condition that holds for whoever the index finds it by.
-    fn new(rule: Rule, key: usize, gathered: Option<Gathered>, (index, held): (&mut Index, Option<usize>)) -> Self {
+    fn new(
+        rule: Rule,
+        key: usize,
+        gathered: Option<OverridesBuilder>,
+        (index, held): (&mut Index, Option<usize>),
+    ) -> Self {
         let others = rule.when.iter().enumerate().filter(|(number, _)| Some(*number) != held);
         let conditions = others.map(|(_, (name, c))| (index.attribute(name), c.clone())).collect();
         let mut quotas = CompiledQuota::all(&rule, &rule.quotas);
-        let exceptions = gathered.map(|gathered| {
+        let overrides = gathered.map(|gathered| {
             quotas.extend(gathered.quotas.iter().flat_map(|list| CompiledQuota::all(&rule, list)));
-            Box::new(gathered.exceptions)
+            Box::new(gathered.overrides)
         });
         quotas.shrink_to_fit();
-        Self { rule, quotas, exceptions, conditions, key }
+        Self { rule, quotas, overrides, conditions, key }
     }
 }
 

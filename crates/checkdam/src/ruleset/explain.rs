@@ -59,8 +59,8 @@ impl RuleSet {
     /// The override that counts for a rule whose conditions hold.
     fn applied(&self, rule: u32, values: &[Option<&str>]) -> Option<&Override> {
         let compiled = self.rule(rule);
-        let exception = self.exception(compiled, compiled.exceptions.as_deref()?, values)?;
-        self.overrides.get(exception.number as usize)
+        let compiled_override = self.compiled_override(compiled, compiled.overrides.as_deref()?, values)?;
+        self.overrides.get(compiled_override.number as usize)
     }
 }
 

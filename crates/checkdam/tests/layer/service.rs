@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use checkdam::layer::{Address, LayerError, RateLimitLayer};
-use checkdam::origin::{PathForms, Slashes};
+use checkdam::normalize::{PathForms, Slashes};
 use checkdam::store::{MemoryOptions, MemoryStore};
 use checkdam::time::ManualClock;
 use checkdam::{Limiter, Request, Verdict};

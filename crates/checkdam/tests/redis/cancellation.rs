@@ -157,11 +157,11 @@ async fn requests_that_are_decided_together_and_dropped_give_back_what_they_took
     let (rules, _) = rule_file::compile_all(&[tree], &FileOptions::default()).unwrap();
     let limiter = Limiter::new(rules, store(patient(server.url())));
     let requests = [("a", "x"), ("c", "x")].map(|entry| Request::of_entries("edge", [entry]).unwrap());
-    assert!(limiter.check_together(&requests).await.is_allowed());
+    assert!(limiter.check_batch(&requests).await.is_allowed());
     let (mut polls, mut most, mut rounds) = (0, 0, 0);
     while rounds < ROUNDS {
         assert!(polls < POLLS_MAX, "it is never decided");
-        let is_decided = dropped_after(polls, limiter.check_together(&requests)).await;
+        let is_decided = dropped_after(polls, limiter.check_batch(&requests)).await;
         let began = Instant::now();
         loop {
             let outcome = limiter.peek(&requests[1]).await;

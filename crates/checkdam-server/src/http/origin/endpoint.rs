@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use checkdam::origin::{PathError, PathForms};
+use checkdam::normalize::{PathError, PathForms};
 
 /// The target of a request, as its first line has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Tables of requests and what they are taken for.
 
 use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
-use checkdam::origin::PathForms;
+use checkdam::normalize::PathForms;
 
 use super::{Asked, Origin, OriginError, Target};
 use crate::config::OriginOptions;

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::call_error::CallError;
-use super::reply::Reply;
+use super::reply::RequestReply;
 use super::script::Packed;
 use super::server::{Connector, ask, open};
 use super::shard::{Shard, ShardOptions};
@@ -90,7 +90,7 @@ impl Cluster {
         packed: Packed,
         tiers: usize,
         deadline: Instant,
-    ) -> Result<Reply, CallError> {
+    ) -> Result<RequestReply, CallError> {
         let mut asked: Option<Arc<Shard>> = None;
         let mut pause = CHANGING_PAUSE;
         for _ in 0..REDIRECTIONS_MAX {

@@ -6,33 +6,33 @@
 //! silent allow. Rules with a lease are decided on this node where it has
 //! prepaid for them.
 
-mod ask;
 mod breaker;
 mod call_error;
-mod channel;
 mod charges;
 mod cluster;
-mod deniers;
+mod cross_slot;
 mod detached;
 mod examine;
 mod fallback;
 mod key;
 mod leases;
+#[cfg(test)]
+mod lua_parity_tests;
+mod pubsub;
+mod recent_denials;
 mod reply;
 mod script;
-mod seal;
+mod sealed_box;
 mod server;
 mod shard;
 mod target;
 mod topology;
-#[cfg(test)]
-mod twin;
 mod window;
 
 pub use breaker::BreakerOptions;
 pub use call_error::CallError;
-pub use channel::{Heard, Speaker, Unheard};
-pub use examine::{Examination, Examined, Finding, Level, Role, examine, glance};
+pub use examine::{Examination, Examined, Finding, Level, Role, examine, startup_check};
+pub use pubsub::{Heard, Speaker, Unheard};
 pub use target::StoreUrlError;
 
 use std::ops::Deref;
@@ -45,13 +45,13 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use self::ask::Ask;
-use self::deniers::Deniers;
+use self::cross_slot::CrossSlotCall;
 use self::detached::{Detached, OwnedTiers};
 use self::fallback::Fallback;
 use self::key::{KeyMaker, Keys};
 use self::leases::Leases;
-use self::reply::Held;
+use self::recent_denials::RecentDenials;
+use self::reply::BucketState;
 use self::script::Packed;
 use self::shard::ShardOptions;
 use self::target::Target;
@@ -180,7 +180,7 @@ impl Counts {
 }
 
 /// What the buckets of a request held; none where that no longer matters.
-type AllHeld = SmallVec<[Option<Held>; TIERS_INLINE]>;
+type BucketStates = SmallVec<[Option<BucketState>; TIERS_INLINE]>;
 
 /// Buckets in Redis. A clone is the same store.
 #[derive(Debug, Clone)]
@@ -198,9 +198,9 @@ pub struct Parts {
     deadline: Option<Duration>,
     keys: KeyMaker,
     /// None without a secret.
-    sealer: Option<seal::Sealer>,
+    sealer: Option<sealed_box::Sealer>,
     topology: Arc<Topology>,
-    deniers: Deniers,
+    recent_denials: RecentDenials,
     fallback: Arc<Fallback>,
     leases: Arc<Leases>,
     counts: Arc<Counts>,
@@ -240,10 +240,10 @@ impl RedisStore {
             runtime: Handle::current(),
             deadline,
             keys: KeyMaker::new(&options.key_secret, &options.key_prefix, options.readable_keys),
-            sealer: seal::Sealer::new(&options.key_secret),
+            sealer: sealed_box::Sealer::new(&options.key_secret),
             topology: Arc::new(Topology::new(target.clone(), shards)),
             target,
-            deniers: Deniers::new(),
+            recent_denials: RecentDenials::new(),
             fallback,
             leases,
             counts: Arc::default(),
@@ -350,11 +350,16 @@ impl RedisStore {
 
     /// Asks slot by slot, to the end even if the caller leaves: what was reserved in
     /// one slot must not stay charged if another denies.
-    fn ask(&self, operation: Operation, tiers: &[Tier<'_>], deadline: Instant) -> Detached<Result<AllHeld, CallError>> {
+    fn ask(
+        &self,
+        operation: Operation,
+        tiers: &[Tier<'_>],
+        deadline: Instant,
+    ) -> Detached<Result<BucketStates, CallError>> {
         let (store, owned) = (self.clone(), OwnedTiers::new(tiers));
         Detached::new(&self.runtime, async move {
             let tiers = owned.tiers();
-            let mut ask = Ask::new(&store, &tiers, deadline);
+            let mut ask = CrossSlotCall::new(&store, &tiers, deadline);
             ask.run(operation).await?;
             Ok(ask.held)
         })
@@ -367,7 +372,7 @@ impl RedisStore {
         tiers: &[Tier<'_>],
         keys: Keys,
         (slot, deadline): (u16, Instant),
-    ) -> Result<AllHeld, CallError> {
+    ) -> Result<BucketStates, CallError> {
         let packed = Packed::new(operation, tiers, keys);
         let reply = self.topology.call(slot, packed, tiers.len(), deadline).await?;
         let unread = || CallError::Failed { reason: format!("an answer that is not understood: {reply:?}") };
@@ -521,16 +526,16 @@ async fn charge_all(topology: &Arc<Topology>, fallback: &Fallback) {
 }
 
 /// What the tiers answer, given what their buckets held.
-fn decisions(operation: Operation, tiers: &[Tier<'_>], held: &[Option<Held>]) -> Decisions {
-    let each = |decide: fn(&Held, &Tier<'_>) -> Decision| -> Decisions {
-        let one = |(tier, held): (&Tier<'_>, &Option<Held>)| {
+fn decisions(operation: Operation, tiers: &[Tier<'_>], held: &[Option<BucketState>]) -> Decisions {
+    let each = |decide: fn(&BucketState, &Tier<'_>) -> Decision| -> Decisions {
+        let one = |(tier, held): (&Tier<'_>, &Option<BucketState>)| {
             held.as_ref().map_or_else(|| unseen(tier), |held| decide(held, tier))
         };
         tiers.iter().zip(held).map(one).collect()
     };
     match operation {
         Operation::Take => {
-            let mut decisions = each(Held::decide);
+            let mut decisions = each(BucketState::decide);
             let denied = Groups::denied(tiers, decisions.iter().map(Decision::is_allowed));
             for ((decision, tier), held) in decisions.iter_mut().zip(tiers).zip(held) {
                 if let Some(held) = held
@@ -542,8 +547,8 @@ fn decisions(operation: Operation, tiers: &[Tier<'_>], held: &[Option<Held>]) ->
             }
             decisions
         }
-        Operation::Peek => each(Held::peek),
-        Operation::Refund | Operation::Charge | Operation::Reset => each(Held::standing),
+        Operation::Peek => each(BucketState::peek),
+        Operation::Refund | Operation::Charge | Operation::Reset => each(BucketState::standing),
     }
 }
 

@@ -18,15 +18,15 @@ const DOUBLE: usize = size_of::<f64>();
 
 /// What the script answered to all requests of a call.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct ScriptReply {
     /// The time of the decision.
     pub(super) at_us: u64,
-    rest: Rest,
+    pending: PendingTiers,
 }
 
 /// What it said of the tiers whose requests have not been handed their part yet.
 #[derive(Debug)]
-enum Rest {
+enum PendingTiers {
     /// Of plain tiers, what they owed, as doubles; and how many bytes of them are
     /// done with.
     Owed(Vec<u8>, usize),
@@ -35,32 +35,32 @@ enum Rest {
 
 /// What the script answered to one request.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(super) struct RequestReply {
     /// The time of the decision.
     pub(super) at_us: u64,
-    tiers: Tiers,
+    tiers: TierStates,
 }
 
 /// What it said of each tier.
 #[derive(Debug)]
-enum Tiers {
+enum TierStates {
     /// Plain ones: the time that their buckets owed.
     Owed(SmallVec<[u64; TIERS_INLINE]>),
     Values(Vec<Value>),
 }
 
-impl Told {
+impl ScriptReply {
     /// Reads an answer; `None` if it is none of the script's.
     pub(super) fn read(value: Value) -> Option<Self> {
         match value {
             Value::BulkString(bytes) if bytes.len().is_multiple_of(DOUBLE) && are_whole(&bytes) => {
                 let at_us = doubles(&bytes).next()?;
-                Some(Self { at_us, rest: Rest::Owed(bytes, DOUBLE) })
+                Some(Self { at_us, pending: PendingTiers::Owed(bytes, DOUBLE) })
             }
             Value::Array(values) => {
                 let mut values = values.into_iter();
                 let Value::Int(at_us) = values.next()? else { return None };
-                Some(Self { at_us: u64::try_from(at_us).ok()?, rest: Rest::Values(values) })
+                Some(Self { at_us: u64::try_from(at_us).ok()?, pending: PendingTiers::Values(values) })
             }
             _ => None,
         }
@@ -68,23 +68,23 @@ impl Told {
 
     /// Of how many tiers it tells.
     pub(super) fn tiers(&self) -> usize {
-        match &self.rest {
-            Rest::Owed(bytes, done) => (bytes.len() - done) / DOUBLE,
-            Rest::Values(values) => values.len(),
+        match &self.pending {
+            PendingTiers::Owed(bytes, done) => (bytes.len() - done) / DOUBLE,
+            PendingTiers::Values(values) => values.len(),
         }
     }
 
     /// The part of the next request, which has so many tiers.
-    pub(super) fn next(&mut self, tiers: usize) -> Reply {
-        let tiers = match &mut self.rest {
-            Rest::Owed(bytes, done) => {
+    pub(super) fn next(&mut self, tiers: usize) -> RequestReply {
+        let tiers = match &mut self.pending {
+            PendingTiers::Owed(bytes, done) => {
                 let owed = doubles(&bytes[*done..]).take(tiers).collect();
                 *done = bytes.len().min(*done + DOUBLE * tiers);
-                Tiers::Owed(owed)
+                TierStates::Owed(owed)
             }
-            Rest::Values(values) => Tiers::Values(values.take(tiers).collect()),
+            PendingTiers::Values(values) => TierStates::Values(values.take(tiers).collect()),
         };
-        Reply { at_us: self.at_us, tiers }
+        RequestReply { at_us: self.at_us, tiers }
     }
 }
 
@@ -101,13 +101,13 @@ fn doubles(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.as_chunks::<DOUBLE>().0.iter().map(|chunk| f64::from_le_bytes(*chunk) as u64)
 }
 
-impl Reply {
+impl RequestReply {
     /// What the bucket of the tier at that place held.
-    pub(super) fn held(&self, place: usize, quota: &Quota) -> Option<Held> {
-        let word = |owed: u64| HeldState::Word((owed > 0).then_some(self.at_us + owed));
+    pub(super) fn held(&self, place: usize, quota: &Quota) -> Option<BucketState> {
+        let word = |owed: u64| StoredState::Word((owed > 0).then_some(self.at_us + owed));
         let state = match &self.tiers {
-            Tiers::Owed(owed) => word(*owed.get(place)?),
-            Tiers::Values(values) => match values.get(place)? {
+            TierStates::Owed(owed) => word(*owed.get(place)?),
+            TierStates::Values(values) => match values.get(place)? {
                 Value::Int(owed) => word(u64::try_from(*owed).ok()?),
                 _ => {
                     let numbers = self.text(place)?.split_ascii_whitespace().map(str::parse);
@@ -115,7 +115,7 @@ impl Reply {
                 }
             },
         };
-        Some(Held { state, at_us: self.at_us })
+        Some(BucketState { state, at_us: self.at_us })
     }
 
     /// What was granted, and what the ledger said then.
@@ -132,8 +132,8 @@ impl Reply {
 
     fn text(&self, place: usize) -> Option<&str> {
         match &self.tiers {
-            Tiers::Owed(_) => None,
-            Tiers::Values(values) => match values.get(place)? {
+            TierStates::Owed(_) => None,
+            TierStates::Values(values) => match values.get(place)? {
                 Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
                 Value::SimpleString(text) => Some(text),
                 _ => None,
@@ -143,14 +143,14 @@ impl Reply {
 }
 
 /// What one tier's bucket held, and what follows for a take.
-pub(super) struct Held {
-    state: HeldState,
+pub(super) struct BucketState {
+    state: StoredState,
     /// When, by the clock of the server that holds it: no other clock may
     /// decide on it.
     pub(super) at_us: u64,
 }
 
-enum HeldState {
+enum StoredState {
     Word(token_bucket::State),
     Window(Option<WindowState>),
     /// A log stays where it is: what is used, the wait, and the reset.
@@ -161,15 +161,15 @@ enum HeldState {
     },
 }
 
-impl Held {
+impl BucketState {
     /// What a take of the tier is answered if it is charged when it passes.
     pub(super) fn decide(&self, tier: &Tier<'_>) -> Decision {
         let (quota, cost, now_us) = (tier.quota, tier.cost, self.at_us);
         match (&self.state, quota.algorithm) {
-            (HeldState::Word(state), Algorithm::LeakyBucket) => leaky_bucket::decide(quota, *state, now_us, cost).0,
-            (HeldState::Word(state), _) => token_bucket::decide(quota, *state, now_us, cost).0,
-            (HeldState::Window(state), _) => WindowState::take(quota, &mut state.clone(), now_us, cost),
-            (HeldState::Log { used, .. }, _) => {
+            (StoredState::Word(state), Algorithm::LeakyBucket) => leaky_bucket::decide(quota, *state, now_us, cost).0,
+            (StoredState::Word(state), _) => token_bucket::decide(quota, *state, now_us, cost).0,
+            (StoredState::Window(state), _) => WindowState::take(quota, &mut state.clone(), now_us, cost),
+            (StoredState::Log { used, .. }, _) => {
                 let mut decision = self.peek(tier);
                 if decision.is_allowed() && cost > 0 {
                     decision.remaining = quota.limit.saturating_sub(used + cost);
@@ -184,10 +184,10 @@ impl Held {
     pub(super) fn peek(&self, tier: &Tier<'_>) -> Decision {
         let (quota, cost, now_us) = (tier.quota, tier.cost, self.at_us);
         match (&self.state, quota.algorithm) {
-            (HeldState::Word(state), Algorithm::LeakyBucket) => leaky_bucket::peek(quota, *state, now_us, cost),
-            (HeldState::Word(state), _) => token_bucket::peek(quota, *state, now_us, cost),
-            (HeldState::Window(state), _) => WindowState::peek(quota, state.as_ref(), now_us, cost),
-            (HeldState::Log { used, retry_after_us, reset_after_us }, _) => Decision {
+            (StoredState::Word(state), Algorithm::LeakyBucket) => leaky_bucket::peek(quota, *state, now_us, cost),
+            (StoredState::Word(state), _) => token_bucket::peek(quota, *state, now_us, cost),
+            (StoredState::Window(state), _) => WindowState::peek(quota, state.as_ref(), now_us, cost),
+            (StoredState::Log { used, retry_after_us, reset_after_us }, _) => Decision {
                 verdict: match (cost > quota.limit, *retry_after_us) {
                     (true, _) => Verdict::CostExceedsBurst,
                     (false, 0) => Verdict::Allowed,
@@ -210,15 +210,15 @@ impl Held {
     }
 }
 
-fn read_state(quota: &Quota, numbers: &[u64]) -> Option<HeldState> {
+fn read_state(quota: &Quota, numbers: &[u64]) -> Option<StoredState> {
     let window = match (quota.algorithm, numbers) {
-        (Algorithm::TokenBucket | Algorithm::LeakyBucket, []) => return Some(HeldState::Word(None)),
-        (Algorithm::TokenBucket | Algorithm::LeakyBucket, [full_at]) => return Some(HeldState::Word(Some(*full_at))),
+        (Algorithm::TokenBucket | Algorithm::LeakyBucket, []) => return Some(StoredState::Word(None)),
+        (Algorithm::TokenBucket | Algorithm::LeakyBucket, [full_at]) => return Some(StoredState::Word(Some(*full_at))),
         (Algorithm::SlidingLog, [used, retry_after_us, reset_after_us]) => {
             let (used, retry_after_us, reset_after_us) = (*used, *retry_after_us, *reset_after_us);
-            return Some(HeldState::Log { used, retry_after_us, reset_after_us });
+            return Some(StoredState::Log { used, retry_after_us, reset_after_us });
         }
-        (_, []) => return Some(HeldState::Window(None)),
+        (_, []) => return Some(StoredState::Window(None)),
         (Algorithm::FixedWindow, [start_us, count]) => {
             WindowState::Fixed(fixed_window::State { start_us: *start_us, count: *count })
         }
@@ -231,5 +231,5 @@ fn read_state(quota: &Quota, numbers: &[u64]) -> Option<HeldState> {
         }
         _ => return None,
     };
-    Some(HeldState::Window(Some(window)))
+    Some(StoredState::Window(Some(window)))
 }

@@ -9,7 +9,7 @@ use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisError, ServerErrorKind, 
 use tokio::time::{Instant, timeout};
 
 use super::call_error::CallError;
-use super::reply::Told;
+use super::reply::ScriptReply;
 use super::script;
 use super::shard::Job;
 use super::target::Endpoint;
@@ -42,7 +42,7 @@ pub(super) struct Server {
 }
 
 /// What a call was answered; in words, if that is not understood.
-type CallResult = Result<Result<Told, String>, RedisError>;
+type CallResult = Result<Result<ScriptReply, String>, RedisError>;
 
 impl Server {
     pub(super) fn new(connector: Connector, clock: Option<Arc<ManualClock>>) -> Self {
@@ -85,7 +85,7 @@ impl Server {
         &self,
         link: &mut MultiplexedConnection,
         calls: &[Vec<Job>],
-    ) -> Vec<Result<Told, CallError>> {
+    ) -> Vec<Result<ScriptReply, CallError>> {
         let all: Vec<&Vec<Job>> = calls.iter().collect();
         let mut results = self.evaluate_as(link, "EVALSHA", script::hash(), &all).await;
         self.again(link, calls, &mut results, |_, result| {
@@ -94,16 +94,16 @@ impl Server {
         .await;
         let now = Instant::now();
         self.again(link, calls, &mut results, |call, result| {
-            matches!(result, Ok(Ok(told)) if is_expired(call, told)) && deadline(call) > now
+            matches!(result, Ok(Ok(reply)) if is_expired(call, reply)) && deadline(call) > now
         })
         .await;
         let checked = |(call, result): (&Vec<Job>, CallResult)| {
             let unread = |answer| CallError::Failed { reason: format!("an answer that is not understood: {answer}") };
-            let told = result.map_err(|error| CallError::of(&error))?.map_err(unread)?;
-            match told.tiers() {
-                count if count == wanted(call) => Ok(told),
+            let reply = result.map_err(|error| CallError::of(&error))?.map_err(unread)?;
+            match reply.tiers() {
+                count if count == wanted(call) => Ok(reply),
                 0 => Err(CallError::Expired),
-                _ => Err(unread(format!("{told:?}"))),
+                _ => Err(unread(format!("{reply:?}"))),
             }
         };
         calls.iter().zip(results).map(checked).collect()
@@ -157,11 +157,11 @@ impl Server {
                 // Only what is no answer of ours is worth being written down.
                 let is_known = matches!(value, Value::BulkString(_) | Value::Array(_));
                 let text = if is_known { String::new() } else { format!("{value:?}") };
-                let told = Told::read(value).ok_or(text);
-                if let (Ok(told), None) = (&told, &self.clock) {
-                    self.learn_offset(script::unix_us(told.at_us) as i64, asked_us);
+                let reply = ScriptReply::read(value).ok_or(text);
+                if let (Ok(reply), None) = (&reply, &self.clock) {
+                    self.learn_offset(script::unix_us(reply.at_us) as i64, asked_us);
                 }
-                Ok(told)
+                Ok(reply)
             }
         };
         answers.map(read).collect()
@@ -217,8 +217,8 @@ fn wanted(call: &[Job]) -> usize {
 }
 
 /// The time alone says that the deadline had passed and nothing was done.
-fn is_expired(call: &[Job], told: &Told) -> bool {
-    told.tiers() == 0 && wanted(call) > 0
+fn is_expired(call: &[Job], reply: &ScriptReply) -> bool {
+    reply.tiers() == 0 && wanted(call) > 0
 }
 
 /// Connects, within the time that a connection may take.

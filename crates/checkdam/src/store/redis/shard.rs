@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::breaker::{Breaker, BreakerOptions};
 use super::call_error::CallError;
-use super::reply::{Reply, Told};
+use super::reply::{RequestReply, ScriptReply};
 use super::script::Packed;
 use super::server::{Connector, Server};
 use super::window::{InFlight, Window};
@@ -46,11 +46,11 @@ pub(super) struct Job {
     pub(super) tiers: usize,
     pub(super) is_asking: bool,
     pub(super) deadline: Instant,
-    reply: oneshot::Sender<Result<Reply, CallError>>,
+    reply: oneshot::Sender<Result<RequestReply, CallError>>,
 }
 
 /// Where a request's answer will come.
-type Waiting = oneshot::Receiver<Result<Reply, CallError>>;
+type Waiting = oneshot::Receiver<Result<RequestReply, CallError>>;
 
 /// How a server is waited for.
 #[derive(Debug, Clone)]
@@ -116,7 +116,7 @@ impl Shard {
         tiers: usize,
         is_asking: bool,
         deadline: Instant,
-    ) -> impl Future<Output = Result<Reply, CallError>> + use<> {
+    ) -> impl Future<Output = Result<RequestReply, CallError>> + use<> {
         // Not in the future, which would carry the request with it.
         let sent = self.send(packed, tiers, is_asking, deadline);
         async move {
@@ -333,17 +333,17 @@ impl Call {
         self.health.learn(results.iter().any(|result| !result.as_ref().is_err_and(CallError::is_of_the_server)));
         for (call, result) in calls.into_iter().zip(results) {
             match result {
-                Ok(told) => answer(call, told),
+                Ok(reply) => answer(call, reply),
                 Err(error) => fail(call, &error),
             }
         }
     }
 }
 
-fn answer(call: Vec<Job>, mut told: Told) {
+fn answer(call: Vec<Job>, mut reply: ScriptReply) {
     for job in call {
         // A caller that has gone no longer cares.
-        let _ = job.reply.send(Ok(told.next(job.tiers)));
+        let _ = job.reply.send(Ok(reply.next(job.tiers)));
     }
 }
 

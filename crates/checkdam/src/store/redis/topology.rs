@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::call_error::CallError;
 use super::cluster::Cluster;
 use super::key::Keys;
-use super::reply::Reply;
+use super::reply::RequestReply;
 use super::script::Packed;
 use super::server::Connector;
 use super::shard::{Shard, ShardOptions};
@@ -62,7 +62,7 @@ impl Topology {
         packed: Packed,
         tiers: usize,
         deadline: Instant,
-    ) -> impl Future<Output = Result<Reply, CallError>> {
+    ) -> impl Future<Output = Result<RequestReply, CallError>> {
         // A cluster's future is on the heap, so that one server's stays small.
         match self {
             Self::One(shard) => Either::Left(shard.call(packed, tiers, false, deadline)),

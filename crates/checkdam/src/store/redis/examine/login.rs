@@ -3,7 +3,7 @@
 use super::Kind;
 use super::finding::Finding;
 use super::probe::{Probe, is_denied};
-use crate::store::redis::channel::NODES;
+use crate::store::redis::pubsub::NODES;
 use crate::store::redis::script;
 use crate::store::redis::target::Endpoint;
 

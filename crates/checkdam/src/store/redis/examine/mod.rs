@@ -7,18 +7,18 @@ mod cluster;
 mod durability;
 mod facts;
 mod finding;
-mod glance;
 mod login;
 mod memory;
 mod pace;
 mod probe;
 mod reach;
 mod sentinel;
+mod startup_check;
 mod trial;
 mod version;
 
 pub use finding::{Finding, Level};
-pub use glance::glance;
+pub use startup_check::startup_check;
 
 use self::facts::Facts;
 use self::probe::Probe;

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::super::call_error::CallError;
 use super::super::fallback::Fallback;
-use super::super::reply::Reply;
+use super::super::reply::RequestReply;
 use super::super::script::Packed;
 use super::super::topology::Topology;
 use super::super::{Counts, RedisStore, charge_what_was_admitted};
@@ -177,7 +177,7 @@ impl Fetch {
         let deadline = now + Duration::from_micros(left_us).min(RETURN_LIMIT);
         book.accounts.note_returning(tokens);
         let result = self.topology.call(self.slot(), packed, 1, deadline).await;
-        let back = result.as_ref().ok().and_then(Reply::back);
+        let back = result.as_ref().ok().and_then(RequestReply::back);
         book.accounts.note_returned(tokens, back.unwrap_or(0));
         if result.is_err() {
             self.counts.unknown.fetch_add(1, Ordering::Relaxed);

@@ -10,12 +10,12 @@ const PLACES: usize = 1_024;
 
 /// Until when slots deny, as far as is known.
 #[derive(Debug)]
-pub(super) struct Deniers {
+pub(super) struct RecentDenials {
     started: Instant,
     until_us: Box<[AtomicU64]>,
 }
 
-impl Deniers {
+impl RecentDenials {
     pub(super) fn new() -> Self {
         Self { started: Instant::now(), until_us: (0..PLACES).map(|_| AtomicU64::new(0)).collect() }
     }

@@ -14,12 +14,12 @@ use crate::subject::SubjectPattern;
 
 /// The overrides of one rule.
 #[derive(Debug, Default)]
-pub(super) struct Exceptions {
+pub(super) struct CompiledOverrides {
     /// By the subject as it reads; short ones stand in the map itself, which
     /// saves a look at memory that is far away.
-    exact: Map<SmallVec<[u8; 22]>, Exception>,
+    exact: Map<SmallVec<[u8; 22]>, CompiledOverride>,
     /// The nearest first.
-    wild: Vec<(Wild, Exception)>,
+    wild: Vec<(Wild, CompiledOverride)>,
 }
 
 /// A subject with wildcards.
@@ -40,7 +40,7 @@ impl Wild {
 
 /// What one override says.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Exception {
+pub(super) struct CompiledOverride {
     /// Which override it is.
     pub(super) number: u32,
     /// Which of the rule's quotas are meant, from the first to before the last;
@@ -48,23 +48,27 @@ pub(super) struct Exception {
     pub(super) quotas: (u32, u32),
 }
 
-impl Exceptions {
+impl CompiledOverrides {
     /// What applies to a subject, if anything does; `values` are those of its
     /// attributes.
-    pub(super) fn of<'a>(&self, subject: &[u8], values: &(impl Iterator<Item = &'a str> + Clone)) -> Option<Exception> {
+    pub(super) fn of<'a>(
+        &self,
+        subject: &[u8],
+        values: &(impl Iterator<Item = &'a str> + Clone),
+    ) -> Option<CompiledOverride> {
         if !self.exact.is_empty()
-            && let Some(exception) = self.exact.get(subject)
+            && let Some(compiled_override) = self.exact.get(subject)
         {
-            return Some(*exception);
+            return Some(*compiled_override);
         }
-        let matches = |(wild, _): &&(Wild, Exception)| wild.matches(subject, values);
-        self.wild.iter().find(matches).map(|(_, exception)| *exception)
+        let matches = |(wild, _): &&(Wild, CompiledOverride)| wild.matches(subject, values);
+        self.wild.iter().find(matches).map(|(_, compiled_override)| *compiled_override)
     }
 }
 
 /// The overrides of one rule while they are gathered.
-pub(super) struct Gathered {
-    pub(super) exceptions: Exceptions,
+pub(super) struct OverridesBuilder {
+    pub(super) overrides: CompiledOverrides,
     /// The quotas of overrides, each list once, behind the rule's own.
     pub(super) quotas: Vec<Vec<Quota>>,
     own: usize,
@@ -75,7 +79,7 @@ pub(super) struct Gathered {
 }
 
 /// Files overrides by the place of their rule.
-pub(super) fn gather(rules: &[Rule], overrides: &[Override]) -> Result<HashMap<usize, Gathered>, RuleSetError> {
+pub(super) fn gather(rules: &[Rule], overrides: &[Override]) -> Result<HashMap<usize, OverridesBuilder>, RuleSetError> {
     let mut gathered = HashMap::new();
     if overrides.is_empty() {
         return Ok(gathered);
@@ -87,20 +91,24 @@ pub(super) fn gather(rules: &[Rule], overrides: &[Override]) -> Result<HashMap<u
             return Err(fail("there is no rule of that name: name one, or remove the override".to_owned()));
         };
         let rule = &rules[*place];
-        gathered.entry(*place).or_insert_with(|| Gathered::new(rule)).add(rule, index as u32, one).map_err(fail)?;
+        gathered
+            .entry(*place)
+            .or_insert_with(|| OverridesBuilder::new(rule))
+            .add(rule, index as u32, one)
+            .map_err(fail)?;
     }
     for gathered in gathered.values_mut() {
         // Stable: of patterns that say as much, the first listed counts.
-        gathered.exceptions.wild.sort_by_key(|(wild, _)| std::cmp::Reverse(wild.subject.literal_length()));
+        gathered.overrides.wild.sort_by_key(|(wild, _)| std::cmp::Reverse(wild.subject.literal_length()));
     }
     Ok(gathered)
 }
 
-impl Gathered {
+impl OverridesBuilder {
     fn new(rule: &Rule) -> Self {
         let own = rule.quotas.len();
         Self {
-            exceptions: Exceptions::default(),
+            overrides: CompiledOverrides::default(),
             quotas: Vec::new(),
             own,
             subjects: rule.key.subjects(),
@@ -111,7 +119,7 @@ impl Gathered {
     }
 
     fn add(&mut self, rule: &Rule, number: u32, one: &Override) -> Result<(), String> {
-        let exception = Exception { number, quotas: self.quotas(rule, &one.allowance)? };
+        let compiled_override = CompiledOverride { number, quotas: self.quotas(rule, &one.allowance)? };
         let never = || {
             let key = rule.key.text();
             format!("no subject of the rule reads so: its key is {key:?}")
@@ -126,16 +134,16 @@ impl Gathered {
                 return Err(twice());
             }
             let ways = one.subject.split(&rule.key.texts());
-            self.exceptions.wild.push((Wild { subject: one.subject.clone(), ways }, exception));
+            self.overrides.wild.push((Wild { subject: one.subject.clone(), ways }, compiled_override));
             return Ok(());
         };
         if !self.subjects.matches(exact) {
             return Err(never());
         }
-        match self.exceptions.exact.entry(SmallVec::from_slice(exact.as_bytes())) {
+        match self.overrides.exact.entry(SmallVec::from_slice(exact.as_bytes())) {
             Entry::Occupied(_) => Err(twice()),
             Entry::Vacant(place) => {
-                place.insert(exception);
+                place.insert(compiled_override);
                 Ok(())
             }
         }

@@ -10,38 +10,38 @@ use crate::rule::Rule;
 use crate::ruleset::{Item, RuleSetError};
 
 /// The number of a file, and a place in it.
-pub(super) type Place = (usize, Location);
+pub(super) type FileLocation = (usize, Location);
 
 /// Definitions with their places.
 #[derive(Default)]
-pub(super) struct Placed {
-    pub(super) rules: Vec<(Place, Rule)>,
-    pub(super) overrides: Vec<(Place, Override)>,
-    pub(super) bans: Vec<(Place, Ban)>,
-    pub(super) trees: Vec<(Place, DescriptorTree)>,
+pub(super) struct LocatedDefinitions {
+    pub(super) rules: Vec<(FileLocation, Rule)>,
+    pub(super) overrides: Vec<(FileLocation, Override)>,
+    pub(super) bans: Vec<(FileLocation, Ban)>,
+    pub(super) trees: Vec<(FileLocation, DescriptorTree)>,
 }
 
 /// The places alone.
-pub(super) struct Places {
-    rules: Vec<Place>,
-    overrides: Vec<Place>,
-    bans: Vec<Place>,
-    trees: Vec<Place>,
+pub(super) struct Locations {
+    rules: Vec<FileLocation>,
+    overrides: Vec<FileLocation>,
+    bans: Vec<FileLocation>,
+    trees: Vec<FileLocation>,
 }
 
-impl Placed {
-    pub(super) fn split(self) -> (Definitions, Places) {
+impl LocatedDefinitions {
+    pub(super) fn split(self) -> (Definitions, Locations) {
         let (rule_places, rules) = self.rules.into_iter().unzip();
         let (override_places, overrides) = self.overrides.into_iter().unzip();
         let (ban_places, bans) = self.bans.into_iter().unzip();
         let (tree_places, trees) = self.trees.into_iter().unzip();
-        let places = Places { rules: rule_places, overrides: override_places, bans: ban_places, trees: tree_places };
+        let places = Locations { rules: rule_places, overrides: override_places, bans: ban_places, trees: tree_places };
         (Definitions { rules, overrides, bans, trees }, places)
     }
 
     /// Joins the trees of one domain, in the order of their files.
     pub(super) fn merge_domains(&mut self) {
-        let mut merged: Vec<(Place, DescriptorTree)> = Vec::new();
+        let mut merged: Vec<(FileLocation, DescriptorTree)> = Vec::new();
         for (place, tree) in std::mem::take(&mut self.trees) {
             match merged.iter_mut().find(|(_, known)| known.domain == tree.domain) {
                 Some((_, known)) => {
@@ -55,9 +55,9 @@ impl Placed {
     }
 }
 
-impl Places {
+impl Locations {
     /// Where what was refused stands.
-    pub(super) fn of(&self, error: &RuleSetError) -> Place {
+    pub(super) fn of(&self, error: &RuleSetError) -> FileLocation {
         let places = match error.item {
             Item::Rule { .. } => &self.rules,
             Item::Override { .. } => &self.overrides,

@@ -4,8 +4,8 @@
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::conditions::conditions;
-use super::node::Node;
-use super::words::{self, MODES, POLICIES};
+use super::enum_names::{self, MODES, POLICIES};
+use super::yaml_value::YamlValue;
 use crate::ban::Ban;
 use crate::overrides::{Allowance, Override, Scale};
 use crate::quota::{Algorithm, Quota, period_text};
@@ -47,7 +47,7 @@ pub struct RuleText {
 /// A rule's conditions as a rule file writes them: a map of attributes and what
 /// they must be.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ConditionsText(Vec<(String, Node)>);
+pub struct ConditionsText(Vec<(String, YamlValue)>);
 
 /// An override as a rule file writes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,8 +96,8 @@ impl From<&Rule> for RuleText {
             limits: rule.quotas.iter().map(ToString::to_string).collect(),
             algorithm: Some(algorithm.name()).filter(|name| *name != Algorithm::default().name()),
             strict: matches!(algorithm, Algorithm::SlidingWindow { strict: true }),
-            mode: words::unusual(rule.mode, &MODES),
-            on_store_failure: words::unusual(rule.on_store_failure, &POLICIES),
+            mode: enum_names::non_default(rule.mode, &MODES),
+            on_store_failure: enum_names::non_default(rule.on_store_failure, &POLICIES),
             lease: match rule.lease {
                 Lease::Off => None,
                 Lease::For(length_us) => Some(period_text(length_us)),
@@ -134,19 +134,19 @@ impl From<&Ban> for BanText {
 }
 
 /// What an item of a rule file says, in the order in which it is written.
-pub(super) type Fields = Vec<(&'static str, Node)>;
+pub(super) type Fields = Vec<(&'static str, YamlValue)>;
 
 /// The fields that are given.
-fn given<const N: usize>(fields: [(&'static str, Option<Node>); N]) -> Fields {
+fn given<const N: usize>(fields: [(&'static str, Option<YamlValue>); N]) -> Fields {
     fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
-fn text(text: Option<&str>) -> Option<Node> {
-    text.map(Node::text)
+fn text(text: Option<&str>) -> Option<YamlValue> {
+    text.map(YamlValue::text)
 }
 
-fn truth(truth: bool) -> Option<Node> {
-    truth.then_some(Node::Truth(true))
+fn truth(truth: bool) -> Option<YamlValue> {
+    truth.then_some(YamlValue::Truth(true))
 }
 
 impl RuleText {
@@ -155,11 +155,11 @@ impl RuleText {
             ("name", text(Some(&self.name))),
             ("description", text(self.description.as_deref())),
             ("domain", text(self.domain.as_deref())),
-            ("priority", self.priority.map(|priority| Node::Number(priority.into()))),
+            ("priority", self.priority.map(|priority| YamlValue::Number(priority.into()))),
             ("key", text(Some(&self.key))),
             ("scope", text(self.scope.as_deref())),
-            ("when", Some(Node::Map(self.when.0.clone())).filter(|_| !self.when.is_empty())),
-            ("limits", Some(Node::texts(&self.limits))),
+            ("when", Some(YamlValue::Map(self.when.0.clone())).filter(|_| !self.when.is_empty())),
+            ("limits", Some(YamlValue::texts(&self.limits))),
             ("algorithm", text(self.algorithm)),
             ("strict", truth(self.strict)),
             ("mode", text(self.mode)),
@@ -183,8 +183,8 @@ impl OverrideText {
             ("rule", text(Some(&self.rule))),
             ("subject", text(Some(&self.subject))),
             ("description", text(self.description.as_deref())),
-            ("limits", self.limits.as_deref().map(Node::texts)),
-            ("scale", self.scale.map(|scale| Node::Decimal(scale.thousandths()))),
+            ("limits", self.limits.as_deref().map(YamlValue::texts)),
+            ("scale", self.scale.map(|scale| YamlValue::Decimal(scale.thousandths()))),
             ("unlimited", truth(self.unlimited)),
         ])
     }
@@ -200,7 +200,7 @@ impl BanText {
     }
 }
 
-fn map<'a, N, S>(fields: impl ExactSizeIterator<Item = (N, &'a Node)>, out: S) -> Result<S::Ok, S::Error>
+fn map<'a, N, S>(fields: impl ExactSizeIterator<Item = (N, &'a YamlValue)>, out: S) -> Result<S::Ok, S::Error>
 where
     N: AsRef<str>,
     S: Serializer,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::joint::Joint;
+use super::batch_plan::BatchPlan;
 use super::{Limiter, TIERS_MAX, bound_delays};
 use crate::outcome::Outcome;
 use crate::request::Request;
@@ -11,12 +11,12 @@ use crate::store::{Answer, Operation, Store};
 
 /// The answers to requests that were decided together.
 #[derive(Debug)]
-pub struct Together {
+pub struct Batch {
     outcomes: Vec<Outcome>,
     is_allowed: bool,
 }
 
-impl Together {
+impl Batch {
     /// Whether they pass: all that deny by themselves do, and of those that
     /// deny only together, if there are any, at least one.
     #[must_use]
@@ -38,63 +38,58 @@ impl Together {
 impl<S: Store> Limiter<S> {
     /// Charges every tier that concerns any of the requests, or none. A bucket
     /// that concerns several of them is charged with the sum of their costs.
-    pub async fn check_together(&self, requests: &[Request<'_>]) -> Together {
+    pub async fn check_batch(&self, requests: &[Request<'_>]) -> Batch {
         if let [request] = requests
             && self.rules.load().trees().of(request.domain()).is_none()
         {
             // Nothing is to be joined: the short way decides the same.
             let outcome = self.check(request).await;
-            return Together { is_allowed: outcome.is_allowed(), outcomes: vec![outcome] };
+            return Batch { is_allowed: outcome.is_allowed(), outcomes: vec![outcome] };
         }
         // On the heap, so that the short way's future stays small.
-        Box::pin(self.apply_joint(Operation::Take, requests, u64::MAX)).await
+        Box::pin(self.apply_batch(Operation::Take, requests, u64::MAX)).await
     }
 
-    pub(super) async fn apply_joint(
-        &self,
-        operation: Operation,
-        requests: &[Request<'_>],
-        delay_max_us: u64,
-    ) -> Together {
+    pub(super) async fn apply_batch(&self, operation: Operation, requests: &[Request<'_>], delay_max_us: u64) -> Batch {
         let rules = self.rules.load_full();
-        let mut joint = Joint::new(&rules, requests);
+        let mut plan = BatchPlan::new(&rules, requests);
         let is_asked = matches!(operation, Operation::Take | Operation::Peek);
         if !is_asked {
             // Who is banned may still be given back what was charged before.
-            joint.forget_bans();
+            plan.forget_bans();
         }
-        let is_refused = self.is_banned(&rules, &mut joint).await || joint.is_blocked(&rules);
+        let is_refused = self.is_banned(&rules, &mut plan).await || plan.is_blocked(&rules);
         let done = if is_refused && operation == Operation::Take { Operation::Peek } else { operation };
         let mut queues = Vec::new();
-        let mut tiers = joint.tiers(&rules);
+        let mut tiers = plan.tiers(&rules);
         bound_delays(&mut tiers, &mut queues, delay_max_us);
         let mut answer = Answer::new();
         if tiers.len() > TIERS_MAX {
             answer = Answer::refusing(&tiers);
-        } else if let Some(alternatives) = joint.alternatives(&rules).filter(|_| done == Operation::Take) {
+        } else if let Some(alternatives) = plan.alternatives(&rules).filter(|_| done == Operation::Take) {
             // Where those deny that do so only together, the others must not stay charged.
             answer = self.store.take_with_alternatives(&tiers, &alternatives).await;
         } else if !self.store.apply_at_once(done, &tiers, &mut answer) {
             answer = self.store.apply(done, &tiers).await;
         }
-        let is_allowed = joint.is_allowed(&rules, &answer);
+        let is_allowed = plan.is_allowed(&rules, &answer);
         drop(tiers);
-        let mut outcomes = joint.outcomes(&rules, answer, done);
+        let mut outcomes = plan.outcomes(&rules, answer, done);
         if done == Operation::Take && is_allowed {
             outcomes.iter_mut().for_each(Outcome::note_take);
         }
-        Together { outcomes, is_allowed }
+        Batch { outcomes, is_allowed }
     }
 
     /// Whether any of the requests is banned now; bans that are over are forgotten.
-    async fn is_banned(&self, rules: &Arc<RuleSet>, joint: &mut Joint) -> bool {
-        if joint.asks.iter().all(|ask| ask.ban.is_none()) {
+    async fn is_banned(&self, rules: &Arc<RuleSet>, plan: &mut BatchPlan) -> bool {
+        if plan.asks.iter().all(|ask| ask.ban.is_none()) {
             return false;
         }
         let at_us = self.store.apply(Operation::Peek, &[]).await.at_us;
-        for ask in &mut joint.asks {
+        for ask in &mut plan.asks {
             ask.ban = ask.ban.filter(|ban| at_us < rules.bans()[*ban as usize].until_us());
         }
-        joint.asks.iter().any(|ask| ask.ban.is_some())
+        plan.asks.iter().any(|ask| ask.ban.is_some())
     }
 }

@@ -20,11 +20,11 @@ const SUBJECT_MASK: u128 = !(u64::MAX as u128);
 /// accordingly.
 ///
 /// ```
-/// use checkdam::origin::PathForms;
+/// use checkdam::normalize::PathForms;
 /// let forms = PathForms::default();
 /// assert_eq!(forms.endpoint("//api/%73earch;v=1")?, "/api/search");
 /// assert!(forms.endpoint("/api%2Fsearch").is_err());
-/// # Ok::<(), checkdam::origin::PathError>(())
+/// # Ok::<(), checkdam::normalize::PathError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathForms {
@@ -165,7 +165,7 @@ fn has_other_slashes(path: &str) -> bool {
 /// only some servers read alike: see [`PathForms::endpoint`].
 ///
 /// ```
-/// use checkdam::origin::endpoint;
+/// use checkdam::normalize::endpoint;
 /// assert_eq!(endpoint("/api/search"), "/api/search");
 /// assert_eq!(endpoint("//api/x/%2e%2e/%73earch%2f"), "/api/search%2F");
 /// ```
@@ -179,7 +179,7 @@ pub fn endpoint(path: &str) -> Cow<'_, str> {
 /// [`PathForms::has_dot_segments`].
 ///
 /// ```
-/// use checkdam::origin::has_dot_segments;
+/// use checkdam::normalize::has_dot_segments;
 /// assert!(has_dot_segments("/download/%2e%2e/file") && !has_dot_segments("/a/..b/c."));
 /// ```
 #[must_use]
@@ -191,7 +191,7 @@ pub fn has_dot_segments(path: &str) -> bool {
 /// take `get` for GET.
 ///
 /// ```
-/// use checkdam::origin::method;
+/// use checkdam::normalize::method;
 /// assert_eq!((method("GET"), method("post")), ("GET".into(), "POST".into()));
 /// ```
 #[must_use]
@@ -206,7 +206,7 @@ pub fn method(written: &str) -> Cow<'_, str> {
 /// it out: what rules read, the upstream would not see.
 ///
 /// ```
-/// use checkdam::origin::is_hop_by_hop;
+/// use checkdam::normalize::is_hop_by_hop;
 /// assert!(is_hop_by_hop([&b"close, X-API-Key"[..]], "x-api-key"));
 /// ```
 #[must_use]
@@ -218,7 +218,7 @@ pub fn is_hop_by_hop<'a>(connection: impl IntoIterator<Item = &'a [u8]>, header:
 /// A host in its normal form: lower case, without port, brackets and last dot.
 ///
 /// ```
-/// use checkdam::origin::host;
+/// use checkdam::normalize::host;
 /// assert_eq!(host("Example.COM.:8080").as_deref(), Some("example.com"));
 /// ```
 #[must_use]
@@ -238,7 +238,7 @@ pub fn host(authority: &str) -> Option<String> {
 /// size that one client commonly has. IPv4 written as IPv6 is IPv4.
 ///
 /// ```
-/// use checkdam::origin::subject;
+/// use checkdam::normalize::subject;
 /// assert_eq!(subject("2001:db8:1:2:3:4:5:6".parse()?).to_string(), "2001:db8:1:2::");
 /// # Ok::<(), std::net::AddrParseError>(())
 /// ```

@@ -7,7 +7,7 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// The most tokens in one purse.
+/// The most tokens in one cell.
 pub(super) const TOKENS_MAX: u64 = (1 << TOKEN_BITS) - 1;
 const TOKEN_BITS: u32 = 24;
 const NUMBER_BITS: u32 = 8;
@@ -16,13 +16,13 @@ const END_UNIT_US: u64 = 64;
 
 /// Tokens of one lease.
 #[derive(Debug)]
-pub(super) struct Purse(AtomicU64);
+pub(super) struct TokenCell(AtomicU64);
 
-/// What a purse held at one instant.
+/// What a cell held at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Held(u64);
+pub(super) struct CellState(u64);
 
-impl Held {
+impl CellState {
     pub(super) const fn tokens(self) -> u64 {
         self.0 & TOKENS_MAX
     }
@@ -57,35 +57,35 @@ impl Held {
     }
 }
 
-impl Purse {
+impl TokenCell {
     pub(super) fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
     #[inline]
-    pub(super) fn look(&self) -> Held {
-        Held(self.0.load(Ordering::Acquire))
+    pub(super) fn load(&self) -> CellState {
+        CellState(self.0.load(Ordering::Acquire))
     }
 
     /// Replaces what was seen by the same lease with so many tokens.
     #[inline]
-    pub(super) fn set(&self, seen: Held, tokens: u64) -> bool {
+    pub(super) fn set(&self, seen: CellState, tokens: u64) -> bool {
         self.0.compare_exchange(seen.0, seen.with(tokens).0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Begins a lease in place of what was seen, which others may still spend
     /// until then; none if they just did.
-    pub(super) fn begin(&self, seen: Held, tokens: u64, end_us: u64) -> Option<Held> {
+    pub(super) fn begin(&self, seen: CellState, tokens: u64, end_us: u64) -> Option<CellState> {
         let number = ((seen.0 >> TOKEN_BITS) + 1) & ((1 << NUMBER_BITS) - 1);
         let end = (end_us / END_UNIT_US) & u64::from(u32::MAX);
         let next = end << END_SHIFT | number << TOKEN_BITS | tokens.min(TOKENS_MAX);
-        self.0.compare_exchange(seen.0, next, Ordering::AcqRel, Ordering::Relaxed).is_ok().then_some(Held(next))
+        self.0.compare_exchange(seen.0, next, Ordering::AcqRel, Ordering::Relaxed).is_ok().then_some(CellState(next))
     }
 
     /// Takes out everything; gives what was in it.
-    pub(super) fn empty(&self) -> Held {
+    pub(super) fn empty(&self) -> CellState {
         loop {
-            let seen = self.look();
+            let seen = self.load();
             if seen.tokens() == 0 || self.set(seen, 0) {
                 return seen;
             }
@@ -95,7 +95,7 @@ impl Purse {
     /// Puts tokens back into the lease that they are of; whether it was still there.
     pub(super) fn put_back(&self, lease: u64, tokens: u64) -> bool {
         loop {
-            let seen = self.look();
+            let seen = self.load();
             if seen.lease() != lease || seen.tokens() + tokens > TOKENS_MAX {
                 return false;
             }

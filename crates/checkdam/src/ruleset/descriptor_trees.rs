@@ -180,6 +180,6 @@ impl CompiledRule {
         let is_constant = Step::are_constant(steps);
         let of = |quota: &Quota| CompiledQuota::of_descriptor(&rule.name, *quota, is_constant);
         let quotas = rule.quotas.iter().map(of).collect();
-        Self { rule, quotas, exceptions: None, conditions: Vec::new(), key }
+        Self { rule, quotas, overrides: None, conditions: Vec::new(), key }
     }
 }

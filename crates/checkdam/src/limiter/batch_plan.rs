@@ -20,7 +20,7 @@ use crate::time::EPOCH_UNIX_US;
 
 /// All that several requests must pass.
 #[derive(Default)]
-pub(super) struct Joint {
+pub(super) struct BatchPlan {
     pub(super) asks: Vec<Ask>,
     concerns: Vec<Concern>,
     /// The subjects' bytes, one after another.
@@ -73,19 +73,19 @@ struct Limited {
     is_of_tree: bool,
 }
 
-impl Joint {
+impl BatchPlan {
     pub(super) fn new(rules: &RuleSet, requests: &[Request<'_>]) -> Self {
-        let mut joint = Self::default();
+        let mut plan = Self::default();
         for request in requests {
-            joint.add(rules, request);
+            plan.add(rules, request);
         }
-        joint.replace(rules);
+        plan.replace(rules);
         for (place, request) in requests.iter().enumerate() {
             if let Some(tree) = rules.trees().of(request.domain()) {
-                joint.add_path(rules, tree, place, request);
+                plan.add_path(rules, tree, place, request);
             }
         }
-        joint
+        plan
     }
 
     fn add(&mut self, rules: &RuleSet, request: &Request<'_>) {

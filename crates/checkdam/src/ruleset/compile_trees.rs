@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::descriptor_trees::{Leaf, Level, Node, Step, Tree, Trees};
 use super::error::{Item, RuleSetError};
-use super::trees::{Leaf, Level, Node, Step, Tree, Trees};
 use super::{CompiledKey, CompiledRule};
 use crate::descriptor::{Descriptor, DescriptorAllowance, DescriptorLimit, DescriptorTree};
 use crate::quota::{Algorithm, Align, Quota, QuotaSpec};
@@ -14,7 +14,7 @@ use crate::subject::SubjectPattern;
 const SCOPE: &str = "descriptor";
 
 /// Makes trees ready, and puts their rules behind those that are there.
-pub(super) struct Planter<'a> {
+pub(super) struct TreeCompiler<'a> {
     pub(super) rules: &'a mut Vec<CompiledRule>,
     pub(super) keys: &'a mut Vec<CompiledKey>,
     /// How often each name was wanted.
@@ -22,7 +22,7 @@ pub(super) struct Planter<'a> {
     trees: Trees,
 }
 
-impl<'a> Planter<'a> {
+impl<'a> TreeCompiler<'a> {
     pub(super) fn new(rules: &'a mut Vec<CompiledRule>, keys: &'a mut Vec<CompiledKey>) -> Self {
         let taken = rules.iter().map(|compiled| compiled.rule.name.as_str()).chain(RESERVED_NAMES);
         let names = taken.map(|name| (name.to_owned(), 1)).collect();
@@ -31,7 +31,7 @@ impl<'a> Planter<'a> {
 
     /// Also tells how many rules there are to show: those behind them stand for
     /// limits that requests bring with them.
-    pub(super) fn plant(mut self, trees: &[DescriptorTree]) -> Result<(Trees, usize), RuleSetError> {
+    pub(super) fn compile(mut self, trees: &[DescriptorTree]) -> Result<(Trees, usize), RuleSetError> {
         for (index, tree) in trees.iter().enumerate() {
             let fail = |reason| RuleSetError { item: Item::domain(&tree.domain), index, reason };
             if tree.domain.is_empty() {

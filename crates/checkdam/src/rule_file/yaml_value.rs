@@ -4,7 +4,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// A value in a rule file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Node {
+pub(super) enum YamlValue {
     Text(String),
     Truth(bool),
     Number(i64),
@@ -14,7 +14,7 @@ pub(super) enum Node {
     Map(Vec<(String, Self)>),
 }
 
-impl Node {
+impl YamlValue {
     pub(super) fn text(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
@@ -86,7 +86,7 @@ fn write_text(text: &str, out: &mut String) {
     out.push('"');
 }
 
-impl Serialize for Node {
+impl Serialize for YamlValue {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Text(text) => out.serialize_str(text),

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use super::RedisStore;
 use super::call_error::CallError;
 use super::key::Keys;
-use super::reply::Held;
+use super::reply::BucketState;
 use super::script::Packed;
 use crate::store::{Operation, TIERS_INLINE, Tier};
 
@@ -26,16 +26,16 @@ const PUT_BACK_LIMIT: Duration = Duration::from_millis(500);
 type Part = SmallVec<[usize; TIERS_INLINE]>;
 
 /// A request on its way.
-pub(super) struct Ask<'a, 'b> {
+pub(super) struct CrossSlotCall<'a, 'b> {
     store: &'a RedisStore,
     tiers: &'a [Tier<'b>],
     keys: Keys,
     deadline: Instant,
     /// What the buckets held; none where that no longer matters.
-    pub(super) held: SmallVec<[Option<Held>; TIERS_INLINE]>,
+    pub(super) held: SmallVec<[Option<BucketState>; TIERS_INLINE]>,
 }
 
-impl<'a, 'b> Ask<'a, 'b> {
+impl<'a, 'b> CrossSlotCall<'a, 'b> {
     pub(super) fn new(store: &'a RedisStore, tiers: &'a [Tier<'b>], deadline: Instant) -> Self {
         Self { store, tiers, keys: store.keys.keys(tiers), deadline, held: tiers.iter().map(|_| None).collect() }
     }
@@ -130,7 +130,7 @@ impl<'a, 'b> Ask<'a, 'b> {
     fn remember_denial(&self, part: &Part) {
         let wait = |index: &usize| self.held[*index].as_ref().map(|held| held.peek(&self.tiers[*index]).retry_after_us);
         let wait_us = part.iter().filter_map(wait).max().unwrap_or(0);
-        self.store.deniers.denied(self.slot(part), wait_us);
+        self.store.recent_denials.denied(self.slot(part), wait_us);
     }
 
     /// Tiers by slot: those that denied last first, else in the order in which
@@ -145,7 +145,7 @@ impl<'a, 'b> Ask<'a, 'b> {
             }
         }
         if parts.len() > 1 {
-            parts.sort_by_key(|(slot, _)| std::cmp::Reverse(self.store.deniers.wait_us(*slot)));
+            parts.sort_by_key(|(slot, _)| std::cmp::Reverse(self.store.recent_denials.wait_us(*slot)));
         }
         parts.into_iter().map(|(_, part)| part).collect()
     }
@@ -236,8 +236,8 @@ mod tests {
             let (tiers, tier) = ([bucket.tier(&quota, 2.min(quota.limit()))], bucket.tier(&quota, 1));
             now_us += 3_600_000_000 + 137 * number as u64;
             clock.set(now_us);
-            let mut ask = Ask::new(&redis, &tiers, Instant::now() + redis.deadline());
-            ask.run(Operation::Take).await.unwrap();
+            let mut call = CrossSlotCall::new(&redis, &tiers, Instant::now() + redis.deadline());
+            call.run(Operation::Take).await.unwrap();
             for step in 1..=4 {
                 clock.set(now_us + late_us * step / 4);
                 // What Redis admits, and nothing else, is also taken where the
@@ -246,7 +246,7 @@ mod tests {
                     assert!(without.apply(Operation::Take, &[tier]).await.decisions[0].is_allowed());
                 }
             }
-            ask.put_back(&[SmallVec::from_iter([0])]).await;
+            call.put_back(&[SmallVec::from_iter([0])]).await;
             let left = redis.try_apply(Operation::Peek, &[tier]).await.unwrap().decisions[0].remaining;
             let ideal = without.apply(Operation::Peek, &[tier]).await.decisions[0].remaining;
             assert!(left <= ideal, "{text} by {}, {late_us} µs late: {left} left, {ideal} at most", algorithm.name());

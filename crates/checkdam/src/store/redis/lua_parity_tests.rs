@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::reply::Reply;
+use super::reply::RequestReply;
 use super::script::Packed;
 use super::{RedisOptions, RedisStore};
 use crate::algorithm::token_bucket::{self, LeaseAsk, Ledger, State};
@@ -29,7 +29,7 @@ impl Random {
 }
 
 /// A bucket in Redis and the same bucket in Rust.
-struct Twin<'a> {
+struct ParityBucket<'a> {
     redis: &'a RedisStore,
     quota: Quota,
     bucket: TestBucket,
@@ -40,8 +40,8 @@ struct Twin<'a> {
     now_us: u64,
 }
 
-impl Twin<'_> {
-    async fn call(&self, packed: Packed) -> Reply {
+impl ParityBucket<'_> {
+    async fn call(&self, packed: Packed) -> RequestReply {
         let deadline = Instant::now() + Duration::from_secs(10);
         self.redis.topology.call(0, packed, 1, deadline).await.unwrap()
     }
@@ -98,8 +98,8 @@ async fn leases_are_granted_alike_in_rust_and_in_redis() {
         let seed = began.wrapping_add(number as u64) | 1;
         let mut random = Random(seed);
         let quota: Quota = text.parse().unwrap();
-        let bucket = TestBucket::new("twin", text);
-        let mut twin = Twin {
+        let bucket = TestBucket::new("parity", text);
+        let mut pair = ParityBucket {
             redis: &redis,
             quota,
             bucket,
@@ -109,25 +109,25 @@ async fn leases_are_granted_alike_in_rust_and_in_redis() {
             now_us: 20_000_000_000_000,
         };
         for step in 0..STEPS {
-            twin.now_us += random.below(quota.window_us() / 4 + 2);
-            clock.set(twin.now_us);
+            pair.now_us += random.below(quota.window_us() / 4 + 2);
+            clock.set(pair.now_us);
             let about = format!("{text}, seed {seed:#x}, step {step}");
             let cost = random.below(quota.limit() / 3 + 2);
             match random.below(6) {
                 0 | 1 => {
                     let least = random.below(cost + 2);
                     let length_us = random.below(quota.window_us());
-                    twin.lease(LeaseAsk { wanted: cost.max(least), least, length_us }, &about).await;
+                    pair.lease(LeaseAsk { wanted: cost.max(least), least, length_us }, &about).await;
                 }
-                2 => twin.apply(Operation::Take, cost, &about).await,
-                3 => twin.apply(Operation::Refund, cost, &about).await,
+                2 => pair.apply(Operation::Take, cost, &about).await,
+                3 => pair.apply(Operation::Refund, cost, &about).await,
                 4 => {
                     // Mostly of the last lease, sometimes of one before.
-                    let back = twin.marks.len().saturating_sub(1 + (random.below(6) / 4) as usize);
-                    let mark = twin.marks.get(back).copied().unwrap_or(0);
-                    twin.give_back(cost, mark, &about).await;
+                    let back = pair.marks.len().saturating_sub(1 + (random.below(6) / 4) as usize);
+                    let mark = pair.marks.get(back).copied().unwrap_or(0);
+                    pair.give_back(cost, mark, &about).await;
                 }
-                _ => twin.apply(Operation::Peek, cost, &about).await,
+                _ => pair.apply(Operation::Peek, cost, &about).await,
             }
         }
     }

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::RedisStore;
-use super::seal::Sealer;
+use super::sealed_box::Sealer;
 use super::server::{ask, find_master, open};
 use super::target::{Endpoint, Target};
 

@@ -9,7 +9,10 @@ pub(super) const POLICIES: [(&str, FailurePolicy); 3] =
     [("open", FailurePolicy::Open), ("closed", FailurePolicy::Closed), ("local", FailurePolicy::Local)];
 
 /// The word for a choice, unless it is the usual one.
-pub(super) fn unusual<T: Copy + Default + PartialEq>(choice: T, words: &[(&'static str, T)]) -> Option<&'static str> {
+pub(super) fn non_default<T: Copy + Default + PartialEq>(
+    choice: T,
+    words: &[(&'static str, T)],
+) -> Option<&'static str> {
     let (word, _) = words.iter().find(|(_, known)| *known == choice)?;
     Some(*word).filter(|_| choice != T::default())
 }

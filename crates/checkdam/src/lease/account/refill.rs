@@ -5,8 +5,8 @@ use super::{Account, Ask, Begin, Receipt};
 use crate::algorithm::token_bucket::Grant;
 use crate::hash::Tag;
 use crate::lease::demand::Demand;
-use crate::lease::purse::{Held, TOKENS_MAX};
 use crate::lease::terms::Terms;
+use crate::lease::token_cell::{CellState, TOKENS_MAX};
 use crate::quota::Quota;
 use crate::sync::Ordering;
 
@@ -117,42 +117,42 @@ impl Account {
         self.unlock();
     }
 
-    /// Begins a lease in the purse that has least to lose. Where both have
+    /// Begins a lease in the cell that has least to lose. Where both have
     /// something, it joins the one that ends later; both then end when the first
     /// of them would.
     fn deposit(&self, tokens: u64, end_us: u64, now_us: u64) -> Receipt {
         self.came.fetch_add(tokens, Ordering::Relaxed);
         loop {
-            let held = [self.purses[0].look(), self.purses[1].look()];
-            let is_spent = |held: Held| held.tokens() == 0 || !held.is_live(now_us);
-            if let Some(purse) = (0..2).find(|purse| is_spent(held[*purse])) {
-                if let Some(new) = self.purses[purse].begin(held[purse], tokens, end_us) {
-                    self.left_unspent.fetch_add(held[purse].tokens(), Ordering::Relaxed);
-                    return Receipt { purse, lease: new.lease(), cost: tokens };
+            let held = [self.cells[0].load(), self.cells[1].load()];
+            let is_spent = |held: CellState| held.tokens() == 0 || !held.is_live(now_us);
+            if let Some(cell) = (0..2).find(|cell| is_spent(held[*cell])) {
+                if let Some(new) = self.cells[cell].begin(held[cell], tokens, end_us) {
+                    self.left_unspent.fetch_add(held[cell].tokens(), Ordering::Relaxed);
+                    return Receipt { cell, lease: new.lease(), cost: tokens };
                 }
                 continue;
             }
-            let purse = usize::from(held[0].ends_before(held[1]));
-            let seen = held[purse];
+            let cell = usize::from(held[0].ends_before(held[1]));
+            let seen = held[cell];
             let sum = (seen.tokens() + tokens).min(TOKENS_MAX);
             let joined = if seen.left_us(now_us) > end_us.saturating_sub(now_us) {
-                self.purses[purse].begin(seen, sum, end_us)
+                self.cells[cell].begin(seen, sum, end_us)
             } else {
-                self.purses[purse].set(seen, sum).then_some(seen)
+                self.cells[cell].set(seen, sum).then_some(seen)
             };
             if let Some(joined) = joined {
                 self.left_unspent.fetch_add(seen.tokens() + tokens - sum, Ordering::Relaxed);
-                return Receipt { purse, lease: joined.lease(), cost: tokens };
+                return Receipt { cell, lease: joined.lease(), cost: tokens };
             }
         }
     }
 
     /// Learns the demand since the last time: what was spent, and what was denied.
     fn measure(&self, now_us: u64, terms: &Terms) -> Demand {
-        self.bury(0, now_us);
-        self.bury(1, now_us);
+        self.expire(0, now_us);
+        self.expire(1, now_us);
         let (came, left_unspent) = self.totals();
-        let held: u64 = self.purses.iter().map(|purse| purse.look().tokens()).sum();
+        let held: u64 = self.cells.iter().map(|cell| cell.load().tokens()).sum();
         let spent = came.saturating_sub(left_unspent).saturating_sub(held);
         let used =
             spent.saturating_sub(self.spent.swap(spent, Ordering::Relaxed)) + self.denied.swap(0, Ordering::Relaxed);
@@ -170,10 +170,10 @@ impl Account {
     fn close(&self, now_us: u64) {
         self.tag.store(0, Ordering::Release);
         // Who looked before still finds the words they saw changed.
-        for purse in &self.purses {
+        for cell in &self.cells {
             let dropped = loop {
-                let seen = purse.look();
-                if purse.begin(seen, 0, now_us).is_some() {
+                let seen = cell.load();
+                if cell.begin(seen, 0, now_us).is_some() {
                     break seen.tokens();
                 }
             };

@@ -13,7 +13,7 @@ use crate::store::redis::target::{Endpoint, StoreUrlError, Target};
 ///
 /// # Errors
 /// If the URL is not understood.
-pub async fn glance(options: &RedisOptions) -> Result<Vec<(String, Finding)>, StoreUrlError> {
+pub async fn startup_check(options: &RedisOptions) -> Result<Vec<(String, Finding)>, StoreUrlError> {
     let (kind, masters, found, others) = match Target::parse(&options.url, options.root_certificate.as_deref())? {
         Target::Single(endpoint) => (Kind::Single, vec![endpoint], Vec::new(), Vec::new()),
         Target::Sentinel { sentinels, endpoint, master } => {
