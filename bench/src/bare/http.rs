@@ -20,7 +20,7 @@ struct Ask {
 }
 
 #[derive(Serialize)]
-struct Answer {
+struct TierDecisions {
     allowed: bool,
     limit: u64,
     remaining: u64,
@@ -43,7 +43,7 @@ struct Tier {
     reset_after_ms: u64,
 }
 
-fn answer(user: &str, allowed: bool) -> Json<Answer> {
+fn answer(user: &str, allowed: bool) -> Json<TierDecisions> {
     let (limit, remaining) = (1_000_000_000, 999_999_999);
     let tier = Tier {
         rule: "per-user",
@@ -55,7 +55,7 @@ fn answer(user: &str, allowed: bool) -> Json<Answer> {
         retry_after_ms: 0,
         reset_after_ms: 1,
     };
-    Json(Answer {
+    Json(TierDecisions {
         allowed,
         limit,
         remaining,

@@ -256,7 +256,7 @@ impl Config {
                 return Err(ConfigError::NotAnAddress { name, value: value.clone() });
             }
         }
-        Ok(self.redis.as_ref().map_or(Ok(()), RedisOptions::judge)?)
+        Ok(self.redis.as_ref().map_or(Ok(()), RedisOptions::validate)?)
     }
 
     /// The store, for people: without its password.

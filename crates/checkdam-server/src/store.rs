@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use checkdam::lease::LeaseStats;
 use checkdam::store::redis::{RedisOptions, RedisStats, RedisStore, StoreUrlError};
-use checkdam::store::{Answer, MemoryOptions, MemoryStore, Operation, Store, Tier};
+use checkdam::store::{MemoryOptions, MemoryStore, Operation, Store, Tier, TierDecisions};
 
 pub(crate) use self::watched::Watched;
 
@@ -195,7 +195,7 @@ impl AnyStore {
 }
 
 impl Store for AnyStore {
-    async fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> Answer {
+    async fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> TierDecisions {
         match self {
             Self::Memory(store) => store.apply_now(operation, tiers),
             // On the heap, so that what memory decides does not carry the room for it.
@@ -203,14 +203,14 @@ impl Store for AnyStore {
         }
     }
 
-    fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut Answer) -> bool {
+    fn try_apply_now(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut TierDecisions) -> bool {
         match self {
-            Self::Memory(store) => store.apply_at_once(operation, tiers, answer),
-            Self::Redis(watched) => watched.store.apply_at_once(operation, tiers, answer),
+            Self::Memory(store) => store.try_apply_now(operation, tiers, answer),
+            Self::Redis(watched) => watched.store.try_apply_now(operation, tiers, answer),
         }
     }
 
-    async fn take_with_alternatives(&self, tiers: &[Tier<'_>], alternatives: &[u8]) -> Answer {
+    async fn take_with_alternatives(&self, tiers: &[Tier<'_>], alternatives: &[u8]) -> TierDecisions {
         match self {
             Self::Memory(store) => store.take_with_alternatives(tiers, alternatives).await,
             Self::Redis(watched) => watched.store.take_with_alternatives(tiers, alternatives).await,

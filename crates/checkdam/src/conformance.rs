@@ -10,7 +10,7 @@ pub mod oracle;
 pub mod vectors;
 
 use crate::quota::Quota;
-use crate::store::{Answer, BucketName, FailurePolicy, Operation, Store, Tier};
+use crate::store::{BucketName, FailurePolicy, Operation, Store, Tier, TierDecisions};
 
 /// A store whose clock the suite can set.
 pub trait Harness {
@@ -60,6 +60,6 @@ impl TestBucket {
     }
 }
 
-async fn apply<H: Harness>(harness: &H, operation: Operation, tiers: &[Tier<'_>]) -> Answer {
+async fn apply<H: Harness>(harness: &H, operation: Operation, tiers: &[Tier<'_>]) -> TierDecisions {
     harness.store().apply(operation, tiers).await
 }

@@ -21,7 +21,7 @@ pub struct DescriptorTree {
     /// What the first entry of a request is compared with.
     pub descriptors: Vec<Descriptor>,
     /// What the file says where it means nothing.
-    pub remarks: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// One level of a tree: what an entry is compared with, and the limit of the
@@ -37,7 +37,7 @@ pub struct Descriptor {
     /// Whether the limit denies.
     pub mode: Mode,
     /// Whether the limit denies only together with all others of this kind.
-    pub is_quota: bool,
+    pub is_quota_mode: bool,
     /// Whether all values that match the pattern are counted together.
     pub is_shared: bool,
     /// Whether metrics name every value of the path.
@@ -79,7 +79,7 @@ pub enum DescriptorAllowance {
 
 /// A limit that a request brings with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct GivenLimit {
+pub struct RequestLimit {
     /// How many a unit; 0: none.
     pub amount: u32,
     /// The unit of time.
@@ -165,7 +165,7 @@ impl Descriptor {
 
     /// Whether the value is a pattern.
     #[must_use]
-    pub fn is_wild(&self) -> bool {
+    pub fn has_wildcard(&self) -> bool {
         self.value.contains('*')
     }
 }

@@ -39,7 +39,7 @@ mod token_cell;
 
 pub use account::{Account, Ask, Begin, Paid, Receipt, Spend};
 pub use accounts::{Accounts, LeaseStats};
-pub use terms::Terms;
+pub use terms::LeaseTerms;
 
 #[cfg(all(test, checkdam_loom))]
 mod models;

@@ -56,7 +56,7 @@ pub mod time;
 pub use ban::{Ban, BanError, BannedValue, REASON_MAX};
 pub use decision::{DecidedBy, Decision, Verdict};
 pub use definitions::Definitions;
-pub use descriptor::{Descriptor, DescriptorAllowance, DescriptorLimit, DescriptorTree, GivenLimit, TreeRules, Unit};
+pub use descriptor::{Descriptor, DescriptorAllowance, DescriptorLimit, DescriptorTree, RequestLimit, TreeRules, Unit};
 pub use limiter::{Batch, Limiter, TIERS_MAX};
 pub use outcome::{Outcome, TierView};
 pub use overrides::{Allowance, Override, Scale, ScaleError};

@@ -17,7 +17,7 @@ use crate::quota::{Algorithm, Quota};
 use crate::request::Request;
 use crate::rule::Mode;
 use crate::ruleset::{CompiledQuota, RuleSet, Values};
-use crate::store::{Answer, Operation, Store, TIERS_INLINE, Tier};
+use crate::store::{Operation, Store, TIERS_INLINE, Tier, TierDecisions};
 
 /// The most tiers that a request may have: one that more limits concern is
 /// denied as undecided, since no store could charge them all at once.
@@ -145,7 +145,7 @@ impl<S: Store> Limiter<S> {
             // Gone before anything is waited for: an outcome is large, and is
             // moved once less if it is no part of the future.
             let mut outcome = Outcome::open(rules);
-            if self.apply_at_once(operation, &ask, request.cost(), &mut outcome) {
+            if self.try_apply_now(operation, &ask, request.cost(), &mut outcome) {
                 outcome.close();
                 if operation == Operation::Take {
                     outcome.note_take();
@@ -169,17 +169,17 @@ impl<S: Store> Limiter<S> {
 
     /// Decides where nothing is to be waited for; whether it did.
     #[inline]
-    fn apply_at_once(&self, operation: Operation, ask: &Ask, cost: u64, outcome: &mut Outcome) -> bool {
+    fn try_apply_now(&self, operation: Operation, ask: &Ask, cost: u64, outcome: &mut Outcome) -> bool {
         let (rules, places, answer) = outcome.parts();
         let mut queues = Vec::new();
         let mut tiers = Tiers::new();
         ask.write_tiers(rules, cost, &mut tiers, places);
         bound_delays(&mut tiers, &mut queues, ask.delay_max_us);
         if tiers.len() > TIERS_MAX {
-            *answer = Answer::refusing(&tiers);
+            *answer = TierDecisions::unavailable(&tiers);
             return true;
         }
-        self.store.apply_at_once(operation, &tiers, answer)
+        self.store.try_apply_now(operation, &tiers, answer)
     }
 }
 

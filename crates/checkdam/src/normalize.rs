@@ -2,14 +2,14 @@
 //!
 //! What a client can write differently and servers commonly read as the same
 //! becomes the same, so that such spellings have no limits of their own. What only
-//! some servers read as the same is decided by [`PathForms`]. Every listener that
+//! some servers read as the same is decided by [`PathNormalization`]. Every listener that
 //! limits HTTP requests names its attributes by these.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// The part of an IPv6 address that one client has: its /64.
-const SUBJECT_MASK: u128 = !(u64::MAX as u128);
+const CLIENT_NETWORK_MASK: u128 = !(u64::MAX as u128);
 
 /// How spellings of a path are treated that only some servers read alike.
 ///
@@ -20,15 +20,15 @@ const SUBJECT_MASK: u128 = !(u64::MAX as u128);
 /// accordingly.
 ///
 /// ```
-/// use checkdam::normalize::PathForms;
-/// let forms = PathForms::default();
+/// use checkdam::normalize::PathNormalization;
+/// let forms = PathNormalization::default();
 /// assert_eq!(forms.endpoint("//api/%73earch;v=1")?, "/api/search");
 /// assert!(forms.endpoint("/api%2Fsearch").is_err());
 /// # Ok::<(), checkdam::normalize::PathError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PathForms {
-    /// `%2F`, `%5C` and `\`. Default [`Slashes::Refuse`].
+pub struct PathNormalization {
+    /// `%2F`, `%5C` and `\`. Default [`Slashes::Reject`].
     pub slashes: Slashes,
     /// Whether `;` and what follows it in a segment is left out, as servlet
     /// containers do. Default yes.
@@ -45,7 +45,7 @@ pub struct PathForms {
 pub enum Slashes {
     /// Such a path is refused.
     #[default]
-    Refuse,
+    Reject,
     /// They stay as they are and separate nothing.
     Keep,
     /// They become `/`.
@@ -56,18 +56,18 @@ pub enum Slashes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {
-    /// It has `%2F`, `%5C` or `\`, and [`Slashes::Refuse`] is set.
+    /// It has `%2F`, `%5C` or `\`, and [`Slashes::Reject`] is set.
     #[error("the path has an encoded slash or a backslash (%2F, %5C or \\), which servers read in two ways")]
     Slash,
 }
 
-impl Default for PathForms {
+impl Default for PathNormalization {
     fn default() -> Self {
-        Self { are_parameters_stripped: true, slashes: Slashes::Refuse, ..Self::AS_WRITTEN }
+        Self { are_parameters_stripped: true, slashes: Slashes::Reject, ..Self::AS_WRITTEN }
     }
 }
 
-impl PathForms {
+impl PathNormalization {
     /// Everything stays apart that only some servers read alike.
     pub const AS_WRITTEN: Self = Self {
         slashes: Slashes::Keep,
@@ -86,7 +86,7 @@ impl PathForms {
         if self.is_normal(path) || path == "*" {
             return Ok(Cow::Borrowed(path));
         }
-        if self.slashes == Slashes::Refuse && has_other_slashes(path) {
+        if self.slashes == Slashes::Reject && has_other_slashes(path) {
             return Err(PathError::Slash);
         }
         let mut out = String::with_capacity(path.len() + 1);
@@ -162,7 +162,7 @@ fn has_other_slashes(path: &str) -> bool {
 }
 
 /// A path, without its query, in its normal form, with everything kept apart that
-/// only some servers read alike: see [`PathForms::endpoint`].
+/// only some servers read alike: see [`PathNormalization::endpoint`].
 ///
 /// ```
 /// use checkdam::normalize::endpoint;
@@ -172,11 +172,11 @@ fn has_other_slashes(path: &str) -> bool {
 #[must_use]
 pub fn endpoint(path: &str) -> Cow<'_, str> {
     // Nothing is refused where slashes are kept.
-    PathForms::AS_WRITTEN.endpoint(path).unwrap_or(Cow::Borrowed(path))
+    PathNormalization::AS_WRITTEN.endpoint(path).unwrap_or(Cow::Borrowed(path))
 }
 
 /// Whether a path has dot segments, bare or encoded: see
-/// [`PathForms::has_dot_segments`].
+/// [`PathNormalization::has_dot_segments`].
 ///
 /// ```
 /// use checkdam::normalize::has_dot_segments;
@@ -184,7 +184,7 @@ pub fn endpoint(path: &str) -> Cow<'_, str> {
 /// ```
 #[must_use]
 pub fn has_dot_segments(path: &str) -> bool {
-    PathForms::AS_WRITTEN.has_dot_segments(path)
+    PathNormalization::AS_WRITTEN.has_dot_segments(path)
 }
 
 /// A method as rules write it. Methods are case-sensitive, but some frameworks
@@ -238,14 +238,14 @@ pub fn host(authority: &str) -> Option<String> {
 /// size that one client commonly has. IPv4 written as IPv6 is IPv4.
 ///
 /// ```
-/// use checkdam::normalize::subject;
-/// assert_eq!(subject("2001:db8:1:2:3:4:5:6".parse()?).to_string(), "2001:db8:1:2::");
+/// use checkdam::normalize::client_address;
+/// assert_eq!(client_address("2001:db8:1:2:3:4:5:6".parse()?).to_string(), "2001:db8:1:2::");
 /// # Ok::<(), std::net::AddrParseError>(())
 /// ```
 #[must_use]
-pub fn subject(address: IpAddr) -> IpAddr {
+pub fn client_address(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(six) => Ipv6Addr::from_bits(six.to_bits() & SUBJECT_MASK).into(),
+        IpAddr::V6(six) => Ipv6Addr::from_bits(six.to_bits() & CLIENT_NETWORK_MASK).into(),
         four => four,
     }
 }
@@ -313,9 +313,9 @@ mod tests {
 
     #[test]
     fn what_only_some_servers_read_alike_is_a_setting() {
-        let default = PathForms::default();
-        let decode = PathForms { slashes: Slashes::Decode, ..default };
-        let express = PathForms { is_trailing_slash_stripped: true, is_lower_case: true, ..default };
+        let default = PathNormalization::default();
+        let decode = PathNormalization { slashes: Slashes::Decode, ..default };
+        let express = PathNormalization { is_trailing_slash_stripped: true, is_lower_case: true, ..default };
         #[rustfmt::skip]
         let cases = [
             (default, "/a;x/b;y=1", "/a/b"), (default, "/;x/a", "/a"), (default, "/a%3bx", "/a"), (default, "/a/;x", "/a/"),
@@ -332,6 +332,6 @@ mod tests {
             assert_eq!(default.endpoint(path), Err(PathError::Slash), "{path}");
         }
         assert!(decode.has_dot_segments("/a%2F..%2fb") && default.has_dot_segments("/..;x/b"));
-        assert!(!default.has_dot_segments("/a%2F..%2fb") && !PathForms::AS_WRITTEN.has_dot_segments("/..;x/b"));
+        assert!(!default.has_dot_segments("/a%2F..%2fb") && !PathNormalization::AS_WRITTEN.has_dot_segments("/..;x/b"));
     }
 }

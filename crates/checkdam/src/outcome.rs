@@ -13,10 +13,10 @@ use crate::quota::Quota;
 use crate::request::Request;
 use crate::rule::{Mode, Rule};
 use crate::ruleset::{CompiledQuota, RuleSet};
-use crate::store::{Answer, TIERS_INLINE};
+use crate::store::{TIERS_INLINE, TierDecisions};
 
 /// The quota of a tier whose limit the request brought with it.
-pub(crate) const GIVEN: u32 = u32::MAX;
+pub(crate) const FROM_REQUEST: u32 = u32::MAX;
 
 /// A request's answer.
 pub struct Outcome {
@@ -24,7 +24,7 @@ pub struct Outcome {
     /// Which rule and which of its quotas each tier is.
     places: SmallVec<[(u32, u32); TIERS_INLINE]>,
     /// One decision a tier; places beyond them were not decided.
-    answer: Answer,
+    answer: TierDecisions,
     governing: Option<usize>,
     verdict: Verdict,
     /// Whether the store charged the tiers.
@@ -80,7 +80,7 @@ impl Outcome {
         Self {
             rules,
             places: SmallVec::new(),
-            answer: Answer::new(),
+            answer: TierDecisions::new(),
             governing: None,
             verdict: Verdict::Allowed,
             is_charged: false,
@@ -92,7 +92,7 @@ impl Outcome {
 
     /// The rules, which rule and quota each tier is, and where a store answers.
     #[inline]
-    pub(crate) fn parts(&mut self) -> (&RuleSet, &mut SmallVec<[(u32, u32); TIERS_INLINE]>, &mut Answer) {
+    pub(crate) fn parts(&mut self) -> (&RuleSet, &mut SmallVec<[(u32, u32); TIERS_INLINE]>, &mut TierDecisions) {
         (&self.rules, &mut self.places, &mut self.answer)
     }
 
@@ -126,7 +126,7 @@ impl Outcome {
     pub(crate) fn of_path(
         rules: Guard<Arc<RuleSet>>,
         places: SmallVec<[(u32, u32); TIERS_INLINE]>,
-        answer: Answer,
+        answer: TierDecisions,
         (leaf, given): (Option<u32>, Option<Arc<CompiledQuota>>),
     ) -> Self {
         let mut outcome = Self { places, answer, leaf, given, ..Self::open(rules) };
@@ -139,7 +139,7 @@ impl Outcome {
         // Who judged the ban may have had another clock.
         let left_us = if until_us == u64::MAX { 0 } else { until_us.saturating_sub(at_us).max(1) };
         let ban = Some(Banned { number, left_us });
-        let answer = Answer { at_us, ..Answer::new() };
+        let answer = TierDecisions { at_us, ..TierDecisions::new() };
         Self { answer, verdict: Verdict::Banned, ban, ..Self::open(rules) }
     }
 
@@ -172,8 +172,8 @@ impl Outcome {
     /// Whether the limit at which the request's path ends asks metrics to tell
     /// values, so that [`Outcome::metric_name`] says more than the rule's name.
     #[must_use]
-    pub fn tells_values(&self) -> bool {
-        self.leaf.is_some_and(|leaf| self.rules.trees().leaf(leaf).tells_values())
+    pub fn has_detailed_metric(&self) -> bool {
+        self.leaf.is_some_and(|leaf| self.rules.trees().leaf(leaf).has_detailed_metric())
     }
 
     /// What metrics call the request's path, if it ends at a limit of a tree:
@@ -202,7 +202,7 @@ impl Outcome {
     }
 
     /// The enforced tiers that deny the request.
-    pub fn failing(&self) -> impl Iterator<Item = TierView<'_>> {
+    pub fn denying(&self) -> impl Iterator<Item = TierView<'_>> {
         self.tiers().filter(|tier| tier.is_enforced() && !tier.decision.is_allowed())
     }
 
@@ -259,7 +259,7 @@ impl Outcome {
     fn view<'a>(&'a self, (rule, quota): (u32, u32), decision: &'a Decision) -> TierView<'a> {
         let (compiled, number) = (self.rules.rule(rule), rule as usize);
         let quota = match &self.given {
-            Some(given) if quota == GIVEN => given,
+            Some(given) if quota == FROM_REQUEST => given,
             _ => &compiled.quotas[quota as usize],
         };
         TierView { rule: &compiled.rule, number, quota: &quota.quota, decision, policy: &quota.policy }

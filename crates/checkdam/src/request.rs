@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use crate::descriptor::GivenLimit;
+use crate::descriptor::RequestLimit;
 
 /// The longest attribute value in bytes, and with it the longest key.
 pub const VALUE_MAX: usize = 512;
@@ -28,10 +28,10 @@ pub struct Request<'a> {
     domain: Cow<'a, str>,
     attributes: SmallVec<[Attribute<'a>; 8]>,
     /// How many of the last attributes are no part of the path.
-    aside: usize,
+    added: usize,
     cost: u64,
-    given: Option<GivenLimit>,
-    denies_together: bool,
+    given: Option<RequestLimit>,
+    is_quota_mode: bool,
 }
 
 type Attribute<'a> = (Cow<'a, str>, Cow<'a, str>);
@@ -77,10 +77,10 @@ impl<'a> Request<'a> {
         Self {
             domain: Cow::Borrowed(""),
             attributes: SmallVec::new(),
-            aside: 0,
+            added: 0,
             cost: 1,
             given: None,
-            denies_together: false,
+            is_quota_mode: false,
         }
     }
 
@@ -93,7 +93,7 @@ impl<'a> Request<'a> {
     ///
     /// # Errors
     /// Refuses empty names and more than 63 entries.
-    pub fn of_entries<N, V>(
+    pub fn from_entries<N, V>(
         domain: impl Into<Cow<'a, str>>,
         entries: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Self, RequestError>
@@ -115,14 +115,14 @@ impl<'a> Request<'a> {
         let names: Vec<&str> = request.path().map(|(name, _)| name).collect();
         let names = names.join(",");
         request.attributes.push((Cow::Borrowed(PATH_NAMES), Cow::Owned(names)));
-        request.aside = 1;
+        request.added = 1;
         Ok(request)
     }
 
     /// The same request with a limit of its own, which counts instead of the
     /// one that a descriptor tree has for it. Rules do not mind it.
     #[must_use]
-    pub const fn limited_to(mut self, limit: GivenLimit) -> Self {
+    pub const fn with_limit(mut self, limit: RequestLimit) -> Self {
         self.given = Some(limit);
         self
     }
@@ -131,8 +131,8 @@ impl<'a> Request<'a> {
     /// all others so marked in the same call: each counts as if it were in quota
     /// mode. Rules and bans deny by themselves.
     #[must_use]
-    pub const fn denying_together(mut self) -> Self {
-        self.denies_together = true;
+    pub const fn in_quota_mode(mut self) -> Self {
+        self.is_quota_mode = true;
         self
     }
 
@@ -172,7 +172,7 @@ impl<'a> Request<'a> {
         if value.len() > VALUE_MAX {
             return Err(RequestError::ValueTooLong { name: name.into_owned(), length: value.len() });
         }
-        self.insert_whole(name, value)
+        self.insert_unbounded(name, value)
     }
 
     /// Adds an attribute whose value may be of any length. For doors whose
@@ -180,7 +180,7 @@ impl<'a> Request<'a> {
     ///
     /// # Errors
     /// As [`with`](Self::with), but for the value's length.
-    pub fn insert_whole(
+    pub fn insert_unbounded(
         &mut self,
         name: impl Into<Cow<'a, str>>,
         value: impl Into<Cow<'a, str>>,
@@ -200,8 +200,8 @@ impl<'a> Request<'a> {
             return Err(RequestError::TooMany);
         }
         self.attributes.push((name, value));
-        if self.aside > 0 {
-            self.aside += 1;
+        if self.added > 0 {
+            self.added += 1;
         }
         Ok(())
     }
@@ -226,20 +226,20 @@ impl<'a> Request<'a> {
 
     /// The limit that it brings with it.
     #[must_use]
-    pub const fn given_limit(&self) -> Option<GivenLimit> {
+    pub const fn request_limit(&self) -> Option<RequestLimit> {
         self.given
     }
 
     /// Whether its descriptor limits deny only together with others.
     #[must_use]
-    pub const fn denies_together(&self) -> bool {
-        self.denies_together
+    pub const fn is_quota_mode(&self) -> bool {
+        self.is_quota_mode
     }
 
     /// What descriptor trees look at: every attribute in its order, but for
-    /// what [`of_entries`](Self::of_entries) adds.
+    /// what [`from_entries`](Self::from_entries) adds.
     pub fn path(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
-        let length = self.attributes.len() - self.aside;
+        let length = self.attributes.len() - self.added;
         self.attributes[..length].iter().map(|(name, value)| (&**name, &**value))
     }
 

@@ -26,7 +26,7 @@ use self::index::{AttributeId, Index};
 use crate::ban::Ban;
 use crate::buffer::Buffer;
 use crate::headers::PolicyText;
-use crate::lease::Terms;
+use crate::lease::LeaseTerms;
 use crate::overrides::Override;
 use crate::quota::Quota;
 use crate::request::Request;
@@ -64,7 +64,7 @@ pub(crate) struct CompiledQuota {
     pub(crate) bucket: BucketName,
     pub(crate) policy: PolicyText,
     /// On which terms a shared store may prepay for it.
-    pub(crate) lease: Option<Terms>,
+    pub(crate) lease: Option<LeaseTerms>,
 }
 
 /// A key pattern, shared by the rules that have the same.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use checkdam::rule_file::{self, FileOptions};
 use checkdam::store::{MemoryOptions, MemoryStore};
 use checkdam::time::ManualClock;
-use checkdam::{Algorithm, Batch, GivenLimit, Limiter, Outcome, Request, Unit};
+use checkdam::{Algorithm, Batch, Limiter, Outcome, Request, RequestLimit, Unit};
 use pollster::block_on;
 
 type Path<'a> = &'a [(&'a str, &'a str)];
@@ -47,7 +47,7 @@ impl Dam {
 }
 
 fn request<'a>(path: Path<'a>) -> Request<'a> {
-    Request::of_entries("edge", path.iter().copied()).unwrap()
+    Request::from_entries("edge", path.iter().copied()).unwrap()
 }
 
 fn shown(outcome: &Outcome) -> (bool, Option<(u64, u64)>) {
@@ -109,7 +109,7 @@ fn an_entry_matches_exactly_then_by_pattern_then_by_key() {
         assert_eq!(outcome.tiers().next().map(|tier| tier.decision.limit), limit, "{path:?}");
         assert!(outcome.is_allowed(), "{path:?}");
     }
-    let elsewhere = Request::of_entries("other", [("database", "users")]).unwrap();
+    let elsewhere = Request::from_entries("other", [("database", "users")]).unwrap();
     assert_eq!(block_on(dam.limiter.check(&elsewhere)).tiers().len(), 0);
 }
 
@@ -193,7 +193,7 @@ fn a_matched_limit_replaces_others_by_name() {
          - { key: c, rate_limit: { unlimited: true, replaces: [{ name: small }, { name: big }] } }\n",
     );
     let ask = |keys: &[&'static str]| {
-        let requests: Vec<_> = keys.iter().map(|key| Request::of_entries("edge", [(*key, "x")]).unwrap()).collect();
+        let requests: Vec<_> = keys.iter().map(|key| Request::from_entries("edge", [(*key, "x")]).unwrap()).collect();
         dam.together(&requests)
     };
     for _ in 0..3 {
@@ -282,7 +282,7 @@ fn requests_may_deny_only_together() {
          - { key: none, rate_limit: { unlimited: true } }\n",
     );
     let ask = |paths: &[Path<'_>]| {
-        let requests: Vec<_> = paths.iter().map(|path| request(path).denying_together()).collect();
+        let requests: Vec<_> = paths.iter().map(|path| request(path).in_quota_mode()).collect();
         dam.together(&requests).is_allowed()
     };
     let (a, b, none, other): (Path<'_>, Path<'_>, Path<'_>, Path<'_>) =
@@ -290,8 +290,8 @@ fn requests_may_deny_only_together() {
     assert_eq!([ask(&[a, b]), ask(&[a, b]), ask(&[a, b])], [true, true, false]);
     assert!(ask(&[a, b, other]), "what matches no limit passes");
     assert!(!ask(&[a, b, none]), "what has no bound does not count");
-    let given = || request(&[("c", "x")]).limited_to(GivenLimit { amount: 1, unit: Unit::Minute }).denying_together();
-    let together = || dam.together(&[given(), request(a).denying_together()]).is_allowed();
+    let given = || request(&[("c", "x")]).with_limit(RequestLimit { amount: 1, unit: Unit::Minute }).in_quota_mode();
+    let together = || dam.together(&[given(), request(a).in_quota_mode()]).is_allowed();
     assert_eq!([together(), together()], [true, false]);
 }
 
@@ -303,7 +303,7 @@ fn a_path_without_entries_is_limited_only_by_what_it_brings() {
     let ask = || dam.together(&[request(&[]), request(path)]);
     assert_eq!(ask().outcomes().iter().map(shown).collect::<Vec<_>>(), [(true, None), (true, Some((3, 2)))]);
     assert_eq!([ask(), ask(), ask()].map(|asked| asked.is_allowed()), [true, true, false]);
-    let given = || request(&[]).limited_to(GivenLimit { amount: 1, unit: Unit::Minute });
+    let given = || request(&[]).with_limit(RequestLimit { amount: 1, unit: Unit::Minute });
     assert!(dam.together(&[given()]).is_allowed() && !dam.together(&[given()]).is_allowed());
 }
 
@@ -330,7 +330,7 @@ fn a_limit_is_not_lost_in_another_of_its_bucket() {
     let text = "domain: edge\ndescriptors:\n\
         - { key: a, shadow_mode: true, rate_limit: { unit: minute, requests_per_unit: 9 } }\n";
     let dam = Dam::new(text);
-    let own = || request(&[("a", "x")]).limited_to(GivenLimit { amount: 4, unit: Unit::Minute });
+    let own = || request(&[("a", "x")]).with_limit(RequestLimit { amount: 4, unit: Unit::Minute });
     let ask = || dam.together(&[request(&[("a", "x")]), own()]).is_allowed();
     assert!(ask() && ask() && !ask());
 }
@@ -344,7 +344,7 @@ fn shared_values_are_counted_together() {
     // A limit that a request brings counts the request's own value.
     for value in ["/files/1", "/files/2"] {
         let path = [("path", value)];
-        let own = || request(&path).limited_to(GivenLimit { amount: 1, unit: Unit::Minute });
+        let own = || request(&path).with_limit(RequestLimit { amount: 1, unit: Unit::Minute });
         assert!(dam.together(&[own()]).is_allowed(), "{value}");
         assert!(!dam.together(&[own()]).is_allowed(), "{value}");
     }
@@ -353,7 +353,7 @@ fn shared_values_are_counted_together() {
     for number in 0..30_000 {
         let value = format!("/files/{number}");
         let path = [("path", value.as_str())];
-        dam.together(&[request(&path).limited_to(GivenLimit { amount: 1, unit: Unit::Day })]);
+        dam.together(&[request(&path).with_limit(RequestLimit { amount: 1, unit: Unit::Day })]);
     }
     let stats = dam.limiter.store().stats();
     assert!(stats.buckets <= stats.buckets_max, "{stats:?}");
@@ -363,7 +363,7 @@ fn shared_values_are_counted_together() {
 fn a_request_may_bring_its_own_limit() {
     let dam = Dam::new(NESTED);
     let with = |path: Path<'_>, amount, unit| {
-        let request = request(path).limited_to(GivenLimit { amount, unit });
+        let request = request(path).with_limit(RequestLimit { amount, unit });
         let together = dam.together(&[request]);
         shown(&together.outcomes()[0])
     };
@@ -375,8 +375,8 @@ fn a_request_may_bring_its_own_limit() {
     assert_eq!(with(path, 2, Unit::Hour), (true, Some((2, 1))));
     assert_eq!(with(path, 0, Unit::Hour), (false, Some((0, 0))));
     assert_eq!(with(&[("unknown", "x")], 5, Unit::Second), (true, Some((5, 4))));
-    let elsewhere = Request::of_entries("other", [("a", "b")]).unwrap();
-    let elsewhere = elsewhere.limited_to(GivenLimit { amount: 0, unit: Unit::Hour });
+    let elsewhere = Request::from_entries("other", [("a", "b")]).unwrap();
+    let elsewhere = elsewhere.with_limit(RequestLimit { amount: 0, unit: Unit::Hour });
     assert_eq!(shown(&dam.together(&[elsewhere]).outcomes()[0]), (true, None));
 }
 
@@ -388,11 +388,11 @@ fn limits_that_requests_bring_free_nothing() {
         let text = "domain: edge\ndescriptors: [{ key: path, rate_limit: { unit: minute, requests_per_unit: 1000 } }]";
         let dam = Dam::of_files(&[text], &FileOptions { descriptor_algorithm: algorithm, ..FileOptions::default() });
         let path = [("path", "/a")];
-        let brings = GivenLimit { amount: 10, unit: Unit::Minute };
+        let brings = RequestLimit { amount: 10, unit: Unit::Minute };
         let (mut written, mut brought) = (0, 0);
         for _ in 0..1_500 {
             written += usize::from(dam.check(&path).is_allowed());
-            let request = request(&path).limited_to(brings);
+            let request = request(&path).with_limit(brings);
             brought += usize::from(block_on(dam.limiter.check(&request)).is_allowed());
         }
         // Windows of one period are counted together, buckets by themselves.
@@ -472,8 +472,11 @@ fn metrics_name_what_is_written_and_values_where_asked() {
     assert_eq!(name(&[("c", "1"), ("d", "2")]), "edge.c_1.d");
     assert_eq!(name(&[("e", "1"), ("f", "2")]), "edge.e_1.f_2");
     assert_eq!(name(&[("g", "s7")]), "edge.g_s*");
-    assert!(!dam.check(&[("a", "1"), ("b", "x2")]).tells_values());
-    assert!(dam.check(&[("c", "1"), ("d", "2")]).tells_values() && dam.check(&[("e", "1"), ("f", "2")]).tells_values());
+    assert!(!dam.check(&[("a", "1"), ("b", "x2")]).has_detailed_metric());
+    assert!(
+        dam.check(&[("c", "1"), ("d", "2")]).has_detailed_metric()
+            && dam.check(&[("e", "1"), ("f", "2")]).has_detailed_metric()
+    );
 }
 
 #[test]
@@ -547,7 +550,7 @@ fn keys_in_the_wrong_place_are_remarked_on_and_anchors_work() {
     let (rules, definitions) = rule_file::compile_all(&[text], &FileOptions::default()).unwrap();
     assert_eq!(rules.rules().len(), 2);
     let tree = &definitions.trees[0];
-    assert!(tree.remarks[0].contains("\"requests_per_unit\" means nothing where it stands"), "{:?}", tree.remarks);
+    assert!(tree.warnings[0].contains("\"requests_per_unit\" means nothing where it stands"), "{:?}", tree.warnings);
     assert_eq!(tree.descriptors[1].metadata, r#"{"a":[1,2.5,"x\""],"b":{"c":null}}"#);
 }
 

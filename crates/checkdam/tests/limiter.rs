@@ -129,7 +129,7 @@ rules:
     assert!(first.is_allowed());
     assert_eq!(first.governing().unwrap().rule.name, "short", "the fewest remaining, the first of several");
     let second = check(&limiter, &[]);
-    assert_eq!(second.failing().count(), 4);
+    assert_eq!(second.denying().count(), 4);
     assert_eq!(second.violated().unwrap().rule.name, "longest");
     assert_eq!(second.retry_after_us(), 3_600_000_000);
     // The tier with room left was not charged by the denied request.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use checkdam::conformance::TestBucket;
-use checkdam::conformance::oracle::{Take, judge};
+use checkdam::conformance::oracle::{Take, verify};
 use checkdam::store::{MemoryOptions, MemoryStore, Operation, Tier};
 use checkdam::time::ManualClock;
 use checkdam::{Algorithm, Quota};
@@ -88,7 +88,7 @@ fn no_bucket_admits_more_than_an_ideal_one_under_contention() {
         let takes = 5_200_000;
         let (mut admitted, mut ideal) = (0, 0);
         for (key, mut takes) in contend(&store, algorithm, takes).into_iter().enumerate() {
-            let finding = judge(&quota(algorithm, key), &mut takes).unwrap();
+            let finding = verify(&quota(algorithm, key), &mut takes).unwrap();
             admitted += finding.admitted;
             ideal += finding.ideal;
         }
@@ -138,7 +138,7 @@ fn no_bucket_is_over_while_buckets_are_evicted_under_contention() {
         seen.entry(key).or_default().push(take);
     }
     for (key, takes) in &mut seen {
-        judge(&quota, takes).unwrap_or_else(|error| panic!("key {key}: {error}"));
+        verify(&quota, takes).unwrap_or_else(|error| panic!("key {key}: {error}"));
     }
     assert!(store.stats().evicted > 1_000, "{:?}: the test must evict", store.stats());
 }
@@ -196,7 +196,7 @@ fn tiers_are_charged_together_or_not_at_all_under_contention() {
             }
         }
         for (name, (quota, takes)) in &mut seen {
-            judge(quota, takes).unwrap_or_else(|error| panic!("{name}: {error}"));
+            verify(quota, takes).unwrap_or_else(|error| panic!("{name}: {error}"));
         }
         // Everything that passed was charged to the global bucket and nothing
         // else was: it holds exactly what the ideal bucket holds.

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use checkdam::algorithm::token_bucket::{self, Grant, LeaseAsk, Ledger, State};
-use checkdam::lease::{Accounts, Ask, Begin, Receipt, Spend, Terms};
+use checkdam::lease::{Accounts, Ask, Begin, Receipt, Spend, LeaseTerms};
 use checkdam::{Lease, Quota};
 
 use super::oracle::Ideal;
@@ -32,7 +32,7 @@ enum Event {
         node: usize,
         ask: Ask,
     },
-    Answer {
+    TierDecisions {
         node: usize,
         ask: Ask,
         /// And what the ledger said then.
@@ -68,7 +68,7 @@ struct Node {
 pub struct World<'a> {
     scenario: &'a Scenario,
     quota: Quota,
-    terms: Terms,
+    terms: LeaseTerms,
     bucket: State,
     ledger: Ledger,
     nodes: Vec<Node>,
@@ -88,7 +88,7 @@ pub struct World<'a> {
 impl<'a> World<'a> {
     pub fn new(scenario: &'a Scenario, nodes: usize, seed: u64) -> Self {
         let quota: Quota = scenario.quota.parse().expect("a scenario's quota");
-        let terms = Terms::of(Lease::For(scenario.lease_us), &quota).expect("a quota that can be leased");
+        let terms = LeaseTerms::of(Lease::For(scenario.lease_us), &quota).expect("a quota that can be leased");
         let node = || Node { accounts: Accounts::new(4), waiting: 0, demanded: 0, admitted: 0 };
         Self {
             scenario,
@@ -182,9 +182,9 @@ impl<'a> World<'a> {
                 if grant.granted > 0 {
                     self.ledger = self.ledger.with(grant.granted, wish.length_us, now_us);
                 }
-                self.send(Event::Answer { node, ask, grant: Some((grant, self.ledger.granted)) });
+                self.send(Event::TierDecisions { node, ask, grant: Some((grant, self.ledger.granted)) });
             }
-            Event::Answer { node, ask, grant } => self.answer(node, &ask, grant),
+            Event::TierDecisions { node, ask, grant } => self.answer(node, &ask, grant),
             Event::Ending { node, receipt, granted } => self.give_back(node, receipt, granted),
             Event::ReturnArrives { node, tokens, mark, until_us } => {
                 self.calls += 1;
@@ -276,9 +276,9 @@ impl<'a> World<'a> {
             let at_us = self.now_us + WAY_US.0 + self.below(WAY_US.1 - WAY_US.0);
             return self.at(at_us, event);
         }
-        if let Event::AskArrives { node, ask } | Event::Answer { node, ask, .. } = event {
+        if let Event::AskArrives { node, ask } | Event::TierDecisions { node, ask, .. } = event {
             let at_us = (ask.asked_us + DEADLINE_US).max(self.now_us);
-            self.at(at_us, Event::Answer { node, ask, grant: None });
+            self.at(at_us, Event::TierDecisions { node, ask, grant: None });
         }
     }
 

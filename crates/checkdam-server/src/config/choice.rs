@@ -98,7 +98,7 @@ impl From<Headers> for Dialect {
 impl From<PathSlashes> for Slashes {
     fn from(slashes: PathSlashes) -> Self {
         match slashes {
-            PathSlashes::Refuse => Self::Refuse,
+            PathSlashes::Refuse => Self::Reject,
             PathSlashes::Keep => Self::Keep,
             PathSlashes::Decode => Self::Decode,
         }

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use axum::http::HeaderName;
-use checkdam::normalize::PathForms;
+use checkdam::normalize::PathNormalization;
 use checkdam::{ATTRIBUTES_MAX, NAME_MAX};
 use ipnet::IpNet;
 
@@ -21,7 +21,7 @@ pub(crate) struct OriginOptions {
     /// The header in which trusted peers name a cost. Default none.
     pub(crate) cost_header: Option<HeaderName>,
     /// How spellings of a path are treated that only some applications read alike.
-    pub(crate) paths: PathForms,
+    pub(crate) paths: PathNormalization,
 }
 
 impl OriginOptions {
@@ -50,12 +50,12 @@ impl OriginOptions {
     }
 }
 
-fn path_forms(given: &Settings, file: &Settings) -> PathForms {
-    let default = PathForms::default();
+fn path_forms(given: &Settings, file: &Settings) -> PathNormalization {
+    let default = PathNormalization::default();
     let is_stripped = |given: Option<PathPart>, file: Option<PathPart>, default| {
         given.or(file).map_or(default, |part| part == PathPart::Strip)
     };
-    PathForms {
+    PathNormalization {
         slashes: given.path_slashes.or(file.path_slashes).map_or(default.slashes, Into::into),
         are_parameters_stripped: is_stripped(
             given.path_parameters,

@@ -1,6 +1,6 @@
 //! What is asked: descriptors become requests.
 
-use checkdam::{GivenLimit, LIMIT_MAX, Request, Unit};
+use checkdam::{LIMIT_MAX, Request, RequestLimit, Unit};
 
 use super::messages::{LimitUnit, RateLimitDescriptor, RateLimitRequest};
 use super::refusal::Refusal;
@@ -33,7 +33,7 @@ pub(super) fn read(message: &RateLimitRequest, is_quota: bool) -> Result<Asked<'
     let mut asked = Asked { checks: Vec::with_capacity(message.descriptors.len()), refunds: Vec::new() };
     for (index, descriptor) in message.descriptors.iter().enumerate() {
         let request = descriptor.asked(message, index)?;
-        let request = if is_quota { request.denying_together() } else { request };
+        let request = if is_quota { request.in_quota_mode() } else { request };
         if descriptor.is_negative_hits {
             asked.refunds.push((index, request));
         } else {
@@ -47,12 +47,12 @@ impl RateLimitDescriptor {
     fn asked<'a>(&'a self, message: &'a RateLimitRequest, index: usize) -> Result<Request<'a>, Refusal> {
         // What is no text is read as some: who sends it must not pass unlimited.
         let entries = self.entries.iter().map(|entry| (entry.key.as_str(), String::from_utf8_lossy(&entry.value)));
-        let request = Request::of_entries(message.domain.as_str(), entries)
+        let request = Request::from_entries(message.domain.as_str(), entries)
             .map_err(|reason| Refusal::Entries { index, reason })?;
         let request = match &self.limit {
             Some(limit) => {
                 let unit = unit(limit.unit).ok_or(Refusal::Unit { index, unit: limit.unit })?;
-                request.limited_to(GivenLimit { amount: limit.requests_per_unit, unit })
+                request.with_limit(RequestLimit { amount: limit.requests_per_unit, unit })
             }
             None => request,
         };

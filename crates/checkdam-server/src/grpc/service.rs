@@ -64,7 +64,7 @@ impl RateLimits {
     fn answer(&self, message: &RateLimitRequest, outcomes: &[&Outcome], is_allowed: bool) -> RateLimitResponse {
         let statuses: Vec<_> = outcomes.iter().map(|outcome| response::status(outcome)).collect();
         let is_quota = |outcome: &&Outcome| {
-            self.options.is_quota || outcome.descriptor().is_some_and(|descriptor| descriptor.is_quota)
+            self.options.is_quota || outcome.descriptor().is_some_and(|descriptor| descriptor.is_quota_mode)
         };
         let headers = self
             .options

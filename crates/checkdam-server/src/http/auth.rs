@@ -18,7 +18,7 @@ use axum::http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use axum::http::request::Parts;
 use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
-use checkdam::normalize::PathForms;
+use checkdam::normalize::PathNormalization;
 use checkdam::{LIMIT_MAX, Request, RequestError, VALUE_MAX};
 
 use super::connections::Peer;
@@ -242,7 +242,7 @@ fn described(origin: &Origin, parts: &Parts, peer: IpAddr) -> Result<Request<'st
 /// The proxy forwards the path as it came, and the application behind it may follow
 /// dot segments or not, decode slashes or not: no limit would be sure to be the
 /// right one.
-fn refuse_two_ways(headers: &HeaderMap, paths: &PathForms) -> Result<(), Problem> {
+fn refuse_two_ways(headers: &HeaderMap, paths: &PathNormalization) -> Result<(), Problem> {
     for name in [X_FORWARDED_URI, X_ORIGINAL_URI, X_ORIGINAL_URL] {
         let Some(text) = single(headers, &name).map_err(|error| unreadable(&error))? else { continue };
         let target = Target::parse(text);

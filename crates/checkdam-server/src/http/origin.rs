@@ -13,7 +13,7 @@ use std::net::IpAddr;
 
 use axum::http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
 pub(crate) use checkdam::normalize::host;
-use checkdam::normalize::{PathError, PathForms};
+use checkdam::normalize::{PathError, PathNormalization};
 use checkdam::{LIMIT_MAX, Request, RequestError};
 use ipnet::IpNet;
 
@@ -63,7 +63,7 @@ pub(crate) struct Origin {
     trusted: Vec<IpNet>,
     headers: Vec<(HeaderName, String)>,
     cost_header: Option<HeaderName>,
-    paths: PathForms,
+    paths: PathNormalization,
 }
 
 /// A request that is asked about.
@@ -109,7 +109,7 @@ impl Origin {
     }
 
     /// How spellings of a path are treated.
-    pub(crate) const fn paths(&self) -> &PathForms {
+    pub(crate) const fn paths(&self) -> &PathNormalization {
         &self.paths
     }
 
@@ -133,7 +133,7 @@ impl Origin {
             let Some(named) = entry else { break };
             client = named;
         }
-        checkdam::normalize::subject(client)
+        checkdam::normalize::client_address(client)
     }
 
     /// The request to decide about, in no domain.
@@ -145,16 +145,16 @@ impl Origin {
         self.refuse_hidden(asked.headers)?;
         let target = Target::parse(asked.target);
         let mut request = Request::new().with("method", method.to_owned())?;
-        request.insert_whole("endpoint", target.endpoint(&self.paths)?.into_owned())?;
+        request.insert_unbounded("endpoint", target.endpoint(&self.paths)?.into_owned())?;
         request.insert("ip", address::text(self.client_ip(asked.peer, asked.headers)))?;
         if let Some(host) = target.authority.or(asked.host).and_then(host) {
-            request.insert_whole("host", host)?;
+            request.insert_unbounded("host", host)?;
         }
         let is_trusted = self.is_trusted(asked.peer);
         for (header, attribute) in self.headers.iter().filter(|(header, _)| is_trusted || !is_of_proxies(header)) {
             // An empty header says as little as none.
             if let Some(value) = single(asked.headers, header)?.filter(|value| !value.is_empty()) {
-                request.insert_whole(attribute.clone(), value.to_owned())?;
+                request.insert_unbounded(attribute.clone(), value.to_owned())?;
             }
         }
         Ok(request.costing(self.cost(&asked)?))

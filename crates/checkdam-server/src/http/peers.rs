@@ -71,7 +71,7 @@ impl Peers {
     /// them is idle. Connections that are about to close count until they have
     /// closed: a peer has at most a batch of them beyond its share.
     pub(super) fn join(self: &Arc<Self>, peer: IpAddr, connection: &Arc<Progress>) -> Option<Member> {
-        let address = checkdam::normalize::subject(peer.to_canonical());
+        let address = checkdam::normalize::client_address(peer.to_canonical());
         let mut table = self.table();
         let count = table.groups.get(&address).map_or(0, Group::count);
         if count >= self.options.per_peer && !self.is_exempt(peer) {

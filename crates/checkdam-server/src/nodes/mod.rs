@@ -23,7 +23,7 @@ pub(crate) use self::survey::survey;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use checkdam::store::redis::{Heard, RedisStore, Unheard};
+use checkdam::store::redis::{PubSubError, PubSubEvent, RedisStore};
 use checkdam::time::unix_us;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -83,7 +83,7 @@ impl Nodes {
     /// program runs, if its store is shared. Subjects are told if they can be
     /// sealed, or if it `shares_subjects` in clear.
     pub(crate) fn start(app: Arc<App>, name: String, shares_subjects: bool) -> Arc<Self> {
-        let deployment = app.limiter().store().redis_store().map(RedisStore::deployment).unwrap_or_default();
+        let deployment = app.limiter().store().redis_store().map(RedisStore::key_fingerprint).unwrap_or_default();
         let peers = Peers::new(deployment);
         let is_sealed = app.limiter().store().redis_store().is_some_and(RedisStore::is_sealed);
         let shares_subjects = is_sealed || shares_subjects;
@@ -129,8 +129,8 @@ impl Nodes {
             return None;
         }
         Some(match self.peers.trouble() {
-            Some(Unheard { is_forbidden: true, .. }) => FORBIDDEN.to_owned(),
-            Some(Unheard { reason, .. }) => {
+            Some(PubSubError { is_forbidden: true, .. }) => FORBIDDEN.to_owned(),
+            Some(PubSubError { reason, .. }) => {
                 format!(
                     "other nodes are not heard of, it is tried again: {reason}; checkdam doctor looks the store over"
                 )
@@ -274,7 +274,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Tells the others how this node goes, and by what settings it limits.
 async fn tell(nodes: Arc<Nodes>) {
     let Some(store) = nodes.app.limiter().store().redis_store() else { return };
-    let mut speaker = store.speaker();
+    let mut speaker = store.publisher();
     let mut due = Instant::now();
     loop {
         let is_due = tokio::select! {
@@ -290,11 +290,11 @@ async fn tell(nodes: Arc<Nodes>) {
         });
         let Ok((message, announcement)) = words.await else { return };
         if let Some(message) = message {
-            nodes.peers.told(speaker.say(&message).await.err());
+            nodes.peers.told(speaker.publish(&message).await.err());
             due = Instant::now() + pace.every;
         }
         // If it cannot be said, the message could not either.
-        let _ = speaker.say_in_clear(&announcement).await;
+        let _ = speaker.publish_plaintext(&announcement).await;
         nodes.compare(Instant::now());
         if !is_due {
             tokio::time::sleep(ANSWER_PAUSE).await;
@@ -305,19 +305,19 @@ async fn tell(nodes: Arc<Nodes>) {
 /// Hears how the others go.
 async fn hear(nodes: Arc<Nodes>) {
     let Some(store) = nodes.app.limiter().store().redis_store() else { return };
-    let mut heard = store.listen();
+    let mut heard = store.subscribe();
     loop {
         let silence = Pace::silence(nodes.peers.pace(Instant::now()).every_s());
         match tokio::time::timeout(silence, heard.recv()).await {
-            Ok(Some(Heard::Said(word))) => match Message::decode(&word) {
+            Ok(Some(PubSubEvent::Message(word))) => match Message::decode(&word) {
                 Some(message) => nodes.peers.heard(message, Instant::now()),
                 None => nodes.heard_in_clear(&word, Instant::now()),
             },
-            Ok(Some(Heard::Unsealed(word))) => nodes.heard_in_clear(&word, Instant::now()),
-            Ok(Some(Heard::Nothing(trouble))) => nodes.peers.unheard(trouble),
+            Ok(Some(PubSubEvent::Unsealed(word))) => nodes.heard_in_clear(&word, Instant::now()),
+            Ok(Some(PubSubEvent::Disconnected(trouble))) => nodes.peers.unheard(trouble),
             Ok(Some(_)) => {}
             // One hears at least oneself: a connection that is silent is dead.
-            Ok(None) | Err(_) => heard = store.listen(),
+            Ok(None) | Err(_) => heard = store.subscribe(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use checkdam::store::redis::Unheard;
+use checkdam::store::redis::PubSubError;
 use tokio::time::Instant;
 
 use super::announcement::Announcement;
@@ -32,8 +32,8 @@ struct Known {
     /// When we last heard ourselves, and what.
     echo: Option<(Message, Instant)>,
     /// Why the last word could not be said, and why nothing is heard.
-    untold: Option<Unheard>,
-    unheard: Option<Unheard>,
+    untold: Option<PubSubError>,
+    unheard: Option<PubSubError>,
 }
 
 impl Peers {
@@ -87,12 +87,12 @@ impl Peers {
     }
 
     /// Nothing is heard.
-    pub(super) fn unheard(&self, trouble: Unheard) {
+    pub(super) fn unheard(&self, trouble: PubSubError) {
         self.lock().unheard = Some(trouble);
     }
 
     /// A word was said, or why not.
-    pub(super) fn told(&self, trouble: Option<Unheard>) {
+    pub(super) fn told(&self, trouble: Option<PubSubError>) {
         self.lock().untold = trouble;
     }
 
@@ -102,7 +102,7 @@ impl Peers {
     }
 
     /// What is in the way.
-    pub(super) fn trouble(&self) -> Option<Unheard> {
+    pub(super) fn trouble(&self) -> Option<PubSubError> {
         let known = self.lock();
         let both = [&known.unheard, &known.untold];
         both.into_iter().flatten().max_by_key(|trouble| trouble.is_forbidden).cloned()
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(peers.trouble().map(|trouble| trouble.is_forbidden), Some(false));
     }
 
-    fn redis_error(code: &str) -> Unheard {
-        Unheard { reason: code.to_owned(), is_forbidden: code == "NOPERM" }
+    fn redis_error(code: &str) -> PubSubError {
+        PubSubError { reason: code.to_owned(), is_forbidden: code == "NOPERM" }
     }
 }

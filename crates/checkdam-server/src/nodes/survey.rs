@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use checkdam::store::redis::{Heard, RedisOptions, RedisStore, StoreUrlError};
+use checkdam::store::redis::{PubSubEvent, RedisOptions, RedisStore, StoreUrlError};
 use checkdam::time::unix_us;
 use tokio::time::{Instant, timeout_at};
 
@@ -21,25 +21,25 @@ pub(crate) async fn survey(options: &RedisOptions) -> Result<Vec<Announced>, Sto
     let is_cluster = options.url.contains("-cluster://");
     // Without a secret everything that is said in clear is heard.
     let store = RedisStore::new(RedisOptions { key_secret: String::new(), ..options.clone() })?;
-    let (mut heard, mut speaker) = (store.listen(), store.speaker());
+    let (mut heard, mut speaker) = (store.subscribe(), store.publisher());
     let deadline = Instant::now() + LIMIT;
     let (mut nodes, mut expected) = (BTreeMap::new(), usize::MAX);
     while nodes.len() < expected {
         match timeout_at(deadline, heard.recv()).await {
-            Ok(Some(Heard::Joined)) => {
-                let Ok(told) = speaker.say_in_clear(&ClearWord::question()).await else { break };
+            Ok(Some(PubSubEvent::Subscribed)) => {
+                let Ok(told) = speaker.publish_plaintext(&ClearWord::question()).await else { break };
                 // We are one of those that heard it. In a cluster other servers do not count theirs.
                 let others = usize::try_from(told).unwrap_or(usize::MAX).saturating_sub(1);
                 expected = if is_cluster { usize::MAX } else { others };
             }
-            Ok(Some(Heard::Said(word))) => {
+            Ok(Some(PubSubEvent::Message(word))) => {
                 if let Some(ClearWord::Announcement(announcement)) = ClearWord::decode(&word) {
                     let here_ms = i64::try_from(unix_us() / 1_000).unwrap_or(i64::MAX);
                     let ahead_ms = i64::try_from(announcement.unix_ms).unwrap_or(i64::MAX).saturating_sub(here_ms);
                     nodes.insert(announcement.id, Announced { announcement, ahead_ms });
                 }
             }
-            Ok(Some(Heard::Nothing(_)) | None) | Err(_) => break,
+            Ok(Some(PubSubEvent::Disconnected(_)) | None) | Err(_) => break,
             Ok(Some(_)) => {}
         }
     }

@@ -145,7 +145,7 @@ impl Proxy {
         let Some(uploads) = self.uploads.as_ref().filter(|_| !request.body().is_end_stream()) else { return Ok(None) };
         let client = self.origin.client_ip(peer, request.headers());
         let peer = peer.to_canonical();
-        let is_local = peer.is_loopback() && client == checkdam::normalize::subject(peer);
+        let is_local = peer.is_loopback() && client == checkdam::normalize::client_address(peer);
         if is_local || self.origin.is_trusted(client) {
             return Ok(None);
         }

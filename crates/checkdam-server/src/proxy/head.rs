@@ -8,7 +8,7 @@ use axum::http::header::{
 };
 use axum::http::uri::{Authority, PathAndQuery};
 use axum::http::{Method, Request, Version};
-use checkdam::normalize::PathForms;
+use checkdam::normalize::PathNormalization;
 
 use super::refusal::Refusal;
 use crate::http::is_of_proxies;
@@ -137,7 +137,7 @@ impl Head {
         request: &mut Request<B>,
         host: Option<HeaderValue>,
         (peer, is_trusted): (IpAddr, bool),
-        paths: &PathForms,
+        paths: &PathNormalization,
     ) -> Self {
         let upgrade = upgrade(request);
         let headers = std::mem::take(request.headers_mut());
@@ -241,7 +241,7 @@ impl Head {
 
 /// The path as it came. One with dot segments is forwarded as rules see it:
 /// the upstream might not follow them, and serve what they did not limit.
-fn forwarded_path(asked: Option<&PathAndQuery>, paths: &PathForms) -> PathAndQuery {
+fn forwarded_path(asked: Option<&PathAndQuery>, paths: &PathNormalization) -> PathAndQuery {
     let Some(asked) = asked else { return PathAndQuery::from_static("/") };
     if !paths.has_dot_segments(asked.path()) {
         return asked.clone();

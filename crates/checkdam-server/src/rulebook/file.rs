@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use checkdam::lease::Terms;
+use checkdam::lease::LeaseTerms;
 use checkdam::rule_file::{self, FileOptions};
 use checkdam::{Definitions, Lease, RuleSet};
 
@@ -125,7 +125,7 @@ fn below(folder: &Path) -> Result<Vec<PathBuf>, LoadError> {
 /// Says what rules and trees ask for in vain.
 pub(crate) fn remark(rules: &RuleSet, book: &Book) {
     for tree in &book.trees {
-        for remark in &tree.remarks {
+        for remark in &tree.warnings {
             tracing::warn!(domain = tree.domain, "{remark}");
         }
     }
@@ -138,7 +138,7 @@ pub(crate) fn remark(rules: &RuleSet, book: &Book) {
 pub(crate) fn lease_remarks(rules: &RuleSet) -> impl Iterator<Item = (&str, String)> {
     let leased = rules.rules().filter(|rule| rule.lease != Lease::Off);
     leased.flat_map(|rule| {
-        let remarks = rule.quotas.iter().filter_map(|quota| Terms::remark(rule.lease, quota));
+        let remarks = rule.quotas.iter().filter_map(|quota| LeaseTerms::warning(rule.lease, quota));
         remarks.map(|remark| (rule.name.as_str(), remark))
     })
 }

@@ -43,7 +43,7 @@ impl DescriptorPattern {
         }
         let entries =
             self.entries.iter().map(|(name, value)| (name.as_str(), Cow::<str>::Owned(value.render(request))));
-        let made = Request::of_entries(domain, entries).ok()?;
+        let made = Request::from_entries(domain, entries).ok()?;
         Some(made.costing(request.cost()))
     }
 }

@@ -224,7 +224,7 @@ impl<'o> Deciding<'o> {
         for (number, value) in block.values(record) {
             self.present[usize::from(number)] += 1;
             // Names are different and few; a value may be of any length.
-            let _ = request.insert_whole(options.wanted.name(number), value);
+            let _ = request.insert_unbounded(options.wanted.name(number), value);
         }
         for peaks in &mut self.peaks {
             peaks.note(*unix_s, &request);

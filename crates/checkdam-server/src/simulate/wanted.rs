@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use checkdam::normalize::{PathForms, Slashes, host, subject};
+use checkdam::normalize::{PathNormalization, Slashes, client_address, host};
 
 use crate::http::Target;
 
@@ -104,8 +104,8 @@ impl Attribute {
 }
 
 /// As listeners read paths by default, but for what they refuse: it is in the log.
-const LOGGED_PATHS: PathForms =
-    PathForms { slashes: Slashes::Keep, are_parameters_stripped: true, ..PathForms::AS_WRITTEN };
+const LOGGED_PATHS: PathNormalization =
+    PathNormalization { slashes: Slashes::Keep, are_parameters_stripped: true, ..PathNormalization::AS_WRITTEN };
 
 impl Form {
     fn of(name: &str) -> Option<Self> {
@@ -124,7 +124,7 @@ impl Form {
             Self::Address if !text.contains(':') => Cow::Borrowed(text),
             Self::Address => {
                 let address = text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-                address.map_or(Cow::Borrowed(text), |address| Cow::Owned(subject(address).to_string()))
+                address.map_or(Cow::Borrowed(text), |address| Cow::Owned(client_address(address).to_string()))
             }
             Self::Path => Target::parse(text).endpoint(&LOGGED_PATHS).unwrap_or(Cow::Borrowed(text)),
             Self::Host => host(text).map_or(Cow::Borrowed(text), Cow::Owned),

@@ -128,14 +128,14 @@ impl Watched {
 
     /// Tells the other nodes that something has changed.
     pub(crate) async fn announce(&self) {
-        if let Err(error) = self.store.announce().await {
+        if let Err(error) = self.store.publish_rules_changed().await {
             tracing::debug!(%error, "other nodes were not told of a change; they look by themselves");
         }
     }
 
     /// A message whenever another node has changed something.
     pub(crate) fn hints(&self) -> tokio::sync::mpsc::Receiver<()> {
-        self.store.hints()
+        self.store.subscribe_rules_changed()
     }
 
     async fn try_first(&self) -> Result<(), CallError> {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use checkdam::normalize::{PathForms, Slashes};
+use checkdam::normalize::{PathNormalization, Slashes};
 use checkdam::{Condition, Matcher, Request, Rule, RuleSet};
 
 /// More warnings than that nobody reads.
@@ -193,7 +193,7 @@ fn refresh(time_s: &AtomicU64, now_s: u64) {
 }
 
 /// Warns of paths in conditions that no path of a proxied request is written as.
-pub(super) fn warn_of_unmatched_paths(rules: &RuleSet, paths: &PathForms) {
+pub(super) fn warn_of_unmatched_paths(rules: &RuleSet, paths: &PathNormalization) {
     let unmatched = rules.rules().flat_map(|rule| unmatched_paths(rule, *paths).map(move |found| (rule, found)));
     for (rule, (written, meant)) in unmatched.take(WARNINGS_MAX) {
         tracing::warn!(
@@ -205,7 +205,7 @@ pub(super) fn warn_of_unmatched_paths(rules: &RuleSet, paths: &PathForms) {
 }
 
 /// Exact endpoints of a rule that are written otherwise, and how they would be.
-fn unmatched_paths(rule: &Rule, paths: PathForms) -> impl Iterator<Item = (&str, String)> {
+fn unmatched_paths(rule: &Rule, paths: PathNormalization) -> impl Iterator<Item = (&str, String)> {
     let conditions = rule.when.iter().filter(|(attribute, _)| attribute == "endpoint");
     let matchers = conditions.flat_map(|(_, condition)| match condition {
         Condition::In(matchers) | Condition::NotIn(matchers) => matchers.as_slice(),
@@ -214,7 +214,7 @@ fn unmatched_paths(rule: &Rule, paths: PathForms) -> impl Iterator<Item = (&str,
     matchers.filter_map(move |matcher| {
         let Matcher::Exact(text) = matcher else { return None };
         // What is refused reaches no rule; decoded, it is how the rule should be written.
-        let decoding = PathForms { slashes: Slashes::Decode, ..paths };
+        let decoding = PathNormalization { slashes: Slashes::Decode, ..paths };
         let meant = paths.endpoint(text).or_else(|_| decoding.endpoint(text)).ok()?;
         (text.starts_with('/') && meant != text.as_str()).then(|| (text.as_str(), meant.into_owned()))
     })

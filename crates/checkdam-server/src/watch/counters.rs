@@ -157,7 +157,7 @@ impl Counters {
         }
         let numbered = self.numbered.load();
         match speaking.governing() {
-            Some(_) if speaking.tells_values() => {
+            Some(_) if speaking.has_detailed_metric() => {
                 add_one(&self.of_values(seen, speaking).spoken[decision][store]);
             }
             Some(tier) => self.count(&numbered, speaking, &tier, |counts| &counts.spoken[decision][store]),

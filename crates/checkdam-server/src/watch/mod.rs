@@ -22,7 +22,7 @@ pub(crate) use self::traffic::{Point, Second, Series, Traffic, Window};
 use std::sync::Arc;
 use std::time::Duration;
 
-use checkdam::normalize::PathForms;
+use checkdam::normalize::PathNormalization;
 use checkdam::{Outcome, Request, RuleSet, Verdict};
 
 use self::counters::decision_place;
@@ -42,7 +42,7 @@ pub(crate) struct Watch {
     recent: Recent,
     denials: Denials,
     attributes: Attributes,
-    paths: PathForms,
+    paths: PathNormalization,
 }
 
 /// Requests that were decided together, mostly one.
@@ -92,7 +92,7 @@ impl<'a, 'r> Seen<'a, 'r> {
 
 impl Watch {
     /// Nothing has been seen yet.
-    pub(crate) fn new(options: &WatchOptions, paths: PathForms, recorded: Recorded) -> Self {
+    pub(crate) fn new(options: &WatchOptions, paths: PathNormalization, recorded: Recorded) -> Self {
         Self {
             counters: Counters::new(options.rules_max),
             latencies: Latencies::new(options.exemplars),

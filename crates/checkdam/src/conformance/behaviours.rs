@@ -179,7 +179,7 @@ async fn quotas_alternate<H: Harness>(
         taken[version].push(Take { at_us: answer.at_us, cost: 1, admitted });
     }
     for (quota, taken) in versions.iter().zip(&mut taken) {
-        oracle::judge(quota, taken).map_err(|error| format!("quotas alternate ({algorithm:?}): {error}"))?;
+        oracle::verify(quota, taken).map_err(|error| format!("quotas alternate ({algorithm:?}): {error}"))?;
     }
     Ok(1)
 }

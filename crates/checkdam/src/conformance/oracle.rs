@@ -19,7 +19,7 @@ pub struct Take {
 
 /// What the oracle found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Finding {
+pub struct OracleReport {
     /// The cost that was admitted.
     pub admitted: u128,
     /// The cost that an ideal bucket admits of the same takes.
@@ -30,14 +30,14 @@ pub struct Finding {
 ///
 /// # Errors
 /// Names the first admission that an ideal bucket could not have made.
-pub fn judge(quota: &Quota, takes: &mut [Take]) -> Result<Finding, String> {
+pub fn verify(quota: &Quota, takes: &mut [Take]) -> Result<OracleReport, String> {
     takes.sort_by_key(|take| take.at_us);
-    let mut finding = Finding::default();
-    let mut real = Ideal::new(quota);
-    let mut greedy = Ideal::new(quota);
+    let mut report = OracleReport::default();
+    let mut real = IdealBucket::new(quota);
+    let mut greedy = IdealBucket::new(quota);
     for (number, take) in takes.iter().enumerate() {
         if take.admitted {
-            finding.admitted += u128::from(take.cost);
+            report.admitted += u128::from(take.cost);
             if !real.admit(take.at_us, take.cost) {
                 return Err(format!(
                     "{quota} ({}): admission {number} was one too many: {take:?}",
@@ -46,14 +46,14 @@ pub fn judge(quota: &Quota, takes: &mut [Take]) -> Result<Finding, String> {
             }
         }
         if greedy.admit(take.at_us, take.cost) {
-            finding.ideal += u128::from(take.cost);
+            report.ideal += u128::from(take.cost);
         }
     }
-    Ok(finding)
+    Ok(report)
 }
 
 /// An ideal bucket, written as plainly as can be and unlike the real ones.
-enum Ideal {
+enum IdealBucket {
     /// Tokens times the period, so that they are whole: `amount` of them
     /// return every microsecond.
     Bucket { level: u128, full: u128, amount: u128, period: u128, at_us: u64 },
@@ -61,7 +61,7 @@ enum Ideal {
     Windows { quota: Quota, admitted: VecDeque<(u64, u64)> },
 }
 
-impl Ideal {
+impl IdealBucket {
     fn new(quota: &Quota) -> Self {
         match quota.algorithm() {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {

@@ -17,16 +17,16 @@ const FILES: [(&str, &str); 5] = [
 
 /// One bucket's story.
 #[derive(Debug)]
-pub struct Case {
+pub struct VectorCase {
     /// What it shows, with the algorithm before it.
     pub name: String,
     /// What happens, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<VectorStep>,
 }
 
 /// One thing asked and what must be answered.
 #[derive(Debug, Clone, Copy)]
-pub struct Step {
+pub struct VectorStep {
     /// When, in our time.
     pub at_us: u64,
     /// The quota at that time.
@@ -41,22 +41,22 @@ pub struct Step {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct FileWire {
+struct FileJson {
     algorithm: String,
-    cases: Vec<CaseWire>,
+    cases: Vec<CaseJson>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CaseWire {
+struct CaseJson {
     name: String,
-    quota: QuotaWire,
-    steps: Vec<StepWire>,
+    quota: QuotaJson,
+    steps: Vec<StepJson>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct QuotaWire {
+struct QuotaJson {
     limit: u64,
     period_us: u64,
     burst: Option<u64>,
@@ -67,17 +67,17 @@ struct QuotaWire {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct StepWire {
+struct StepJson {
     at_us: u64,
     op: String,
     cost: Option<u64>,
-    quota: Option<QuotaWire>,
-    expect: ExpectWire,
+    quota: Option<QuotaJson>,
+    expect: ExpectJson,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ExpectWire {
+struct ExpectJson {
     allowed: bool,
     remaining: u64,
     retry_after_us: Option<u64>,
@@ -91,14 +91,14 @@ struct ExpectWire {
 ///
 /// # Errors
 /// Says which file or case is not well formed.
-pub fn load() -> Result<Vec<Case>, String> {
+pub fn load() -> Result<Vec<VectorCase>, String> {
     let mut cases = Vec::new();
     for (name, text) in FILES {
-        let file: FileWire = serde_json::from_str(text).map_err(|error| format!("{name}.json: {error}"))?;
+        let file: FileJson = serde_json::from_str(text).map_err(|error| format!("{name}.json: {error}"))?;
         let algorithm = Algorithm::by_name(&file.algorithm).ok_or_else(|| format!("{name}.json: unknown algorithm"))?;
-        for wire in file.cases {
-            let named = format!("{name}: {}", wire.name);
-            cases.push(case(algorithm, wire).map_err(|error| format!("{named}: {error}"))?);
+        for json in file.cases {
+            let named = format!("{name}: {}", json.name);
+            cases.push(case(algorithm, json).map_err(|error| format!("{named}: {error}"))?);
         }
     }
     Ok(cases)
@@ -118,7 +118,7 @@ pub async fn run<H: Harness>(harness: &H) -> Result<usize, String> {
             match &*answer.decisions {
                 [decision] if *decision == step.expected => steps += 1,
                 other => {
-                    let Case { name, .. } = &case;
+                    let VectorCase { name, .. } = &case;
                     return Err(format!("{name}\n step {number}: {step:?}\n answered: {other:?}"));
                 }
             }
@@ -127,10 +127,10 @@ pub async fn run<H: Harness>(harness: &H) -> Result<usize, String> {
     Ok(steps)
 }
 
-fn case(algorithm: Algorithm, wire: CaseWire) -> Result<Case, String> {
-    let mut quota = quota(algorithm, &wire.quota)?;
-    let mut steps = Vec::with_capacity(wire.steps.len());
-    for step in wire.steps {
+fn case(algorithm: Algorithm, json: CaseJson) -> Result<VectorCase, String> {
+    let mut quota = quota(algorithm, &json.quota)?;
+    let mut steps = Vec::with_capacity(json.steps.len());
+    for step in json.steps {
         if let Some(changed) = &step.quota {
             quota = self::quota(algorithm, changed)?;
         }
@@ -147,7 +147,7 @@ fn case(algorithm: Algorithm, wire: CaseWire) -> Result<Case, String> {
             (false, true) => Verdict::CostExceedsBurst,
             (false, false) => Verdict::Denied,
         };
-        steps.push(Step {
+        steps.push(VectorStep {
             at_us: step.at_us,
             quota,
             operation,
@@ -162,11 +162,11 @@ fn case(algorithm: Algorithm, wire: CaseWire) -> Result<Case, String> {
             },
         });
     }
-    Ok(Case { name: format!("{}: {}", algorithm.name(), wire.name), steps })
+    Ok(VectorCase { name: format!("{}: {}", algorithm.name(), json.name), steps })
 }
 
-fn quota(algorithm: Algorithm, wire: &QuotaWire) -> Result<Quota, String> {
-    let align = match wire.align.as_deref() {
+fn quota(algorithm: Algorithm, json: &QuotaJson) -> Result<Quota, String> {
+    let align = match json.align.as_deref() {
         None | Some("epoch") => Align::Epoch,
         Some("day") => Align::Day,
         Some("week") => Align::Week,
@@ -175,10 +175,10 @@ fn quota(algorithm: Algorithm, wire: &QuotaWire) -> Result<Quota, String> {
         Some(other) => return Err(format!("unknown align {other:?}")),
     };
     let algorithm = match algorithm {
-        Algorithm::SlidingWindow { .. } => Algorithm::SlidingWindow { strict: wire.strict.unwrap_or(false) },
+        Algorithm::SlidingWindow { .. } => Algorithm::SlidingWindow { strict: json.strict.unwrap_or(false) },
         other => other,
     };
     let spec =
-        QuotaSpec { amount: wire.limit, period_us: wire.period_us, burst: wire.burst, initial: wire.initial, align };
+        QuotaSpec { amount: json.limit, period_us: json.period_us, burst: json.burst, initial: json.initial, align };
     Quota::new(spec, algorithm).map_err(|error| error.to_string())
 }

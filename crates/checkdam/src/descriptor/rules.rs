@@ -78,7 +78,7 @@ impl<'a> Walk<'a> {
             DescriptorAllowance::Unlimited => return Ok(None),
             DescriptorAllowance::Quota(quota) => quota,
         };
-        if one.is_quota {
+        if one.is_quota_mode {
             return Err("it has quota_mode, which rules have not".to_owned());
         }
         let names: Vec<&str> = self.path.iter().map(|step| step.one.key.as_str()).collect();
@@ -116,17 +116,17 @@ fn conditions(level: &[Descriptor], place: usize) -> Result<Vec<Condition>, Stri
     let pattern = |text: &str| {
         Pattern::new(text).map(Matcher::Pattern).map_err(|error| format!("{text:?} cannot be a pattern: {error}"))
     };
-    if !one.value.is_empty() && !one.is_wild() {
+    if !one.value.is_empty() && !one.has_wildcard() {
         return Ok(vec![Condition::In(vec![exact(&one.value)])]);
     }
     let mut others: Vec<Matcher> =
-        siblings().filter(|(_, other)| !other.is_wild()).map(|(_, other)| exact(&other.value)).collect();
+        siblings().filter(|(_, other)| !other.has_wildcard()).map(|(_, other)| exact(&other.value)).collect();
     let is_before = |other: usize| one.value.is_empty() || other < place;
-    for (_, other) in siblings().filter(|(number, other)| other.is_wild() && is_before(*number)) {
+    for (_, other) in siblings().filter(|(number, other)| other.has_wildcard() && is_before(*number)) {
         others.push(pattern(&other.value)?);
     }
     let mut conditions = Vec::new();
-    if one.is_wild() {
+    if one.has_wildcard() {
         conditions.push(Condition::In(vec![pattern(&one.value)?]));
     }
     if !others.is_empty() {

@@ -7,13 +7,13 @@ use http::HeaderMap;
 use http::request::Parts;
 use ipnet::IpNet;
 
-use crate::normalize::subject;
+use crate::normalize::client_address;
 
 type Peer = Box<dyn Fn(&Parts) -> Option<IpAddr> + Send + Sync>;
 
 /// How the address of a request's client is found.
 ///
-/// IPv6 addresses count by their /64: see [`subject`].
+/// IPv6 addresses count by their /64: see [`client_address`].
 pub struct Address {
     peer: Peer,
     trusted: Vec<IpNet>,
@@ -47,7 +47,7 @@ impl Address {
     /// The client's address.
     pub(super) fn read(&self, parts: &Parts) -> Option<IpAddr> {
         let peer = (self.peer)(parts)?;
-        Some(subject(self.client(peer.to_canonical(), &parts.headers)))
+        Some(client_address(self.client(peer.to_canonical(), &parts.headers)))
     }
 
     fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {

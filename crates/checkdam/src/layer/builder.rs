@@ -14,7 +14,7 @@ use super::denial::Denial;
 use super::settings::{Read, Settings, host};
 use crate::headers::Dialect;
 use crate::limiter::Limiter;
-use crate::normalize::{self, PathForms};
+use crate::normalize::{self, PathNormalization};
 use crate::outcome::Outcome;
 use crate::quota::LIMIT_MAX;
 use crate::request::{ATTRIBUTES_MAX, NAME_MAX, Request};
@@ -109,17 +109,17 @@ impl<S: Store + 'static> RateLimitLayerBuilder<S> {
         }
     }
 
-    /// Sets an attribute to the path, in its [one form](PathForms::endpoint) and
+    /// Sets an attribute to the path, in its [one form](PathNormalization::endpoint) and
     /// without the query. A path that can be read in two ways is answered with 400:
     /// one with dot segments, and by default one with encoded slashes.
     #[must_use]
     pub fn path(self, attribute: impl Into<Cow<'static, str>>) -> Self {
-        self.path_in(attribute, PathForms::default())
+        self.path_in(attribute, PathNormalization::default())
     }
 
     /// As [`path`](Self::path), with other forms than the default.
     #[must_use]
-    pub fn path_in(mut self, attribute: impl Into<Cow<'static, str>>, forms: PathForms) -> Self {
+    pub fn path_in(mut self, attribute: impl Into<Cow<'static, str>>, forms: PathNormalization) -> Self {
         self.settings.paths.push(forms);
         self.attribute(attribute, move |parts| forms.endpoint(parts.uri.path()).ok())
     }

@@ -28,7 +28,7 @@ pub(super) fn body(outcome: &Outcome, status: u16, detail: &str) -> String {
     out.text("title", title);
     out.number("status", u64::from(status));
     out.text("detail", detail);
-    out.texts("violated-policies", outcome.failing().map(|tier| tier.policy_name().to_owned()));
+    out.texts("violated-policies", outcome.denying().map(|tier| tier.policy_name().to_owned()));
     out.raw("allowed", "false");
     if let Some(tier) = outcome.governing() {
         out.number("limit", tier.decision.limit);

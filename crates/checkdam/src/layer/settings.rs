@@ -15,7 +15,7 @@ use super::denial::Denial;
 use super::problem;
 use crate::headers::{self, Dialect};
 use crate::limiter::Limiter;
-use crate::normalize::{self, PathForms};
+use crate::normalize::{self, PathNormalization};
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::store::Store;
@@ -35,7 +35,7 @@ pub(super) struct Settings<S> {
     /// The headers that are read.
     pub(super) headers: Vec<HeaderName>,
     /// The forms in which the path is read.
-    pub(super) paths: Vec<PathForms>,
+    pub(super) paths: Vec<PathNormalization>,
     /// The attribute that is the host, if it is read.
     pub(super) host: Option<Cow<'static, str>>,
     pub(super) cost: Cost,
@@ -108,7 +108,7 @@ impl<S: Store> Settings<S> {
         for (name, read) in &self.extractors {
             let Some(value) = read(parts).filter(|value| !value.is_empty()) else { continue };
             // Names were judged when the layer was built.
-            let _ = request.insert_whole(name.as_ref(), value);
+            let _ = request.insert_unbounded(name.as_ref(), value);
         }
         request
     }

@@ -2,7 +2,7 @@
 
 use super::account::Account;
 use super::demand::Demand;
-use super::terms::Terms;
+use super::terms::LeaseTerms;
 use crate::hash::{Tag, place};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -87,7 +87,7 @@ impl Accounts {
 
     /// Notes that a subject without an account was asked for; gives it one if
     /// that is worth it by now and there is room.
-    pub fn note(&self, tag: Tag, cost: u64, now_us: u64, terms: &Terms) {
+    pub fn note(&self, tag: Tag, cost: u64, now_us: u64, terms: &LeaseTerms) {
         let count = self.count(tag, cost, now_us / terms.length_us);
         if count < terms.worth {
             return;

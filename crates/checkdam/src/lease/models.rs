@@ -23,9 +23,9 @@ fn model(preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
     builder.check(run);
 }
 
-fn terms() -> (Terms, Quota) {
+fn terms() -> (LeaseTerms, Quota) {
     let quota: Quota = "1000/s".parse().unwrap();
-    (Terms { length_us: 100_000, worth: 2 }, quota)
+    (LeaseTerms { length_us: 100_000, worth: 2 }, quota)
 }
 
 fn grant(granted: u64) -> Grant {

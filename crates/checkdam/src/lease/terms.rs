@@ -18,7 +18,7 @@ const DRIFT_SHARE: u64 = 64;
 
 /// On which terms the tokens of one quota may be prepaid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terms {
+pub struct LeaseTerms {
     /// How long tokens may be held: T.
     pub length_us: u64,
     /// How many tokens must be asked for here within T for a lease to be worth
@@ -26,7 +26,7 @@ pub struct Terms {
     pub worth: u64,
 }
 
-impl Terms {
+impl LeaseTerms {
     /// None if the quota cannot be leased: only token buckets can, and only if
     /// they hold so much that a lease leaves at least half of the burst.
     #[must_use]
@@ -48,7 +48,7 @@ impl Terms {
     /// What the operator should know of a lease that cannot work, or not as it
     /// is written: what is wrong, and what to write instead.
     #[must_use]
-    pub fn remark(lease: Lease, quota: &Quota) -> Option<String> {
+    pub fn warning(lease: Lease, quota: &Quota) -> Option<String> {
         let asked_us = match lease {
             Lease::Off => return None,
             Lease::For(length_us) => length_us,

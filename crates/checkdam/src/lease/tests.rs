@@ -5,7 +5,7 @@
 
 use super::*;
 use crate::algorithm::token_bucket::{self, LeaseAsk, Ledger, State};
-use crate::conformance::oracle::{Take, judge};
+use crate::conformance::oracle::{Take, verify};
 use crate::quota::Quota;
 use crate::rule::Lease;
 
@@ -14,14 +14,14 @@ const TAG: u64 = 7;
 /// What is on its way over the network.
 enum Sent {
     Ask { node: usize, ask: Ask },
-    Answer { node: usize, ask: Ask, grant: Option<token_bucket::Grant>, mark: u64 },
+    TierDecisions { node: usize, ask: Ask, grant: Option<token_bucket::Grant>, mark: u64 },
     Return { tokens: u64, mark: u64, until_us: u64 },
     Ending { node: usize, receipt: Receipt, mark: u64 },
 }
 
 struct World {
     quota: Quota,
-    terms: Terms,
+    terms: LeaseTerms,
     /// What grants leave of the burst: T, or in a mutant nothing.
     floor_us: u64,
     bucket: State,
@@ -37,7 +37,7 @@ struct World {
 impl World {
     fn new(quota: &str, lease: Lease, nodes: usize, seed: u64) -> Self {
         let quota: Quota = quota.parse().unwrap();
-        let terms = Terms::of(lease, &quota).unwrap();
+        let terms = LeaseTerms::of(lease, &quota).unwrap();
         Self {
             quota,
             terms,
@@ -90,14 +90,14 @@ impl World {
                         self.ledger = self.ledger.with(grant.granted, wish.length_us, now_us);
                     }
                     let is_lost = self.below(40) == 0;
-                    self.send(Sent::Answer {
+                    self.send(Sent::TierDecisions {
                         node,
                         ask,
                         grant: (!is_lost).then_some(grant),
                         mark: self.ledger.granted,
                     });
                 }
-                Sent::Answer { node, ask, grant, mark } => {
+                Sent::TierDecisions { node, ask, grant, mark } => {
                     let number = self.number(node);
                     let account = self.nodes[node].account(number);
                     if let Some(receipt) = account.finish(&ask, grant.as_ref(), now_us, &self.terms) {
@@ -187,7 +187,7 @@ fn no_window_sees_more_than_the_burst_and_the_rate() {
             world.run(6_000, pause_us);
             let spent: u64 = world.nodes.iter().map(|node| node.stats(world.now_us).spent).sum();
             assert!(spent > 10, "{quota}: only {spent} tokens were prepaid");
-            judge(&world.quota, &mut world.takes).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            verify(&world.quota, &mut world.takes).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         }
     }
 }
@@ -198,7 +198,7 @@ fn grants_that_leave_no_burst_are_caught() {
         let mut world = World::new("1000/s burst 250", Lease::For(100_000), 5, seed * 7_919);
         world.floor_us = 0;
         world.run(6_000, 1_500);
-        judge(&world.quota, &mut world.takes).is_err()
+        verify(&world.quota, &mut world.takes).is_err()
     });
     assert!(caught, "the oracle did not notice");
 }
@@ -233,7 +233,7 @@ fn what_younger_leases_count_on_is_not_given_back() {
 #[test]
 fn what_is_too_much_for_one_denies_no_other() {
     let quota: Quota = "1000/s burst 1000".parse().unwrap();
-    let (terms, accounts) = (Terms::of(Lease::For(100_000), &quota).unwrap(), Accounts::new(4));
+    let (terms, accounts) = (LeaseTerms::of(Lease::For(100_000), &quota).unwrap(), Accounts::new(4));
     accounts.note(TAG, 100, 1_000_000, &terms);
     let account = accounts.account(accounts.find(TAG).unwrap());
     let Begin::Ask(ask) = account.begin(TAG, 900, 1_000_000, (&terms, &quota)) else { panic!("nobody else asks") };

@@ -7,7 +7,7 @@ use super::{Limiter, TIERS_MAX, bound_delays};
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::ruleset::RuleSet;
-use crate::store::{Answer, Operation, Store};
+use crate::store::{Operation, Store, TierDecisions};
 
 /// The answers to requests that were decided together.
 #[derive(Debug)]
@@ -63,13 +63,13 @@ impl<S: Store> Limiter<S> {
         let mut queues = Vec::new();
         let mut tiers = plan.tiers(&rules);
         bound_delays(&mut tiers, &mut queues, delay_max_us);
-        let mut answer = Answer::new();
+        let mut answer = TierDecisions::new();
         if tiers.len() > TIERS_MAX {
-            answer = Answer::refusing(&tiers);
+            answer = TierDecisions::unavailable(&tiers);
         } else if let Some(alternatives) = plan.alternatives(&rules).filter(|_| done == Operation::Take) {
             // Where those deny that do so only together, the others must not stay charged.
             answer = self.store.take_with_alternatives(&tiers, &alternatives).await;
-        } else if !self.store.apply_at_once(done, &tiers, &mut answer) {
+        } else if !self.store.try_apply_now(done, &tiers, &mut answer) {
             answer = self.store.apply(done, &tiers).await;
         }
         let is_allowed = plan.is_allowed(&rules, &answer);

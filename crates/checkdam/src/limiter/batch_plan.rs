@@ -9,13 +9,13 @@ use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
 use crate::decision::{Decision, Verdict};
-use crate::descriptor::{DescriptorAllowance, GivenLimit};
-use crate::outcome::{GIVEN, Outcome};
+use crate::descriptor::{DescriptorAllowance, RequestLimit};
+use crate::outcome::{FROM_REQUEST, Outcome};
 use crate::quota::{Algorithm, Align, Quota, QuotaSpec};
 use crate::request::Request;
 use crate::rule::Mode;
 use crate::ruleset::{CompiledQuota, Leaf, RuleSet, Tree, write_path_subject};
-use crate::store::{Answer, Decisions, Operation, TIERS_INLINE, Tier};
+use crate::store::{Decisions, Operation, TIERS_INLINE, Tier, TierDecisions};
 use crate::time::EPOCH_UNIX_US;
 
 /// All that several requests must pass.
@@ -41,7 +41,7 @@ pub(super) struct Ask {
     /// Which of the concerns are its own.
     concerns: SmallVec<[usize; 4]>,
     /// Whether it denies only together with others of its kind.
-    is_quota: bool,
+    is_quota_mode: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -93,10 +93,10 @@ impl BatchPlan {
         let values = rules.values(request);
         let leaf = rules.trees().of(request.domain()).and_then(|tree| tree.find(request));
         // What a request brings with it takes the place of what is written.
-        let leaf = leaf.filter(|_| request.given_limit().is_none());
+        let leaf = leaf.filter(|_| request.request_limit().is_none());
         let is_unlimited = || leaf.is_some_and(|leaf| rules.trees().leaf(leaf).rule.is_none());
-        let is_quota = request.denies_together() && !is_unlimited();
-        self.asks.push(Ask { cost: request.cost(), ban: rules.ban_on(&values), leaf, is_quota, ..Ask::default() });
+        let is_quota_mode = request.is_quota_mode() && !is_unlimited();
+        self.asks.push(Ask { cost: request.cost(), ban: rules.ban_on(&values), leaf, is_quota_mode, ..Ask::default() });
         for &rule in &rules.matching(request.domain(), &values) {
             let quotas = rules.quotas(rule, &values);
             if quotas.0 < quotas.1 {
@@ -121,7 +121,7 @@ impl BatchPlan {
 
     fn add_path(&mut self, rules: &RuleSet, tree: &Tree, place: usize, request: &Request<'_>) {
         let leaf = self.asks[place].leaf.map(|leaf| rules.trees().leaf(leaf));
-        let (leaf, rule, quotas) = match (request.given_limit(), leaf.and_then(|leaf| Some((leaf, leaf.rule?)))) {
+        let (leaf, rule, quotas) = match (request.request_limit(), leaf.and_then(|leaf| Some((leaf, leaf.rule?)))) {
             (Some(limit), _) => {
                 let leaf = tree.find(request).map(|leaf| rules.trees().leaf(leaf));
                 let name = &rules.rule(tree.given).rule.name;
@@ -133,14 +133,14 @@ impl BatchPlan {
                 self.asks[place].given = Some(Arc::clone(&given));
                 if limit.amount == 0 {
                     let period_us = limit.unit.period_us();
-                    self.asks[place].blocked = Some(Blocked { rule: tree.given, quota: GIVEN, period_us });
+                    self.asks[place].blocked = Some(Blocked { rule: tree.given, quota: FROM_REQUEST, period_us });
                     return;
                 }
                 // It counts the request's own values, also where the tree's shares them.
                 (None, tree.given, Err(given))
             }
             (None, Some((leaf, rule))) => {
-                self.asks[place].is_quota |= leaf.descriptor.is_quota;
+                self.asks[place].is_quota_mode |= leaf.descriptor.is_quota_mode;
                 if let Some(DescriptorAllowance::Nothing { period_us }) = leaf.descriptor.allowance() {
                     self.asks[place].blocked = Some(Blocked { rule, quota: 0, period_us });
                     return;
@@ -162,8 +162,8 @@ impl BatchPlan {
         Limited { rule, quotas, is_of_tree }: Limited,
         start: usize,
     ) {
-        let is_quota = is_of_tree && self.asks[place].is_quota;
-        let is_aside = is_quota || rules.rule(rule).rule.mode == Mode::Shadow;
+        let is_quota_mode = is_of_tree && self.asks[place].is_quota_mode;
+        let is_aside = is_quota_mode || rules.rule(rule).rule.mode == Mode::Shadow;
         let subject = (start, self.subjects.len());
         let concern = Concern { rule, quotas, subject, cost: 0, is_aside, is_of_tree, first: self.length };
         let text = |subject: (usize, usize)| &self.subjects[subject.0..subject.1];
@@ -221,7 +221,7 @@ impl BatchPlan {
     pub(super) fn alternatives(&self, rules: &RuleSet) -> Option<SmallVec<[u8; TIERS_INLINE]>> {
         let groups: SmallVec<[u8; TIERS_INLINE]> = self.groups().collect();
         let mut alternatives = SmallVec::new();
-        for ask in self.asks.iter().filter(|ask| ask.is_quota && !ask.is_blocked(rules)) {
+        for ask in self.asks.iter().filter(|ask| ask.is_quota_mode && !ask.is_blocked(rules)) {
             let mut own = ask.concerns.iter().filter(|concern| self.concerns[**concern].is_of_tree);
             let enforced = own.find(|concern| rules.rule(self.concerns[**concern].rule).rule.mode == Mode::Enforce)?;
             alternatives.push(groups[*enforced]);
@@ -238,41 +238,41 @@ impl BatchPlan {
     /// Whether one of the requests can never pass, whatever the store says; or, of
     /// those that deny only together, none.
     pub(super) fn is_blocked(&self, rules: &RuleSet) -> bool {
-        let mut quotas = self.asks.iter().filter(|ask| ask.is_quota).peekable();
+        let mut quotas = self.asks.iter().filter(|ask| ask.is_quota_mode).peekable();
         let has_quotas = quotas.peek().is_some();
-        self.asks.iter().any(|ask| ask.is_blocked(rules) && !ask.is_quota)
+        self.asks.iter().any(|ask| ask.is_blocked(rules) && !ask.is_quota_mode)
             || has_quotas && quotas.all(|ask| ask.is_blocked(rules))
     }
 
     /// Whether all pass together. Bans and rules deny by themselves; so do limits
     /// of trees, but for those that do only if all of their kind do.
-    pub(super) fn is_allowed(&self, rules: &RuleSet, answer: &Answer) -> bool {
+    pub(super) fn is_allowed(&self, rules: &RuleSet, answer: &TierDecisions) -> bool {
         !self.is_denied_by_one(rules, answer) && !self.is_denied_by_all(rules, answer)
     }
 
     /// Whether something denies that does so by itself.
-    fn is_denied_by_one(&self, rules: &RuleSet, answer: &Answer) -> bool {
+    fn is_denied_by_one(&self, rules: &RuleSet, answer: &TierDecisions) -> bool {
         self.asks.iter().any(|ask| ask.ban.is_some() || self.denies(ask, false, rules, answer))
     }
 
     /// Whether there are limits that deny only together, and all of them do.
-    fn is_denied_by_all(&self, rules: &RuleSet, answer: &Answer) -> bool {
-        let mut quotas = self.asks.iter().filter(|ask| ask.is_quota).peekable();
+    fn is_denied_by_all(&self, rules: &RuleSet, answer: &TierDecisions) -> bool {
+        let mut quotas = self.asks.iter().filter(|ask| ask.is_quota_mode).peekable();
         quotas.peek().is_some() && quotas.all(|ask| self.denies(ask, true, rules, answer))
     }
 
     /// Whether one of the requests is denied by its limits that deny only together,
     /// or by all others.
-    fn denies(&self, ask: &Ask, of_quota: bool, rules: &RuleSet, answer: &Answer) -> bool {
+    fn denies(&self, ask: &Ask, of_quota: bool, rules: &RuleSet, answer: &TierDecisions) -> bool {
         let own = ask.concerns.iter().map(|concern| &self.concerns[*concern]);
-        let is_path = |concern: &Concern| ask.is_quota && concern.is_of_tree;
+        let is_path = |concern: &Concern| ask.is_quota_mode && concern.is_of_tree;
         let mut own = own.filter(|concern| is_path(concern) == of_quota);
-        ask.is_blocked(rules) && ask.is_quota == of_quota || own.any(|concern| concern.denies(rules, answer))
+        ask.is_blocked(rules) && ask.is_quota_mode == of_quota || own.any(|concern| concern.denies(rules, answer))
     }
 
     /// One outcome a request. Where those deny that do so only together, what a take
     /// charged to others was given back, and is told as left.
-    pub(super) fn outcomes(self, rules: &Arc<RuleSet>, mut answer: Answer, done: Operation) -> Vec<Outcome> {
+    pub(super) fn outcomes(self, rules: &Arc<RuleSet>, mut answer: TierDecisions, done: Operation) -> Vec<Outcome> {
         let is_taken = done == Operation::Take && answer.by.is_own();
         if is_taken && !self.is_denied_by_one(rules, &answer) && self.is_denied_by_all(rules, &answer) {
             self.concerns.iter().for_each(|concern| concern.tell_given_back(rules, &mut answer));
@@ -307,13 +307,13 @@ impl Concern {
         }
     }
 
-    fn decisions<'a>(&self, rules: &RuleSet, answer: &'a Answer) -> &'a [Decision] {
+    fn decisions<'a>(&self, rules: &RuleSet, answer: &'a TierDecisions) -> &'a [Decision] {
         &answer.decisions[self.first..self.first + self.quotas(rules).len()]
     }
 
     /// Makes its decisions those of buckets to which the cost was given back; nothing
     /// was charged if one of them denied.
-    fn tell_given_back(&self, rules: &RuleSet, answer: &mut Answer) {
+    fn tell_given_back(&self, rules: &RuleSet, answer: &mut TierDecisions) {
         let quotas = self.quotas(rules);
         let decisions = &mut answer.decisions[self.first..self.first + quotas.len()];
         if decisions.iter().any(|decision| !decision.is_allowed()) {
@@ -329,7 +329,7 @@ impl Concern {
         }
     }
 
-    fn denies(&self, rules: &RuleSet, answer: &Answer) -> bool {
+    fn denies(&self, rules: &RuleSet, answer: &TierDecisions) -> bool {
         rules.rule(self.rule).rule.mode == Mode::Enforce
             && self.decisions(rules, answer).iter().any(|decision| !decision.is_allowed())
     }
@@ -340,7 +340,7 @@ impl Ask {
         self.cost > 0 && self.blocked.is_some_and(|blocked| rules.rule(blocked.rule).rule.mode == Mode::Enforce)
     }
 
-    fn outcome(self, rules: &Arc<RuleSet>, concerns: &[Concern], answer: &Answer) -> Outcome {
+    fn outcome(self, rules: &Arc<RuleSet>, concerns: &[Concern], answer: &TierDecisions) -> Outcome {
         let guard = Guard::from_inner(Arc::clone(rules));
         let at_us = answer.at_us;
         if let Some(ban) = self.ban {
@@ -354,7 +354,7 @@ impl Ask {
                 Ok((first, last)) => places.extend((*first..*last).map(|quota| (concern.rule, quota))),
                 Err(quota) => {
                     given = Some(Arc::clone(quota));
-                    places.push((concern.rule, GIVEN));
+                    places.push((concern.rule, FROM_REQUEST));
                 }
             }
         }
@@ -362,7 +362,7 @@ impl Ask {
             places.push((blocked.rule, blocked.quota));
             decisions.push(blocked.decision(self.cost, at_us));
         }
-        Outcome::of_path(guard, places, Answer { decisions, at_us, by: answer.by }, (self.leaf, given))
+        Outcome::of_path(guard, places, TierDecisions { decisions, at_us, by: answer.by }, (self.leaf, given))
     }
 }
 
@@ -387,7 +387,7 @@ impl Leaf {
 
 /// The quota of a limit that a request brings with it: in windows if the
 /// algorithm cannot count so many.
-fn given(limit: GivenLimit, rule: &str, algorithm: Algorithm, is_constant: bool) -> Option<Arc<CompiledQuota>> {
+fn given(limit: RequestLimit, rule: &str, algorithm: Algorithm, is_constant: bool) -> Option<Arc<CompiledQuota>> {
     let (amount, period_us) = (u64::from(limit.amount.max(1)), limit.unit.period_us());
     let spec = QuotaSpec { amount, period_us, burst: None, initial: None, align: Align::Epoch };
     let quota = Quota::new(spec, algorithm).or_else(|_| Quota::new(spec, Algorithm::FixedWindow)).ok()?;

@@ -4,7 +4,7 @@ use super::batch_plan::BatchPlan;
 use super::{Limiter, Tiers};
 use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::store::{Groups, Operation, Store};
+use crate::store::{DeniedGroups, Operation, Store};
 
 impl<S: Store> Limiter<S> {
     /// Gives back what `request` was charged when `outcome` was its answer: to the
@@ -20,7 +20,7 @@ impl<S: Store> Limiter<S> {
         let mut tiers = plan.tiers(rules);
         // A limit that another request of the same call replaced stands last.
         tiers.truncate(outcome.tiers().len());
-        let denied = Groups::denied(&tiers, outcome.tiers().map(|tier| tier.decision.is_allowed()));
+        let denied = DeniedGroups::new(&tiers, outcome.tiers().map(|tier| tier.decision.is_allowed()));
         let charged: Tiers<'_> = tiers.iter().filter(|tier| denied.is_charged(tier)).copied().collect();
         if !charged.is_empty() {
             self.store.apply(Operation::Refund, &charged).await;

@@ -74,7 +74,7 @@ pub(super) fn is_tree(text: &str) -> bool {
 
 /// Reads a tree, and where it stands.
 pub(super) fn read(text: &str, options: &FileOptions) -> Result<(Location, DescriptorTree), RuleFileError> {
-    let remarks = keys::check(text, options)?;
+    let warnings = keys::check(text, options)?;
     let wire: TreeWire = from_yaml_with(text, options.bytes_max, "the file", super::options_with_anchors(options))?;
     let Some(domain) = wire.domain.filter(|domain| !domain.value.is_empty()) else {
         return Err(RuleFileError::at_start("the file has no domain: begin it with \"domain: \" and its name"));
@@ -82,7 +82,7 @@ pub(super) fn read(text: &str, options: &FileOptions) -> Result<(Location, Descr
     let algorithm = algorithm(wire.default_algorithm, options.descriptor_algorithm)?;
     let mut reader = Reader { algorithm, path: domain.value.clone() };
     let descriptors = reader.level(wire.descriptors.unwrap_or_default())?;
-    Ok((domain.referenced, DescriptorTree { domain: domain.value, algorithm, descriptors, remarks }))
+    Ok((domain.referenced, DescriptorTree { domain: domain.value, algorithm, descriptors, warnings }))
 }
 
 struct Reader {
@@ -121,11 +121,11 @@ impl Reader {
         if wire.shadow_mode == Some(true) {
             one.mode = Mode::Shadow;
         }
-        one.is_quota = wire.quota_mode.unwrap_or_default();
+        one.is_quota_mode = wire.quota_mode.unwrap_or_default();
         one.detailed_metric = wire.detailed_metric.unwrap_or_default();
         one.value_to_metric = wire.value_to_metric.unwrap_or_default();
         if let Some(shared) = wire.share_threshold.filter(|shared| shared.value) {
-            if !one.is_wild() {
+            if !one.has_wildcard() {
                 let reason = format!(
                     "{:?} has share_threshold, and its value {:?} has no *: values are counted together by a pattern",
                     self.path, one.value

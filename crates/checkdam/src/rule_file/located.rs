@@ -46,7 +46,7 @@ impl LocatedDefinitions {
             match merged.iter_mut().find(|(_, known)| known.domain == tree.domain) {
                 Some((_, known)) => {
                     known.descriptors.extend(tree.descriptors);
-                    known.remarks.extend(tree.remarks);
+                    known.warnings.extend(tree.warnings);
                 }
                 None => merged.push((place, tree)),
             }

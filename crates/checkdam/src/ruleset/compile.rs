@@ -11,7 +11,7 @@ use super::index::Index;
 use super::{CompiledKey, CompiledQuota, CompiledRule, RuleSet};
 use crate::definitions::Definitions;
 use crate::headers::PolicyText;
-use crate::lease::Terms;
+use crate::lease::LeaseTerms;
 use crate::quota::Quota;
 use crate::rule::{Mode, QUOTAS_MAX, RESERVED_NAMES, RULE_NAME_MAX, Rule};
 use crate::store::BucketName;
@@ -89,7 +89,7 @@ impl CompiledQuota {
             quota: *quota,
             bucket: BucketName::new(&rule.name, ordinal(place, quota)).pinned(is_pinned),
             policy: PolicyText::new(&rule.name, quota, quotas.len()),
-            lease: Terms::of(rule.lease, quota),
+            lease: LeaseTerms::of(rule.lease, quota),
         };
         quotas.iter().enumerate().map(one).collect()
     }

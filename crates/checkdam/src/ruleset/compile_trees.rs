@@ -76,7 +76,7 @@ impl<'a> TreeCompiler<'a> {
             let values = level.0.entry(one.key.as_str().into()).or_default();
             if one.value.is_empty() {
                 values.any = Some(Box::new(node));
-            } else if one.is_wild() {
+            } else if one.has_wildcard() {
                 let pattern = SubjectPattern::around(one.value.split('*').map(str::to_owned).collect());
                 values.wild.push((pattern, node));
             } else {

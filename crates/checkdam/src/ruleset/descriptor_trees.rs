@@ -121,7 +121,7 @@ impl Leaf {
     }
 
     /// Whether metrics shall tell the values of paths that end here.
-    pub(crate) fn tells_values(&self) -> bool {
+    pub(crate) fn has_detailed_metric(&self) -> bool {
         self.descriptor.detailed_metric || self.steps.iter().any(|step| step.value_to_metric)
     }
 

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 use crate::decision::{DecidedBy, Decision, Verdict};
 use crate::hash::Traits;
-use crate::lease::Terms;
+use crate::lease::LeaseTerms;
 use crate::quota::Quota;
 
 /// How many tiers a request may have before deciding it needs the heap.
@@ -142,7 +142,7 @@ pub struct Tier<'a> {
     /// What to answer if the store cannot.
     pub on_failure: FailurePolicy,
     /// On which terms a store that is shared may prepay for it; none: never.
-    pub lease: Option<Terms>,
+    pub lease: Option<LeaseTerms>,
 }
 
 impl Tier<'_> {
@@ -155,7 +155,7 @@ impl Tier<'_> {
 
 /// A store's answer: one decision a tier, in their order.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct TierDecisions {
     /// One decision a tier.
     pub decisions: Decisions,
     /// The store's time of the decision.
@@ -164,7 +164,7 @@ pub struct Answer {
     pub by: DecidedBy,
 }
 
-impl Answer {
+impl TierDecisions {
     /// Nothing, until a store has answered.
     #[must_use]
     #[inline]
@@ -173,13 +173,13 @@ impl Answer {
     }
 
     /// What is answered where no store was asked: nothing passes.
-    pub(crate) fn refusing(tiers: &[Tier<'_>]) -> Self {
+    pub(crate) fn unavailable(tiers: &[Tier<'_>]) -> Self {
         let decisions = tiers.iter().map(|tier| Decision::undecided(tier.quota.limit(), Verdict::Unavailable));
         Self { decisions: decisions.collect(), at_us: 0, by: DecidedBy::Policy }
     }
 }
 
-impl Default for Answer {
+impl Default for TierDecisions {
     fn default() -> Self {
         Self::new()
     }
@@ -209,13 +209,13 @@ impl Default for Answer {
 ///    take that names one twice, undecided and uncharged.
 pub trait Store: Send + Sync {
     /// Applies `operation` to all `tiers` at one instant.
-    fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> impl Future<Output = Answer> + Send;
+    fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> impl Future<Output = TierDecisions> + Send;
 
     /// The same without a future, into an empty `answer`, where it can be
     /// answered without waiting; `false`, with nothing done, where it cannot.
     /// Where `apply` needs a runtime, so does this.
     #[inline]
-    fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut Answer) -> bool {
+    fn try_apply_now(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut TierDecisions) -> bool {
         let _ = (operation, tiers, answer);
         false
     }
@@ -223,10 +223,14 @@ pub trait Store: Send + Sync {
     /// As a take; but if all of the groups `alternatives` deny, the request as a whole
     /// is denied, and what was charged is given back. Where a take or a refund waits,
     /// a caller that leaves must not stop it between both.
-    fn take_with_alternatives(&self, tiers: &[Tier<'_>], alternatives: &[u8]) -> impl Future<Output = Answer> + Send {
+    fn take_with_alternatives(
+        &self,
+        tiers: &[Tier<'_>],
+        alternatives: &[u8],
+    ) -> impl Future<Output = TierDecisions> + Send {
         async move {
             let answer = self.apply(Operation::Take, tiers).await;
-            let charged = Groups::charged_in_vain(tiers, &answer, alternatives);
+            let charged = DeniedGroups::charged_despite_denial(tiers, &answer, alternatives);
             if !charged.is_empty() {
                 self.apply(Operation::Refund, &charged).await;
             }
@@ -236,25 +240,29 @@ pub trait Store: Send + Sync {
 }
 
 impl<S: Store> Store for std::sync::Arc<S> {
-    fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> impl Future<Output = Answer> + Send {
+    fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> impl Future<Output = TierDecisions> + Send {
         (**self).apply(operation, tiers)
     }
 
     #[inline]
-    fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut Answer) -> bool {
-        (**self).apply_at_once(operation, tiers, answer)
+    fn try_apply_now(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut TierDecisions) -> bool {
+        (**self).try_apply_now(operation, tiers, answer)
     }
 
-    fn take_with_alternatives(&self, tiers: &[Tier<'_>], alternatives: &[u8]) -> impl Future<Output = Answer> + Send {
+    fn take_with_alternatives(
+        &self,
+        tiers: &[Tier<'_>],
+        alternatives: &[u8],
+    ) -> impl Future<Output = TierDecisions> + Send {
         (**self).take_with_alternatives(tiers, alternatives)
     }
 }
 
 /// The groups of tiers in which one was denied.
-pub(crate) struct Groups([u64; 4]);
+pub(crate) struct DeniedGroups([u64; 4]);
 
-impl Groups {
-    pub(crate) fn denied(tiers: &[Tier<'_>], allowed: impl Iterator<Item = bool>) -> Self {
+impl DeniedGroups {
+    pub(crate) fn new(tiers: &[Tier<'_>], allowed: impl Iterator<Item = bool>) -> Self {
         let mut bits = [0; 4];
         for (tier, allowed) in tiers.iter().zip(allowed) {
             if !allowed {
@@ -271,8 +279,12 @@ impl Groups {
 
     /// What a take charged though all of the alternatives denied. What a failure
     /// policy decided was charged nowhere that it could be given back to.
-    pub(crate) fn charged_in_vain<'a>(tiers: &[Tier<'a>], answer: &Answer, alternatives: &[u8]) -> Vec<Tier<'a>> {
-        let denied = Self::denied(tiers, answer.decisions.iter().map(Decision::is_allowed));
+    pub(crate) fn charged_despite_denial<'a>(
+        tiers: &[Tier<'a>],
+        answer: &TierDecisions,
+        alternatives: &[u8],
+    ) -> Vec<Tier<'a>> {
+        let denied = Self::new(tiers, answer.decisions.iter().map(Decision::is_allowed));
         if !answer.by.is_own() || !alternatives.iter().all(|group| denied.contains(*group)) {
             return Vec::new();
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use checkdam::layer::{Address, LayerError, RateLimitLayer};
-use checkdam::normalize::{PathForms, Slashes};
+use checkdam::normalize::{PathNormalization, Slashes};
 use checkdam::store::{MemoryOptions, MemoryStore};
 use checkdam::time::ManualClock;
 use checkdam::{Limiter, Request, Verdict};
@@ -94,7 +94,7 @@ async fn what_can_be_read_in_two_ways_is_answered_with_400_and_charges_nothing()
     let mut written_small = request("/login", &[]);
     *written_small.method_mut() = "get".parse().unwrap();
     assert_eq!(header(&send(&mut service, written_small).await, "x-ratelimit-remaining"), Some("0"));
-    let forms = PathForms { slashes: Slashes::Decode, is_lower_case: true, ..PathForms::default() };
+    let forms = PathNormalization { slashes: Slashes::Decode, is_lower_case: true, ..PathNormalization::default() };
     let (mut decoding, _) = before(RateLimitLayer::builder(limiter).path_in("endpoint", forms).method("method"));
     assert_eq!(send(&mut decoding, request("/%2fLogin", &[])).await.status(), StatusCode::TOO_MANY_REQUESTS);
 }

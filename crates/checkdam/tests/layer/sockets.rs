@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use checkdam::conformance::oracle::{Take, judge};
+use checkdam::conformance::oracle::{Take, verify};
 use checkdam::layer::RateLimitLayer;
 use checkdam::store::redis::{RedisOptions, RedisStore};
 use checkdam::store::{MemoryOptions, MemoryStore, Store};
@@ -94,7 +94,7 @@ async fn contend<S: Store + 'static>(limiter: Arc<Limiter<S>>, by: DecidedBy) {
     let quota: Quota = LIMIT.parse().unwrap();
     let (mut admitted, mut ideal) = (0, 0);
     for (user, takes) in takes.lock().unwrap().iter_mut() {
-        let finding = judge(&quota, takes).unwrap_or_else(|error| panic!("user {user}: {error}"));
+        let finding = verify(&quota, takes).unwrap_or_else(|error| panic!("user {user}: {error}"));
         admitted += finding.admitted;
         ideal += finding.ideal;
     }

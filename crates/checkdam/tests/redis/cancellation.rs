@@ -156,7 +156,7 @@ async fn requests_that_are_decided_together_and_dropped_give_back_what_they_took
         - { key: c, rate_limit: { unit: day, requests_per_unit: 1000 } }\n";
     let (rules, _) = rule_file::compile_all(&[tree], &FileOptions::default()).unwrap();
     let limiter = Limiter::new(rules, store(patient(server.url())));
-    let requests = [("a", "x"), ("c", "x")].map(|entry| Request::of_entries("edge", [entry]).unwrap());
+    let requests = [("a", "x"), ("c", "x")].map(|entry| Request::from_entries("edge", [entry]).unwrap());
     assert!(limiter.check_batch(&requests).await.is_allowed());
     let (mut polls, mut most, mut rounds) = (0, 0, 0);
     while rounds < ROUNDS {

@@ -11,7 +11,7 @@ use checkdam::store::{Operation, Store, Tier};
 use checkdam::{DecidedBy, Decision, Quota};
 use testkit::{Cluster, Engine, Redis};
 
-use crate::setup::{CLOCKS_APART_US, Load, Taken, buckets, count_by, judge, patient, quota, store};
+use crate::setup::{CLOCKS_APART_US, Load, Taken, buckets, count_by, patient, quota, store, verify};
 
 const STORES: usize = 3;
 const CLIENTS_A_STORE: usize = 20;
@@ -49,7 +49,7 @@ fn sixty_clients_of_three_stores_never_exceed_a_limit() {
             .into_iter()
             .flatten()
             .collect();
-            let found = judge(&quota, &taken);
+            let found = verify(&quota, &taken);
             let used = found.admitted as f64 / found.ideal as f64;
             println!("{engine:?}, {text}, {keys} keys: {} takes, used {used:.4}, {found:?}", taken.len());
             assert_eq!(count_by(&taken, DecidedBy::Redis), taken.len(), "some were decided by policy");
@@ -220,7 +220,7 @@ fn admits_no_more_than_it_may(clocks_us: [i64; 3]) {
             let mine = asked.iter().filter(|it| same_bucket(&tiers, it.request, request, place));
             let mut takes: Vec<Take> =
                 mine.map(|it| Take { at_us: it.at_us, cost: 1, admitted: it.is_allowed }).collect();
-            oracle::judge(&judged, &mut takes).unwrap();
+            oracle::verify(&judged, &mut takes).unwrap();
         }
     }
 }

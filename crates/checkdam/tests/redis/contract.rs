@@ -58,7 +58,7 @@ async fn nodes_with_different_limits_stay_within_their_own() {
                 taken[number % 2].push(Take { at_us: outcome.at_us(), cost: 1, admitted: outcome.is_allowed() });
             }
             for (quota, taken) in quotas.iter().zip(&mut taken) {
-                oracle::judge(quota, taken).unwrap();
+                oracle::verify(quota, taken).unwrap();
             }
         }
     }

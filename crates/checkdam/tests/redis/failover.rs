@@ -10,8 +10,8 @@ use checkdam::{DecidedBy, Decision, Quota};
 use testkit::{Cluster, Engine, Sentinel};
 
 use crate::setup::{
-    ANSWERED_WITHIN, Load, Taken, all_by_policy, buckets, count_by, judge, patient, quota, store, wait, wait_for_redis,
-    without_breaker,
+    ANSWERED_WITHIN, Load, Taken, all_by_policy, buckets, count_by, patient, quota, store, verify, wait,
+    wait_for_redis, without_breaker,
 };
 
 const KEYS: usize = 30;
@@ -44,7 +44,7 @@ fn answers_more(store: &RedisStore) {
 }
 
 fn report(name: &str, store: &RedisStore, quota: &Quota, taken: &[Taken]) {
-    let found = judge(&with_bursts(quota, 2), taken);
+    let found = verify(&with_bursts(quota, 2), taken);
     println!(
         "{name}: {} takes, {} by Redis, {} by policy, silent for {:?}; admitted {} within a bound of one more burst \
          for each of {KEYS} keys; {:?}",
@@ -237,7 +237,7 @@ async fn slots_that_move_under_load_lose_no_request() {
         }
     });
     let taken = load.stop().await;
-    let found = judge(&quota, &taken);
+    let found = verify(&quota, &taken);
     let policy = count_by(&taken, DecidedBy::Policy);
     println!("40 slots moved under {} takes: {policy} by policy, {found:?}, {:?}", taken.len(), store.stats());
     assert!(policy <= taken.len() / 1_000, "{policy} of {} were decided by policy: {:?}", taken.len(), store.stats());

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use checkdam::DecidedBy;
 use checkdam::conformance::TestBucket;
 use checkdam::store::Operation;
-use checkdam::store::redis::{CallError, Heard, RedisOptions};
+use checkdam::store::redis::{CallError, PubSubEvent, RedisOptions};
 use testkit::{FaultProxy, Mode, Redis};
 use tokio::time::timeout;
 
@@ -207,8 +207,8 @@ async fn a_subscription_to_a_server_that_vanished_is_given_up() {
     let server = Redis::start();
     let proxy = FaultProxy::start(server.addr());
     let store = store(RedisOptions::new(proxy.url()));
-    let mut heard = store.listen();
-    assert_eq!(timeout(LIMIT, heard.recv()).await.unwrap(), Some(Heard::Joined));
+    let mut heard = store.subscribe();
+    assert_eq!(timeout(LIMIT, heard.recv()).await.unwrap(), Some(PubSubEvent::Subscribed));
     let pings = calls(&server, "ping");
     // The answer needs real time.
     tokio::time::pause();
@@ -219,12 +219,15 @@ async fn a_subscription_to_a_server_that_vanished_is_given_up() {
         assert!(began.elapsed() < LIMIT, "a silent subscription is not tested");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    store.speaker().say(b"still here").await.unwrap();
-    assert_eq!(timeout(LIMIT, heard.recv()).await.unwrap(), Some(Heard::Said(b"still here".to_vec())));
+    store.publisher().publish(b"still here").await.unwrap();
+    assert_eq!(timeout(LIMIT, heard.recv()).await.unwrap(), Some(PubSubEvent::Message(b"still here".to_vec())));
     proxy.set(Mode::Drop);
     tokio::time::pause();
     let lost = timeout(Duration::from_secs(60), heard.recv()).await.expect("it must not look as if nobody spoke");
-    assert!(matches!(&lost, Some(Heard::Nothing(why)) if why.reason.contains("no longer answers")), "{lost:?}");
+    assert!(
+        matches!(&lost, Some(PubSubEvent::Disconnected(why)) if why.reason.contains("no longer answers")),
+        "{lost:?}"
+    );
 }
 
 /// The most that the process may grow, the record of the load included.

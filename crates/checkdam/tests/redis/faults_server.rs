@@ -11,8 +11,8 @@ use checkdam::{DecidedBy, Verdict};
 use testkit::{Engine, FaultProxy, Redis};
 
 use crate::setup::{
-    ANSWERED_WITHIN, Load, USED_AGAIN_WITHIN, all_by_policy, ask, buckets, count_by, judge, patient, quota, remaining,
-    script_calls, store, take, wait, wait_for_redis, with_policy, without_breaker,
+    ANSWERED_WITHIN, Load, USED_AGAIN_WITHIN, all_by_policy, ask, buckets, count_by, patient, quota, remaining,
+    script_calls, store, take, verify, wait, wait_for_redis, with_policy, without_breaker,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -28,7 +28,7 @@ async fn script_flush_in_a_loop_fails_no_request() {
         flushes >= 300
     });
     let taken = load.stop().await;
-    let found = judge(&quota, &taken);
+    let found = verify(&quota, &taken);
     println!("SCRIPT FLUSH ×{flushes} under {} takes: {:?}, {found:?}", taken.len(), store.stats());
     assert_eq!(count_by(&taken, DecidedBy::Redis), taken.len(), "{:?}", store.stats());
 }

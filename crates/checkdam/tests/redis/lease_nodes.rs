@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use checkdam::conformance::TestBucket;
 use checkdam::conformance::oracle::{self, Take};
-use checkdam::lease::Terms;
+use checkdam::lease::LeaseTerms;
 use checkdam::store::redis::{RedisOptions, RedisStore};
 use checkdam::store::{Operation, Store, Tier};
 use checkdam::{Lease, Quota};
@@ -98,14 +98,14 @@ fn unique() -> u64 {
 }
 
 /// Leases by name: one after the other, for half a second each.
-fn terms(name: &str, quota: &Quota, since: Duration) -> Option<Terms> {
+fn terms(name: &str, quota: &Quota, since: Duration) -> Option<LeaseTerms> {
     let all: Vec<&str> = name.split(',').collect();
     let lease = match all[since.as_millis() as usize / 500 % all.len()] {
         "off" => Lease::Off,
         "auto" => Lease::Auto,
         length_ms => Lease::For(length_ms.parse::<u64>().unwrap() * 1_000),
     };
-    Terms::of(lease, quota)
+    LeaseTerms::of(lease, quota)
 }
 
 /// Not a test: what the tests of this module start.
@@ -149,9 +149,9 @@ async fn be_a_node((url, text, leases): (&str, &str, &str), per_s: u64, length: 
 }
 
 /// Judges what all of them let pass; gives the share of what was to be had.
-fn judge(text: &str, reports: &[Report]) -> f64 {
+fn verify(text: &str, reports: &[Report]) -> f64 {
     let mut takes: Vec<Take> = reports.iter().flat_map(|report| report.takes.iter().copied()).collect();
-    let found = oracle::judge(&quota(text), &mut takes).unwrap();
+    let found = oracle::verify(&quota(text), &mut takes).unwrap();
     let used = found.admitted as f64 / found.ideal as f64;
     let stats: Vec<_> = reports.iter().map(|report| report.stats).collect();
     println!("{} takes, {found:?}, used {used:.4}, granted/spent/returned/lost/cached {stats:?}", takes.len());
@@ -174,7 +174,7 @@ fn spend_a_hot_limit(length: Duration, used_min: f64) {
     let server = Redis::start();
     let nodes = start_all(&server, length);
     let reports: Vec<Report> = nodes.into_iter().map(Node::report).collect();
-    let (used, calls) = (judge(QUOTA, &reports), script_calls(&server));
+    let (used, calls) = (verify(QUOTA, &reports), script_calls(&server));
     let checks: usize = reports.iter().map(|report| report.takes.len()).sum();
     println!("{calls} calls for {checks} checks: {:.3} %", calls as f64 / checks as f64 * 100.0);
     assert!(used >= used_min, "only {used} of what an ideal bucket admits");
@@ -211,7 +211,7 @@ fn a_process_that_is_stopped_spends_nothing_stale_and_one_that_is_killed_is_not_
     sleep(Duration::from_millis(400));
     pause(&nodes[1], 3 * LENGTH);
     let reports: Vec<Report> = nodes.into_iter().map(Node::report).collect();
-    judge(QUOTA, &reports);
+    verify(QUOTA, &reports);
     assert!(reports[0].stats.is_none(), "it ended by itself");
     let [.., lost, _] = reports[1].stats.unwrap();
     assert!(lost > 0, "what it held when it was stopped cannot have been spent");
@@ -237,7 +237,7 @@ fn leases_may_come_go_and_change_at_any_time() {
         .map(|leases| Node::start(&server.url(), text, leases, 1_500, Duration::from_millis(2_500)))
         .collect();
     let reports: Vec<Report> = nodes.into_iter().map(Node::report).collect();
-    judge(text, &reports);
+    verify(text, &reports);
     let prepaid = |report: &Report| report.stats.is_some_and(|[_, spent, ..]| spent > 0);
     assert!(reports.iter().all(prepaid), "somebody prepaid nothing");
 }

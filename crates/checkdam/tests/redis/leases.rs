@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use checkdam::Lease;
 use checkdam::conformance::TestBucket;
-use checkdam::lease::Terms;
+use checkdam::lease::LeaseTerms;
 use checkdam::store::redis::{RedisOptions, RedisStore};
 use checkdam::store::{FailurePolicy, Operation, Store, Tier};
 use checkdam::{DecidedBy, Decision, Quota, Verdict};
@@ -14,7 +14,7 @@ use testkit::{Cluster, Engine, Redis, Sentinel};
 use crate::setup::{ask, patient, quota, remaining, script_calls, store, take, with_policy};
 
 pub(crate) fn leased<'a>(bucket: &'a TestBucket, quota: &'a Quota, length: Duration) -> Tier<'a> {
-    let lease = Terms::of(Lease::For(length.as_micros() as u64), quota);
+    let lease = LeaseTerms::of(Lease::For(length.as_micros() as u64), quota);
     assert!(lease.is_some(), "{quota} cannot be leased for {length:?}");
     Tier { lease, ..bucket.tier(quota, 1) }
 }

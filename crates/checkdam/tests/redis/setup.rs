@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use checkdam::conformance::oracle::{self, Finding, Take};
+use checkdam::conformance::oracle::{self, OracleReport, Take};
 use checkdam::conformance::{Harness, TestBucket};
 use checkdam::store::redis::{BreakerOptions, RedisOptions, RedisStore};
-use checkdam::store::{Answer, FailurePolicy, Operation, Store, Tier};
+use checkdam::store::{FailurePolicy, Operation, Store, Tier, TierDecisions};
 use checkdam::time::ManualClock;
 use checkdam::{Algorithm, DecidedBy, Decision, Quota, Verdict};
 use testkit::wait_until;
@@ -36,7 +36,7 @@ const LOAD_TAKES_MAX: usize = 200_000;
 pub(crate) struct Answering(pub(crate) RedisStore);
 
 impl Store for Answering {
-    async fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> Answer {
+    async fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> TierDecisions {
         self.0.try_apply(operation, tiers).await.unwrap()
     }
 }
@@ -198,14 +198,14 @@ impl Load {
 }
 
 /// Judges what Redis admitted of each bucket by a bucket of `quota`.
-pub(crate) fn judge(quota: &Quota, taken: &[Taken]) -> Finding {
+pub(crate) fn verify(quota: &Quota, taken: &[Taken]) -> OracleReport {
     let buckets = taken.iter().map(|it| it.bucket).max().map_or(0, |last| last + 1);
-    let mut sum = Finding::default();
+    let mut sum = OracleReport::default();
     for bucket in 0..buckets {
         let of_redis = taken.iter().filter(|it| it.bucket == bucket && it.by == DecidedBy::Redis);
         let mut takes: Vec<Take> =
             of_redis.map(|it| Take { at_us: it.at_us, cost: 1, admitted: it.is_allowed }).collect();
-        let found = oracle::judge(quota, &mut takes).unwrap();
+        let found = oracle::verify(quota, &mut takes).unwrap();
         sum.admitted += found.admitted;
         sum.ideal += found.ideal;
     }

@@ -36,7 +36,7 @@ pub(crate) fn check(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let shown = file.display().to_string();
     match judged {
         Ok((rules, definitions)) => {
-            for remark in definitions.trees.iter().flat_map(|tree| &tree.remarks) {
+            for remark in definitions.trees.iter().flat_map(|tree| &tree.warnings) {
                 say(&format!("{shown}: {remark}"));
             }
             for (rule, remark) in lease_remarks(&rules) {

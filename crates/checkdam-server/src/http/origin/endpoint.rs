@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use checkdam::normalize::{PathError, PathForms};
+use checkdam::normalize::{PathError, PathNormalization};
 
 /// The target of a request, as its first line has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,12 +29,12 @@ impl<'a> Target<'a> {
     }
 
     /// Whether it has dot segments, which servers read in two ways.
-    pub(crate) fn has_dot_segments(&self, forms: &PathForms) -> bool {
+    pub(crate) fn has_dot_segments(&self, forms: &PathNormalization) -> bool {
         forms.has_dot_segments(self.path)
     }
 
     /// The path in its normal form.
-    pub(crate) fn endpoint(&self, forms: &PathForms) -> Result<Cow<'a, str>, PathError> {
+    pub(crate) fn endpoint(&self, forms: &PathNormalization) -> Result<Cow<'a, str>, PathError> {
         forms.endpoint(self.path)
     }
 }

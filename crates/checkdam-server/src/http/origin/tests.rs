@@ -1,7 +1,7 @@
 //! Tables of requests and what they are taken for.
 
 use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
-use checkdam::normalize::PathForms;
+use checkdam::normalize::PathNormalization;
 
 use super::{Asked, Origin, OriginError, Target};
 use crate::config::OriginOptions;
@@ -11,7 +11,7 @@ fn origin(trusted: &[&str]) -> Origin {
         trusted: trusted.iter().map(|network| network.parse().unwrap()).collect(),
         headers: vec![(HeaderName::from_static("x-api-key"), "api_key".to_owned())],
         cost_header: Some(HeaderName::from_static("x-cost")),
-        paths: PathForms::AS_WRITTEN,
+        paths: PathNormalization::AS_WRITTEN,
     })
 }
 
@@ -100,9 +100,9 @@ fn a_path_has_one_form() {
         ("/http://example.com/api", "/http:/example.com/api"),
     ];
     for (target, expected) in cases {
-        let endpoint = Target::parse(target).endpoint(&PathForms::AS_WRITTEN).unwrap();
+        let endpoint = Target::parse(target).endpoint(&PathNormalization::AS_WRITTEN).unwrap();
         assert_eq!(endpoint, expected, "{target:?}");
-        let again = Target::parse(&endpoint).endpoint(&PathForms::AS_WRITTEN).unwrap();
+        let again = Target::parse(&endpoint).endpoint(&PathNormalization::AS_WRITTEN).unwrap();
         assert_eq!(again, expected, "the form of {target:?} is not stable");
     }
 }

@@ -303,7 +303,7 @@ impl<'a> Denied<'a> {
             title,
             status: status.as_u16(),
             detail: refusal_text(request, outcome),
-            violated_policies: outcome.failing().map(|tier| tier.policy_name().to_owned()).collect(),
+            violated_policies: outcome.denying().map(|tier| tier.policy_name().to_owned()).collect(),
             answer: Answer::new(request, outcome),
         }
     }

@@ -30,7 +30,7 @@ pub(super) fn refusal(request: &Request<'_>, outcome: &Outcome, status: StatusCo
     body.number(",\"status\":", status.as_u16().into());
     body.text(",\"detail\":", &refusal_text(request, outcome));
     let mut opening = ",\"violated-policies\":[";
-    for tier in outcome.failing() {
+    for tier in outcome.denying() {
         body.text(opening, tier.policy_name());
         opening = ",";
     }
@@ -158,7 +158,7 @@ bans:
     struct Failed;
 
     impl Store for Failed {
-        async fn apply(&self, _: Operation, tiers: &[Tier<'_>]) -> store::Answer {
+        async fn apply(&self, _: Operation, tiers: &[Tier<'_>]) -> store::TierDecisions {
             let decisions = tiers.iter().map(|tier| Decision {
                 verdict: Verdict::Unavailable,
                 limit: tier.quota.limit(),
@@ -167,7 +167,7 @@ bans:
                 reset_after_us: 0,
                 delay_us: 0,
             });
-            store::Answer { decisions: decisions.collect(), at_us: 0, by: DecidedBy::Policy }
+            store::TierDecisions { decisions: decisions.collect(), at_us: 0, by: DecidedBy::Policy }
         }
     }
 

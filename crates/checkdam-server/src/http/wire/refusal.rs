@@ -59,7 +59,7 @@ pub(crate) fn refuse(outcome: &Outcome, dialect: Dialect) -> Response<Full<Bytes
             0 => refused.to_owned(),
             wait => format!("{refused}: try again in {wait} ms"),
         },
-        violated_policies: outcome.failing().map(|tier| tier.policy_name().to_owned()).collect(),
+        violated_policies: outcome.denying().map(|tier| tier.policy_name().to_owned()).collect(),
         retry_after_ms,
     });
     respond(status, PROBLEM_JSON, BytesMut::from(&body[..]), outcome, dialect)

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher};
 
-use checkdam::{GivenLimit, Request, Unit, shortened};
+use checkdam::{Request, RequestLimit, Unit, shortened};
 
 /// Who asks: the first of these that a request has.
 pub(crate) const IDENTITIES: [&str; 5] = ["user", "api_key", "tenant", "ip", "remote_address"];
@@ -86,12 +86,12 @@ pub(super) fn write(out: &mut Vec<u8>, client: Client, at_us: u64, requests: &[R
 fn write_request(out: &mut Vec<u8>, request: &Request<'_>) {
     let path = request.path().len();
     let is_path = path < request.attributes().count();
-    let given = request.given_limit();
+    let given = request.request_limit();
     let flag = |is_so: bool, flag: u8| u8::from(is_so) * flag;
-    let together = flag(request.denies_together(), DENIES_TOGETHER);
+    let together = flag(request.is_quota_mode(), DENIES_TOGETHER);
     out.push(flag(is_path, IS_PATH) | flag(given.is_some(), HAS_LIMIT) | together);
     write_number(out, request.cost());
-    if let Some(GivenLimit { amount, unit }) = given {
+    if let Some(RequestLimit { amount, unit }) = given {
         write_number(out, amount.into());
         out.push(unit as u8);
     }
@@ -220,7 +220,7 @@ impl<'a> Reader<'a> {
             None
         } else {
             let amount = u32::try_from(self.number()?).ok()?;
-            Some(GivenLimit { amount, unit: *Unit::ALL.get(usize::from(self.byte()?))? })
+            Some(RequestLimit { amount, unit: *Unit::ALL.get(usize::from(self.byte()?))? })
         };
         let domain = self.text()?;
         let path = if flags & IS_PATH == 0 { None } else { Some(self.number()?) };
@@ -228,18 +228,18 @@ impl<'a> Reader<'a> {
         let mut request = match path {
             Some(length) => {
                 let entries: Vec<_> = (0..length).map(|_| self.attribute()).collect::<Option<_>>()?;
-                Request::of_entries(domain, entries).ok()?
+                Request::from_entries(domain, entries).ok()?
             }
             None => Request::new().in_domain(domain),
         };
         for _ in path.unwrap_or(0)..count {
             let (name, value) = self.attribute()?;
-            request.insert_whole(name, value).ok()?;
+            request.insert_unbounded(name, value).ok()?;
         }
         let request = request.costing(cost);
-        let request = if flags & DENIES_TOGETHER == 0 { request } else { request.denying_together() };
+        let request = if flags & DENIES_TOGETHER == 0 { request } else { request.in_quota_mode() };
         Some(match given {
-            Some(limit) => request.limited_to(limit),
+            Some(limit) => request.with_limit(limit),
             None => request,
         })
     }
@@ -253,10 +253,10 @@ mod tests {
     fn what_is_written_is_read_again() {
         let mut bytes = Vec::new();
         let plain = Request::new().with("user", "42").unwrap().with("colour", "grün").unwrap().costing(300);
-        let path = Request::of_entries("edge", [("ip", ""), ("ip", "203.0.113.9")]).unwrap();
-        let mut more = path.clone().limited_to(GivenLimit { amount: 7, unit: Unit::Hour });
+        let path = Request::from_entries("edge", [("ip", ""), ("ip", "203.0.113.9")]).unwrap();
+        let mut more = path.clone().with_limit(RequestLimit { amount: 7, unit: Unit::Hour });
         more.insert("plan", "free").unwrap();
-        let requests = [plain, path.denying_together(), more, Request::new().costing(0)];
+        let requests = [plain, path.in_quota_mode(), more, Request::new().costing(0)];
         let hasher = foldhash::quality::RandomState::default();
         let client = Client::of(&requests, &hasher);
         write(&mut bytes, client, 1_000_000, &requests);

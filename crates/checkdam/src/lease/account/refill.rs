@@ -5,7 +5,7 @@ use super::{Account, Ask, Begin, Receipt};
 use crate::algorithm::token_bucket::Grant;
 use crate::hash::Tag;
 use crate::lease::demand::Demand;
-use crate::lease::terms::Terms;
+use crate::lease::terms::LeaseTerms;
 use crate::lease::token_cell::{CellState, TOKENS_MAX};
 use crate::quota::Quota;
 use crate::sync::Ordering;
@@ -16,7 +16,7 @@ const DENIAL_KEPT_US: u64 = 1_000_000;
 impl Account {
     /// Becomes the one who asks, if nobody is and it is worth it. `least` is what
     /// the caller cannot do without: 0 to fetch ahead of need.
-    pub fn begin(&self, tag: Tag, least: u64, now_us: u64, (terms, quota): (&Terms, &Quota)) -> Begin {
+    pub fn begin(&self, tag: Tag, least: u64, now_us: u64, (terms, quota): (&LeaseTerms, &Quota)) -> Begin {
         if !self.lock() {
             return Begin::Busy;
         }
@@ -47,7 +47,7 @@ impl Account {
 
     /// Takes in what came of asking; none if there was no answer, and then
     /// whatever was granted is lost. Gives the receipt of the new lease.
-    pub fn finish(&self, ask: &Ask, grant: Option<&Grant>, now_us: u64, terms: &Terms) -> Option<Receipt> {
+    pub fn finish(&self, ask: &Ask, grant: Option<&Grant>, now_us: u64, terms: &LeaseTerms) -> Option<Receipt> {
         let receipt = grant.and_then(|grant| {
             self.shared_left.store(grant.left, Ordering::Relaxed);
             self.reset_at_us.store(now_us.saturating_add(grant.reset_after_us), Ordering::Relaxed);
@@ -148,7 +148,7 @@ impl Account {
     }
 
     /// Learns the demand since the last time: what was spent, and what was denied.
-    fn measure(&self, now_us: u64, terms: &Terms) -> Demand {
+    fn measure(&self, now_us: u64, terms: &LeaseTerms) -> Demand {
         self.expire(0, now_us);
         self.expire(1, now_us);
         let (came, left_unspent) = self.totals();

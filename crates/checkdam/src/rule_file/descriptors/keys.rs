@@ -40,11 +40,11 @@ const ALL: [&[&str]; 4] = [TREE, DESCRIPTOR, LIMIT, REPLACES];
 
 /// Refuses keys that nobody knows; says which ones mean nothing where they are.
 pub(super) fn check(text: &str, options: &FileOptions) -> Result<Vec<String>, RuleFileError> {
-    let Checked { remarks, fault } =
+    let Checked { warnings, fault } =
         from_yaml_with(text, options.bytes_max, "the file", options_with_anchors(options))?;
     match fault {
         Some((place, reason)) => Err(RuleFileError::at(place, reason)),
-        None => Ok(remarks),
+        None => Ok(warnings),
     }
 }
 
@@ -58,7 +58,7 @@ pub(super) fn top_level(text: &str) -> Vec<String> {
 /// What was seen of the keys.
 #[derive(Default)]
 struct Checked {
-    remarks: Vec<String>,
+    warnings: Vec<String>,
     /// The first key or value that must not stand where it does.
     fault: Option<(Location, String)>,
 }
@@ -103,8 +103,8 @@ impl Keys<'_> {
             let owners = ALL.iter().zip(["the file", "a descriptor", "rate_limit", "replaces"]);
             let owner = owners.filter(|(keys, _)| keys.contains(&name)).map(|(_, owner)| owner).next();
             let (line, owner) = (key.referenced.line(), owner.unwrap_or_default());
-            let remark = format!("line {line}: {name:?} means nothing where it stands: it belongs to {owner}");
-            self.checked.borrow_mut().remarks.push(remark);
+            let warning = format!("line {line}: {name:?} means nothing where it stands: it belongs to {owner}");
+            self.checked.borrow_mut().warnings.push(warning);
         }
     }
 

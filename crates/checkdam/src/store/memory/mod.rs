@@ -19,7 +19,7 @@ use self::evicted::Evicted;
 use self::table::{Insert, Table};
 use self::windows::{Locked, Windows};
 use self::word::Word;
-use super::{Answer, Operation, Store, Tier};
+use super::{Operation, Store, Tier, TierDecisions};
 use crate::algorithm::{leaky_bucket, token_bucket};
 #[cfg(feature = "redis")]
 use crate::decision::Verdict;
@@ -114,15 +114,15 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// Applies `operation` to all `tiers` at one instant, without waiting.
-    pub fn apply_now(&self, operation: Operation, tiers: &[Tier<'_>]) -> Answer {
-        let mut answer = Answer::new();
+    pub fn apply_now(&self, operation: Operation, tiers: &[Tier<'_>]) -> TierDecisions {
+        let mut answer = TierDecisions::new();
         self.apply_into(operation, tiers, &mut answer);
         answer
     }
 
     /// The same, into an empty answer.
     #[inline]
-    fn apply_into(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut Answer) {
+    fn apply_into(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut TierDecisions) {
         answer.by = DecidedBy::Memory;
         match (operation, tiers) {
             (Operation::Take, [tier]) => {
@@ -135,7 +135,7 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    fn apply_other(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut Answer) {
+    fn apply_other(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut TierDecisions) {
         let mut locked = self.lock_windows(tiers);
         answer.at_us = self.clock.now_us();
         for tier in tiers {
@@ -216,7 +216,7 @@ impl<C: Clock> MemoryStore<C> {
     #[inline(never)]
     fn take_alone(&self, tier: &Tier<'_>, tag: Tag) -> (Decision, u64) {
         if !is_word(tier.quota) {
-            let mut answer = Answer::new();
+            let mut answer = TierDecisions::new();
             self.take_all(std::slice::from_ref(tier), &mut answer);
             return (answer.decisions[0], answer.at_us);
         }
@@ -345,12 +345,12 @@ impl<C: Clock> MemoryStore<C> {
 
 impl<C: Clock> Store for MemoryStore<C> {
     #[inline]
-    fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> impl Future<Output = Answer> + Send {
+    fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> impl Future<Output = TierDecisions> + Send {
         ready(self.apply_now(operation, tiers))
     }
 
     #[inline]
-    fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut Answer) -> bool {
+    fn try_apply_now(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut TierDecisions) -> bool {
         self.apply_into(operation, tiers, answer);
         true
     }

@@ -20,7 +20,7 @@ use crate::algorithm::token_bucket;
 use crate::decision::Decision;
 use crate::hash::Tag;
 use crate::quota::Quota;
-use crate::store::{Answer, Groups, TIERS_INLINE, Tier};
+use crate::store::{DeniedGroups, TIERS_INLINE, Tier, TierDecisions};
 use crate::sync::Backoff;
 use crate::time::Clock;
 
@@ -52,12 +52,12 @@ struct Found {
 }
 
 impl<C: Clock> MemoryStore<C> {
-    pub(super) fn take_all(&self, tiers: &[Tier<'_>], answer: &mut Answer) {
+    pub(super) fn take_all(&self, tiers: &[Tier<'_>], answer: &mut TierDecisions) {
         if self.take_words(tiers, answer).is_some() {
             return;
         }
         if self.is_twice_in(tiers) {
-            *answer = Answer::refusing(tiers);
+            *answer = TierDecisions::unavailable(tiers);
             return;
         }
         let mut backoff = Backoff::default();
@@ -76,7 +76,7 @@ impl<C: Clock> MemoryStore<C> {
     /// request pass. `None`, with nothing done, if it is not so, or if another
     /// request changed a word meanwhile.
     #[inline]
-    fn take_words(&self, tiers: &[Tier<'_>], answer: &mut Answer) -> Option<()> {
+    fn take_words(&self, tiers: &[Tier<'_>], answer: &mut TierDecisions) -> Option<()> {
         let mut tags = [0; TIERS_INLINE];
         let mut found = [Found::default(); TIERS_INLINE];
         let (tags, found) = (tags.get_mut(..tiers.len())?, &mut found[..tiers.len()]);
@@ -121,7 +121,7 @@ impl<C: Clock> MemoryStore<C> {
 
     /// One attempt; `None` if another request changed a bucket meanwhile. The
     /// clock is read after the buckets: no state is younger than the decision.
-    fn try_take_all(&self, tiers: &[Tier<'_>], locked: &mut Locked<'_>, answer: &mut Answer) -> Option<()> {
+    fn try_take_all(&self, tiers: &[Tier<'_>], locked: &mut Locked<'_>, answer: &mut TierDecisions) -> Option<()> {
         let mut tags = SmallVec::<[Tag; TIERS_INLINE]>::from_elem(0, tiers.len());
         self.tag_all(tiers, &mut tags);
         let new = |tag| Plan { tag, spot: Spot::Window, state: None, next: None };
@@ -138,7 +138,7 @@ impl<C: Clock> MemoryStore<C> {
             passes &= decision.is_allowed() && tier.cost > 0;
             decisions.push(decision);
         }
-        let denied = (!passes).then(|| Groups::denied(tiers, decisions.iter().map(Decision::is_allowed)));
+        let denied = (!passes).then(|| DeniedGroups::new(tiers, decisions.iter().map(Decision::is_allowed)));
         if let Some(denied) = &denied {
             for ((tier, plan), decision) in tiers.iter().zip(&mut plans).zip(decisions.iter_mut()) {
                 // What a tier that denies keeps is no charge, but its own time.

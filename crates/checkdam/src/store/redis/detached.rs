@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
-use crate::lease::Terms;
+use crate::lease::LeaseTerms;
 use crate::quota::Quota;
 use crate::store::{BucketName, FailurePolicy, TIERS_INLINE, Tier};
 
@@ -66,7 +66,7 @@ struct OwnedTier {
     cost: u64,
     group: u8,
     on_failure: FailurePolicy,
-    lease: Option<Terms>,
+    lease: Option<LeaseTerms>,
 }
 
 impl OwnedTiers {

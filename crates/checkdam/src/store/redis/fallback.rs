@@ -15,7 +15,9 @@ use super::charges::Charges;
 use super::key::KeyMaker;
 use crate::decision::{DecidedBy, Decision, Verdict};
 use crate::quota::Quota;
-use crate::store::{Answer, FailurePolicy, Groups, MemoryOptions, MemoryStore, Operation, TIERS_INLINE, Tier};
+use crate::store::{
+    DeniedGroups, FailurePolicy, MemoryOptions, MemoryStore, Operation, TIERS_INLINE, Tier, TierDecisions,
+};
 use crate::time::{Clock, ManualClock, SystemClock};
 
 /// Buckets of this node's own, each a share of the quota.
@@ -87,7 +89,7 @@ impl Fallback {
 
     /// Local tiers are charged together or not at all, and not at all if a
     /// closed tier denies the request.
-    pub(super) fn apply(&self, operation: Operation, tiers: &[Tier<'_>], keys: &KeyMaker) -> Answer {
+    pub(super) fn apply(&self, operation: Operation, tiers: &[Tier<'_>], keys: &KeyMaker) -> TierDecisions {
         let is_local = |tier: &&Tier<'_>| tier.on_failure == FailurePolicy::Local;
         let is_closed = |tier: &Tier<'_>| tier.group == 0 && tier.on_failure == FailurePolicy::Closed;
         let quotas: SmallVec<[Quota; TIERS_INLINE]> =
@@ -109,7 +111,7 @@ impl Fallback {
             FailurePolicy::Open => undecided(tier, Verdict::Allowed),
             FailurePolicy::Closed => undecided(tier, Verdict::Unavailable),
         };
-        Answer {
+        TierDecisions {
             decisions: tiers.iter().map(decide).collect(),
             at_us: self.memory.clock().now_us(),
             by: if local.is_empty() { DecidedBy::Policy } else { DecidedBy::Local },
@@ -121,10 +123,10 @@ impl Fallback {
         &self,
         shared: impl Iterator<Item = &'a Tier<'a>>,
         local: &[Tier<'_>],
-        answer: &Answer,
+        answer: &TierDecisions,
         keys: &KeyMaker,
     ) {
-        let denied = Groups::denied(local, answer.decisions.iter().map(Decision::is_allowed));
+        let denied = DeniedGroups::new(local, answer.decisions.iter().map(Decision::is_allowed));
         for ((tier, share), decision) in shared.zip(local).zip(&answer.decisions) {
             if decision.is_allowed() && denied.is_charged(share) {
                 let quotas = (tier.quota, share.quota);

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use super::RedisStore;
 use crate::decision::{Decision, Verdict};
 use crate::hash::{Tag, TagMaker};
-use crate::lease::{Account, Accounts, Begin, LeaseStats, Paid, Spend, Terms};
+use crate::lease::{Account, Accounts, Begin, LeaseStats, LeaseTerms, Paid, Spend};
 use crate::store::Tier;
 use crate::time::{Clock, ManualClock, SystemClock};
 
@@ -296,7 +296,7 @@ impl RedisStore {
 
 /// The terms on which a tier may be paid here, if its cost can be.
 #[inline]
-fn terms<'a>(tier: &'a Tier<'_>) -> Option<&'a Terms> {
+fn terms<'a>(tier: &'a Tier<'_>) -> Option<&'a LeaseTerms> {
     tier.lease.as_ref().filter(|terms| tier.cost > 0 && terms.can_grant(tier.quota, tier.cost))
 }
 

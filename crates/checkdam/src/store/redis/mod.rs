@@ -32,7 +32,7 @@ mod window;
 pub use breaker::BreakerOptions;
 pub use call_error::CallError;
 pub use examine::{Examination, Examined, Finding, Level, Role, examine, startup_check};
-pub use pubsub::{Heard, Speaker, Unheard};
+pub use pubsub::{PubSubError, PubSubEvent, Publisher};
 pub use target::StoreUrlError;
 
 use std::ops::Deref;
@@ -56,7 +56,7 @@ use self::script::Packed;
 use self::shard::ShardOptions;
 use self::target::Target;
 use self::topology::Topology;
-use super::{Answer, Decisions, Groups, Operation, Store, TIERS_INLINE, Tier};
+use super::{Decisions, DeniedGroups, Operation, Store, TIERS_INLINE, Tier, TierDecisions};
 use crate::decision::{DecidedBy, Decision, Verdict};
 use crate::lease::LeaseStats;
 use crate::time::ManualClock;
@@ -109,7 +109,7 @@ impl RedisOptions {
     ///
     /// # Errors
     /// If the URL or the certificate is not understood.
-    pub fn judge(&self) -> Result<(), StoreUrlError> {
+    pub fn validate(&self) -> Result<(), StoreUrlError> {
         Target::parse(&self.url, self.root_certificate.as_deref()).map(drop)
     }
 
@@ -312,7 +312,7 @@ impl RedisStore {
     ///
     /// # Errors
     /// If it does not answer, or not in time.
-    pub async fn try_apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> Result<Answer, CallError> {
+    pub async fn try_apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> Result<TierDecisions, CallError> {
         self.try_apply_by(operation, tiers, Instant::now() + self.deadline()).await
     }
 
@@ -321,7 +321,7 @@ impl RedisStore {
         operation: Operation,
         tiers: &[Tier<'_>],
         deadline: Instant,
-    ) -> Result<Answer, CallError> {
+    ) -> Result<TierDecisions, CallError> {
         if tiers.is_empty() {
             return Ok(self.fallback.apply(operation, tiers, &self.keys));
         }
@@ -345,7 +345,7 @@ impl RedisStore {
             self.fallback.forget(tiers, &self.keys);
         }
         charge_what_was_admitted(&self.topology, &self.fallback);
-        Ok(Answer { decisions, at_us, by: DecidedBy::Redis })
+        Ok(TierDecisions { decisions, at_us, by: DecidedBy::Redis })
     }
 
     /// Asks slot by slot, to the end even if the caller leaves: what was reserved in
@@ -389,15 +389,15 @@ impl RedisStore {
 /// - A reset forgets what is held here. What other nodes hold they may still
 ///   spend, for as long as a lease lasts.
 impl Store for RedisStore {
-    async fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> Answer {
+    async fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> TierDecisions {
         if tiers.is_empty() {
             return self.fallback.apply(operation, tiers, &self.keys);
         }
         if tiers.iter().all(|tier| tier.lease.is_none()) {
             return self.apply_direct(operation, tiers, Instant::now() + self.deadline()).await;
         }
-        let mut answer = Answer::new();
-        if self.apply_at_once(operation, tiers, &mut answer) {
+        let mut answer = TierDecisions::new();
+        if self.try_apply_now(operation, tiers, &mut answer) {
             return answer;
         }
         // On the heap, so that what needs no waiting has a small future.
@@ -421,12 +421,16 @@ impl Store for RedisStore {
     }
 
     /// Takes and gives back to the end even if the caller leaves.
-    fn take_with_alternatives(&self, tiers: &[Tier<'_>], alternatives: &[u8]) -> impl Future<Output = Answer> + Send {
+    fn take_with_alternatives(
+        &self,
+        tiers: &[Tier<'_>],
+        alternatives: &[u8],
+    ) -> impl Future<Output = TierDecisions> + Send {
         let (store, owned, alternatives) = (self.clone(), OwnedTiers::new(tiers), alternatives.to_vec());
         Detached::new(&self.runtime, async move {
             let tiers = owned.tiers();
             let answer = store.apply(Operation::Take, &tiers).await;
-            let charged = Groups::charged_in_vain(&tiers, &answer, &alternatives);
+            let charged = DeniedGroups::charged_despite_denial(&tiers, &answer, &alternatives);
             if !charged.is_empty() {
                 store.apply(Operation::Refund, &charged).await;
             }
@@ -435,9 +439,9 @@ impl Store for RedisStore {
     }
 
     #[inline]
-    fn apply_at_once(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut Answer) -> bool {
+    fn try_apply_now(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut TierDecisions) -> bool {
         let is_leased = operation == Operation::Take && tiers.first().is_some_and(|tier| tier.lease.is_some());
-        is_leased && self.take_at_once(tiers, answer)
+        is_leased && self.try_take_now(tiers, answer)
     }
 }
 
@@ -448,7 +452,7 @@ const CHARGE_LIMIT: Duration = Duration::from_millis(500);
 
 impl RedisStore {
     /// Redis decides, or the failure policies if it cannot.
-    async fn apply_direct(&self, operation: Operation, tiers: &[Tier<'_>], deadline: Instant) -> Answer {
+    async fn apply_direct(&self, operation: Operation, tiers: &[Tier<'_>], deadline: Instant) -> TierDecisions {
         match self.try_apply_by(operation, tiers, deadline).await {
             Ok(answer) => {
                 self.counts.answered.fetch_add(1, Ordering::Relaxed);
@@ -536,7 +540,7 @@ fn decisions(operation: Operation, tiers: &[Tier<'_>], held: &[Option<BucketStat
     match operation {
         Operation::Take => {
             let mut decisions = each(BucketState::decide);
-            let denied = Groups::denied(tiers, decisions.iter().map(Decision::is_allowed));
+            let denied = DeniedGroups::new(tiers, decisions.iter().map(Decision::is_allowed));
             for ((decision, tier), held) in decisions.iter_mut().zip(tiers).zip(held) {
                 if let Some(held) = held
                     && decision.is_allowed()

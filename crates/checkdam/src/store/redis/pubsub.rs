@@ -1,9 +1,9 @@
-//! Words between nodes that share a Redis, by its publish and subscribe: said
-//! once, kept by nobody, and missed by who is not there.
+//! Messages between the nodes that share a Redis, by its publish and subscribe.
+//! Best effort: no persistence, no delivery guarantee, so nothing may depend on
+//! them.
 //!
-//! Nobody may rely on them. What nodes tell of how they go is sealed if they
-//! have a secret; without one whoever can reach the Redis can read all of it and
-//! say anything.
+//! Status messages are sealed if the nodes have a secret. Without one, any client of
+//! the Redis can read and forge them.
 
 use std::time::Duration;
 
@@ -18,83 +18,83 @@ use super::sealed_box::Sealer;
 use super::server::{ask, find_master, open};
 use super::target::{Endpoint, Target};
 
-/// Under this name nodes hear of each other's changes.
-const RULES: &str = "cd:rules";
-/// Under this name nodes tell how they go.
-pub(super) const NODES: &str = "cd:nodes";
+/// The channel for changes of the rules.
+const RULES_CHANNEL: &str = "cd:rules";
+/// The channel for the nodes' status.
+pub(super) const NODES_CHANNEL: &str = "cd:nodes";
 /// The pause before a lost connection is made again.
-const PAUSE: Duration = Duration::from_secs(1);
+const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
-/// A subscription on which nothing is heard for so long is tested by PING: without
-/// it a server that has vanished looks like one on which nobody speaks.
+/// A subscription that is silent for so long is tested by PING: without it a server
+/// that has vanished looks like a channel without messages.
 const PING_AFTER: Duration = Duration::from_secs(5);
-/// How long the answer may take.
+/// How long the reply may take.
 const PING_LIMIT: Duration = Duration::from_secs(2);
-/// The longest word that is heard, in bytes.
-const WORD_MAX: usize = 64 << 10;
-/// The words that wait for who hears them; more are missed.
-const WAITING_MAX: usize = 256;
+/// Longer messages are ignored.
+const MESSAGE_BYTES_MAX: usize = 64 << 10;
+/// How many events wait for their receiver; more are dropped.
+const QUEUE_MAX: usize = 256;
 
-/// What is heard.
+/// What a subscription receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Heard {
-    /// From now on everything is heard.
-    Joined,
-    /// Somebody said this, maybe oneself.
-    Said(Vec<u8>),
-    /// Somebody said this without the secret of this node: it may be made up.
+pub enum PubSubEvent {
+    /// The subscription is active.
+    Subscribed,
+    /// A node published this, maybe this one.
+    Message(Vec<u8>),
+    /// It was published without the secret of this node: it may be forged.
     Unsealed(Vec<u8>),
-    /// Nothing is heard; it is tried again.
-    Nothing(Unheard),
+    /// The subscription is lost; it is tried again.
+    Disconnected(PubSubError),
 }
 
-/// Why nodes cannot hear of each other.
+/// Why a message could not be published, or the channel not subscribed to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unheard {
+pub struct PubSubError {
     /// What Redis said.
     pub reason: String,
     /// Whether the login may not use the channel.
     pub is_forbidden: bool,
 }
 
-impl From<&RedisError> for Unheard {
+impl From<&RedisError> for PubSubError {
     fn from(error: &RedisError) -> Self {
         Self { reason: error.to_string(), is_forbidden: error.code() == Some("NOPERM") }
     }
 }
 
-/// Tells the other nodes how this one goes.
+/// Publishes this node's status.
 #[derive(Debug)]
-pub struct Speaker {
+pub struct Publisher {
     target: Target,
     sealer: Option<Sealer>,
     link: Option<MultiplexedConnection>,
 }
 
-impl Speaker {
-    /// Says something to every node that listens.
+impl Publisher {
+    /// Publishes to every node that is subscribed; sealed, if there is a secret.
     ///
     /// # Errors
     /// If Redis cannot be reached or does not permit it.
-    pub async fn say(&mut self, word: &[u8]) -> Result<(), Unheard> {
-        let sealed = self.sealer.as_ref().map(|sealer| sealer.seal(word));
-        let said = self.publish(NODES, sealed.as_deref().unwrap_or(word)).await;
-        said.map(drop).map_err(|error| Unheard::from(&error))
+    pub async fn publish(&mut self, message: &[u8]) -> Result<(), PubSubError> {
+        let sealed = self.sealer.as_ref().map(|sealer| sealer.seal(message));
+        let sent = self.publish_to(NODES_CHANNEL, sealed.as_deref().unwrap_or(message)).await;
+        sent.map(drop).map_err(|error| PubSubError::from(&error))
     }
 
-    /// Says something that every subscriber can read, whatever its secret; how many
-    /// heard it on the server that was told.
+    /// Publishes what every subscriber can read, whatever its secret; returns how many
+    /// subscribers the server had.
     ///
     /// # Errors
     /// If Redis cannot be reached or does not permit it.
-    pub async fn say_in_clear(&mut self, word: &[u8]) -> Result<u64, Unheard> {
-        self.publish(NODES, word).await.map_err(|error| Unheard::from(&error))
+    pub async fn publish_plaintext(&mut self, message: &[u8]) -> Result<u64, PubSubError> {
+        self.publish_to(NODES_CHANNEL, message).await.map_err(|error| PubSubError::from(&error))
     }
 
-    async fn publish(&mut self, channel: &str, word: &[u8]) -> Result<u64, RedisError> {
+    async fn publish_to(&mut self, channel: &str, message: &[u8]) -> Result<u64, RedisError> {
         let mut command = redis::cmd("PUBLISH");
-        command.arg(channel).arg(word);
+        command.arg(channel).arg(message);
         if let Some(mut link) = self.link.take()
             && let Ok(reached) = ask(&mut link, &command).await
         {
@@ -103,12 +103,12 @@ impl Speaker {
         }
         let mut last = None;
         for endpoint in endpoints(&self.target).await? {
-            let told = async {
+            let sent = async {
                 let mut link = open(&endpoint).await?;
                 let reached = ask(&mut link, &command).await?;
                 Ok::<_, RedisError>((link, redis::from_redis_value(reached)?))
             };
-            match told.await {
+            match sent.await {
                 Ok((link, reached)) => {
                     self.link = Some(link);
                     return Ok(reached);
@@ -121,49 +121,49 @@ impl Speaker {
 }
 
 impl RedisStore {
-    /// Tells the other nodes that something has changed.
+    /// Tells the other nodes that the rules have changed.
     ///
     /// # Errors
     /// If Redis cannot be reached or does not permit it.
-    pub async fn announce(&self) -> Result<(), RedisError> {
-        self.speaker().publish(RULES, b"").await.map(drop)
+    pub async fn publish_rules_changed(&self) -> Result<(), RedisError> {
+        self.publisher().publish_to(RULES_CHANNEL, b"").await.map(drop)
     }
 
-    /// One message whenever another node tells of a change, and one whenever
-    /// telling may have been missed; until the receiver is dropped. A hint and
-    /// no more: whatever it speeds up must also happen without it.
+    /// One message whenever another node has changed the rules, and one whenever
+    /// such a message may have been missed; until the receiver is dropped. A hint
+    /// and no more: whatever it speeds up must also happen without it.
     #[must_use]
-    pub fn hints(&self) -> mpsc::Receiver<()> {
+    pub fn subscribe_rules_changed(&self) -> mpsc::Receiver<()> {
         // A hint that waits stands for all that follow.
         let (sender, receiver) = mpsc::channel(1);
-        let hear = |heard: Heard| matches!(heard, Heard::Joined | Heard::Said(_)).then_some(());
-        tokio::spawn(listen(self.target.clone(), RULES, sender, hear));
+        let map = |event: PubSubEvent| matches!(event, PubSubEvent::Subscribed | PubSubEvent::Message(_)).then_some(());
+        tokio::spawn(receive(self.target.clone(), RULES_CHANNEL, sender, map));
         receiver
     }
 
-    /// What tells the other nodes how this one goes.
+    /// Publishes this node's status to the others.
     #[must_use]
-    pub fn speaker(&self) -> Speaker {
-        Speaker { target: self.target.clone(), sealer: self.sealer.clone(), link: None }
+    pub fn publisher(&self) -> Publisher {
+        Publisher { target: self.target.clone(), sealer: self.sealer.clone(), link: None }
     }
 
-    /// What nodes, this one among them, tell of how they go; until the receiver
-    /// is dropped.
+    /// The status messages of all nodes, this one among them; until the receiver is
+    /// dropped.
     #[must_use]
-    pub fn listen(&self) -> mpsc::Receiver<Heard> {
-        let (sender, receiver) = mpsc::channel(WAITING_MAX);
+    pub fn subscribe(&self) -> mpsc::Receiver<PubSubEvent> {
+        let (sender, receiver) = mpsc::channel(QUEUE_MAX);
         let sealer = self.sealer.clone();
-        let hear = move |heard| match (heard, &sealer) {
-            (Heard::Said(word), Some(sealer)) => {
-                Some(sealer.open(&word).map_or_else(|| Heard::Unsealed(word), Heard::Said))
+        let map = move |event| match (event, &sealer) {
+            (PubSubEvent::Message(message), Some(sealer)) => {
+                Some(sealer.open(&message).map_or_else(|| PubSubEvent::Unsealed(message), PubSubEvent::Message))
             }
-            (heard, _) => Some(heard),
+            (event, _) => Some(event),
         };
-        tokio::spawn(listen(self.target.clone(), NODES, sender, hear));
+        tokio::spawn(receive(self.target.clone(), NODES_CHANNEL, sender, map));
         receiver
     }
 
-    /// Whether what nodes tell each other can be read by them alone.
+    /// Whether status messages are sealed.
     #[must_use]
     pub fn is_sealed(&self) -> bool {
         self.sealer.is_some()
@@ -171,44 +171,44 @@ impl RedisStore {
 
     /// The same for all nodes that name buckets alike, and different for others.
     #[must_use]
-    pub fn deployment(&self) -> String {
+    pub fn key_fingerprint(&self) -> String {
         self.keys.fingerprint()
     }
 }
 
-async fn listen<T: Send>(
+async fn receive<T: Send>(
     target: Target,
     channel: &str,
     out: mpsc::Sender<T>,
-    hear: impl Fn(Heard) -> Option<T> + Send + Sync,
+    map: impl Fn(PubSubEvent) -> Option<T> + Send + Sync,
 ) {
-    // Who is too slow misses words.
-    let tell = |heard| drop(hear(heard).map(|word| out.try_send(word)));
+    // A receiver that is too slow misses events.
+    let deliver = |event| drop(map(event).map(|message| out.try_send(message)));
     while !out.is_closed() {
-        let heard = async {
+        let event = async {
             for endpoint in endpoints(&target).await? {
                 // However it ends, the next one is tried.
-                if let Err(error) = listen_at(&endpoint, channel, &tell, &out).await {
-                    tell(Heard::Nothing(Unheard::from(&error)));
+                if let Err(error) = receive_from(&endpoint, channel, &deliver, &out).await {
+                    deliver(PubSubEvent::Disconnected(PubSubError::from(&error)));
                 }
             }
             Ok::<_, RedisError>(())
         };
-        if let Err(error) = heard.await {
-            tell(Heard::Nothing(Unheard::from(&error)));
+        if let Err(error) = event.await {
+            deliver(PubSubEvent::Disconnected(PubSubError::from(&error)));
         }
         tokio::select! {
-            () = sleep(PAUSE) => {}
+            () = sleep(RECONNECT_PAUSE) => {}
             () = out.closed() => return,
         }
     }
 }
 
-/// Hears what is said until the connection is lost or nobody wants to know.
-async fn listen_at<T>(
+/// Receives messages until the connection is lost or the receiver is dropped.
+async fn receive_from<T>(
     endpoint: &Endpoint,
     channel: &str,
-    tell: &(impl Fn(Heard) + Sync),
+    deliver: &(impl Fn(PubSubEvent) + Sync),
     out: &mpsc::Sender<T>,
 ) -> Result<(), RedisError> {
     let client = endpoint.client()?;
@@ -222,18 +222,18 @@ async fn listen_at<T>(
         return Err(lost("the connection took too long"));
     };
     let (mut commands, mut messages) = link?.split();
-    tell(Heard::Joined);
+    deliver(PubSubEvent::Subscribed);
     loop {
         tokio::select! {
             message = messages.next() => match message {
-                Some(message) if message.get_payload_bytes().len() <= WORD_MAX => {
-                    tell(Heard::Said(message.get_payload_bytes().to_vec()));
+                Some(message) if message.get_payload_bytes().len() <= MESSAGE_BYTES_MAX => {
+                    deliver(PubSubEvent::Message(message.get_payload_bytes().to_vec()));
                 }
                 Some(_) => {}
                 None => return Err(lost("the connection was lost")),
             },
             () = sleep(PING_AFTER) => match timeout(PING_LIMIT, commands.ping::<Value>()).await {
-                // An error that the server sent is an answer too.
+                // An error that the server sent is a reply too.
                 Ok(Err(error)) if error.code().is_none() => return Err(error),
                 Ok(_) => {}
                 Err(_) => return Err(lost("the server no longer answers")),

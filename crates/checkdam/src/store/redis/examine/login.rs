@@ -3,7 +3,7 @@
 use super::Kind;
 use super::finding::Finding;
 use super::probe::{Probe, is_denied};
-use crate::store::redis::pubsub::NODES;
+use crate::store::redis::pubsub::NODES_CHANNEL;
 use crate::store::redis::script;
 use crate::store::redis::target::Endpoint;
 
@@ -73,9 +73,14 @@ pub(super) async fn login(probe: &mut Probe, endpoint: &Endpoint, key: &str) -> 
 /// Whether nodes may hear of each other; nothing is said of it if they may.
 pub(super) async fn channels(probe: &mut Probe, endpoint: &Endpoint) -> Option<Finding> {
     // Nodes take no notice of an empty word.
-    let error = probe.ask(&["PUBLISH", NODES, ""]).await.err().filter(is_denied)?;
-    let grants = if error.to_string().contains("channel") { format!("&{NODES}") } else { format!("&{NODES} +publish") };
-    let seen = format!("the login may not use the channel {NODES}: limits hold, but nodes do not see each other");
+    let error = probe.ask(&["PUBLISH", NODES_CHANNEL, ""]).await.err().filter(is_denied)?;
+    let grants = if error.to_string().contains("channel") {
+        format!("&{NODES_CHANNEL}")
+    } else {
+        format!("&{NODES_CHANNEL} +publish")
+    };
+    let seen =
+        format!("the login may not use the channel {NODES_CHANNEL}: limits hold, but nodes do not see each other");
     let remedy = format!("ACL SETUSER {} {grants} +subscribe; {USERS}", endpoint.user());
     Some(Finding::warning("channels", seen, remedy))
 }
@@ -157,6 +162,6 @@ mod tests {
         for (name, _) in ON_KEYS {
             assert!(users.contains(&format!(" +{}", name.to_lowercase())), "{name} is missing in users.acl");
         }
-        assert!(users.contains(&format!(" &{NODES} ")), "{NODES} is missing in users.acl");
+        assert!(users.contains(&format!(" &{NODES_CHANNEL} ")), "{NODES_CHANNEL} is missing in users.acl");
     }
 }

@@ -15,7 +15,7 @@ use super::super::{Counts, RedisStore, charge_what_was_admitted};
 use super::{Book, Ended, Leases};
 use crate::algorithm::token_bucket::{Grant, LeaseAsk};
 use crate::decision::{Decision, Verdict};
-use crate::lease::{Account, Ask, Receipt, Terms};
+use crate::lease::{Account, Ask, LeaseTerms, Receipt};
 use crate::quota::Quota;
 use crate::store::{BucketName, FailurePolicy, Tier};
 
@@ -42,7 +42,7 @@ struct Fetch {
     on_failure: FailurePolicy,
     key: Vec<u8>,
     quota: Quota,
-    terms: Terms,
+    terms: LeaseTerms,
     number: usize,
     ask: Ask,
     deadline: Instant,

@@ -15,7 +15,7 @@ use super::super::{RedisStore, unseen};
 use super::{Leases, Purchase, Share, decision, terms};
 use crate::decision::{DecidedBy, Decision, Verdict};
 use crate::lease::Spend;
-use crate::store::{Answer, Decisions, Groups, Operation, TIERS_INLINE, Tier};
+use crate::store::{Decisions, DeniedGroups, Operation, TIERS_INLINE, Tier, TierDecisions};
 
 /// What was paid here for a request that is not decided yet: put back unless it
 /// is kept, also when the request is dropped.
@@ -48,7 +48,7 @@ impl RedisStore {
     /// Decides a take that needs nobody else: all of it is prepaid here, or one
     /// of its tiers is known to deny. `false`, with nothing done, if it does.
     #[inline]
-    pub(in super::super) fn take_at_once(&self, tiers: &[Tier<'_>], answer: &mut Answer) -> bool {
+    pub(in super::super) fn try_take_now(&self, tiers: &[Tier<'_>], answer: &mut TierDecisions) -> bool {
         let is_decided = self.spend_all(tiers, answer).is_some();
         if !is_decided {
             answer.decisions.clear();
@@ -57,7 +57,7 @@ impl RedisStore {
     }
 
     #[inline]
-    fn spend_all(&self, tiers: &[Tier<'_>], answer: &mut Answer) -> Option<()> {
+    fn spend_all(&self, tiers: &[Tier<'_>], answer: &mut TierDecisions) -> Option<()> {
         self.leases.book.get()?;
         let mut reserved = Reserved::new(&*self.leases);
         answer.by = DecidedBy::Lease;
@@ -93,7 +93,7 @@ impl RedisStore {
     }
 
     /// Decides a take of which some tiers are prepaid here, or could be.
-    pub(in super::super) async fn take_leased(&self, tiers: &[Tier<'_>]) -> Answer {
+    pub(in super::super) async fn take_leased(&self, tiers: &[Tier<'_>]) -> TierDecisions {
         let deadline = Instant::now() + self.deadline();
         let mut reserved = Reserved::new(&*self.leases);
         let mut decisions: SmallVec<[Option<Decision>; TIERS_INLINE]> = tiers.iter().map(|_| None).collect();
@@ -142,7 +142,7 @@ impl RedisStore {
         mut decisions: SmallVec<[Option<Decision>; TIERS_INLINE]>,
         mut reserved: Reserved<L>,
         rest: Option<(bool, Instant)>,
-    ) -> Answer {
+    ) -> TierDecisions {
         let (mut by, mut at_us) = (DecidedBy::Lease, self.leases.clock.read().1);
         if let Some(rest) = rest {
             let rest = self.take_rest(tiers, &mut decisions, rest).await;
@@ -150,9 +150,9 @@ impl RedisStore {
         }
         let decisions: Decisions =
             decisions.into_iter().zip(tiers).map(|(known, tier)| known.unwrap_or_else(|| unseen(tier))).collect();
-        let denied = Groups::denied(tiers, decisions.iter().map(Decision::is_allowed));
+        let denied = DeniedGroups::new(tiers, decisions.iter().map(Decision::is_allowed));
         reserved.keep_if(|place| denied.is_charged(&tiers[place]));
-        Answer { decisions, at_us, by }
+        TierDecisions { decisions, at_us, by }
     }
 
     /// Has the tiers decided that were not paid here: by Redis, or by their
@@ -162,7 +162,7 @@ impl RedisStore {
         tiers: &[Tier<'_>],
         decisions: &mut [Option<Decision>],
         (has_failed, deadline): (bool, Instant),
-    ) -> Answer {
+    ) -> TierDecisions {
         let rest = undecided(tiers, decisions);
         let answer = if has_failed {
             self.fallback.apply(Operation::Take, &rest, &self.keys)
@@ -181,13 +181,13 @@ impl RedisStore {
 
     /// Gives back what was charged in Redis, and nothing of what has an account
     /// here.
-    pub(in super::super) async fn refund_leased(&self, tiers: &[Tier<'_>]) -> Answer {
+    pub(in super::super) async fn refund_leased(&self, tiers: &[Tier<'_>]) -> TierDecisions {
         let kept: SmallVec<[Option<Decision>; TIERS_INLINE]> =
             tiers.iter().map(|tier| tier.lease.and_then(|_| self.leases.standing(tier))).collect();
         let rest = undecided(tiers, &kept);
         let (by, at_us) = (DecidedBy::Lease, self.leases.clock.read().1);
         let answer = if rest.is_empty() {
-            Answer { at_us, by, ..Answer::new() }
+            TierDecisions { at_us, by, ..TierDecisions::new() }
         } else {
             self.apply_direct(Operation::Refund, &rest, Instant::now() + self.deadline()).await
         };
@@ -195,7 +195,7 @@ impl RedisStore {
         let one = |(kept, tier): (Option<Decision>, &Tier<'_>)| {
             kept.or_else(|| answered.next()).unwrap_or_else(|| unseen(tier))
         };
-        Answer { decisions: kept.into_iter().zip(tiers).map(one).collect(), at_us: answer.at_us, by: answer.by }
+        TierDecisions { decisions: kept.into_iter().zip(tiers).map(one).collect(), at_us: answer.at_us, by: answer.by }
     }
 
     /// Whether a tier may be paid here: one of a rule in shadow only if all of
