@@ -3,6 +3,7 @@
 //! Handlers parse, ask the app and write; they decide nothing themselves.
 
 mod admin;
+mod api_explorer;
 mod auth;
 mod body;
 mod checks;
@@ -19,7 +20,6 @@ mod metrics;
 mod openapi;
 mod opening;
 mod origin;
-mod page;
 mod peers;
 mod problem;
 mod responder;
@@ -78,11 +78,11 @@ fn router(app: Arc<App>, origin: Arc<Origin>, rate_limits: Arc<RateLimits>, host
         .route("/healthcheck", get(health::readyz))
         .route("/metrics", get(metrics::metrics))
         .route("/openapi.json", get(openapi::document))
-        .route("/", get(page::html))
-        .route("/docs", get(page::html))
-        .route("/docs/page.js", get(page::script))
-        .route("/docs/page.css", get(page::style))
-        .route("/docs/icon.svg", get(page::icon))
+        .route("/", get(api_explorer::html))
+        .route("/docs", get(api_explorer::html))
+        .route("/docs/page.js", get(api_explorer::script))
+        .route("/docs/page.css", get(api_explorer::style))
+        .route("/docs/icon.svg", get(api_explorer::icon))
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::wrong_method)
         .with_state(app)

@@ -3,7 +3,7 @@
 
 import { Refusal, Unreachable, every, post } from "./api.js";
 import { blame, confirm, field, h, isHeld, level, say, setLevel, swap } from "./dom.js";
-import { count, limitInWords, sentence, span } from "./words.js";
+import { count, limitInWords, sentence, span } from "./format.js";
 
 const POLL_MS = 1_000;
 const DRAW_MS = 100;

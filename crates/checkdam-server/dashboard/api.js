@@ -1,6 +1,6 @@
 // Asks the admin API, with the token if there is one.
 
-import { askForToken, token } from "./session.js";
+import { askForToken, token } from "./admin_token.js";
 
 // The server answered, and said no.
 export class Refusal extends Error {

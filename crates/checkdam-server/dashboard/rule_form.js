@@ -1,7 +1,7 @@
 // The editor's form: the common fields one by one, or the whole rule as JSON.
 
 import { blame, choice, field, h } from "./dom.js";
-import { limitInWords } from "./words.js";
+import { limitInWords } from "./format.js";
 
 const ALGORITHMS = ["token_bucket", "leaky_bucket", "fixed_window", "sliding_window", "sliding_log"];
 const MODES = [["enforce", "enforce: deny what exceeds it"], ["shadow", "shadow: count, deny nobody"], ["off", "off"]];

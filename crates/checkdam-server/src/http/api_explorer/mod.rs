@@ -7,10 +7,10 @@ use axum::http::header::{
 };
 use axum::response::IntoResponse;
 
-const HTML: &str = include_str!("page.html");
-const SCRIPT: &str = include_str!("page.js");
-const STYLE: &str = include_str!("page.css");
-const ICON: &str = include_str!("icon.svg");
+const HTML: &str = include_str!("index.html");
+const SCRIPT: &str = include_str!("explorer.js");
+const STYLE: &str = include_str!("explorer.css");
+const ICON: &str = include_str!("../../../dashboard/icon.svg");
 
 /// The page.
 pub(super) async fn html() -> impl IntoResponse {

@@ -1,7 +1,7 @@
 // What an edit would have done to the last minutes' traffic.
 
 import { h, level, table } from "./dom.js";
-import { count, percent, sentence, span } from "./words.js";
+import { count, percent, sentence, span } from "./format.js";
 
 function bar(label, limited, all) {
   return h("div", { class: "stack" }, h("div", { class: "row spread" }, h("span", null, label),

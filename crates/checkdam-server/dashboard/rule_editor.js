@@ -3,11 +3,11 @@
 
 import { Unreachable, get, post, readRule, removeRule, writeRule } from "./api.js";
 import { confirm, h, say, swap } from "./dom.js";
-import { previewPanel } from "./preview.js";
+import { previewPanel } from "./rule_preview.js";
 import { ruleForm } from "./rule_form.js";
-import { bare, blamed, written } from "./rule_text.js";
-import { forgetEdit, watchEdit } from "./unsaved.js";
-import { count, limitInWords, moment, span, whenInWords } from "./words.js";
+import { bare, blamed, written } from "./rule_json.js";
+import { forgetEdit, watchEdit } from "./unsaved_changes.js";
+import { count, limitInWords, moment, span, whenInWords } from "./format.js";
 
 const TYPING_MS = 400;
 const NEW = { name: "", key: "user:{user}", limits: ["10/s burst 50"] };

@@ -2,7 +2,7 @@
 
 import { Refusal, every, get, readRule } from "./api.js";
 import { choice, h, level, refresh, swap, table } from "./dom.js";
-import { attributesOf, count, limitInWords, moment, sentence, span, whenInWords } from "./words.js";
+import { attributesOf, count, limitInWords, moment, sentence, span, whenInWords } from "./format.js";
 
 const KINDS = [["limited", "Limited"], ["allowed", "Allowed"]];
 const WINDOWS = [["minute", "Last minute"], ["hour", "Last hour"]];

@@ -1,9 +1,9 @@
 // Other limits for some subjects of a rule.
 
-import { askForEntry, takeAway } from "./entry.js";
+import { askForEntry, takeAway } from "./entry_dialog.js";
 import { field, h, table } from "./dom.js";
-import { listing } from "./listing.js";
-import { limitsInWords, moment } from "./words.js";
+import { listing } from "./paged_list.js";
+import { limitsInWords, moment } from "./format.js";
 
 const KINDS = [["limits", "these limits"], ["scale", "so many times the rule's own"], ["unlimited", "no limit at all"]];
 

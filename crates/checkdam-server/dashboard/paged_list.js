@@ -3,7 +3,7 @@
 
 import { get } from "./api.js";
 import { h, say, swap } from "./dom.js";
-import { count } from "./words.js";
+import { count } from "./format.js";
 
 const PAGE = 50;
 const TYPING_MS = 150;

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { h, swap, table } from "./dom.js";
-import { moment, span } from "./words.js";
+import { moment, span } from "./format.js";
 
 const PAGE = 50;
 const SINCE = [["", "any time"], ["900", "last 15 min"], ["3600", "last hour"], ["86400", "last 24 h"], ["604800", "last 7 days"]];

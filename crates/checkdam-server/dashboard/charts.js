@@ -3,7 +3,7 @@
 // would have denied.
 
 import { h, s } from "./dom.js";
-import { KINDS, REFUSED, brief, clock, count, hour, moment, sum } from "./words.js";
+import { KINDS, REFUSED, brief, clock, count, hour, moment, sum } from "./format.js";
 
 const EDGE = { left: 44, right: 8, top: 8, bottom: 22 };
 

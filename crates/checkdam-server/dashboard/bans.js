@@ -1,9 +1,9 @@
 // Who is not served at all, until when and why.
 
-import { askForEntry, takeAway } from "./entry.js";
+import { askForEntry, takeAway } from "./entry_dialog.js";
 import { field, h, table } from "./dom.js";
-import { listing } from "./listing.js";
-import { moment } from "./words.js";
+import { listing } from "./paged_list.js";
+import { moment } from "./format.js";
 
 const LENGTHS = [["3600", "for an hour"], ["86400", "for a day"], ["604800", "for a week"], ["2592000", "for 30 days"], ["", "for good"], ["at", "until…"]];
 

@@ -3,8 +3,8 @@
 import { every, get } from "./api.js";
 import { TrafficChart, sparkline, trafficRows } from "./charts.js";
 import { choice, h, refresh, say, swap, table } from "./dom.js";
-import { listen, live } from "./live.js";
-import { KINDS, REFUSED, apart, brief, count, percent, sum } from "./words.js";
+import { listen, live } from "./live_traffic.js";
+import { KINDS, REFUSED, apart, brief, count, percent, sum } from "./format.js";
 
 const WINDOWS = [["minute", "1 min"], ["quarter", "15 min"], ["day", "24 h"]];
 const RULES_SHOWN = 12;

@@ -1,8 +1,8 @@
 // The rules.
 
 import { h, table } from "./dom.js";
-import { listing } from "./listing.js";
-import { limitsInWords, whenInWords } from "./words.js";
+import { listing } from "./paged_list.js";
+import { limitsInWords, whenInWords } from "./format.js";
 
 export const title = () => "Rules";
 

@@ -2,8 +2,8 @@
 
 import { every, get } from "./api.js";
 import { h, refresh, swap, table } from "./dom.js";
-import { live } from "./live.js";
-import { brief, count, moment, sentence, span } from "./words.js";
+import { live } from "./live_traffic.js";
+import { brief, count, moment, sentence, span } from "./format.js";
 
 export const title = () => "Health";
 

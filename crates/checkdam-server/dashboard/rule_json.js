@@ -1,6 +1,6 @@
 // A rule as text for the server, and where in it an error of the server's stands.
 
-import { sentence } from "./words.js";
+import { sentence } from "./format.js";
 
 // What only the row of a rule knows.
 const OF_THE_ROW = ["id", "version", "created_at", "updated_at"];

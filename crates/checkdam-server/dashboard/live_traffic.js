@@ -2,7 +2,7 @@
 // is shown, closed while nobody looks.
 
 import { Refusal, Unreachable, events, get } from "./api.js";
-import { KINDS, apart } from "./words.js";
+import { KINDS, apart } from "./format.js";
 
 const SECONDS = 60;
 const LATEST_RETRY_MS = 15_000;

@@ -2,7 +2,7 @@
 
 import { Unreachable, removeEntry, writeEntry } from "./api.js";
 import { confirm, h, say } from "./dom.js";
-import { sentence } from "./words.js";
+import { sentence } from "./format.js";
 
 // What is wrong, without the place in a text that only we know.
 function fault(error) {
