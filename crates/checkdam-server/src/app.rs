@@ -9,40 +9,40 @@ use arc_swap::ArcSwap;
 use checkdam::headers::Dialect;
 use checkdam::{Batch, Limiter, Outcome, Request, RuleSet};
 
-use crate::audit::{Audit, Effects};
-use crate::http::Texts;
+use crate::audit::{Audit, ShadowEffects};
+use crate::http::ScrapeCache;
 use crate::overload::Overload;
 use crate::readiness::{Readiness, is_lost_without_store};
-use crate::rulebook::{Book, Loading};
-use crate::store::AnyStore;
+use crate::rulebook::{ReloadStatus, Snapshot};
+use crate::store::ConfiguredStore;
+use crate::telemetry::{Observation, Telemetry};
 use crate::trace::Tracer;
 use crate::warnings::Warnings;
-use crate::watch::{Seen, Watch};
 
 /// A number that somebody else keeps.
-type Counted = tokio::sync::watch::Receiver<usize>;
+type WatchedCount = tokio::sync::watch::Receiver<usize>;
 
 /// What the doors share.
 #[derive(Debug)]
 pub(crate) struct App {
-    limiter: Limiter<AnyStore>,
+    limiter: Limiter<ConfiguredStore>,
     /// What the rules in force were made of.
-    book: ArcSwap<Book>,
-    loading: Loading,
+    book: ArcSwap<Snapshot>,
+    loading: ReloadStatus,
     warnings: Warnings,
     /// Who was denied; none if nothing is recorded.
     audit: Option<Arc<Audit>>,
-    effects: Effects,
-    watch: Watch,
+    effects: ShadowEffects,
+    watch: Telemetry,
     overload: Overload,
     tracer: Tracer,
     /// Only for how long decisions take.
     stopwatch: quanta::Clock,
     dialect: Dialect,
     /// How many connections each door has.
-    doors: Mutex<Vec<(&'static str, Counted)>>,
+    doors: Mutex<Vec<(&'static str, WatchedCount)>>,
     /// What scrapers were last told.
-    texts: Texts,
+    texts: ScrapeCache,
     is_leaving: AtomicBool,
     /// Whether the rules in force can decide nothing without their store.
     needs_store: AtomicBool,
@@ -51,13 +51,13 @@ pub(crate) struct App {
 impl App {
     /// An app that is ready to answer.
     pub(crate) fn new(
-        (rules, book): (RuleSet, Book),
-        store: AnyStore,
+        (rules, book): (RuleSet, Snapshot),
+        store: ConfiguredStore,
         dialect: Dialect,
         audit: Option<Arc<Audit>>,
-        (watch, tracer, overload): (Watch, Tracer, Overload),
+        (watch, tracer, overload): (Telemetry, Tracer, Overload),
     ) -> Self {
-        let effects = Effects::default();
+        let effects = ShadowEffects::default();
         effects.follow(&rules);
         let needs_store = is_lost_without_store(&rules);
         let limiter = Limiter::new(rules, store);
@@ -65,7 +65,7 @@ impl App {
         Self {
             limiter,
             book: ArcSwap::from_pointee(book),
-            loading: Loading::new(),
+            loading: ReloadStatus::new(),
             warnings: Warnings::default(),
             audit,
             effects,
@@ -75,19 +75,19 @@ impl App {
             stopwatch: quanta::Clock::new(),
             dialect,
             doors: Mutex::default(),
-            texts: Texts::default(),
+            texts: ScrapeCache::default(),
             is_leaving: AtomicBool::new(false),
             needs_store: AtomicBool::new(needs_store),
         }
     }
 
     /// What scrapers were last told.
-    pub(crate) const fn texts(&self) -> &Texts {
+    pub(crate) const fn texts(&self) -> &ScrapeCache {
         &self.texts
     }
 
     /// Puts other rules in force, at once and whole.
-    pub(crate) fn put_in_force(&self, rules: RuleSet, book: Book) {
+    pub(crate) fn put_in_force(&self, rules: RuleSet, book: Snapshot) {
         self.effects.follow(&rules);
         self.needs_store.store(is_lost_without_store(&rules), Ordering::Relaxed);
         self.limiter.set_rules(rules);
@@ -133,7 +133,7 @@ impl App {
     /// Everything that is seen of a decision is seen here.
     fn see(&self, requests: &[Request<'_>], outcomes: &[Outcome], is_allowed: bool, start: u64) {
         let latency = self.stopwatch.delta(start, self.stopwatch.raw());
-        let seen = Seen::new(requests, outcomes, is_allowed, latency);
+        let seen = Observation::new(requests, outcomes, is_allowed, latency);
         for (request, outcome) in seen.each() {
             // Who passes with the others was not denied, whatever one limit says.
             if let Some(audit) = self.audit.as_ref().filter(|_| !is_allowed) {
@@ -173,17 +173,17 @@ impl App {
     }
 
     /// The rules and the store.
-    pub(crate) const fn limiter(&self) -> &Limiter<AnyStore> {
+    pub(crate) const fn limiter(&self) -> &Limiter<ConfiguredStore> {
         &self.limiter
     }
 
     /// What the rules in force were made of.
-    pub(crate) fn book(&self) -> Arc<Book> {
+    pub(crate) fn book(&self) -> Arc<Snapshot> {
         self.book.load_full()
     }
 
     /// Whether these are the newest.
-    pub(crate) const fn loading(&self) -> &Loading {
+    pub(crate) const fn loading(&self) -> &ReloadStatus {
         &self.loading
     }
 
@@ -198,12 +198,12 @@ impl App {
     }
 
     /// What the rules in shadow would have done.
-    pub(crate) const fn effects(&self) -> &Effects {
+    pub(crate) const fn effects(&self) -> &ShadowEffects {
         &self.effects
     }
 
     /// What is seen of decisions.
-    pub(crate) const fn watch(&self) -> &Watch {
+    pub(crate) const fn watch(&self) -> &Telemetry {
         &self.watch
     }
 
@@ -223,7 +223,7 @@ impl App {
     }
 
     /// A door is open: how many connections it has.
-    pub(crate) fn opened(&self, door: &'static str, connections: Counted) {
+    pub(crate) fn opened(&self, door: &'static str, connections: WatchedCount) {
         self.doors.lock().unwrap_or_else(PoisonError::into_inner).push((door, connections));
     }
 

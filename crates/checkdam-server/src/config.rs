@@ -1,24 +1,24 @@
 //! Everything that can be set: flags, then `CHECKDAM_…` variables, then
 //! `checkdam.toml`, then the default. Unknown keys are errors.
 
-mod bounded;
-mod choice;
-mod envoy_ratelimit;
-mod files;
+mod client_identity;
+mod duration;
+mod effective;
+mod enums;
+mod envoy_ratelimit_env;
 mod grpc;
-mod in_force;
-mod keep;
-mod leave;
-mod origin;
 mod overload;
 mod proxy;
+mod read_limited;
 mod reference;
-mod secrets;
+mod rule_files;
+mod secret_files;
 mod settings;
-mod span;
+mod shutdown;
+mod storage;
 mod store;
+mod telemetry;
 mod upstream;
-mod watch;
 
 use std::path::{Path, PathBuf};
 
@@ -30,24 +30,24 @@ use clap::Args;
 use crate::grpc::RateLimitOptions;
 use crate::rulebook::{DatabaseUrl, DatabaseUrlError};
 
-pub(crate) use self::bounded::text as read_text;
-use self::choice::{Headers, or_variable};
-pub(crate) use self::choice::{LogFormat, LogLevel};
-use self::envoy_ratelimit::{Around, Variables};
-pub(crate) use self::envoy_ratelimit::{Became, ForeignVariable};
-pub(crate) use self::files::FileArguments;
-pub(crate) use self::in_force::InForce;
-pub(crate) use self::keep::{AdminDoor, AuditOptions, Token};
-pub(crate) use self::leave::LeaveOptions;
-pub(crate) use self::origin::OriginOptions;
+pub(crate) use self::client_identity::ClientIdentityOptions;
+pub(crate) use self::duration::DurationText;
+pub(crate) use self::effective::EffectiveSetting;
+pub(crate) use self::enums::{LogFormat, LogLevel};
+use self::enums::{ResponseHeaders, or_variable};
+use self::envoy_ratelimit_env::{EnvoyEnvironment, OtherSettings};
+pub(crate) use self::envoy_ratelimit_env::{EnvoyVariableReport, VariableEffect};
 pub(crate) use self::overload::{ConnectionOptions, OverloadOptions};
 pub(crate) use self::proxy::{ProxyOptions, ProxySettings, RouteOptions};
+pub(crate) use self::read_limited::text as read_text;
 pub(crate) use self::reference::reference;
+pub(crate) use self::rule_files::RuleFileArguments;
 pub(crate) use self::settings::Settings;
-pub(crate) use self::span::Span;
+pub(crate) use self::shutdown::ShutdownOptions;
+pub(crate) use self::storage::{AdminListener, AuditOptions, Token};
 pub(crate) use self::store::StoreSettings;
+pub(crate) use self::telemetry::{TelemetryOptions, TraceOptions};
 pub(crate) use self::upstream::{Costs, UpstreamUrl};
-pub(crate) use self::watch::{TraceOptions, WatchOptions};
 
 /// Read if it exists and `--config` names no other.
 const FILE_DEFAULT: &str = "checkdam.toml";
@@ -66,13 +66,13 @@ pub(crate) struct Config {
     /// How Envoy's rate limit service answers.
     pub(crate) rate_limits: RateLimitOptions,
     /// Variables of envoyproxy/ratelimit that are set, and what became of each.
-    pub(crate) foreign: Vec<ForeignVariable>,
+    pub(crate) foreign: Vec<EnvoyVariableReport>,
     /// The rule file or folder, if not the database. Default none.
     pub(crate) rules: Option<PathBuf>,
     /// How such files are read.
     pub(crate) files: FileOptions,
     /// The admin API, if it is not switched off. Default `127.0.0.1:8082`.
-    pub(crate) admin: Option<AdminDoor>,
+    pub(crate) admin: Option<AdminListener>,
     /// Where rules and violations are kept. Default `./checkdam-data/checkdam.db`.
     pub(crate) database: DatabaseUrl,
     /// What is written of violations.
@@ -82,7 +82,7 @@ pub(crate) struct Config {
     /// Which headers are sent. Default both.
     pub(crate) dialect: Dialect,
     /// How attributes are derived from others' requests.
-    pub(crate) origin: OriginOptions,
+    pub(crate) origin: ClientIdentityOptions,
     /// How Redis is reached; memory if absent. Default memory.
     pub(crate) redis: Option<RedisOptions>,
     /// The most buckets held in memory, a count. Default 1,000,000.
@@ -90,9 +90,9 @@ pub(crate) struct Config {
     /// Whether nodes tell each other in clear who comes to them.
     pub(crate) share_subjects: bool,
     /// How long going away may take.
-    pub(crate) leave: LeaveOptions,
+    pub(crate) leave: ShutdownOptions,
     /// What is seen of decisions.
-    pub(crate) watch: WatchOptions,
+    pub(crate) watch: TelemetryOptions,
     /// Where spans are sent, if anywhere. Default nowhere.
     pub(crate) trace: Option<TraceOptions>,
     /// How many connections each listener takes.
@@ -186,19 +186,19 @@ impl Config {
         let from_file = from_file(file)?;
         let given = given.with_secrets()?;
         let host = listen_host(&given, &from_file);
-        let around = Around { has_rules: says_where_rules_are(&given, &from_file), host: &host };
-        let (given, foreign) = Variables(variable).under(given, around)?;
+        let around = OtherSettings { has_rules: says_where_rules_are(&given, &from_file), host: &host };
+        let (given, foreign) = EnvoyEnvironment(variable).under(given, around)?;
         let max_buckets = given.max_buckets.or(from_file.max_buckets).unwrap_or(1_000_000);
         if max_buckets == 0 || max_buckets > BUCKETS_MAX {
             return Err(ConfigError::BucketsOutOfRange { value: max_buckets, max: BUCKETS_MAX });
         }
         let redis = redis_options(&given, &from_file, usize::try_from(max_buckets).unwrap_or(usize::MAX))?;
-        let admin = AdminDoor::of(&given, &from_file)?;
-        let database = keep::database(&given, &from_file)?;
+        let admin = AdminListener::of(&given, &from_file)?;
+        let database = storage::database(&given, &from_file)?;
         let audit = AuditOptions::of(&given, &from_file)?;
-        let secret_attributes = keep::secret_attributes(&given, &from_file);
-        let origin = OriginOptions::of(&given, &from_file)?;
-        let watch = WatchOptions::of(&given, &from_file)?;
+        let secret_attributes = storage::secret_attributes(&given, &from_file);
+        let origin = ClientIdentityOptions::of(&given, &from_file)?;
+        let watch = TelemetryOptions::of(&given, &from_file)?;
         let trace = TraceOptions::of(&given, &from_file)?;
         let overload = OverloadOptions::of(&given, &from_file)?;
         let connections = ConnectionOptions::of(&given, &from_file, &origin)?;
@@ -223,14 +223,14 @@ impl Config {
             trace,
             overload,
             connections,
-            leave: LeaveOptions::of(&given, &from_file),
+            leave: ShutdownOptions::of(&given, &from_file),
             listen_host: host,
             rules: given.rules.or(from_file.rules),
-            files: files::options(
+            files: rule_files::options(
                 given.default_algorithm.or(from_file.default_algorithm),
                 given.merge_domains.or(from_file.merge_domains),
             ),
-            dialect: given.headers.or(from_file.headers).unwrap_or(Headers::Both).into(),
+            dialect: given.headers.or(from_file.headers).unwrap_or(ResponseHeaders::Both).into(),
             max_buckets: usize::try_from(max_buckets).unwrap_or(usize::MAX),
             share_subjects: given.share_subjects.or(from_file.share_subjects).unwrap_or(false),
             log_level: or_variable(given.log_level, "LOG_LEVEL")?.or(from_file.log_level).unwrap_or(LogLevel::Info),
@@ -281,7 +281,7 @@ fn redis_options(given: &Settings, file: &Settings, max_buckets: usize) -> Resul
         return Err(ConfigError::NoNodes);
     }
     let redis_url = match variable("REDIS_URL").filter(|url| is_store(url)) {
-        Some(_) => Variables(variable).store()?,
+        Some(_) => EnvoyEnvironment(variable).store()?,
         None => None,
     };
     let store = given.store.as_ref().or(file.store.as_ref()).or(redis_url.as_ref());
@@ -291,7 +291,7 @@ fn redis_options(given: &Settings, file: &Settings, max_buckets: usize) -> Resul
     let mut options = RedisOptions { nodes, max_buckets, ..RedisOptions::new(url) };
     if let Some(path) = given.store_ca.as_ref().or(file.store_ca.as_ref()) {
         let shown = path.display().to_string();
-        let pem = bounded::bytes(path).map_err(|reason| ConfigError::Unreadable { path: shown, reason })?;
+        let pem = read_limited::bytes(path).map_err(|reason| ConfigError::Unreadable { path: shown, reason })?;
         options.root_certificate = Some(pem);
     }
     if let Some(deadline) = given.store_deadline.or(file.store_deadline) {
@@ -332,7 +332,7 @@ fn address(host: &str, port: &str) -> String {
 /// The server that the variables describe, as a client on this machine reaches it.
 pub(crate) fn local_server() -> Option<String> {
     let own = variable("CHECKDAM_HTTP_LISTEN").filter(|listen| !listen.is_empty());
-    let listen = own.or_else(|| Variables(variable).http_listen())?;
+    let listen = own.or_else(|| EnvoyEnvironment(variable).http_listen())?;
     let (host, port) = listen.rsplit_once(':')?;
     let port: u16 = port.parse().ok().filter(|port| *port > 0)?;
     let host = if ["0.0.0.0", "[::]"].contains(&host) { "127.0.0.1" } else { host };
@@ -365,7 +365,7 @@ fn settings_file(given: Option<&Path>) -> Option<&Path> {
 
 fn read(path: &Path) -> Result<Settings, ConfigError> {
     let shown = path.display().to_string();
-    let text = match bounded::text(path) {
+    let text = match read_limited::text(path) {
         Ok(text) => text,
         Err(reason) => return Err(ConfigError::Unreadable { path: shown, reason }),
     };

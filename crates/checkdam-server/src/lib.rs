@@ -12,8 +12,9 @@ mod audit;
 mod cli;
 mod config;
 mod grpc;
+mod heavy_hitters;
 mod http;
-mod load;
+mod loadgen;
 mod logging;
 mod metrics;
 mod nodes;
@@ -23,18 +24,17 @@ mod readiness;
 mod replay;
 mod rulebook;
 mod simulate;
-mod sketch;
 mod store;
+mod telemetry;
 mod trace;
 mod warnings;
-mod watch;
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::cli::{Cli, Command, Failure};
+use crate::cli::{Cli, Command, CommandError};
 
 /// Does what the command line says.
 #[must_use]
@@ -61,7 +61,7 @@ pub fn main() -> ExitCode {
     done.unwrap_or_else(|error| {
         // Nobody is left to tell if standard error is closed.
         let _ = writeln!(std::io::stderr(), "checkdam: {}", cli::printable_lines(&format!("{error:#}")));
-        ExitCode::from(error.downcast_ref::<Failure>().map_or(2, Failure::exit_code))
+        ExitCode::from(error.downcast_ref::<CommandError>().map_or(2, CommandError::exit_code))
     })
 }
 

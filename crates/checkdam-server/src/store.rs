@@ -1,6 +1,6 @@
 //! The store that the settings choose.
 
-mod watched;
+mod redis_health;
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use checkdam::lease::LeaseStats;
 use checkdam::store::redis::{RedisOptions, RedisStats, RedisStore, StoreUrlError};
 use checkdam::store::{MemoryOptions, MemoryStore, Operation, Store, Tier, TierDecisions};
 
-pub(crate) use self::watched::Watched;
+pub(crate) use self::redis_health::MonitoredRedis;
 
 /// Where the buckets live.
 #[derive(Debug)]
-pub(crate) enum AnyStore {
+pub(crate) enum ConfiguredStore {
     Memory(Box<MemoryStore>),
-    Redis(Box<Watched>),
+    Redis(Box<MonitoredRedis>),
 }
 
 /// How a store goes.
@@ -80,7 +80,7 @@ impl From<LeaseStats> for LeaseStatus {
     }
 }
 
-impl AnyStore {
+impl ConfiguredStore {
     /// Redis, if it is that.
     pub(crate) fn redis_store(&self) -> Option<&RedisStore> {
         match self {
@@ -166,7 +166,7 @@ impl AnyStore {
 
     /// Buckets in Redis.
     pub(crate) fn redis(options: &RedisOptions) -> Result<Self, StoreUrlError> {
-        Ok(Self::Redis(Box::new(Watched::new(options)?)))
+        Ok(Self::Redis(Box::new(MonitoredRedis::new(options)?)))
     }
 
     /// Tries it for the first time, and says if it cannot be used.
@@ -194,7 +194,7 @@ impl AnyStore {
     }
 }
 
-impl Store for AnyStore {
+impl Store for ConfiguredStore {
     async fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> TierDecisions {
         match self {
             Self::Memory(store) => store.apply_now(operation, tiers),

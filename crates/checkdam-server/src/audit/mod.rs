@@ -5,21 +5,21 @@
 //! there ever waits. A task writes what is queued in batches. Whatever is not
 //! written is counted: denied = written + sampled out + dropped + waiting.
 
-mod effects;
-mod recorded;
-mod sample;
+mod record_sampling;
+mod redaction;
+mod shadow_effects;
 mod writer;
 
-pub(crate) use self::effects::{Effect, Effects};
-pub(crate) use self::recorded::Recorded;
+pub(crate) use self::redaction::Redaction;
+pub(crate) use self::shadow_effects::{Effect, ShadowEffects};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use checkdam::{Outcome, Request, Verdict};
 use tokio::sync::mpsc;
 
-use self::sample::Sample;
-pub(crate) use self::writer::Writer;
+use self::record_sampling::RecordSampling;
+pub(crate) use self::writer::ViolationWriter;
 use crate::config::AuditOptions;
 use crate::rulebook::Violation;
 
@@ -30,14 +30,14 @@ pub(crate) const BAN: &str = "ban";
 #[derive(Debug)]
 pub(crate) struct Audit {
     queue: mpsc::Sender<Violation>,
-    sample: Sample,
-    counters: Counters,
+    sample: RecordSampling,
+    counters: AuditCounters,
     node: String,
-    recorded: Recorded,
+    recorded: Redaction,
 }
 
 #[derive(Debug, Default)]
-struct Counters {
+struct AuditCounters {
     denied: AtomicU64,
     written: AtomicU64,
     sampled_out: AtomicU64,
@@ -61,10 +61,10 @@ pub(crate) struct AuditCounts {
 
 impl Audit {
     /// What notes denials, and what is to write them.
-    pub(crate) fn new(options: &AuditOptions, node: String, recorded: Recorded) -> (Self, mpsc::Receiver<Violation>) {
+    pub(crate) fn new(options: &AuditOptions, node: String, recorded: Redaction) -> (Self, mpsc::Receiver<Violation>) {
         let (queue, receiver) = mpsc::channel(options.queue_max);
-        let sample = Sample::new(options.per_rule_and_second);
-        (Self { queue, sample, counters: Counters::default(), node, recorded }, receiver)
+        let sample = RecordSampling::new(options.per_rule_and_second);
+        (Self { queue, sample, counters: AuditCounters::default(), node, recorded }, receiver)
     }
 
     /// Notes the outcome if it is a denial. A store that did not answer is not

@@ -9,7 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
 
 use super::{Audit, unix_us};
 use crate::config::AuditOptions;
-use crate::rulebook::{Keep, Rulebook, Violation};
+use crate::rulebook::{Retention, Rulebook, Violation};
 
 /// The most violations of one statement.
 const BATCH_MAX: usize = 500;
@@ -23,13 +23,13 @@ const PRUNE_EVERY: Duration = Duration::from_secs(60);
 
 /// The task that writes.
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub(crate) struct ViolationWriter {
     audit: Arc<Audit>,
     finish: oneshot::Sender<Instant>,
     task: JoinHandle<()>,
 }
 
-impl Writer {
+impl ViolationWriter {
     /// Begins to write.
     pub(crate) fn start(
         audit: &Arc<Audit>,
@@ -38,7 +38,7 @@ impl Writer {
         options: AuditOptions,
     ) -> Self {
         let (finish, finishing) = oneshot::channel();
-        let work = Work { audit: Arc::clone(audit), queue, rulebook, options };
+        let work = WriterTask { audit: Arc::clone(audit), queue, rulebook, options };
         Self { audit: Arc::clone(audit), finish, task: tokio::spawn(work.run(finishing)) }
     }
 
@@ -54,14 +54,14 @@ impl Writer {
     }
 }
 
-struct Work {
+struct WriterTask {
     audit: Arc<Audit>,
     queue: mpsc::Receiver<Violation>,
     rulebook: Rulebook,
     options: AuditOptions,
 }
 
-impl Work {
+impl WriterTask {
     async fn run(mut self, mut finishing: oneshot::Receiver<Instant>) {
         let mut prune = interval(PRUNE_EVERY);
         prune.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -149,7 +149,7 @@ impl Work {
 
     async fn prune(&self) {
         let oldest_us = unix_us().saturating_sub(self.options.keep.as_micros() as u64);
-        let keep = Keep {
+        let keep = Retention {
             since_unix_ms: Some((oldest_us / 1_000) as i64),
             rows_max: Some(self.options.rows_max),
             rule_rows_max: Some(self.options.rule_rows_max),

@@ -7,12 +7,12 @@ use checkdam::time::{parse_rfc3339, rfc3339};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::failure::{Failure, Kind};
-use super::instant::now_unix_s;
-use super::keeper::Place;
+use super::backend::BackendArguments;
+use super::command_error::{CommandError, ErrorKind};
 use super::table::Table;
-use super::{Edited, print, print_value, read_answer};
-use crate::config::Span;
+use super::time_argument::now_unix_s;
+use super::{EditOutput, print, print_value, read_answer};
+use crate::config::DurationText;
 
 /// What `checkdam ban` takes.
 #[derive(Debug, clap::Args)]
@@ -22,7 +22,7 @@ pub(crate) struct BanArguments {
 
     /// For how long, such as 10m, 1h or 30d [default: for ever]
     #[arg(long = "for", value_name = "TIME", conflicts_with = "until")]
-    length: Option<Span>,
+    length: Option<DurationText>,
 
     /// Until when, such as 2026-12-01T00:00:00Z
     #[arg(long, value_name = "TIME")]
@@ -37,7 +37,7 @@ pub(crate) struct BanArguments {
     json: bool,
 
     #[command(flatten)]
-    place: Place,
+    place: BackendArguments,
 }
 
 /// What `checkdam unban` takes.
@@ -47,23 +47,23 @@ pub(crate) struct UnbanArguments {
     subject: String,
 
     #[command(flatten)]
-    place: Place,
+    place: BackendArguments,
 }
 
 /// What `checkdam bans` takes.
 #[derive(Debug, clap::Args)]
-pub(crate) struct ListArguments {
+pub(crate) struct BansArguments {
     /// Print them as JSON
     #[arg(long)]
     json: bool,
 
     #[command(flatten)]
-    place: Place,
+    place: BackendArguments,
 }
 
 /// A ban, as far as the table shows it.
 #[derive(Deserialize)]
-struct Row {
+struct BanRow {
     subject: String,
     until: Option<String>,
     #[serde(default)]
@@ -85,18 +85,19 @@ pub(crate) fn ban(arguments: &BanArguments) -> anyhow::Result<ExitCode> {
     if let Some(reason) = &arguments.reason {
         document["reason"] = json!(reason);
     }
-    let ban = rule_file::parse_ban(&document.to_string()).map_err(|error| Failure::refused(error.reason))?;
+    let ban = rule_file::parse_ban(&document.to_string()).map_err(|error| CommandError::refused(error.reason))?;
     if ban.until_unix_s.is_some_and(|until| until <= now_unix_s()) {
         let until = ban.until_unix_s.map(rfc3339).unwrap_or_default();
-        return Err(
-            Failure::refused(format!("the ban would end at {until}, which has passed: give a later time")).into()
-        );
+        return Err(CommandError::refused(format!(
+            "the ban would end at {until}, which has passed: give a later time"
+        ))
+        .into());
     }
     let keeper = arguments.place.keeper()?;
     let row = keeper.put_ban(&ban)?;
     let until = ban.until_unix_s.map_or_else(|| "for ever".to_owned(), |until| format!("until {}", rfc3339(until)));
     let what = format!("{}: banned {until}", ban.subject());
-    Edited { what, row: Some(row), is_json: arguments.json }.tell(keeper.as_ref())
+    EditOutput { what, row: Some(row), is_json: arguments.json }.tell(keeper.as_ref())
 }
 
 /// Ends a ban.
@@ -104,18 +105,19 @@ pub(crate) fn unban(arguments: &UnbanArguments) -> anyhow::Result<ExitCode> {
     let keeper = arguments.place.keeper()?;
     keeper
         .remove_ban(&arguments.subject)
-        .map_err(|failure| failure.advise(Kind::NotFound, "`checkdam bans` shows those that are"))?;
-    Edited { what: format!("{}: no longer banned", arguments.subject), row: None, is_json: false }.tell(keeper.as_ref())
+        .map_err(|failure| failure.advise(ErrorKind::NotFound, "`checkdam bans` shows those that are"))?;
+    EditOutput { what: format!("{}: no longer banned", arguments.subject), row: None, is_json: false }
+        .tell(keeper.as_ref())
 }
 
 /// Lists the bans.
-pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn list(arguments: &BansArguments) -> anyhow::Result<ExitCode> {
     let answer = arguments.place.keeper()?.bans()?;
     if arguments.json {
         print_value(&answer)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let rows: Vec<Row> = read_answer(&answer["bans"])?;
+    let rows: Vec<BanRow> = read_answer(&answer["bans"])?;
     let now = now_unix_s();
     let mut table = Table::new(&["SUBJECT", "UNTIL", "REASON"]);
     for row in rows {

@@ -3,7 +3,7 @@
 mod arguments;
 mod probe;
 mod progress;
-mod text;
+mod text_report;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -13,35 +13,37 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-pub(crate) use self::arguments::Arguments;
-use self::progress::Teller;
+pub(crate) use self::arguments::BenchArguments;
+use self::progress::ProgressPrinter;
 use super::interrupt::stop_on_interrupt;
 use super::table::printable;
 use super::{SERVER_DEFAULT, print, print_value, say};
-use crate::load::{self, Asked, Bounds, GrpcRequest, HttpRequest, Plan, Spread, Target, Template};
+use crate::loadgen::{
+    self, GrpcRequest, HttpRequest, KeyDistribution, KeyTemplate, LoadLimits, LoadPlan, PlannedRequest, Target,
+};
 
 /// The gRPC door of a server on this machine.
 const GRPC_DEFAULT: &str = "http://127.0.0.1:8081";
 
 /// Loads, and prints what was measured.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     let url = arguments.url.as_deref().unwrap_or(if arguments.grpc { GRPC_DEFAULT } else { SERVER_DEFAULT });
     let target = Target::find(url, arguments.target_is_mine)?;
     let address = arguments.probe(&target)?;
     let plan = arguments.plan(target, address)?;
-    if !arguments.quiet && !arguments.has_key() && plan.spread != Spread::One {
+    if !arguments.quiet && !arguments.has_key() && plan.spread != KeyDistribution::One {
         say("no {key} is in what is sent, so all requests are the same");
     }
     let is_stopped = Arc::new(AtomicBool::new(false));
     stop_on_interrupt(&is_stopped)?;
-    let mut teller = Teller::new(arguments.quiet, plan.bounds.duration);
-    let report = load::run(&plan, &is_stopped, |progress| teller.tell(progress));
+    let mut teller = ProgressPrinter::new(arguments.quiet, plan.bounds.duration);
+    let report = loadgen::run(&plan, &is_stopped, |progress| teller.tell(progress));
     teller.end();
     let report = report?;
     if arguments.json {
         print_value(&report.json())?;
     } else {
-        print(text::of(&report).as_bytes())?;
+        print(text_report::of(&report).as_bytes())?;
     }
     if !arguments.quiet {
         report.remarks().iter().for_each(|remark| say(&printable(remark)));
@@ -49,19 +51,19 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-impl Arguments {
-    fn plan(&self, target: Target, address: SocketAddr) -> anyhow::Result<Plan> {
+impl BenchArguments {
+    fn plan(&self, target: Target, address: SocketAddr) -> anyhow::Result<LoadPlan> {
         let asked = if self.grpc {
-            Asked::Grpc(Arc::new(self.grpc_request(&target)?))
+            PlannedRequest::Grpc(Arc::new(self.grpc_request(&target)?))
         } else {
-            let path = Template::of(target.prefix.as_str());
-            Asked::Http(Arc::new(match &self.get {
+            let path = KeyTemplate::of(target.prefix.as_str());
+            PlannedRequest::Http(Arc::new(match &self.get {
                 Some(get) => HttpRequest::get(&path.then(get), &target.authority, &self.header),
                 None => HttpRequest::check(&path.text("/v1/check"), &target.authority, &self.header, self.body()),
             }))
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Ok(Plan {
+        Ok(LoadPlan {
             target,
             address,
             asked,
@@ -70,7 +72,7 @@ impl Arguments {
             keys: self.keys,
             spread: self.spread,
             seed: self.seed,
-            bounds: Bounds {
+            bounds: LoadLimits {
                 warmup: self.warmup,
                 duration: self.duration,
                 requests_max: self.requests,
@@ -81,14 +83,14 @@ impl Arguments {
     }
 
     /// What `/v1/check` takes, in JSON.
-    fn body(&self) -> Template {
+    fn body(&self) -> KeyTemplate {
         let quoted = |text: &str| Value::from(text).to_string();
         // A part of a text in JSON is the whole without its quotes.
         let part = |text: &str| {
             let whole = quoted(text);
             whole[1..whole.len() - 1].to_owned()
         };
-        let mut body = Template::of("{");
+        let mut body = KeyTemplate::of("{");
         if let Some(domain) = &self.domain {
             body = body.text(&format!("\"domain\":{},", quoted(domain)));
         }

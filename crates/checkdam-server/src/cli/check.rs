@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use serde::Deserialize;
 
 use super::table::{Table, printable, time};
-use super::{Asked, SERVER_DEFAULT, client, print, print_json};
+use super::{RequestArguments, SERVER_DEFAULT, http_client, print, print_json};
 
 /// What `checkdam check` takes.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct CheckArguments {
     #[command(flatten)]
-    asked: Asked,
+    asked: RequestArguments,
 
     /// The server to ask
     #[arg(long, value_name = "URL", env = "CHECKDAM_SERVER", default_value = SERVER_DEFAULT)]
@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
 
 /// What the server answers, as far as it is shown.
 #[derive(Deserialize)]
-struct Answer {
+struct CheckResult {
     allowed: bool,
     limit: Option<u64>,
     remaining: Option<u64>,
@@ -29,11 +29,11 @@ struct Answer {
     delay_ms: u64,
     #[serde(default)]
     detail: String,
-    tiers: Vec<Tier>,
+    tiers: Vec<CheckedTier>,
 }
 
 #[derive(Deserialize)]
-struct Tier {
+struct CheckedTier {
     rule: String,
     subject: String,
     allowed: bool,
@@ -46,9 +46,9 @@ struct Tier {
 }
 
 /// Asks, prints the answer, and exits by it.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let answered = client::post(&arguments.server, "/v1/check", arguments.asked.body())?;
-    let answer: Answer = client::decision(&answered)?;
+pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
+    let answered = http_client::post(&arguments.server, "/v1/check", arguments.asked.body())?;
+    let answer: CheckResult = http_client::decision(&answered)?;
     if arguments.asked.json {
         print_json(&answered)?;
     } else {
@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(if answer.allowed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-impl Answer {
+impl CheckResult {
     fn text(&self) -> String {
         let (Some(limit), Some(remaining)) = (self.limit, self.remaining) else {
             if !self.allowed {

@@ -7,8 +7,8 @@ use clap::{ArgMatches, CommandFactory, Subcommand};
 use serde_json::json;
 
 use super::table::Table;
-use super::{Cli, Failure, print, print_value, say};
-use crate::config::{Config, InForce, ProxyOptions, ProxySettings, Settings, reference};
+use super::{Cli, CommandError, print, print_value, say};
+use crate::config::{Config, EffectiveSetting, ProxyOptions, ProxySettings, Settings, reference};
 use crate::rulebook::RuleFile;
 
 /// What `checkdam config` does.
@@ -24,12 +24,12 @@ pub(crate) enum ConfigCommand {
                       Exits with 0 if the settings are valid and with 1 if they are not. A rule file is judged too; \
                       store, database and collector are not asked: see checkdam doctor."
     )]
-    Check(Box<CheckArguments>),
+    Check(Box<ConfigCheckArguments>),
 }
 
 /// What `checkdam config check` takes.
 #[derive(Debug, clap::Args)]
-pub(crate) struct CheckArguments {
+pub(crate) struct ConfigCheckArguments {
     /// The settings file [default: checkdam.toml, if there is one]
     #[arg(value_name = "FILE", env = "CHECKDAM_CONFIG")]
     config: Option<PathBuf>,
@@ -62,20 +62,20 @@ pub(crate) fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn check(arguments: CheckArguments) -> anyhow::Result<()> {
+fn check(arguments: ConfigCheckArguments) -> anyhow::Result<()> {
     let file = arguments.config_option.as_deref().or(arguments.config.as_deref());
-    let refused = |error: crate::config::ConfigError| Failure::refused(error.to_string());
+    let refused = |error: crate::config::ConfigError| CommandError::refused(error.to_string());
     let config = Config::load(arguments.settings, file).map_err(refused)?;
     config.judge().map_err(refused)?;
     if let Some(path) = &config.rules {
         let loaded = RuleFile::open(path, config.files).and_then(|file| file.load().map(drop));
-        loaded.map_err(|error| Failure::refused(error.to_string()))?;
+        loaded.map_err(|error| CommandError::refused(error.to_string()))?;
     }
     if arguments.proxy {
         ProxyOptions::load(arguments.proxy_settings, file).map_err(refused)?;
     }
     // Where a value comes from is known to the parser alone, which is asked again.
-    let settings = InForce::all(&config, &given(), file, arguments.proxy).map_err(refused)?;
+    let settings = EffectiveSetting::all(&config, &given(), file, arguments.proxy).map_err(refused)?;
     for name in crate::config::unknown_variables() {
         say(&format!("the variable {name} sets nothing: see checkdam config reference"));
     }
@@ -83,7 +83,7 @@ fn check(arguments: CheckArguments) -> anyhow::Result<()> {
         return print_value(&json!({"valid": true, "settings": settings}));
     }
     let mut table = Table::new(&["SETTING", "VALUE", "FROM"]);
-    for InForce { name, value, from } in settings {
+    for EffectiveSetting { name, value, from } in settings {
         table.row([name, value, from]);
     }
     print(table.text().as_bytes())?;

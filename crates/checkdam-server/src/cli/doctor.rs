@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use super::table::printable;
 use super::{print, print_json};
 use crate::config::StoreSettings;
-use crate::nodes::{Announced, Difference, differences_among, survey};
+use crate::nodes::{AnnouncedNode, Difference, differences_among, survey};
 
 /// What `checkdam doctor` takes.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct DoctorArguments {
     /// The settings file [default: checkdam.toml, if there is one]
     #[arg(long, value_name = "FILE", env = "CHECKDAM_CONFIG")]
     config: Option<PathBuf>,
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
 const LEVELS: [Level; 4] = [Level::Problem, Level::Warning, Level::Advice, Level::Ok];
 
 /// Examines the store, prints what was found, and exits by it.
-pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> {
     let Some(options) = arguments.store.options(arguments.config.as_deref())? else {
         return memory(arguments.json);
     };
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 }
 
 /// What the nodes that answer on the store say of their settings.
-fn nodes(announced: &[Announced]) -> Vec<Finding> {
+fn nodes(announced: &[AnnouncedNode]) -> Vec<Finding> {
     const LOOK: &str = "nodes";
     let differing = differences_among(announced);
     if differing.is_empty() {

@@ -10,27 +10,27 @@ use checkdam::Limiter;
 use checkdam::store::{MemoryOptions, MemoryStore};
 use serde::Deserialize;
 
-use super::client::Call;
-use super::keeper::{SERVER_DEFAULT as ADMIN_DEFAULT, token};
+use super::backend::{SERVER_DEFAULT as ADMIN_DEFAULT, token};
+use super::http_client::ApiRequest;
 use super::table::{printable, time};
-use super::{Asked, SERVER_DEFAULT, client, print, print_json};
-use crate::config::FileArguments;
-use crate::rulebook::Texts;
+use super::{RequestArguments, SERVER_DEFAULT, http_client, print, print_json};
+use crate::config::RuleFileArguments;
+use crate::rulebook::FileTexts;
 
 const SERVER_VARIABLE: &str = "CHECKDAM_SERVER";
 
 /// What `checkdam explain` takes.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ExplainArguments {
     #[command(flatten)]
-    asked: Asked,
+    asked: RequestArguments,
 
     /// Explain by this rule file or folder and ask no server; nothing is charged yet then
     #[arg(long, value_name = "PATH")]
     rules: Option<PathBuf>,
 
     #[command(flatten)]
-    files: FileArguments,
+    files: RuleFileArguments,
 
     /// The server to ask: where requests are decided, or its admin API, which `checkdam proxy` has alone
     /// [env: CHECKDAM_SERVER=] [default: http://127.0.0.1:8080, or http://127.0.0.1:8082 if nothing is there]
@@ -44,37 +44,37 @@ pub(crate) struct Arguments {
 
 /// What is explained, as far as it is shown.
 #[derive(Deserialize)]
-struct Explained {
+struct ExplainResult {
     allowed: bool,
     violated: Option<String>,
-    ban: Option<Ban>,
-    matches: Vec<Match>,
-    others: Vec<Other>,
+    ban: Option<ExplainedBan>,
+    matches: Vec<MatchedRule>,
+    others: Vec<UnmatchedRule>,
     others_left_out: usize,
     #[serde(default)]
     hints: Vec<String>,
 }
 
 #[derive(Deserialize)]
-struct Ban {
+struct ExplainedBan {
     subject: String,
     reason: String,
     until: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Match {
+struct MatchedRule {
     rule: String,
     description: String,
     subject: String,
     mode: String,
     algorithm: String,
     reasons: Vec<String>,
-    tiers: Vec<Tier>,
+    tiers: Vec<ExplainedTier>,
 }
 
 #[derive(Deserialize)]
-struct Tier {
+struct ExplainedTier {
     quota: String,
     allowed: bool,
     limit: u64,
@@ -83,18 +83,18 @@ struct Tier {
 }
 
 #[derive(Deserialize)]
-struct Other {
+struct UnmatchedRule {
     rule: String,
     reasons: Vec<String>,
 }
 
 /// Explains, prints, and exits by whether the request would pass.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<ExitCode> {
     let answered = match &arguments.rules {
         Some(path) => offline(path, &arguments.asked, &arguments.files)?,
         None => online(arguments)?,
     };
-    let explained: Explained = client::decision(&answered)?;
+    let explained: ExplainResult = http_client::decision(&answered)?;
     if arguments.asked.json {
         print_json(&answered)?;
     } else {
@@ -105,9 +105,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 /// Asks the server that is given; else one that decides, and if there is none the
 /// admin API, which a proxy has too.
-fn online(arguments: &Arguments) -> anyhow::Result<Vec<u8>> {
+fn online(arguments: &ExplainArguments) -> anyhow::Result<Vec<u8>> {
     let ask = |server: &str| {
-        let answer = Call::new(Method::POST, "/v1/explain").body("application/json", arguments.asked.body());
+        let answer = ApiRequest::new(Method::POST, "/v1/explain").body("application/json", arguments.asked.body());
         let answer = answer.send(server)?;
         match answer.status {
             StatusCode::NOT_FOUND => inspect(server, arguments),
@@ -122,16 +122,16 @@ fn online(arguments: &Arguments) -> anyhow::Result<Vec<u8>> {
 }
 
 /// The same from an admin API.
-fn inspect(server: &str, arguments: &Arguments) -> anyhow::Result<Vec<u8>> {
-    let mut call = Call::new(Method::POST, "/admin/v1/inspect").body("application/json", arguments.asked.body());
+fn inspect(server: &str, arguments: &ExplainArguments) -> anyhow::Result<Vec<u8>> {
+    let mut call = ApiRequest::new(Method::POST, "/admin/v1/inspect").body("application/json", arguments.asked.body());
     if let Some(token) = token(None, arguments.token_file.as_deref())? {
         call = call.header(AUTHORIZATION, format!("Bearer {token}"));
     }
     Ok(call.send(server)?.body)
 }
 
-fn offline(path: &Path, asked: &Asked, files: &FileArguments) -> anyhow::Result<Vec<u8>> {
-    let (rules, _) = Texts::read(path)?.load(&files.options())?;
+fn offline(path: &Path, asked: &RequestArguments, files: &RuleFileArguments) -> anyhow::Result<Vec<u8>> {
+    let (rules, _) = FileTexts::read(path)?.load(&files.options())?;
     let request = asked.request()?;
     let limiter = Limiter::new(rules, MemoryStore::new(MemoryOptions { max_buckets: 1_000 }));
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
@@ -139,13 +139,13 @@ fn offline(path: &Path, asked: &Asked, files: &FileArguments) -> anyhow::Result<
     Ok(crate::http::explain(&limiter.rules(), &request, &outcome, &[]))
 }
 
-impl Explained {
+impl ExplainResult {
     fn text(&self) -> String {
         let others = self.others.len() + self.others_left_out;
         let would = match &self.violated {
             _ if self.allowed => "it would pass".to_owned(),
             Some(rule) => format!("{} would deny it", printable(rule)),
-            None => self.ban.as_ref().map_or_else(|| "it would be denied".to_owned(), Ban::text),
+            None => self.ban.as_ref().map_or_else(|| "it would be denied".to_owned(), ExplainedBan::text),
         };
         let count = self.matches.len();
         let mut text = format!("{count} of {} rules concern the request: {would}\n", count + others);
@@ -169,7 +169,7 @@ impl Explained {
     }
 }
 
-impl Ban {
+impl ExplainedBan {
     fn text(&self) -> String {
         let until = self.until.as_ref().map(|until| format!(" until {}", printable(until))).unwrap_or_default();
         let reason = if self.reason.is_empty() { String::new() } else { format!(" ({})", printable(&self.reason)) };
@@ -177,7 +177,7 @@ impl Ban {
     }
 }
 
-impl Match {
+impl MatchedRule {
     fn text(&self) -> String {
         let Self { mode, algorithm, .. } = self;
         let mut text = format!("\n{}: {} ({mode}, {algorithm})\n", printable(&self.rule), printable(&self.subject));
@@ -187,7 +187,7 @@ impl Match {
         for reason in &self.reasons {
             text.push_str(&format!("  because {}\n", printable(reason)));
         }
-        for Tier { quota, allowed, limit, remaining, retry_after_ms } in &self.tiers {
+        for ExplainedTier { quota, allowed, limit, remaining, retry_after_ms } in &self.tiers {
             let wait = match (allowed, retry_after_ms) {
                 (true, _) => String::new(),
                 (false, 0) => ", denies it for ever: the cost exceeds the limit".to_owned(),

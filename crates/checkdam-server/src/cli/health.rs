@@ -7,13 +7,13 @@ use axum::http::{Method, StatusCode};
 
 use serde_json::Value;
 
-use super::client::Call;
+use super::http_client::ApiRequest;
 use super::table::printable;
 use super::{SERVER_DEFAULT, print, say};
 
 /// What `checkdam health` takes.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct HealthArguments {
     /// The server to ask, through any of its HTTP listeners [default: that of CHECKDAM_HTTP_LISTEN, else
     /// http://127.0.0.1:8080]
     #[arg(value_name = "URL", env = "CHECKDAM_SERVER")]
@@ -21,10 +21,10 @@ pub(crate) struct Arguments {
 }
 
 /// Asks, and exits by the answer.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &HealthArguments) -> anyhow::Result<ExitCode> {
     let server = arguments.server.clone().or_else(crate::config::local_server);
     let server = server.as_deref().unwrap_or(SERVER_DEFAULT);
-    let answer = Call::new(Method::GET, "/readyz").send(server)?;
+    let answer = ApiRequest::new(Method::GET, "/readyz").send(server)?;
     match answer.status {
         StatusCode::OK => {
             print(b"ready\n")?;

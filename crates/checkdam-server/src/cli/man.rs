@@ -11,14 +11,14 @@ use super::{Cli, print, say};
 
 /// What `checkdam man` takes.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ManArguments {
     /// The folder for the pages [default: the main page is printed]
     #[arg(value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }
 
 /// Prints the main page, or writes every page.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &ManArguments) -> anyhow::Result<ExitCode> {
     let mut command = Cli::command();
     command.build();
     let Some(folder) = &arguments.folder else {

@@ -1,20 +1,18 @@
 //! The command line. Standard output is data, standard error is talk.
 
+mod backend;
 pub(crate) mod bans;
 pub(crate) mod bench;
 pub(crate) mod check;
-mod client;
+mod command_error;
 pub(crate) mod config;
 pub(crate) mod doctor;
-mod doors;
-mod edited;
+mod edit_output;
 pub(crate) mod explain;
-mod failure;
 pub(crate) mod health;
-mod input;
-mod instant;
+mod http_client;
 mod interrupt;
-mod keeper;
+mod listeners;
 pub(crate) mod man;
 mod node;
 pub(crate) mod proxy;
@@ -22,8 +20,10 @@ pub(crate) mod rules;
 pub(crate) mod serve;
 mod signals;
 pub(crate) mod simulate;
-mod supervisor;
+mod systemd;
 mod table;
+mod text_input;
+mod time_argument;
 pub(crate) mod top;
 pub(crate) mod violations;
 
@@ -35,8 +35,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use self::edited::Edited;
-pub(crate) use self::failure::Failure;
+pub(crate) use self::command_error::CommandError;
+use self::edit_output::EditOutput;
 pub(crate) use self::table::printable_lines;
 
 /// Exact rate limiting: may this request pass, and if not, when?
@@ -63,7 +63,7 @@ pub(crate) enum Command {
                       (http_listen). Flags win over variables, variables over the file. Where RUNTIME_ROOT is set, the \
                       variables of envoyproxy/ratelimit are read too. SIGHUP reloads the rules, SIGTERM drains and ends."
     )]
-    Serve(Box<serve::Arguments>),
+    Serve(Box<serve::ServeArguments>),
     /// Forward requests to upstreams, limiting them before
     #[command(after_help = "Examples:\n  checkdam proxy --upstream http://127.0.0.1:3000 --rules rules.yaml\n  \
                       checkdam proxy --config checkdam.toml    ([[route]]s: path, host, upstream, domain, cost, \
@@ -72,16 +72,16 @@ pub(crate) enum Command {
                       down gives nothing back. Every setting is also a variable (--upstream: \
                       CHECKDAM_PROXY_UPSTREAM; --rules: CHECKDAM_RULES) and a key of checkdam.toml, those of the \
                       proxy alone in [proxy]. SIGHUP reloads the rules, SIGTERM drains and ends.")]
-    Proxy(Box<proxy::Arguments>),
+    Proxy(Box<proxy::ProxyArguments>),
     /// Ask a server whether a request may pass, and charge it
     #[command(after_help = "Example: checkdam check user=42 plan=free --cost 2\n\n\
                             Exits with 0 if the request passes and with 1 if it is denied.")]
-    Check(check::Arguments),
+    Check(check::CheckArguments),
     /// Say which rules concern a request and why, charging nothing
     #[command(after_help = "Examples:\n  checkdam explain user=42 plan=free\n  \
                             checkdam explain user=42 plan=free --rules rules.yaml    (needs no server)\n\n\
                             Exits with 0 if the request would pass and with 1 if it would be denied.")]
-    Explain(explain::Arguments),
+    Explain(explain::ExplainArguments),
     /// See and change the rules of a server or a database, and check rule files
     #[command(subcommand)]
     Rules(rules::RulesCommand),
@@ -89,14 +89,14 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  checkdam violations --user 42 --since 1h\n  \
                             checkdam violations --ip 203.0.113.9 --since 2026-11-01T00:00:00Z --limit 1000 --json\n  \
                             checkdam violations --rule user-free --database postgres://localhost/checkdam")]
-    Violations(violations::Arguments),
+    Violations(violations::ViolationsArguments),
     /// Watch who is limited most, live in the terminal
     #[command(after_help = "Examples:\n  checkdam top\n  checkdam top --kind allowed --window hour --once\n  \
                             checkdam top --rule user-free --json\n\n\
                             Of nodes that share a Redis the subjects are added up. A count is never too low, and by how \
                             much it may be too high stands beside it. Press ? for the keys. Exits with 2 if there is \
                             no server.")]
-    Top(top::Arguments),
+    Top(top::TopArguments),
     /// Deny everything to somebody, for a time or for ever
     #[command(after_help = "Examples:\n  checkdam ban user:42 --for 1h --reason 'floods the search'\n  \
                             checkdam ban ip:198.51.100.0/24 --until 2026-12-01T00:00:00Z\n  checkdam ban 'user:bot-*'")]
@@ -105,7 +105,7 @@ pub(crate) enum Command {
     #[command(after_help = "Example: checkdam unban user:42")]
     Unban(bans::UnbanArguments),
     /// List the bans
-    Bans(bans::ListArguments),
+    Bans(bans::BansArguments),
     /// Replay access logs through a rule file: what would have been limited, for whom, when
     #[command(after_help = "Examples:\n  checkdam simulate access.log --rules rules.yaml\n  \
                             checkdam simulate access.log*.gz --rules rules.yaml --against stricter.yaml --report out.html\n  \
@@ -114,7 +114,7 @@ pub(crate) enum Command {
                             Combined logs give the attributes ip, user, method, endpoint, status, bytes, referer, \
                             user_agent and host. Every bucket begins full; times go by the log, so the result does not \
                             depend on the machine. Ctrl-C ends it with what was seen so far.")]
-    Simulate(Box<simulate::Arguments>),
+    Simulate(Box<simulate::SimulateArguments>),
     /// Load a deployment of your own, and measure what it answers
     #[command(after_help = "Examples:\n  checkdam bench\n  \
                             checkdam bench --rate 20000 --duration 30s --spread zipf    (latency as users see it)\n  \
@@ -126,14 +126,14 @@ pub(crate) enum Command {
                             counts latency from when a request was due. Ctrl-C ends it with what was measured so far. \
                             Exits with 0 if every request was sent and decided, with 1 if not, and with 2 on wrong \
                             usage or if no server answers.")]
-    Bench(Box<bench::Arguments>),
+    Bench(Box<bench::BenchArguments>),
     /// Examine the store: can it be reached, does the login suffice, will limits hold
     #[command(after_help = "Examples:\n  checkdam doctor --store redis://127.0.0.1:6379\n  \
                             checkdam doctor --strict --json    (the store of CHECKDAM_STORE or checkdam.toml)\n\n\
                             Exits with 0 if there is no problem, with 1 if there is one (with --strict also if there \
                             is a warning), and with 2 on wrong usage or if no server could be reached and logged in \
                             to. What it writes lives for seconds under keys of its own, cd:{doctor:…}…")]
-    Doctor(doctor::Arguments),
+    Doctor(doctor::DoctorArguments),
     /// Ask whether a server wants requests, as probes do
     #[command(
         after_help = "Examples:\n  checkdam health\n  checkdam health http://127.0.0.1:8082    (the admin door, also \
@@ -141,13 +141,13 @@ pub(crate) enum Command {
                             its store is away), and with 2 if \
                             no server answers."
     )]
-    Health(health::Arguments),
+    Health(health::HealthArguments),
     /// See every setting, and those in force
     #[command(subcommand)]
     Config(config::ConfigCommand),
     /// Print the manual, or write a page for each command
     #[command(after_help = "Examples:\n  checkdam man | man -l -\n  checkdam man ~/.local/share/man/man1")]
-    Man(man::Arguments),
+    Man(man::ManArguments),
     /// Print completions for a shell
     #[command(after_help = "Example: checkdam completions bash > ~/.local/share/bash-completion/completions/checkdam")]
     Completions {
@@ -158,7 +158,7 @@ pub(crate) enum Command {
 
 /// A request, as the command line gives it.
 #[derive(Debug, Args)]
-pub(crate) struct Asked {
+pub(crate) struct RequestArguments {
     /// The request's attributes, such as user=42 plan=free
     #[arg(value_name = "ATTR=VALUE", value_parser = attribute)]
     attributes: Vec<(String, String)>,
@@ -179,7 +179,7 @@ pub(crate) struct Asked {
 /// The server to ask.
 const SERVER_DEFAULT: &str = "http://127.0.0.1:8080";
 
-impl Asked {
+impl RequestArguments {
     /// The body that asks a server the same. Attributes given twice stay
     /// twice: judging is the server's.
     fn body(&self) -> String {

@@ -2,7 +2,7 @@
 //! denies is recorded, and operators are let in. `serve` and `proxy` add their
 //! doors.
 
-mod parts;
+mod open;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -20,27 +20,29 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use self::parts::Parts;
+use self::open::OpenedNode;
 use super::signals::Signals;
-use super::supervisor::{self, Reloading};
+use super::systemd::{self, ReloadNotice};
 use crate::app::App;
-use crate::audit::{Audit, Recorded, Writer};
-use crate::config::{Became, Config, ForeignVariable, LeaveOptions};
-use crate::http::{Admin, Listener, Live, RuleSource, Server};
+use crate::audit::{Audit, Redaction, ViolationWriter};
+use crate::config::{Config, EnvoyVariableReport, ShutdownOptions, VariableEffect};
+use crate::http::{Admin, Listener, LiveEvents, RuleSource, Server};
 use crate::nodes::Nodes;
 use crate::overload::{self, Overload};
-use crate::rulebook::{self, Book, FollowOptions, Follower, LoadError, Revision, RuleFile, Rulebook, Status};
-use crate::store::AnyStore;
+use crate::rulebook::{
+    self, DatabasePoller, LoadError, PollOptions, PollStatus, Revision, RuleFile, Rulebook, Snapshot,
+};
+use crate::store::ConfiguredStore;
+use crate::telemetry::Telemetry;
 use crate::trace::Tracer;
-use crate::watch::Watch;
 
 /// The threads that accept connections and serve operators and health.
 const CONTROL_THREADS: usize = 2;
 /// Accept backlog. A SYN that finds it full is retransmitted only after a second.
 const BACKLOG: i32 = 4_096;
 /// How operators are let go when all else is done.
-const ADMIN_LEAVE: LeaveOptions =
-    LeaveOptions { notice: Duration::from_millis(500), drain: Duration::from_millis(500) };
+const ADMIN_LEAVE: ShutdownOptions =
+    ShutdownOptions { notice: Duration::from_millis(500), drain: Duration::from_millis(500) };
 /// How long the database may take to be closed.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 /// How long what was recorded may take to be written at the end.
@@ -55,18 +57,18 @@ const PREVIEWS_MAX: usize = 2;
 /// A node, ready for its doors.
 pub(super) struct Node {
     app: Arc<App>,
-    admin: Option<(Server, Arc<Live>)>,
+    admin: Option<(Server, Arc<LiveEvents>)>,
     /// Held until the end, whether or not there is a door for operators.
     rules: Arc<RuleSource>,
     rulebook: Option<Rulebook>,
-    writer: Option<Writer>,
+    writer: Option<ViolationWriter>,
     stop: mpsc::Receiver<()>,
     /// The runtime that accepts connections and serves operators and health.
     control: Handle,
 }
 
 /// A rule file, and what it says.
-pub(super) type Rules = (RuleFile, (RuleSet, Book));
+pub(super) type Rules = (RuleFile, (RuleSet, Snapshot));
 
 /// Reads the rule file, starts logging, and runs `serve` to its end.
 ///
@@ -88,9 +90,9 @@ where
     for name in crate::config::unknown_variables() {
         tracing::warn!(name, "this variable sets nothing: see checkdam serve --help");
     }
-    for ForeignVariable { name, became } in &config.foreign {
+    for EnvoyVariableReport { name, became } in &config.foreign {
         match became {
-            Became::Ignored(reason) => {
+            VariableEffect::Ignored(reason) => {
                 tracing::warn!(name, reason, "this variable of envoyproxy/ratelimit changes nothing here");
             }
             became => tracing::info!(name, %became, "a variable of envoyproxy/ratelimit"),
@@ -125,8 +127,8 @@ impl Node {
     ) -> anyhow::Result<Option<Self>> {
         let tracer = Tracer::new(config.watch.exemplars, config.trace.as_ref())?;
         let store = match &config.redis {
-            Some(options) => AnyStore::redis(options)?,
-            None => AnyStore::memory(config.max_buckets),
+            Some(options) => ConfiguredStore::redis(options)?,
+            None => ConfiguredStore::memory(config.max_buckets),
         };
         let admin_listener = match &config.admin {
             Some(door) => Some(listen(&door.listen, "--admin-listen").await?),
@@ -134,33 +136,34 @@ impl Node {
         };
         let node = node_name(address);
         let opened = tokio::select! {
-            opened = Parts::open(config, file, &store, admin_listener.as_ref()) => opened?,
+            opened = OpenedNode::open(config, file, &store, admin_listener.as_ref()) => opened?,
             _ = signals.stop.recv() => {
                 tracing::info!("told to stop before it was open");
                 return Ok(None);
             }
         };
-        let Parts { rulebook, file, loaded } = opened;
+        let OpenedNode { rulebook, file, loaded } = opened;
         rulebook::remark(&loaded.0, &loaded.1);
         let revision = loaded.1.revision.clone();
         let key = config.redis.as_ref().map_or("", |options| options.key_secret.as_str());
-        let recorded = Recorded::new(&config.secret_attributes, key);
+        let recorded = Redaction::new(&config.secret_attributes, key);
         let audit =
             rulebook.clone().map(|rulebook| (Audit::new(&config.audit, node.clone(), recorded.clone()), rulebook));
         let (audit, writer) = match audit {
             Some(((audit, queue), rulebook)) => {
                 let audit = Arc::new(audit);
-                let writer = Writer::start(&audit, queue, rulebook, config.audit);
+                let writer = ViolationWriter::start(&audit, queue, rulebook, config.audit);
                 (Some(audit), Some(writer))
             }
             None => (None, None),
         };
-        let beside = (Watch::new(&config.watch, config.origin.paths, recorded), tracer, Overload::new(config.overload));
+        let beside =
+            (Telemetry::new(&config.watch, config.origin.paths, recorded), tracer, Overload::new(config.overload));
         let app = Arc::new(App::new(loaded, store, config.dialect, audit, beside));
         let rules = Arc::new(follow(&app, file, rulebook.as_ref(), revision, signals.reload));
         let nodes = Nodes::start(Arc::clone(&app), node, config.share_subjects);
         let admin = admin_listener.zip(config.admin.as_ref()).map(|(listener, door)| {
-            let live = Live::start(Arc::clone(&app), config.store_text());
+            let live = LiveEvents::start(Arc::clone(&app), config.store_text());
             let admin = Admin {
                 app: Arc::clone(&app),
                 token: door.token.clone(),
@@ -207,7 +210,7 @@ impl Node {
         let (admin, live) = self.admin.unzip();
         let admin = admin.map(|admin| self.control.spawn(admin.run(admin_stop, ADMIN_LEAVE)));
         let rules = self.app.limiter().rules().rules().len();
-        supervisor::ready(&format!("{rules} rules are in force"));
+        systemd::ready(&format!("{rules} rules are in force"));
         // If it panics there is nothing left to wait for.
         let _ = self.control.spawn(doors(self.stop)).await;
         // Nobody who watches shall hold the exit up.
@@ -250,7 +253,7 @@ fn follow(
     file: Option<RuleFile>,
     rulebook: Option<&Rulebook>,
     revision: Revision,
-    mut reload: mpsc::Receiver<Reloading>,
+    mut reload: mpsc::Receiver<ReloadNotice>,
 ) -> RuleSource {
     let Some(rulebook) = rulebook.filter(|_| file.is_none()) else {
         let path = file.as_ref().map(|file| file.path().display().to_string()).unwrap_or_default();
@@ -260,12 +263,12 @@ fn follow(
         return RuleSource::File(path);
     };
     let following = Arc::clone(app);
-    let apply = move |rules: RuleSet, book: Book| {
+    let apply = move |rules: RuleSet, book: Snapshot| {
         rulebook::remark(&rules, &book);
         following.put_in_force(rules, book);
     };
-    let follower = Follower::start(rulebook.clone(), revision, FollowOptions::default(), apply);
-    if let AnyStore::Redis(watched) = app.limiter().store() {
+    let follower = DatabasePoller::start(rulebook.clone(), revision, PollOptions::default(), apply);
+    if let ConfiguredStore::Redis(watched) = app.limiter().store() {
         let (mut hints, hint) = (watched.hints(), follower.hints());
         tokio::spawn(async move {
             while hints.recv().await.is_some() {
@@ -303,7 +306,7 @@ async fn maintain_store(app: Arc<App>) {
     }
 }
 
-async fn maintain(app: Arc<App>, statuses: Option<watch::Receiver<Status>>) {
+async fn maintain(app: Arc<App>, statuses: Option<watch::Receiver<PollStatus>>) {
     let mut ticks = tokio::time::interval(MAINTAIN_EVERY);
     loop {
         ticks.tick().await;
@@ -311,7 +314,7 @@ async fn maintain(app: Arc<App>, statuses: Option<watch::Receiver<Status>>) {
         let watching = Arc::clone(&app);
         let _ = tokio::task::spawn_blocking(move || watching.watch().tick()).await;
         if let Some(statuses) = &statuses {
-            let Status { error, lost, .. } = statuses.borrow().clone();
+            let PollStatus { error, lost, .. } = statuses.borrow().clone();
             app.loading().tell(error);
             app.warnings().set("lost_edits", lost.map(|lost| lost.to_string()));
         }

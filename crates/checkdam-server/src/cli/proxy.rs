@@ -17,7 +17,7 @@ use crate::proxy::Proxy;
 /// What `checkdam proxy` takes.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("http_listen", |argument| argument.hide(true)))]
-pub(crate) struct Arguments {
+pub(crate) struct ProxyArguments {
     /// The settings file [default: checkdam.toml, if there is one]
     #[arg(long, value_name = "FILE", env = "CHECKDAM_CONFIG")]
     config: Option<PathBuf>,
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
 }
 
 /// Forwards until a signal ends it.
-pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: ProxyArguments) -> anyhow::Result<ExitCode> {
     let file = arguments.config.as_deref();
     let config = Config::load(arguments.settings, file)?;
     let options = ProxyOptions::load(arguments.proxy, file)?;

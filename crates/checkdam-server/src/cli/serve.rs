@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
-use super::doors::Doors;
+use super::listeners::Listeners;
 use super::node::{self, Node, Rules, listen};
 use super::signals::Signals;
 use crate::config::{Config, LogFormat, Settings};
 use crate::grpc;
-use crate::http::{Listener, Origin, Server, answering};
+use crate::http::{ClientIdentity, Listener, Server, answering};
 
 /// What `checkdam serve` takes.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ServeArguments {
     /// The settings file [default: checkdam.toml, if there is one]
     #[arg(long, value_name = "FILE", env = "CHECKDAM_CONFIG")]
     config: Option<PathBuf>,
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
 }
 
 /// Serves until a signal ends it.
-pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let config = Config::load(arguments.settings, arguments.config.as_deref())?;
     node::run(&config, |file, control| serve(&config, file, control))
 }
@@ -43,18 +43,18 @@ async fn serve(config: &Config, file: Option<Rules>, control: Handle) -> anyhow:
     let opening = Box::pin(Node::open(config, file, signals, listener.local_addr()?, control));
     let Some(node) = answering(&listener, opening).await? else { return Ok(()) };
     let app = node.app();
-    let rate_limits = Arc::new(grpc::RateLimits::new(Arc::clone(app), config.rate_limits.clone()));
-    let origin = Arc::new(Origin::new(&config.origin));
+    let rate_limits = Arc::new(grpc::EnvoyRateLimits::new(Arc::clone(app), config.rate_limits.clone()));
+    let origin = Arc::new(ClientIdentity::new(&config.origin));
     let (options, serving) = (&config.connections, Handle::current());
     let listener = Listener::new(listener, options, &serving)?;
     let http = Server::new(listener, Arc::clone(app), origin, Arc::clone(&rate_limits), &config.allowed_hosts);
     let grpc = match grpc_listener {
-        Some(listener) => {
-            Some(grpc::Door::new(Listener::new(listener, options, &serving)?, Arc::clone(app), rate_limits).await?)
-        }
+        Some(listener) => Some(
+            grpc::GrpcListener::new(Listener::new(listener, options, &serving)?, Arc::clone(app), rate_limits).await?,
+        ),
         None => None,
     };
-    let doors = Doors { http, grpc };
+    let doors = Listeners { http, grpc };
     announce(config, &doors, &node)?;
     let leave = config.leave;
     node.run(move |stop| doors.run(stop, leave)).await;
@@ -62,9 +62,9 @@ async fn serve(config: &Config, file: Option<Rules>, control: Handle) -> anyhow:
 }
 
 /// Says what runs where, as an event or as a banner for people.
-fn announce(config: &Config, doors: &Doors, node: &Node) -> anyhow::Result<()> {
+fn announce(config: &Config, doors: &Listeners, node: &Node) -> anyhow::Result<()> {
     let address = doors.http.address()?;
-    let grpc = doors.grpc.as_ref().map(grpc::Door::address).transpose()?;
+    let grpc = doors.grpc.as_ref().map(grpc::GrpcListener::address).transpose()?;
     let admin = node.admin_address()?;
     let rules = node.app().limiter().rules().rules().len();
     let source = config.rules.as_ref().map_or_else(|| config.database.to_string(), |path| path.display().to_string());

@@ -4,22 +4,22 @@ use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::supervisor::{self, Reloading};
+use super::systemd::{self, ReloadNotice};
 
 /// What a node is told from outside.
 pub(super) struct Signals {
     /// Go away; a second time: at once.
     pub(super) stop: mpsc::Receiver<()>,
     /// Read the rules anew.
-    pub(super) reload: mpsc::Receiver<Reloading>,
+    pub(super) reload: mpsc::Receiver<ReloadNotice>,
 }
 
 impl Signals {
     /// Listens to them from now on, on that runtime.
     pub(super) fn on(runtime: &Handle) -> std::io::Result<Self> {
         let _entered = runtime.enter();
-        let stop = signals(&[SignalKind::terminate(), SignalKind::interrupt()], supervisor::stopping)?;
-        Ok(Self { stop, reload: signals(&[SignalKind::hangup()], Reloading::begin)? })
+        let stop = signals(&[SignalKind::terminate(), SignalKind::interrupt()], systemd::stopping)?;
+        Ok(Self { stop, reload: signals(&[SignalKind::hangup()], ReloadNotice::begin)? })
     }
 }
 

@@ -1,6 +1,6 @@
 //! `checkdam simulate`: what rules would have done to the requests of a log.
 
-mod text;
+mod text_report;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use anyhow::{Context, bail};
 use checkdam::{KeyPattern, RuleSet};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::failure::Failure;
+use super::command_error::CommandError;
 use super::interrupt::stop_on_interrupt;
 use super::{attribute, print, print_value, say};
-use crate::config::{FileArguments, Span};
-use crate::rulebook::Texts;
-use crate::simulate::{self, DescriptorPattern, Format, Options, Progress, Summary, Wanted};
+use crate::config::{DurationText, RuleFileArguments};
+use crate::rulebook::FileTexts;
+use crate::simulate::{self, DescriptorPattern, FieldMapping, LogFormat, SimulateOptions, SimulateProgress, Summary};
 
 /// What `checkdam simulate` takes.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct SimulateArguments {
     /// The logs, packed by gzip or not; - is standard input. Several are put in order of time together
     #[arg(value_name = "LOG", required = true)]
     logs: Vec<PathBuf>,
@@ -35,11 +35,11 @@ pub(crate) struct Arguments {
     against: Option<PathBuf>,
 
     #[command(flatten)]
-    files: FileArguments,
+    files: RuleFileArguments,
 
     /// How the logs are written
     #[arg(long, value_name = "FORMAT", default_value = "auto")]
-    format: Format,
+    format: LogFormat,
 
     /// Take an attribute from this field of the log; with dots from within an object
     #[arg(long, value_name = "ATTR=FIELD", value_parser = attribute)]
@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
 
     /// For how long lines are held back to be put in order: servers log requests when they end
     #[arg(long, value_name = "TIME", default_value = "10s")]
-    reorder: Span,
+    reorder: DurationText,
 
     /// The domain of the requests
     #[arg(long, value_name = "DOMAIN")]
@@ -100,7 +100,7 @@ pub(crate) struct Arguments {
 }
 
 /// Simulates, and prints what came of it.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     spare_inputs(arguments)?;
     if let Some(key) = arguments.suggest.iter().find(|key| key.attributes().next().is_none()) {
         bail!(
@@ -113,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         sides.push((path.display().to_string(), load(path, arguments)?));
     }
     let options = options(arguments, &sides);
-    let progress = Progress::default();
+    let progress = SimulateProgress::default();
     stop_on_interrupt(&progress.is_stopped)?;
     let bar = bar(&arguments.logs);
     let done = simulate::run(&options, sides, &progress, |lines| {
@@ -121,20 +121,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         bar.set_message(format!("{} lines", simulate::grouped(lines)));
     });
     bar.finish_and_clear();
-    let summary = done.map_err(Failure::refused)?;
+    let summary = done.map_err(CommandError::refused)?;
     remark(&summary, arguments);
     if summary.requests == 0 && summary.unreadable > 0 {
-        bail!(Failure::refused(format!(
+        bail!(CommandError::refused(format!(
             "none of {} lines could be read: see --format and --time-field",
             summary.lines
         )));
     }
     if summary.requests == 0 {
-        bail!(Failure::refused("the logs hold no request".to_owned()));
+        bail!(CommandError::refused("the logs hold no request".to_owned()));
     }
     let is_small = |one: &&simulate::Suggestion| one.subjects * one.sampled_one_in < simulate::SUBJECTS_MIN;
     if let Some(one) = summary.suggestions.iter().find(is_small) {
-        bail!(Failure::refused(format!(
+        bail!(CommandError::refused(format!(
             "the logs have {} subjects of {:?}: at least {} are needed to tell usual from unusual; give longer logs",
             one.subjects,
             one.key,
@@ -151,13 +151,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.json {
         print_value(&serde_json::to_value(&summary)?)?;
     } else {
-        print(text::of(&summary).as_bytes())?;
+        print(text_report::of(&summary).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Nothing that is read may be written over.
-fn spare_inputs(arguments: &Arguments) -> anyhow::Result<()> {
+fn spare_inputs(arguments: &SimulateArguments) -> anyhow::Result<()> {
     let place = |path: &PathBuf| std::fs::canonicalize(path).ok();
     let read: Vec<PathBuf> =
         arguments.logs.iter().chain(&arguments.rules).chain(&arguments.against).filter_map(place).collect();
@@ -173,8 +173,8 @@ fn spare_inputs(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 /// Reads a rule file that can be tried on a log.
-fn load(path: &Path, arguments: &Arguments) -> anyhow::Result<RuleSet> {
-    let (rules, definitions) = Texts::read(path)?.load(&arguments.files.options())?;
+fn load(path: &Path, arguments: &SimulateArguments) -> anyhow::Result<RuleSet> {
+    let (rules, definitions) = FileTexts::read(path)?.load(&arguments.files.options())?;
     if let Some(tree) = definitions.trees.first() {
         let domains: Vec<&str> = definitions.trees.iter().map(|tree| tree.domain.as_str()).collect();
         if arguments.descriptor.is_empty() {
@@ -194,7 +194,7 @@ fn load(path: &Path, arguments: &Arguments) -> anyhow::Result<RuleSet> {
     Ok(rules)
 }
 
-fn options(arguments: &Arguments, sides: &[(String, RuleSet)]) -> Options {
+fn options(arguments: &SimulateArguments, sides: &[(String, RuleSet)]) -> SimulateOptions {
     let of_rules = sides.iter().flat_map(|(_, rules)| rules.rules()).filter(|_| arguments.descriptor.is_empty());
     let of_rules =
         of_rules.flat_map(|rule| rule.key.attributes().chain(rule.when.iter().map(|(name, _)| name.as_str())));
@@ -202,8 +202,8 @@ fn options(arguments: &Arguments, sides: &[(String, RuleSet)]) -> Options {
     let of_descriptors = arguments.descriptor.iter().flat_map(DescriptorPattern::attributes);
     let of_suggestions = arguments.suggest.iter().flat_map(KeyPattern::attributes);
     let names = of_rules.chain(of_bans).chain(of_descriptors).chain(of_suggestions).map(ToOwned::to_owned);
-    let wanted = Wanted::new(names, &arguments.map, &arguments.set);
-    Options {
+    let wanted = FieldMapping::new(names, &arguments.map, &arguments.set);
+    SimulateOptions {
         logs: arguments.logs.clone(),
         format: arguments.format,
         wanted: wanted.with_fields(arguments.time_field.clone(), arguments.cost_field.clone()),
@@ -218,7 +218,7 @@ fn options(arguments: &Arguments, sides: &[(String, RuleSet)]) -> Options {
 }
 
 /// What people must know of a result, on standard error.
-fn remark(summary: &Summary, arguments: &Arguments) {
+fn remark(summary: &Summary, arguments: &SimulateArguments) {
     for fault in &summary.faults {
         say(&format!("{}:{}: not read: {}", fault.log, fault.line, super::table::printable(&fault.reason)));
     }

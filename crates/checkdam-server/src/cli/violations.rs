@@ -4,14 +4,14 @@ use std::process::ExitCode;
 
 use serde::Deserialize;
 
-use super::instant::Instant;
-use super::keeper::{Place, Wanted};
+use super::backend::{BackendArguments, ViolationQuery};
 use super::table::{Table, time};
+use super::time_argument::TimeArgument;
 use super::{print, print_value, read_answer, say};
 
 /// What `checkdam violations` takes.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ViolationsArguments {
     /// Only those of this user
     #[arg(long, value_name = "USER")]
     user: Option<String>,
@@ -26,11 +26,11 @@ pub(crate) struct Arguments {
 
     /// Only those since then: 10m, 1h or 7d ago, or 2026-12-01T00:00:00Z
     #[arg(long, value_name = "TIME")]
-    since: Option<Instant>,
+    since: Option<TimeArgument>,
 
     /// Only those before then, written alike
     #[arg(long, value_name = "TIME")]
-    until: Option<Instant>,
+    until: Option<TimeArgument>,
 
     /// The most that are shown
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
@@ -41,12 +41,12 @@ pub(crate) struct Arguments {
     json: bool,
 
     #[command(flatten)]
-    place: Place,
+    place: BackendArguments,
 }
 
 /// A violation, as far as the table shows it.
 #[derive(Deserialize)]
-struct Row {
+struct ViolationRow {
     requested_at: String,
     rule: Option<String>,
     subject: Option<String>,
@@ -60,13 +60,13 @@ struct Row {
 }
 
 /// Lists violations.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let wanted = Wanted {
+pub(crate) fn run(arguments: &ViolationsArguments) -> anyhow::Result<ExitCode> {
+    let wanted = ViolationQuery {
         user: arguments.user.clone(),
         ip: arguments.ip.clone(),
         rule: arguments.rule.clone(),
-        since_unix_s: arguments.since.map(Instant::unix_s),
-        until_unix_s: arguments.until.map(Instant::unix_s),
+        since_unix_s: arguments.since.map(TimeArgument::unix_s),
+        until_unix_s: arguments.until.map(TimeArgument::unix_s),
         limit: arguments.limit as usize,
     };
     let answer = arguments.place.keeper()?.violations(&wanted)?;
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         print_value(&answer)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let rows: Vec<Row> = read_answer(&answer["violations"])?;
+    let rows: Vec<ViolationRow> = read_answer(&answer["violations"])?;
     let is_full = rows.len() == wanted.limit;
     print(table(rows).text().as_bytes())?;
     if is_full {
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(rows: Vec<Row>) -> Table {
+fn table(rows: Vec<ViolationRow>) -> Table {
     let mut table = Table::new(&["TIME", "RULE", "SUBJECT", "USER", "IP", "REQUEST", "COST", "LIMIT", "RETRY IN"]);
     let or_none = |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned());
     for row in rows {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::{ConfigError, OriginOptions, Settings};
+use super::{ClientIdentityOptions, ConfigError, Settings};
 
 /// The most connections of a listener.
 const CONNECTIONS_MAX: usize = 10_000;
@@ -23,7 +23,7 @@ pub(crate) struct ConnectionOptions {
 }
 
 impl ConnectionOptions {
-    pub(super) fn of(given: &Settings, file: &Settings, origin: &OriginOptions) -> Result<Self, ConfigError> {
+    pub(super) fn of(given: &Settings, file: &Settings, origin: &ClientIdentityOptions) -> Result<Self, ConfigError> {
         let in_range = |name, value: usize| match value {
             1..=CONNECTIONS_LIMIT => Ok(value),
             _ => Err(ConfigError::OutOfRange { name, value: value as u64, range: "1 to 1048576" }),

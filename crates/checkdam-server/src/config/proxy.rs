@@ -7,7 +7,7 @@ use std::time::Duration;
 use checkdam::{Pattern, VALUE_MAX};
 
 use super::upstream::{Costs, UpstreamUrl};
-use super::{ConfigError, Span, from_file};
+use super::{ConfigError, DurationText, from_file};
 
 /// The proxy's settings as they were given.
 #[derive(Debug, Clone, Default, clap::Args, serde::Deserialize)]
@@ -31,19 +31,19 @@ pub(crate) struct ProxySettings {
 
     /// How long connecting to an upstream may take [default: 5s]
     #[arg(long, env = "CHECKDAM_PROXY_CONNECT_TIMEOUT", value_name = "TIME")]
-    connect_timeout: Option<Span>,
+    connect_timeout: Option<DurationText>,
 
     /// How long an upstream may take to begin its answer [default: 60s]
     #[arg(long, env = "CHECKDAM_PROXY_RESPONSE_TIMEOUT", value_name = "TIME")]
-    response_timeout: Option<Span>,
+    response_timeout: Option<DurationText>,
 
     /// How long an answer or a WebSocket may be silent before it is cut [default: 5m]
     #[arg(long, env = "CHECKDAM_PROXY_IDLE_TIMEOUT", value_name = "TIME")]
-    idle_timeout: Option<Span>,
+    idle_timeout: Option<DurationText>,
 
     /// How long a client may send nothing of a body that it owes before it is cut [default: 30s]
     #[arg(long, env = "CHECKDAM_PROXY_BODY_TIMEOUT", value_name = "TIME")]
-    body_timeout: Option<Span>,
+    body_timeout: Option<DurationText>,
 
     /// The fewest bytes a second that a client may send of a body on average, once it has been waited for as long as
     /// body_timeout; 0 is no minimum; not for HTTP/2 upstreams, where bodies may be streams [default: 500]
@@ -62,11 +62,11 @@ pub(crate) struct ProxySettings {
 
     /// The longest that a leaky bucket may hold a request back; what would wait longer is denied [default: 10s]
     #[arg(long, env = "CHECKDAM_PROXY_DELAY_MAX", value_name = "TIME")]
-    delay_max: Option<Span>,
+    delay_max: Option<DurationText>,
 
     /// For how long an upstream that cannot be reached is passed over [default: 5s]
     #[arg(long, env = "CHECKDAM_PROXY_UPSTREAM_PAUSE", value_name = "TIME")]
-    upstream_pause: Option<Span>,
+    upstream_pause: Option<DurationText>,
 
     /// A path that upstreams are asked for to see whether they are well, such as /healthz [default: none]
     #[arg(long, env = "CHECKDAM_PROXY_HEALTH_PATH", value_name = "PATH")]
@@ -74,7 +74,7 @@ pub(crate) struct ProxySettings {
 
     /// How often they are asked for it [default: 5s]
     #[arg(long, env = "CHECKDAM_PROXY_HEALTH_INTERVAL", value_name = "TIME")]
-    health_interval: Option<Span>,
+    health_interval: Option<DurationText>,
 
     /// What a request costs, by its method, such as POST=5,PUT=5, or for all [default: 1]
     #[arg(long, env = "CHECKDAM_PROXY_COST", value_name = "COST")]
@@ -161,10 +161,12 @@ impl ProxyOptions {
     pub(crate) fn load(given: ProxySettings, file: Option<&Path>) -> Result<Self, ConfigError> {
         let settings = from_file(file)?;
         let from_file = settings.proxy.unwrap_or_default();
-        let time = |given: Option<Span>, file: Option<Span>, default_s| {
+        let time = |given: Option<DurationText>, file: Option<DurationText>, default_s| {
             given.or(file).map_or(Duration::from_secs(default_s), Duration::from)
         };
-        let wait = |name, given: Option<Span>, file: Option<Span>, default_s| match time(given, file, default_s) {
+        let wait = |name, given: Option<DurationText>, file: Option<DurationText>, default_s| match time(
+            given, file, default_s,
+        ) {
             Duration::ZERO => Err(ConfigError::OutOfRange { name, value: 0, range: "1ms or more" }),
             wait => Ok(wait),
         };
@@ -259,7 +261,8 @@ fn bytes(given: Option<u64>) -> Result<Option<u64>, ConfigError> {
 }
 
 fn pem(path: &Path) -> Result<Vec<u8>, ConfigError> {
-    super::bounded::bytes(path).map_err(|reason| ConfigError::Unreadable { path: path.display().to_string(), reason })
+    super::read_limited::bytes(path)
+        .map_err(|reason| ConfigError::Unreadable { path: path.display().to_string(), reason })
 }
 
 fn health_path(path: String) -> Result<String, ConfigError> {

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use checkdam::Algorithm;
 
-use super::choice::{Headers, LogFormat, LogLevel, PathCase, PathPart, PathSlashes};
-use super::origin::{Header, HeaderAttribute, Network};
-use super::span::Span;
+use super::client_identity::{HeaderAttribute, HeaderNameSetting, Network};
+use super::duration::DurationText;
+use super::enums::{LogFormat, LogLevel, PathCase, PathPart, PathSlashes, ResponseHeaders};
 
 /// The settings as they were given.
 #[derive(Debug, Clone, Default, clap::Args, serde::Deserialize)]
@@ -56,8 +56,8 @@ pub(crate) struct Settings {
 
     /// How limits of descriptors count that do not say so: token_bucket makes a whole file exact
     /// [default: fixed_window]
-    #[arg(long, env = "CHECKDAM_DEFAULT_ALGORITHM", value_name = "ALGORITHM", value_parser = super::files::algorithm)]
-    #[serde(deserialize_with = "super::files::read_algorithm")]
+    #[arg(long, env = "CHECKDAM_DEFAULT_ALGORITHM", value_name = "ALGORITHM", value_parser = super::rule_files::algorithm)]
+    #[serde(deserialize_with = "super::rule_files::read_algorithm")]
     pub(super) default_algorithm: Option<Algorithm>,
 
     /// Whether several files may have descriptors of the same domain [default: false]
@@ -95,7 +95,7 @@ pub(crate) struct Settings {
 
     /// How long violations are kept, such as 30d [default: 30d]
     #[arg(long, env = "CHECKDAM_AUDIT_KEEP", value_name = "TIME")]
-    pub(super) audit_keep: Option<Span>,
+    pub(super) audit_keep: Option<DurationText>,
 
     /// The most violations that are kept, a count [default: 1000000]
     #[arg(long, env = "CHECKDAM_AUDIT_ROWS", value_name = "COUNT")]
@@ -120,7 +120,7 @@ pub(crate) struct Settings {
 
     /// Which headers tell clients where they stand: X-RateLimit-*, the IETF's RateLimit, or both [default: both]
     #[arg(long, env = "CHECKDAM_HEADERS", value_name = "DIALECT", value_enum)]
-    pub(super) headers: Option<Headers>,
+    pub(super) headers: Option<ResponseHeaders>,
 
     /// Networks whose X-Forwarded-For is believed, such as 10.0.0.0/8,fd00::/8 or an address [default: none]
     #[arg(long, env = "CHECKDAM_TRUSTED_PROXIES", value_name = "NETWORKS", value_delimiter = ',')]
@@ -133,7 +133,7 @@ pub(crate) struct Settings {
 
     /// A header in which trusted proxies say what a request costs [default: none, every request costs 1]
     #[arg(long, env = "CHECKDAM_COST_HEADER", value_name = "HEADER")]
-    pub(super) cost_header: Option<Header>,
+    pub(super) cost_header: Option<HeaderNameSetting>,
 
     /// Encoded slashes and backslashes (%2F, %5C, \) in the paths of proxied requests, which applications read in two
     /// ways [default: refuse]
@@ -170,7 +170,7 @@ pub(crate) struct Settings {
     /// How long a decision may wait for Redis, such as 15ms; what is set is kept [default: 15ms, or three round trips
     /// if that is more, up to 18ms]
     #[arg(long, env = "CHECKDAM_STORE_DEADLINE", value_name = "TIME")]
-    pub(super) store_deadline: Option<Span>,
+    pub(super) store_deadline: Option<DurationText>,
 
     /// How many nodes share the limits: what each allows by itself when Redis does not answer [default: 1]
     #[arg(long, env = "CHECKDAM_NODES", value_name = "COUNT")]
@@ -205,11 +205,11 @@ pub(crate) struct Settings {
     /// How long new connections are still taken on shutdown, when readiness is gone already: longer than whoever
     /// sends clients here takes to notice, such as 5s in Kubernetes; drain_timeout comes after it [default: 1s]
     #[arg(long, env = "CHECKDAM_LEAVE_NOTICE", value_name = "TIME")]
-    pub(super) leave_notice: Option<Span>,
+    pub(super) leave_notice: Option<DurationText>,
 
     /// How long requests under way may take to finish on shutdown, such as 500ms, 10s or 1m [default: 10s]
     #[arg(long, env = "CHECKDAM_DRAIN_TIMEOUT", value_name = "TIME")]
-    pub(super) drain_timeout: Option<Span>,
+    pub(super) drain_timeout: Option<DurationText>,
 
     /// How many rules have metrics of their own; all others are counted together as "other"; at most
     /// 10000, each with traffic takes 6 kB [default: 1000]
@@ -251,7 +251,7 @@ pub(crate) struct Settings {
     /// Shed requests (503) that wait longer than this for their turn, such as 100ms; 0s sheds none for that
     /// [default: 100ms]
     #[arg(long, env = "CHECKDAM_SHED_AFTER", value_name = "TIME")]
-    pub(super) shed_after: Option<Span>,
+    pub(super) shed_after: Option<DurationText>,
 
     /// The most requests that are decided at a time; more are turned away with 503 [default: 10000]
     #[arg(long, env = "CHECKDAM_IN_FLIGHT_MAX", value_name = "COUNT")]

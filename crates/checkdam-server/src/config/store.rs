@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use checkdam::store::redis::RedisOptions;
 
-use super::envoy_ratelimit::{Around, Variables};
-use super::{ConfigError, Settings, Span, from_file, redis_options, variable};
+use super::envoy_ratelimit_env::{EnvoyEnvironment, OtherSettings};
+use super::{ConfigError, DurationText, Settings, from_file, redis_options, variable};
 
 /// Where the store is: the same names as `serve` takes.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -26,7 +26,7 @@ pub(crate) struct StoreSettings {
     /// How long a decision may wait for Redis, such as 15ms; what is set is kept [default: 15ms, or three round trips
     /// if that is more, up to 18ms]
     #[arg(long, env = "CHECKDAM_STORE_DEADLINE", value_name = "TIME")]
-    store_deadline: Option<Span>,
+    store_deadline: Option<DurationText>,
 
     /// What every key begins with after cd: [default: nothing]
     #[arg(long, env = "CHECKDAM_KEY_PREFIX", value_name = "TEXT")]
@@ -39,8 +39,8 @@ impl StoreSettings {
         let Self { store, store_file, store_ca, store_deadline, key_prefix } = self;
         let given = Settings { store, store_file, store_ca, store_deadline, key_prefix, ..Settings::default() };
         // Rules and listeners do not matter here.
-        let around = Around { has_rules: true, host: "127.0.0.1" };
-        let (given, _) = Variables(variable).under(given.with_secrets()?, around)?;
+        let around = OtherSettings { has_rules: true, host: "127.0.0.1" };
+        let (given, _) = EnvoyEnvironment(variable).under(given.with_secrets()?, around)?;
         // Nothing is kept in memory while a store is examined.
         redis_options(&given, &from_file(file)?, 1)
     }

@@ -8,7 +8,7 @@ use axum::http::uri::{Authority, Scheme};
 use axum::http::{Method, Uri};
 use checkdam::LIMIT_MAX;
 
-use super::watch::without_login;
+use super::telemetry::without_login;
 
 /// A server behind the proxy: `http://host:port` or `https://host:port`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Deserialize)]
@@ -57,7 +57,7 @@ impl fmt::Display for UpstreamUrl {
 
 /// What requests cost, by their method: `5`, or `POST=5,PUT=5`.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
-#[serde(try_from = "Written")]
+#[serde(try_from = "CostsInFile")]
 pub(crate) struct Costs {
     others: u64,
     methods: Vec<(Method, u64)>,
@@ -66,7 +66,7 @@ pub(crate) struct Costs {
 /// As the file has it: `cost = 5` or `cost = { POST = 5 }`.
 #[derive(serde::Deserialize)]
 #[serde(untagged, expecting = "a number, or numbers by method such as { POST = 5 }")]
-enum Written {
+enum CostsInFile {
     All(u64),
     ByMethod(BTreeMap<String, u64>),
 }
@@ -89,7 +89,7 @@ impl FromStr for Costs {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if let Ok(cost) = text.parse() {
-            return Written::All(cost).try_into();
+            return CostsInFile::All(cost).try_into();
         }
         let pair = |part: &str| {
             let (method, cost) = part.split_once('=')?;
@@ -97,21 +97,21 @@ impl FromStr for Costs {
         };
         let pairs = text.split(',').map(pair).collect::<Option<_>>();
         let pairs = pairs.ok_or_else(|| format!("{text:?} is no cost: write 5, or by method POST=5,PUT=5"))?;
-        Written::ByMethod(pairs).try_into()
+        CostsInFile::ByMethod(pairs).try_into()
     }
 }
 
-impl TryFrom<Written> for Costs {
+impl TryFrom<CostsInFile> for Costs {
     type Error = String;
 
-    fn try_from(written: Written) -> Result<Self, String> {
+    fn try_from(written: CostsInFile) -> Result<Self, String> {
         let checked = |cost: u64| match cost {
             1..=LIMIT_MAX => Ok(cost),
             _ => Err(format!("a cost is {cost}: it must be 1 to {LIMIT_MAX}")),
         };
         match written {
-            Written::All(cost) => Ok(Self { others: checked(cost)?, methods: Vec::new() }),
-            Written::ByMethod(costs) => {
+            CostsInFile::All(cost) => Ok(Self { others: checked(cost)?, methods: Vec::new() }),
+            CostsInFile::ByMethod(costs) => {
                 let method = |(name, cost): (String, u64)| {
                     let method = Method::from_bytes(name.as_bytes()).map_err(|_| format!("{name:?} is no method"))?;
                     Ok::<_, String>((method, checked(cost)?))

@@ -6,22 +6,22 @@
 //! So this door must never answer with an error what a client of Envoy can
 //! cause by what it sends.
 
-mod calls;
-mod door;
-mod messages;
-mod metadata;
+mod decision_error;
+mod dynamic_metadata;
+mod fast_path;
+mod listener;
 mod options;
-mod refusal;
+mod proto;
 mod request;
 mod response;
 mod service;
 mod unary;
 
-pub(crate) use self::door::Door;
-pub(crate) use self::messages::{
+pub(crate) use self::decision_error::DecisionError;
+pub(crate) use self::listener::GrpcListener;
+pub(crate) use self::options::{HeaderNames, RateLimitOptions};
+pub(crate) use self::proto::{
     Code, DescriptorStatus, Entry, LimitUnit, RateLimit, RateLimitDescriptor, RateLimitOverride, RateLimitRequest,
     RateLimitResponse, SHOULD_RATE_LIMIT,
 };
-pub(crate) use self::options::{HeaderNames, RateLimitOptions};
-pub(crate) use self::refusal::Refusal;
-pub(crate) use self::service::RateLimits;
+pub(crate) use self::service::EnvoyRateLimits;

@@ -2,8 +2,8 @@
 
 use checkdam::{LIMIT_MAX, Request, RequestLimit, Unit};
 
-use super::messages::{LimitUnit, RateLimitDescriptor, RateLimitRequest};
-use super::refusal::Refusal;
+use super::decision_error::DecisionError;
+use super::proto::{LimitUnit, RateLimitDescriptor, RateLimitRequest};
 
 /// The most descriptors in a request: each may be a tier, and no store charges
 /// more at once. Envoy's configuration says how many there are, not its clients.
@@ -11,7 +11,7 @@ pub(super) const DESCRIPTORS_MAX: usize = checkdam::TIERS_MAX;
 
 /// What is asked with the descriptors of a message.
 #[derive(Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct DescriptorRequests<'a> {
     /// What is to be charged, in the order of the descriptors.
     pub(super) checks: Vec<Request<'a>>,
     /// What is to be given back instead, each with its descriptor's place.
@@ -21,16 +21,16 @@ pub(super) struct Asked<'a> {
 /// Reads the descriptors, in their order. One without entries matches no limit, as
 /// in envoyproxy/ratelimit: an error would let the whole request pass. `is_quota`
 /// says that they deny only all together.
-pub(super) fn read(message: &RateLimitRequest, is_quota: bool) -> Result<Asked<'_>, Refusal> {
+pub(super) fn read(message: &RateLimitRequest, is_quota: bool) -> Result<DescriptorRequests<'_>, DecisionError> {
     if message.domain.is_empty() {
-        return Err(Refusal::NoDomain);
+        return Err(DecisionError::NoDomain);
     }
     match message.descriptors.len() {
-        0 => return Err(Refusal::NoDescriptors),
-        count if count > DESCRIPTORS_MAX => return Err(Refusal::TooManyDescriptors { count }),
+        0 => return Err(DecisionError::NoDescriptors),
+        count if count > DESCRIPTORS_MAX => return Err(DecisionError::TooManyDescriptors { count }),
         _ => {}
     }
-    let mut asked = Asked { checks: Vec::with_capacity(message.descriptors.len()), refunds: Vec::new() };
+    let mut asked = DescriptorRequests { checks: Vec::with_capacity(message.descriptors.len()), refunds: Vec::new() };
     for (index, descriptor) in message.descriptors.iter().enumerate() {
         let request = descriptor.asked(message, index)?;
         let request = if is_quota { request.in_quota_mode() } else { request };
@@ -44,14 +44,14 @@ pub(super) fn read(message: &RateLimitRequest, is_quota: bool) -> Result<Asked<'
 }
 
 impl RateLimitDescriptor {
-    fn asked<'a>(&'a self, message: &'a RateLimitRequest, index: usize) -> Result<Request<'a>, Refusal> {
+    fn asked<'a>(&'a self, message: &'a RateLimitRequest, index: usize) -> Result<Request<'a>, DecisionError> {
         // What is no text is read as some: who sends it must not pass unlimited.
         let entries = self.entries.iter().map(|entry| (entry.key.as_str(), String::from_utf8_lossy(&entry.value)));
         let request = Request::from_entries(message.domain.as_str(), entries)
-            .map_err(|reason| Refusal::Entries { index, reason })?;
+            .map_err(|reason| DecisionError::Entries { index, reason })?;
         let request = match &self.limit {
             Some(limit) => {
-                let unit = unit(limit.unit).ok_or(Refusal::Unit { index, unit: limit.unit })?;
+                let unit = unit(limit.unit).ok_or(DecisionError::Unit { index, unit: limit.unit })?;
                 request.with_limit(RequestLimit { amount: limit.requests_per_unit, unit })
             }
             None => request,

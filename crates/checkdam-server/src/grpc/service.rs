@@ -6,33 +6,33 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use checkdam::Outcome;
 use tonic::{Response, Status};
 
-use super::messages::{Code, RateLimitRequest, RateLimitResponse, RateLimitService};
+use super::decision_error::DecisionError;
 use super::options::RateLimitOptions;
-use super::refusal::Refusal;
-use super::request::{self, Asked};
-use super::{metadata, response};
+use super::proto::{Code, RateLimitRequest, RateLimitResponse, RateLimitService};
+use super::request::{self, DescriptorRequests};
+use super::{dynamic_metadata, response};
 use crate::app::App;
 
 /// The rate limit service, whichever door it is asked through.
 #[derive(Debug)]
-pub(crate) struct RateLimits {
+pub(crate) struct EnvoyRateLimits {
     app: Arc<App>,
     options: RateLimitOptions,
     /// How many requests were answered with an error.
     refused: AtomicU64,
 }
 
-impl RateLimits {
+impl EnvoyRateLimits {
     /// A service that decides through the app.
     pub(crate) const fn new(app: Arc<App>, options: RateLimitOptions) -> Self {
         Self { app, options, refused: AtomicU64::new(0) }
     }
 
     /// Charges all descriptors, or none.
-    pub(crate) async fn decide(&self, message: &RateLimitRequest) -> Result<RateLimitResponse, Refusal> {
-        let Asked { checks, refunds } = request::read(message, self.options.is_quota)?;
+    pub(crate) async fn decide(&self, message: &RateLimitRequest) -> Result<RateLimitResponse, DecisionError> {
+        let DescriptorRequests { checks, refunds } = request::read(message, self.options.is_quota)?;
         if self.app.limiter().rules().is_empty() {
-            return Err(Refusal::NoRules);
+            return Err(DecisionError::NoRules);
         }
         let together = self.app.check_together(&checks).await;
         let mut outcomes: Vec<&Outcome> = together.outcomes().iter().collect();
@@ -76,14 +76,14 @@ impl RateLimits {
             overall_code: if is_allowed { Code::Ok } else { Code::OverLimit }.into(),
             statuses,
             response_headers_to_add: headers.unwrap_or_default(),
-            dynamic_metadata: self.options.has_metadata.then(|| metadata::of(message, outcomes)),
+            dynamic_metadata: self.options.has_metadata.then(|| dynamic_metadata::of(message, outcomes)),
             ..RateLimitResponse::default()
         }
     }
 }
 
 #[tonic::async_trait]
-impl RateLimitService for RateLimits {
+impl RateLimitService for EnvoyRateLimits {
     async fn should_rate_limit(
         &self,
         request: tonic::Request<RateLimitRequest>,

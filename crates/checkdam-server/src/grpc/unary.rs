@@ -18,17 +18,17 @@ const PREFIX: usize = 5;
 /// Names the compression that a client may use.
 const ENCODING: &str = "grpc-encoding";
 
-type Read = Result<Frame<Bytes>, hyper::Error>;
+type FrameResult = Result<Frame<Bytes>, hyper::Error>;
 
 /// The body of a call, of which the first two frames were looked at.
-pub(super) struct Looked {
-    first: Option<Read>,
+pub(super) struct PeekedBody {
+    first: Option<FrameResult>,
     /// Some clients say in a frame of its own that there is no more.
-    second: Option<Read>,
+    second: Option<FrameResult>,
     rest: Incoming,
 }
 
-impl Looked {
+impl PeekedBody {
     /// Waits for the first frame, and for the second if there is one.
     pub(super) async fn at(mut body: Incoming) -> Self {
         let first = body.frame().await;
@@ -51,11 +51,11 @@ impl Looked {
     }
 }
 
-impl Body for Looked {
+impl Body for PeekedBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Read>> {
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<FrameResult>> {
         match self.first.take().or_else(|| self.second.take()) {
             Some(read) => Poll::Ready(Some(read)),
             None => Pin::new(&mut self.rest).poll_frame(context),
@@ -68,13 +68,13 @@ impl Body for Looked {
 }
 
 /// The body of an answer: its message, then that all went well.
-pub(crate) enum Answer {
+pub(crate) enum UnaryBody {
     Message(Bytes),
     Success,
     Over,
 }
 
-impl Answer {
+impl UnaryBody {
     /// The answer with this message.
     pub(super) fn with(message: &impl Message) -> Response<Self> {
         let length = message.encoded_len();
@@ -90,7 +90,7 @@ impl Answer {
     }
 }
 
-impl Body for Answer {
+impl Body for UnaryBody {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -21,13 +21,13 @@ use axum::response::IntoResponse;
 use checkdam::normalize::PathNormalization;
 use checkdam::{LIMIT_MAX, Request, RequestError, VALUE_MAX};
 
-use super::connections::Peer;
-use super::foreign::Hosts;
-use super::origin::{Asked, Origin, OriginError, Target, host, single};
+use super::client_identity::{ClientIdentity, DescribedRequest, IdentityError, RequestTarget, host, single};
+use super::connections::RequestPeer;
 use super::problem::{Problem, shown};
+use super::same_origin::AllowedHosts;
 use super::wire::{self, Refusal};
 use crate::app::App;
-use crate::overload::Entrance;
+use crate::overload::SheddingListener;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -46,16 +46,16 @@ const STATUS: HeaderName = HeaderName::from_static("x-checkdam-status");
 const DELAY: HeaderName = HeaderName::from_static("x-checkdam-delay-ms");
 
 /// The door for proxies.
-pub(super) struct Auth {
+pub(super) struct ForwardAuth {
     app: Arc<App>,
-    origin: Arc<Origin>,
-    hosts: Arc<Hosts>,
+    origin: Arc<ClientIdentity>,
+    hosts: Arc<AllowedHosts>,
     has_warned: AtomicBool,
     has_warned_of_options: AtomicBool,
 }
 
-impl Auth {
-    pub(super) fn new(app: Arc<App>, origin: Arc<Origin>, hosts: Arc<Hosts>) -> Self {
+impl ForwardAuth {
+    pub(super) fn new(app: Arc<App>, origin: Arc<ClientIdentity>, hosts: Arc<AllowedHosts>) -> Self {
         let (has_warned, has_warned_of_options) = Default::default();
         Self { app, origin, hosts, has_warned, has_warned_of_options }
     }
@@ -67,7 +67,7 @@ impl Auth {
         self.hosts.refuse_auth(&parts.headers, &parts.uri, is_of_proxy)
     }
 
-    async fn decide(&self, parts: &Parts, peer: IpAddr, options: &Options<'_>) -> Result<Response<Body>, Problem> {
+    async fn decide(&self, parts: &Parts, peer: IpAddr, options: &AuthOptions<'_>) -> Result<Response<Body>, Problem> {
         if let Some(problem) = self.refuse_browser(parts, peer) {
             return Err(problem);
         }
@@ -136,18 +136,18 @@ impl Auth {
     )
 )]
 pub(super) async fn auth(
-    State(auth): State<Arc<Auth>>,
-    Extension(Peer { ip: peer, since }): Extension<Peer>,
+    State(auth): State<Arc<ForwardAuth>>,
+    Extension(RequestPeer { ip: peer, since }): Extension<RequestPeer>,
     parts: Parts,
 ) -> Response<Body> {
     let options = parts.uri.path().strip_prefix(PATH).unwrap_or_default();
-    let (options, invalid) = Options::read(options.strip_prefix('/').unwrap_or_default());
+    let (options, invalid) = AuthOptions::read(options.strip_prefix('/').unwrap_or_default());
     let decided = match invalid {
         Some(problem) => {
             auth.warn_of_options(&problem);
             Err(problem)
         }
-        None if auth.app.overload().sheds(Entrance::Http, since) => Err(Problem::overloaded()),
+        None if auth.app.overload().sheds(SheddingListener::Http, since) => Err(Problem::overloaded()),
         None => auth.decide(&parts, peer, &options).await,
     };
     let mut response = decided.into_response();
@@ -161,14 +161,14 @@ pub(super) async fn auth(
 
 /// What the proxy's configuration says beside the headers.
 #[derive(Default)]
-struct Options<'a> {
+struct AuthOptions<'a> {
     domain: Cow<'a, str>,
     cost: Option<u64>,
     attributes: Vec<(String, Cow<'a, str>)>,
     denies_by_403: bool,
 }
 
-impl<'a> Options<'a> {
+impl<'a> AuthOptions<'a> {
     /// Reads all that can be read, and says what is wrong first: even then a
     /// proxy gets the status that it understands.
     fn read(text: &'a str) -> (Self, Option<Problem>) {
@@ -212,16 +212,16 @@ impl<'a> Options<'a> {
 }
 
 /// The request that the headers describe.
-fn described(origin: &Origin, parts: &Parts, peer: IpAddr) -> Result<Request<'static>, Problem> {
+fn described(origin: &ClientIdentity, parts: &Parts, peer: IpAddr) -> Result<Request<'static>, Problem> {
     let headers = &parts.headers;
     let paths = origin.paths();
     refuse_two_ways(headers, paths)?;
     let method = agreed(headers, &[X_FORWARDED_METHOD, X_ORIGINAL_METHOD], |text| Some(text.to_owned()))?;
     let target = agreed(headers, &[X_FORWARDED_URI, X_ORIGINAL_URI, X_ORIGINAL_URL], |text| {
-        Some(Target::parse(text).endpoint(paths).ok()?.into_owned())
+        Some(RequestTarget::parse(text).endpoint(paths).ok()?.into_owned())
     })?;
     let named = agreed(headers, &[X_FORWARDED_HOST, X_FORWARDED_URI, X_ORIGINAL_URI, X_ORIGINAL_URL], |text| {
-        match Target::parse(text).authority {
+        match RequestTarget::parse(text).authority {
             Some(authority) => host(authority),
             None if text.starts_with('/') => None,
             None => host(text),
@@ -229,7 +229,7 @@ fn described(origin: &Origin, parts: &Parts, peer: IpAddr) -> Result<Request<'st
     })?;
     let own = parts.uri.authority().map(|authority| authority.as_str());
     let own = own.or_else(|| headers.get(HOST)?.to_str().ok());
-    let asked = Asked {
+    let asked = DescribedRequest {
         method: method.as_deref().unwrap_or(parts.method.as_str()),
         target: target.as_deref().unwrap_or(PATH),
         host: named.as_deref().or(own),
@@ -245,9 +245,9 @@ fn described(origin: &Origin, parts: &Parts, peer: IpAddr) -> Result<Request<'st
 fn refuse_two_ways(headers: &HeaderMap, paths: &PathNormalization) -> Result<(), Problem> {
     for name in [X_FORWARDED_URI, X_ORIGINAL_URI, X_ORIGINAL_URL] {
         let Some(text) = single(headers, &name).map_err(|error| unreadable(&error))? else { continue };
-        let target = Target::parse(text);
+        let target = RequestTarget::parse(text);
         if let Err(error) = target.endpoint(paths) {
-            return Err(Problem::malformed_header(name.as_str(), OriginError::from(error).to_string()));
+            return Err(Problem::malformed_header(name.as_str(), IdentityError::from(error).to_string()));
         }
         if target.has_dot_segments(paths) {
             let detail = "the path has dot segments, which can be read in two ways: ask for the path that is meant";
@@ -280,15 +280,15 @@ fn agreed(
     Ok(agreed.map(|(_, said)| said))
 }
 
-fn unreadable(error: &OriginError) -> Problem {
+fn unreadable(error: &IdentityError) -> Problem {
     let header = match error {
-        OriginError::Repeated { header, .. }
-        | OriginError::NotText { header }
-        | OriginError::NotACost { header, .. } => header.as_str(),
-        OriginError::NotAMethod { .. } => "x-forwarded-method",
-        OriginError::HopByHop { .. } => "connection",
-        OriginError::Path(_) => "x-forwarded-uri",
-        OriginError::Request(_) => "headers",
+        IdentityError::Repeated { header, .. }
+        | IdentityError::NotText { header }
+        | IdentityError::NotACost { header, .. } => header.as_str(),
+        IdentityError::NotAMethod { .. } => "x-forwarded-method",
+        IdentityError::HopByHop { .. } => "connection",
+        IdentityError::Path(_) => "x-forwarded-uri",
+        IdentityError::Request(_) => "headers",
     };
     Problem::malformed_header(header, error.to_string())
 }

@@ -26,12 +26,12 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
-use super::deadline::{Deadline, HEAD, Progress};
+use super::connection_timeouts::{HEAD, RequestProgress, TimedConnection};
 use super::health;
-use super::peers::{Member, Peers, SEARCH_AGAIN};
-use super::responder::{Answered, Arrival, Responder};
-use super::shedding::Shedding;
-use super::wakeups::noting;
+use super::load_shedding::LoadShedding;
+use super::peer_connections::{PeerConnection, PeerConnections, SEARCH_AGAIN};
+use super::queueing_delay::noting;
+use super::responder::{RequestArrival, Responder, ResponderResponse};
 use crate::app::App;
 use crate::config::ConnectionOptions;
 use crate::trace::{self, TraceParent};
@@ -72,9 +72,9 @@ pub(super) enum Protocol {
 pub(super) struct Connections<R> {
     app: Arc<App>,
     responder: R,
-    kind: Kind,
+    kind: ListenerTraits,
     slots: Arc<Semaphore>,
-    peers: Arc<Peers>,
+    peers: Arc<PeerConnections>,
     open: Arc<watch::Sender<usize>>,
     closing: watch::Sender<bool>,
     /// The runtime that serves them.
@@ -83,43 +83,51 @@ pub(super) struct Connections<R> {
 
 /// What is special about a listener.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Kind {
+pub(super) struct ListenerTraits {
     /// Its name in logs and metrics.
     pub(super) name: &'static str,
     pub(super) protocol: Protocol,
     /// Which requests it sheds.
-    pub(super) shedding: Option<Shedding>,
+    pub(super) shedding: Option<LoadShedding>,
     /// Whether it has paths for health among those for requests.
     pub(super) has_health: bool,
 }
 
 /// Who sent a request, and since when it waits; every request carries it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Peer {
+pub(super) struct RequestPeer {
     pub(super) ip: IpAddr,
     pub(super) since: u64,
 }
 
 /// The right to one more connection.
-pub(super) struct Slot(#[expect(dead_code, reason = "held, and given back by its drop")] OwnedSemaphorePermit);
+pub(super) struct ConnectionSlot(
+    #[expect(dead_code, reason = "held, and given back by its drop")] OwnedSemaphorePermit,
+);
 
 /// A connection that was accepted and is not served yet.
-struct Accepted {
+struct AcceptedConnection {
     peer: IpAddr,
     at: Instant,
-    progress: Arc<Progress>,
-    open: Open,
+    progress: Arc<RequestProgress>,
+    open: OpenConnection,
 }
 
 impl<R: Responder> Connections<R> {
     /// Of a listener whose connections are served by that runtime.
-    pub(super) fn new(app: Arc<App>, responder: R, kind: Kind, options: &ConnectionOptions, serving: Handle) -> Self {
+    pub(super) fn new(
+        app: Arc<App>,
+        responder: R,
+        kind: ListenerTraits,
+        options: &ConnectionOptions,
+        serving: Handle,
+    ) -> Self {
         Self {
             responder,
             app,
             kind,
             slots: Arc::new(Semaphore::new(options.max)),
-            peers: Arc::new(Peers::new(options.clone())),
+            peers: Arc::new(PeerConnections::new(options.clone())),
             open: Arc::new(watch::Sender::new(0)),
             closing: watch::Sender::new(false),
             serving,
@@ -128,11 +136,11 @@ impl<R: Responder> Connections<R> {
 
     /// Waits until there may be one more connection. When hardly any is free,
     /// idle ones are closed.
-    pub(super) async fn slot(&self) -> Slot {
+    pub(super) async fn slot(&self) -> ConnectionSlot {
         loop {
             self.make_room();
             match tokio::time::timeout(SEARCH_AGAIN, Arc::clone(&self.slots).acquire_owned()).await {
-                Ok(Ok(slot)) => return Slot(slot),
+                Ok(Ok(slot)) => return ConnectionSlot(slot),
                 // Only if the semaphore is closed, which it never is.
                 Ok(Err(_)) => std::future::pending().await,
                 // Others may be idle by now.
@@ -155,20 +163,20 @@ impl<R: Responder> Connections<R> {
     }
 
     /// The right to one more connection, if there may be one now.
-    pub(super) fn slot_now(&self) -> Option<Slot> {
-        Arc::clone(&self.slots).try_acquire_owned().ok().map(Slot)
+    pub(super) fn slot_now(&self) -> Option<ConnectionSlot> {
+        Arc::clone(&self.slots).try_acquire_owned().ok().map(ConnectionSlot)
     }
 
     /// Serves a connection until its client has enough or all are closed; closes
     /// it at once if its peer has too many.
-    pub(super) fn take(self: &Arc<Self>, stream: TcpStream, peer: IpAddr, slot: Slot) {
+    pub(super) fn take(self: &Arc<Self>, stream: TcpStream, peer: IpAddr, slot: ConnectionSlot) {
         let progress = Arc::new(match self.kind.protocol {
-            Protocol::Http => Progress::default(),
-            Protocol::Grpc => Progress::of_http2(),
+            Protocol::Http => RequestProgress::default(),
+            Protocol::Grpc => RequestProgress::of_http2(),
         });
         let Some(member) = self.peers.join(peer, &progress) else { return };
-        let open = Open::new(&self.open, slot, member);
-        let accepted = Accepted { peer, at: Instant::now(), progress, open };
+        let open = OpenConnection::new(&self.open, slot, member);
+        let accepted = AcceptedConnection { peer, at: Instant::now(), progress, open };
         if self.kind.has_health {
             let wakeups = Arc::clone(&accepted.progress.wakeups);
             tokio::spawn(noting(wakeups, Arc::clone(self).sort(stream, accepted)));
@@ -178,7 +186,7 @@ impl<R: Responder> Connections<R> {
     }
 
     /// Serves a connection here if it asks for health, and hands it over otherwise.
-    async fn sort(self: Arc<Self>, stream: TcpStream, accepted: Accepted) {
+    async fn sort(self: Arc<Self>, stream: TcpStream, accepted: AcceptedConnection) {
         let (mut start, mut closing) = ([0; health::START_MAX], self.closing.subscribe());
         let length = tokio::select! {
             peeked = tokio::time::timeout_at(accepted.at + HEAD, stream.peek(&mut start)) => match peeked {
@@ -196,7 +204,7 @@ impl<R: Responder> Connections<R> {
         }
     }
 
-    fn hand_over(self: &Arc<Self>, stream: TcpStream, accepted: Accepted) {
+    fn hand_over(self: &Arc<Self>, stream: TcpStream, accepted: AcceptedConnection) {
         // It is registered with the other runtime instead of this.
         let Ok(stream) = stream.into_std() else { return };
         let (connections, wakeups) = (Arc::clone(self), Arc::clone(&accepted.progress.wakeups));
@@ -210,19 +218,19 @@ impl<R: Responder> Connections<R> {
 
     /// Serves a connection to its end. One that `is_apart` is for health: another
     /// request on it is answered, and must come on another connection next time.
-    async fn serve(&self, stream: TcpStream, accepted: Accepted, is_apart: bool) {
+    async fn serve(&self, stream: TcpStream, accepted: AcceptedConnection, is_apart: bool) {
         // Answers are small and wait for nothing. If this fails they are slower.
         let _ = stream.set_nodelay(true);
-        let Accepted { peer, at, progress, open } = accepted;
-        let io = Deadline::new(stream, Arc::clone(&progress), R::IS_STRICT, at);
+        let AcceptedConnection { peer, at, progress, open } = accepted;
+        let io = TimedConnection::new(stream, Arc::clone(&progress), R::IS_STRICT, at);
         let open = Arc::new(open);
         let (responder, app, held) = (self.responder.clone(), Arc::clone(&self.app), Arc::clone(&open));
         let (shedding, noted) = (self.kind.shedding, Arc::clone(&progress));
         let service = service_fn(move |request: Request<Incoming>| {
             let is_http2 = request.version() == Version::HTTP_2;
             let (fault, since) = (noted.begin(is_http2), noted.wakeups.since());
-            let under_way = UnderWay { progress: Arc::clone(&noted), _open: Arc::clone(&held) };
-            let arrival = Arrival { peer, since, fault, under_way };
+            let under_way = InFlightRequest { progress: Arc::clone(&noted), _open: Arc::clone(&held) };
+            let arrival = RequestArrival { peer, since, fault, under_way };
             let parent = if app.tracer().reads_parents() { TraceParent::of(request.headers()) } else { None };
             let (responder, app, progress) = (responder.clone(), Arc::clone(&app), Arc::clone(&noted));
             let is_elsewhere = is_apart && !health::PATHS.contains(&request.uri().path());
@@ -295,20 +303,20 @@ impl<R: Responder> Connections<R> {
 }
 
 /// An open connection, counted.
-struct Open {
+struct OpenConnection {
     count: Arc<watch::Sender<usize>>,
-    _slot: Slot,
-    _member: Member,
+    _slot: ConnectionSlot,
+    _member: PeerConnection,
 }
 
-impl Open {
-    fn new(count: &Arc<watch::Sender<usize>>, slot: Slot, member: Member) -> Self {
+impl OpenConnection {
+    fn new(count: &Arc<watch::Sender<usize>>, slot: ConnectionSlot, member: PeerConnection) -> Self {
         count.send_modify(|open| *open += 1);
         Self { count: Arc::clone(count), _slot: slot, _member: member }
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.count.send_modify(|open| *open -= 1);
     }
@@ -316,12 +324,12 @@ impl Drop for Open {
 
 /// Whether we ourselves could not make sense of a request: then the connection is
 /// not kept for another. The answers of upstreams have the responder's own body.
-fn is_own_400<B>(response: &Answered<B>) -> bool {
+fn is_own_400<B>(response: &ResponderResponse<B>) -> bool {
     response.status() == StatusCode::BAD_REQUEST && matches!(response.body(), Either::Right(_))
 }
 
 /// Serves a connection to its end, which comes in good order when it is to be closed.
-async fn drive<C>(connection: C, closing: &mut watch::Receiver<bool>, progress: &Progress)
+async fn drive<C>(connection: C, closing: &mut watch::Receiver<bool>, progress: &RequestProgress)
 where
     C: GracefulConnection<Error = Box<dyn std::error::Error + Send + Sync>>,
 {
@@ -359,7 +367,7 @@ where
 }
 
 /// Done when this connection, or all, shall be closed.
-async fn told_to_close(closing: &mut watch::Receiver<bool>, progress: &Progress) {
+async fn told_to_close(closing: &mut watch::Receiver<bool>, progress: &RequestProgress) {
     // An error means that the server is gone, which is the same.
     let mut all = pin!(closing.wait_for(|closing| *closing));
     poll_fn(|context| match progress.is_told_to_close() {
@@ -371,7 +379,7 @@ async fn told_to_close(closing: &mut watch::Receiver<bool>, progress: &Progress)
 
 /// Done when a graceful shutdown that makes room has had its time, and no request
 /// has been under way at two looks: the last answer is written between them.
-async fn shutdown_overdue(progress: &Progress) {
+async fn shutdown_overdue(progress: &RequestProgress) {
     tokio::time::sleep(SHUTDOWN_FOR_ROOM).await;
     let mut was_idle = false;
     loop {
@@ -400,13 +408,13 @@ fn builder() -> auto::Builder<TokioExecutor> {
 
 /// A request that is being answered. It counts as answered when this is
 /// dropped, however it ended: also when the client resets its stream.
-pub(crate) struct UnderWay {
-    progress: Arc<Progress>,
+pub(crate) struct InFlightRequest {
+    progress: Arc<RequestProgress>,
     /// A connection that carries something else by now is still one of ours.
-    _open: Arc<Open>,
+    _open: Arc<OpenConnection>,
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
         self.progress.end();
     }

@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::app::App;
-use crate::metrics::{self, Form};
+use crate::metrics::{self, ExpositionFormat};
 
 /// Smaller texts are sent as they are.
 const COMPRESSED_MIN: usize = 16 << 10;
@@ -23,11 +23,11 @@ const COMPRESSED_MIN: usize = 16 << 10;
 /// it takes what was begun after he came: however many ask, a text that others
 /// wait for is written once for all of them.
 #[derive(Debug, Default)]
-pub(crate) struct Texts(Mutex<Vec<Text>>);
+pub(crate) struct ScrapeCache(Mutex<Vec<CachedScrape>>);
 
 #[derive(Debug)]
-struct Text {
-    form: Form,
+struct CachedScrape {
+    form: ExpositionFormat,
     /// Whether compression was asked for.
     takes_gzip: bool,
     begun: Instant,
@@ -41,7 +41,7 @@ struct Text {
         body = String, content_type = "text/plain"),
 ))]
 pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response<Body> {
-    let (form, takes_gzip, came) = (Form::of(&headers), takes_gzip(&headers), Instant::now());
+    let (form, takes_gzip, came) = (ExpositionFormat::of(&headers), takes_gzip(&headers), Instant::now());
     let Some((body, is_zipped)) = text(&app, form, takes_gzip, came).await else {
         // Only if the program is ending: its threads take no more work.
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
@@ -55,9 +55,9 @@ pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> 
 }
 
 /// The metrics as they stood after somebody `came`, and whether they are zipped.
-async fn text(app: &Arc<App>, form: Form, takes_gzip: bool, came: Instant) -> Option<(Bytes, bool)> {
+async fn text(app: &Arc<App>, form: ExpositionFormat, takes_gzip: bool, came: Instant) -> Option<(Bytes, bool)> {
     let mut texts = app.texts().0.lock().await;
-    let is_such = |text: &Text| (text.form, text.takes_gzip) == (form, takes_gzip);
+    let is_such = |text: &CachedScrape| (text.form, text.takes_gzip) == (form, takes_gzip);
     if let Some(text) = texts.iter().find(|text| is_such(text) && text.begun >= came) {
         return Some((text.body.clone(), text.is_zipped));
     }
@@ -69,7 +69,7 @@ async fn text(app: &Arc<App>, form: Form, takes_gzip: bool, came: Instant) -> Op
     });
     let (body, is_zipped) = written.await.ok()?;
     texts.retain(|text| !is_such(text));
-    texts.push(Text { form, takes_gzip, begun, body: body.clone(), is_zipped });
+    texts.push(CachedScrape { form, takes_gzip, begun, body: body.clone(), is_zipped });
     Some((body, is_zipped))
 }
 

@@ -5,27 +5,27 @@
 mod admin;
 mod api_explorer;
 mod auth;
-mod body;
-mod checks;
+mod backlog_drain;
+mod client_identity;
+mod connection_timeouts;
 mod connections;
 mod dashboard;
-mod deadline;
-mod decide;
-mod foreign;
-mod framing;
+mod envoy_json;
+mod fast_path;
 mod health;
-mod json;
-mod last_places;
+mod load_shedding;
 mod metrics;
 mod openapi;
-mod opening;
-mod origin;
-mod peers;
+mod peer_connections;
 mod problem;
+mod queueing_delay;
+mod request_body;
+mod request_framing;
 mod responder;
+mod same_origin;
 mod server;
-mod shedding;
-mod wakeups;
+mod startup;
+mod v1;
 mod wire;
 
 use std::sync::Arc;
@@ -34,23 +34,24 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{any, get, post};
 
-pub(crate) use self::admin::{Admin, Live, RuleSource};
-pub(crate) use self::checks::Checks;
-pub(crate) use self::connections::UnderWay;
-pub(crate) use self::foreign::Hosts;
-use self::foreign::refuse_foreign;
-pub(crate) use self::framing::{Fault, chunk_size, content_length};
-pub(crate) use self::metrics::Texts;
-pub(crate) use self::opening::answering;
-pub(crate) use self::origin::{
-    ATTRIBUTES as ORIGIN_ATTRIBUTES, Asked, Origin, OriginError, Target, address_text, is_of_proxies,
+pub(crate) use self::admin::{Admin, LiveEvents, RuleSource};
+pub(crate) use self::client_identity::{
+    ATTRIBUTES as ORIGIN_ATTRIBUTES, ClientIdentity, DescribedRequest, IdentityError, RequestTarget, address_text,
+    is_of_proxies,
 };
+pub(crate) use self::connections::InFlightRequest;
+pub(crate) use self::fast_path::FastPath;
+pub(crate) use self::metrics::ScrapeCache;
 pub(crate) use self::problem::Problem;
-pub(crate) use self::responder::{Answered, Arrival, Responder, route};
+pub(crate) use self::request_framing::{FramingFault, chunk_size, content_length};
+pub(crate) use self::responder::{RequestArrival, Responder, ResponderResponse, route};
+pub(crate) use self::same_origin::AllowedHosts;
+use self::same_origin::refuse_foreign;
 pub(crate) use self::server::{Listener, Server};
+pub(crate) use self::startup::answering;
 pub(crate) use self::wire::{STANDING, explain, mode_name, refuse, standing};
 use crate::app::App;
-use crate::grpc::RateLimits;
+use crate::grpc::EnvoyRateLimits;
 
 /// Reads the body of a check, for the fuzzers.
 pub(crate) fn read_check_body(body: &[u8]) -> Result<(), String> {
@@ -58,17 +59,22 @@ pub(crate) fn read_check_body(body: &[u8]) -> Result<(), String> {
 }
 
 /// Every path of the door.
-fn router(app: Arc<App>, origin: Arc<Origin>, rate_limits: Arc<RateLimits>, hosts: &Arc<Hosts>) -> Router {
-    let auth = Arc::new(auth::Auth::new(Arc::clone(&app), origin, Arc::clone(hosts)));
+fn router(
+    app: Arc<App>,
+    origin: Arc<ClientIdentity>,
+    rate_limits: Arc<EnvoyRateLimits>,
+    hosts: &Arc<AllowedHosts>,
+) -> Router {
+    let auth = Arc::new(auth::ForwardAuth::new(Arc::clone(&app), origin, Arc::clone(hosts)));
     let for_proxies = Router::new().route(auth::PATH, any(auth::auth)).route("/v1/auth/{options}", any(auth::auth));
     let deciding = Router::new()
-        .route("/json", post(json::decide).with_state(rate_limits))
-        .route(decide::CHECK, post(decide::check))
-        .route("/v1/check/batch", post(decide::batch))
-        .route("/v1/peek", post(decide::peek))
-        .route("/v1/refund", post(decide::refund))
-        .route("/v1/reset", post(decide::reset))
-        .route("/v1/explain", post(decide::explain))
+        .route("/json", post(envoy_json::decide).with_state(rate_limits))
+        .route(v1::CHECK, post(v1::check))
+        .route("/v1/check/batch", post(v1::batch))
+        .route("/v1/peek", post(v1::peek))
+        .route("/v1/refund", post(v1::refund))
+        .route("/v1/reset", post(v1::reset))
+        .route("/v1/explain", post(v1::explain))
         .route_layer(from_fn_with_state(Arc::clone(hosts), refuse_foreign));
     Router::new()
         .merge(deciding)

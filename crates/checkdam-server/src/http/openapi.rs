@@ -11,7 +11,7 @@ use utoipa::{IntoResponses, Modify, OpenApi};
 
 use super::admin::AdminPaths;
 use super::problem::Problem;
-use super::{auth, decide, health, json, metrics};
+use super::{auth, envoy_json, health, metrics, v1};
 
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
     let mut document = Document::openapi();
@@ -28,20 +28,20 @@ pub(super) async fn document() -> impl IntoResponse {
 #[openapi(
     info(title = "checkdam", description = "Exact rate limiting: may this request pass, and if not, when?"),
     paths(
-        decide::check,
-        decide::batch,
-        decide::peek,
-        decide::refund,
-        decide::reset,
-        decide::explain,
+        v1::check,
+        v1::batch,
+        v1::peek,
+        v1::refund,
+        v1::reset,
+        v1::explain,
         auth::auth,
-        json::decide,
+        envoy_json::decide,
         health::livez,
         health::readyz,
         metrics::metrics
     ),
     components(schemas(Problem)),
-    modifiers(&StandingHeaders),
+    modifiers(&RateLimitHeaders),
     tags(
         (name = "decisions", description = "Charge requests"),
         (name = "state", description = "Look at limits and change what is owed"),
@@ -56,7 +56,7 @@ struct Document;
 /// What every endpoint with a body may answer instead.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "only its description is used")]
-pub(super) enum Refused {
+pub(super) enum ErrorResponses {
     /// The body does not have the expected form; nothing was charged
     #[response(status = 400, content_type = "application/problem+json", example = json!({
         "type": "urn:checkdam:problem:malformed_body",
@@ -93,9 +93,9 @@ pub(super) enum Refused {
 
 /// The headers that tell a client where it stands, on every answer that has
 /// a limit.
-struct StandingHeaders;
+struct RateLimitHeaders;
 
-impl Modify for StandingHeaders {
+impl Modify for RateLimitHeaders {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         let header = |kind, text: &str| {
             let schema = ObjectBuilder::new().schema_type(kind).build();

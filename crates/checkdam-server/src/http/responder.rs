@@ -11,25 +11,25 @@ use http_body_util::{Either, Empty};
 use hyper::body::{Frame, Incoming, SizeHint};
 use tower_service::Service;
 
-use super::connections::{Peer, UnderWay};
-use super::framing::Fault;
+use super::connections::{InFlightRequest, RequestPeer};
+use super::request_framing::FramingFault;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How a request came.
-pub(crate) struct Arrival {
+pub(crate) struct RequestArrival {
     /// Whom the connection comes from.
     pub(crate) peer: IpAddr,
     /// Since when it waits, by the clock of `overload`.
     pub(crate) since: u64,
     /// Why it is ambiguous where the request ends, if it is.
-    pub(crate) fault: Option<Fault>,
+    pub(crate) fault: Option<FramingFault>,
     /// To be dropped when the request is answered, its body included.
-    pub(crate) under_way: UnderWay,
+    pub(crate) under_way: InFlightRequest,
 }
 
 /// An answer: with a body of the responder's own, which is not boxed, or with any.
-pub(crate) type Answered<B> = Response<Either<B, Body>>;
+pub(crate) type ResponderResponse<B> = Response<Either<B, Body>>;
 
 /// Answers requests.
 pub(crate) trait Responder: Clone + Send + Sync + 'static {
@@ -41,7 +41,11 @@ pub(crate) trait Responder: Clone + Send + Sync + 'static {
     type Own: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
 
     /// Answers one.
-    fn answer(&self, request: Request<Incoming>, arrival: Arrival) -> impl Future<Output = Answered<Self::Own>> + Send;
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+        arrival: RequestArrival,
+    ) -> impl Future<Output = ResponderResponse<Self::Own>> + Send;
 }
 
 impl Responder for Router {
@@ -49,21 +53,21 @@ impl Responder for Router {
 
     type Own = Empty<Bytes>;
 
-    async fn answer(&self, request: Request<Incoming>, arrival: Arrival) -> Answered<Self::Own> {
+    async fn answer(&self, request: Request<Incoming>, arrival: RequestArrival) -> ResponderResponse<Self::Own> {
         route(self, request, arrival).await.map(Either::Right)
     }
 }
 
 /// Answers a request by way of a router.
-pub(crate) async fn route(router: &Router, mut request: Request<Incoming>, arrival: Arrival) -> Response<Body> {
-    request.extensions_mut().insert(Peer { ip: arrival.peer, since: arrival.since });
+pub(crate) async fn route(router: &Router, mut request: Request<Incoming>, arrival: RequestArrival) -> Response<Body> {
+    request.extensions_mut().insert(RequestPeer { ip: arrival.peer, since: arrival.since });
     let answered = router.clone().call(request).await;
     let response = match answered {
         Ok(response) => response,
         Err(never) => match never {},
     };
-    if response.extensions().get::<Lasting>().is_some() {
-        return response.map(|body| Body::new(LastingBody { body, _under_way: arrival.under_way }));
+    if response.extensions().get::<StreamingResponse>().is_some() {
+        return response.map(|body| Body::new(StreamingBody { body, _under_way: arrival.under_way }));
     }
     // Our other answers are whole: what is left is only to be written.
     drop(arrival.under_way);
@@ -72,15 +76,15 @@ pub(crate) async fn route(router: &Router, mut request: Request<Incoming>, arriv
 
 /// Marks an answer whose body goes on: its connection does not rest meanwhile.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Lasting;
+pub(crate) struct StreamingResponse;
 
 /// A body that counts as under way until it ends.
-struct LastingBody {
+struct StreamingBody {
     body: Body,
-    _under_way: UnderWay,
+    _under_way: InFlightRequest,
 }
 
-impl hyper::body::Body for LastingBody {
+impl hyper::body::Body for StreamingBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -16,16 +16,16 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::admin::Admin;
-use super::checks::Checks;
-use super::connections::{Connections, Kind, Protocol};
-use super::foreign::Hosts;
-use super::last_places::LastPlaces;
-use super::origin::Origin;
+use super::backlog_drain::BacklogDrain;
+use super::client_identity::ClientIdentity;
+use super::connections::{Connections, ListenerTraits, Protocol};
+use super::fast_path::FastPath;
+use super::load_shedding::LoadShedding;
 use super::responder::Responder;
-use super::shedding::Shedding;
+use super::same_origin::AllowedHosts;
 use crate::app::App;
-use crate::config::{ConnectionOptions, LeaveOptions};
-use crate::grpc::RateLimits;
+use crate::config::{ConnectionOptions, ShutdownOptions};
+use crate::grpc::EnvoyRateLimits;
 
 /// The pause after the system refuses a connection, for want of descriptors
 /// for example.
@@ -61,19 +61,24 @@ pub(crate) struct Server<R = Router> {
     name: &'static str,
 }
 
-impl Server<Checks> {
+impl Server<FastPath> {
     /// For requests over HTTP.
     pub(crate) fn new(
         listener: Listener,
         app: Arc<App>,
-        origin: Arc<Origin>,
-        rate_limits: Arc<RateLimits>,
+        origin: Arc<ClientIdentity>,
+        rate_limits: Arc<EnvoyRateLimits>,
         allowed_hosts: &[String],
     ) -> Self {
-        let hosts = Arc::new(Hosts::new(listener.socket.local_addr().ok(), allowed_hosts));
+        let hosts = Arc::new(AllowedHosts::new(listener.socket.local_addr().ok(), allowed_hosts));
         let others = super::router(Arc::clone(&app), origin, rate_limits, &hosts);
-        let checks = Checks::new(Arc::clone(&app), hosts, others);
-        let kind = Kind { name: "http", protocol: Protocol::Http, shedding: Some(Shedding::HTTP), has_health: true };
+        let checks = FastPath::new(Arc::clone(&app), hosts, others);
+        let kind = ListenerTraits {
+            name: "http",
+            protocol: Protocol::Http,
+            shedding: Some(LoadShedding::HTTP),
+            has_health: true,
+        };
         Self::open(listener, app, checks, kind)
     }
 }
@@ -82,7 +87,7 @@ impl Server {
     /// For operators.
     pub(crate) fn for_admin(listener: Listener, admin: Arc<Admin>) -> Self {
         let (app, router) = (Arc::clone(&admin.app), super::admin::router(admin));
-        let kind = Kind { name: "admin", protocol: Protocol::Http, shedding: None, has_health: false };
+        let kind = ListenerTraits { name: "admin", protocol: Protocol::Http, shedding: None, has_health: false };
         Self::open(listener, app, router, kind)
     }
 }
@@ -90,18 +95,23 @@ impl Server {
 impl<R: Responder> Server<R> {
     /// For gRPC.
     pub(crate) fn for_grpc(listener: Listener, app: Arc<App>, responder: R) -> Self {
-        let kind = Kind { name: "grpc", protocol: Protocol::Grpc, shedding: Some(Shedding::GRPC), has_health: false };
+        let kind = ListenerTraits {
+            name: "grpc",
+            protocol: Protocol::Grpc,
+            shedding: Some(LoadShedding::GRPC),
+            has_health: false,
+        };
         Self::open(listener, app, responder, kind)
     }
 
     /// For the proxy.
     pub(crate) fn with(listener: Listener, app: Arc<App>, responder: R) -> Self {
         // It sheds by itself: it knows what to do with the bodies.
-        let kind = Kind { name: "proxy", protocol: Protocol::Http, shedding: None, has_health: false };
+        let kind = ListenerTraits { name: "proxy", protocol: Protocol::Http, shedding: None, has_health: false };
         Self::open(listener, app, responder, kind)
     }
 
-    fn open(listener: Listener, app: Arc<App>, responder: R, kind: Kind) -> Self {
+    fn open(listener: Listener, app: Arc<App>, responder: R, kind: ListenerTraits) -> Self {
         let Listener { socket, options, serving } = listener;
         let connections = Connections::new(Arc::clone(&app), responder, kind, &options, serving);
         app.opened(kind.name, connections.counted());
@@ -115,9 +125,9 @@ impl<R: Responder> Server<R> {
 
     /// Serves until `stop` says so, then goes away as `leave` says, or at
     /// once if `stop` says so again.
-    pub(crate) async fn run(self, mut stop: mpsc::Receiver<()>, leave: LeaveOptions) {
+    pub(crate) async fn run(self, mut stop: mpsc::Receiver<()>, leave: ShutdownOptions) {
         let Self { socket, connections, app, name: door } = self;
-        let accepting = match Accepting::new(socket, Arc::clone(&connections)) {
+        let accepting = match Acceptor::new(socket, Arc::clone(&connections)) {
             Ok(accepting) => accepting,
             Err(error) => return tracing::error!(door, %error, "the system does not say when clients connect"),
         };
@@ -144,18 +154,18 @@ impl<R: Responder> Server<R> {
 }
 
 /// A socket whose connections are accepted.
-struct Accepting<R> {
+struct Acceptor<R> {
     listener: TcpListener,
     connections: Arc<Connections<R>>,
 }
 
-impl<R: Responder> Accepting<R> {
+impl<R: Responder> Acceptor<R> {
     fn new(socket: StdTcpListener, connections: Arc<Connections<R>>) -> std::io::Result<Self> {
         Ok(Self { listener: TcpListener::from_std(socket)?, connections })
     }
 
     async fn run(&self) {
-        let mut failures = Failures::default();
+        let mut failures = AcceptFailures::default();
         loop {
             let slot = self.connections.slot().await;
             match self.listener.accept().await {
@@ -176,7 +186,7 @@ impl<R: Responder> Accepting<R> {
         let Self { listener, connections } = self;
         // The system is asked directly: the runtime may not know yet who waits.
         if let Ok(listener) = listener.into_std() {
-            let places = LastPlaces::of(&listener);
+            let places = BacklogDrain::of(&listener);
             take_in(&listener, &connections);
             let mut taken = None;
             for _ in 0..TAKE_TRIES {
@@ -196,13 +206,13 @@ impl<R: Responder> Accepting<R> {
 /// Connections that the system refused, for the log: while it lacks descriptors
 /// it refuses all of them.
 #[derive(Debug, Default)]
-struct Failures {
+struct AcceptFailures {
     logged: Option<Instant>,
     /// How many were not logged since then.
     unlogged: u64,
 }
 
-impl Failures {
+impl AcceptFailures {
     fn note(&mut self, error: &std::io::Error) {
         if self.logged.is_some_and(|logged| logged.elapsed() < LOG_EVERY) {
             self.unlogged += 1;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::family::{ALLOWED, LATENCY, REJECTED, REQUESTS, RULE_DECISIONS};
-use super::text::Text;
-use crate::watch::{DECISIONS, RuleCounts, STORES, Watch};
+use super::definitions::{ALLOWED, LATENCY, REJECTED, REQUESTS, RULE_DECISIONS};
+use super::text_writer::TextWriter;
+use crate::telemetry::{DECISIONS, RuleCounts, STORES, Telemetry};
 
 /// Where passed requests stand in [`DECISIONS`].
 const PASSED: usize = 0;
@@ -12,12 +12,12 @@ const PASSED: usize = 0;
 const USUAL: usize = 2;
 
 /// What a rule spoke for, read once: so the families that split it add up.
-struct Spoken {
+struct RuleDecisions {
     counts: Arc<RuleCounts>,
     by_decision: [[u64; STORES.len()]; DECISIONS.len()],
 }
 
-impl Spoken {
+impl RuleDecisions {
     fn read(counts: Arc<RuleCounts>) -> Self {
         let of = |decision| std::array::from_fn(|store| counts.spoken(decision, store));
         Self { by_decision: std::array::from_fn(of), counts }
@@ -32,8 +32,8 @@ impl Spoken {
 /// What every rule comes to in the `usual` store begins at 0: of a series that is
 /// born with a count, `rate()` does not see that count. Others that were never
 /// counted are left out: they would be rules times decisions times stores.
-pub(super) fn write(text: &mut Text, watch: &Watch, usual: &str) {
-    let all: Vec<Spoken> = watch.counters().all().into_iter().map(Spoken::read).collect();
+pub(super) fn write(text: &mut TextWriter, watch: &Telemetry, usual: &str) {
+    let all: Vec<RuleDecisions> = watch.counters().all().into_iter().map(RuleDecisions::read).collect();
     text.family(&REQUESTS);
     for spoken in &all {
         for (place, (decision, by_store)) in DECISIONS.iter().zip(&spoken.by_decision).enumerate() {
@@ -44,7 +44,7 @@ pub(super) fn write(text: &mut Text, watch: &Watch, usual: &str) {
         }
     }
     by_store(text.family(&ALLOWED), &all, usual, |spoken, store| spoken.by_decision[PASSED][store]);
-    by_store(text.family(&REJECTED), &all, usual, Spoken::rejected);
+    by_store(text.family(&REJECTED), &all, usual, RuleDecisions::rejected);
     text.family(&RULE_DECISIONS);
     // What no rule concerns is said by none.
     for counts in all.iter().map(|spoken| &spoken.counts).filter(|counts| !counts.name().is_empty()) {
@@ -59,7 +59,7 @@ pub(super) fn write(text: &mut Text, watch: &Watch, usual: &str) {
     }
 }
 
-fn by_store(text: &mut Text, all: &[Spoken], usual: &str, count: impl Fn(&Spoken, usize) -> u64) {
+fn by_store(text: &mut TextWriter, all: &[RuleDecisions], usual: &str, count: impl Fn(&RuleDecisions, usize) -> u64) {
     for spoken in all {
         for (place, store) in STORES.iter().enumerate() {
             let count = count(spoken, place);

@@ -10,26 +10,26 @@
 //! Labels are bounded: by the rules that are counted by themselves, and by words
 //! of ours. None holds a client's value, unless a descriptor asks for it
 //! (`detailed_metric`), and then within `--metrics-rules`. To add a metric: a constant in
-//! `family.rs`, and a line in the part that knows the number.
+//! `definitions.rs`, and a line in the part that knows the number.
 
+mod components;
 mod decisions;
-mod family;
-mod form;
-mod parts;
+mod definitions;
+mod exposition_format;
 mod process;
-mod text;
+mod text_writer;
 
-pub(crate) use self::form::Form;
+pub(crate) use self::exposition_format::ExpositionFormat;
 
-use self::text::Text;
+use self::text_writer::TextWriter;
 use crate::app::App;
 
 /// Everything, as it stands now. It reads the whole table of buckets: not for a
 /// thread that answers requests.
-pub(crate) fn write(app: &App, form: Form) -> String {
-    let mut text = Text::new(form);
+pub(crate) fn write(app: &App, form: ExpositionFormat) -> String {
+    let mut text = TextWriter::new(form);
     decisions::write(&mut text, app.watch(), app.limiter().store().kind());
-    parts::write(&mut text, app);
+    components::write(&mut text, app);
     process::write(&mut text);
     text.finish()
 }

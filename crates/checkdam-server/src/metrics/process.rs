@@ -2,14 +2,14 @@
 
 use std::fs::read_to_string;
 
-use super::family::{CPU, Family, MAX_FDS, MEMORY, OPEN_FDS, START};
-use super::text::Text;
+use super::definitions::{CPU, MAX_FDS, MEMORY, MetricDefinition, OPEN_FDS, START};
+use super::text_writer::TextWriter;
 
 /// What the kernel counts processor time in, for programs: on every
 /// architecture, whatever it counts in itself.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-pub(super) fn write(text: &mut Text) {
+pub(super) fn write(text: &mut TextWriter) {
     let stat = read_to_string("/proc/self/stat").unwrap_or_default();
     sample(text, &CPU, cpu_seconds(&stat));
     let status = read_to_string("/proc/self/status").unwrap_or_default();
@@ -22,7 +22,7 @@ pub(super) fn write(text: &mut Text) {
     sample(text, &START, start.map(|(boot, ticks)| boot + ticks / TICKS_PER_SECOND));
 }
 
-fn sample(text: &mut Text, family: &Family, value: Option<f64>) {
+fn sample(text: &mut TextWriter, family: &MetricDefinition, value: Option<f64>) {
     text.family(family);
     if let Some(value) = value {
         text.sample(&[], value);

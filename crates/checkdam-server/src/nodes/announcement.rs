@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::pace::MESSAGE_MAX;
+use super::publish_interval::MESSAGE_MAX;
 
 /// The longest text that is believed, in bytes.
 const TEXT_MAX: usize = 64;
@@ -30,13 +30,13 @@ pub(crate) struct Announcement {
 /// Asks every node to announce itself now.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Question {
+struct AnnounceRequest {
     announce: bool,
 }
 
 /// A word in clear.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum ClearWord {
+pub(super) enum PlainMessage {
     Announcement(Announcement),
     Question,
 }
@@ -48,10 +48,10 @@ impl Announcement {
     }
 }
 
-impl ClearWord {
+impl PlainMessage {
     /// The question as it is said.
     pub(super) fn question() -> Vec<u8> {
-        serde_json::to_vec(&Question { announce: true }).unwrap_or_default()
+        serde_json::to_vec(&AnnounceRequest { announce: true }).unwrap_or_default()
     }
 
     /// What somebody said, if it is one of these.
@@ -59,7 +59,7 @@ impl ClearWord {
         if word.len() > MESSAGE_MAX {
             return None;
         }
-        if let Ok(Question { announce: true }) = serde_json::from_slice(word) {
+        if let Ok(AnnounceRequest { announce: true }) = serde_json::from_slice(word) {
             return Some(Self::Question);
         }
         let announcement: Announcement = serde_json::from_slice(word).ok()?;

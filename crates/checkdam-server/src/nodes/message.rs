@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Summary;
-use super::pace::{MESSAGE_MAX, Pace};
-use crate::sketch::{Count, Name, Ranked};
-use crate::watch::{Kind, Span, Top};
+use super::NodeSummary;
+use super::publish_interval::{MESSAGE_MAX, PublishInterval};
+use crate::heavy_hitters::{HitterCount, RankedSubject, RuleSubject};
+use crate::telemetry::{TopOf, TopSubjects, TopWindow};
 
 /// The subjects of a list, if that fits.
 const SUBJECTS_MAX: usize = 100;
@@ -16,40 +16,40 @@ const COUNT_MAX: u64 = 1 << 53;
 
 /// How a node goes, and who comes to it most.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Message {
+pub(super) struct NodeMessage {
     /// Which process it is: names may be the same.
     pub(super) id: u64,
     /// The same for nodes that name buckets alike.
     pub(super) deployment: String,
     #[serde(flatten)]
-    pub(super) summary: Summary,
+    pub(super) summary: NodeSummary,
     /// It speaks every so many seconds, at least.
     pub(super) every_s: u64,
     /// None where subjects are not told to others.
-    pub(super) top: Option<Lists>,
+    pub(super) top: Option<TopLists>,
 }
 
 /// Who comes most.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Lists {
-    limited_minute: List,
-    limited_hour: List,
-    allowed_minute: List,
-    allowed_hour: List,
+pub(super) struct TopLists {
+    limited_minute: TopList,
+    limited_hour: TopList,
+    allowed_minute: TopList,
+    allowed_hour: TopList,
 }
 
 /// One list, most often first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct List {
+pub(super) struct TopList {
     total: u64,
     missing_at_most: u64,
     /// Rule, subject, count and by how much that may be too high.
     subjects: Vec<(String, String, u64, u64)>,
 }
 
-impl Message {
-    /// The message in at most [`Pace::bytes_max`] bytes: lists are cut until it fits.
-    pub(super) fn encode(mut self, pace: Pace) -> Vec<u8> {
+impl NodeMessage {
+    /// The message in at most [`PublishInterval::bytes_max`] bytes: lists are cut until it fits.
+    pub(super) fn encode(mut self, pace: PublishInterval) -> Vec<u8> {
         self.every_s = pace.every_s();
         let mut subjects_max = SUBJECTS_MAX;
         loop {
@@ -68,7 +68,7 @@ impl Message {
             return None;
         }
         let mut message: Self = serde_json::from_slice(word).ok()?;
-        let Summary { node, version, store, requests_per_s, limited_per_s, .. } = &message.summary;
+        let NodeSummary { node, version, store, requests_per_s, limited_per_s, .. } = &message.summary;
         let texts = [node, version, store, &message.deployment];
         let rates = [requests_per_s, limited_per_s];
         let is_sound = texts.iter().all(|text| text.len() <= TEXT_MAX)
@@ -77,50 +77,48 @@ impl Message {
         is_sound.then_some(message)
     }
 
-    fn lists(&mut self) -> impl Iterator<Item = &mut List> {
-        self.top.iter_mut().flat_map(Lists::each)
+    fn lists(&mut self) -> impl Iterator<Item = &mut TopList> {
+        self.top.iter_mut().flat_map(TopLists::each)
     }
 }
 
-impl Lists {
-    pub(super) fn of(top: &Top) -> Self {
-        let list = |kind, span| List::of(top.ranked(kind, span));
+impl TopLists {
+    pub(super) fn of(top: &TopSubjects) -> Self {
+        let list = |kind, span| TopList::of(top.ranked(kind, span));
         Self {
-            limited_minute: list(Kind::Limited, Span::Minute),
-            limited_hour: list(Kind::Limited, Span::Hour),
-            allowed_minute: list(Kind::Allowed, Span::Minute),
-            allowed_hour: list(Kind::Allowed, Span::Hour),
+            limited_minute: list(TopOf::Limited, TopWindow::Minute),
+            limited_hour: list(TopOf::Limited, TopWindow::Hour),
+            allowed_minute: list(TopOf::Allowed, TopWindow::Minute),
+            allowed_hour: list(TopOf::Allowed, TopWindow::Hour),
         }
     }
 
-    pub(super) const fn list(&self, kind: Kind, span: Span) -> &List {
+    pub(super) const fn list(&self, kind: TopOf, span: TopWindow) -> &TopList {
         match (kind, span) {
-            (Kind::Limited, Span::Minute) => &self.limited_minute,
-            (Kind::Limited, Span::Hour) => &self.limited_hour,
-            (Kind::Allowed, Span::Minute) => &self.allowed_minute,
-            (Kind::Allowed, Span::Hour) => &self.allowed_hour,
+            (TopOf::Limited, TopWindow::Minute) => &self.limited_minute,
+            (TopOf::Limited, TopWindow::Hour) => &self.limited_hour,
+            (TopOf::Allowed, TopWindow::Minute) => &self.allowed_minute,
+            (TopOf::Allowed, TopWindow::Hour) => &self.allowed_hour,
         }
     }
 
-    fn each(&mut self) -> [&mut List; 4] {
+    fn each(&mut self) -> [&mut TopList; 4] {
         [&mut self.limited_minute, &mut self.limited_hour, &mut self.allowed_minute, &mut self.allowed_hour]
     }
 }
 
-impl List {
-    fn of(ranked: Ranked) -> Self {
-        let Ranked { names, missing_at_most, total } = ranked;
+impl TopList {
+    fn of(ranked: RankedSubject) -> Self {
+        let RankedSubject { names, missing_at_most, total } = ranked;
         let subjects = names.into_iter().map(|(name, count)| (name.rule, name.subject, count.count, count.too_high_by));
         Self { total, missing_at_most, subjects: subjects.collect() }
     }
 
-    pub(super) fn ranked(&self) -> Ranked {
-        let names = self
-            .subjects
-            .iter()
-            .cloned()
-            .map(|(rule, subject, count, too_high_by)| (Name { rule, subject }, Count { count, too_high_by }));
-        Ranked { names: names.collect(), missing_at_most: self.missing_at_most, total: self.total }
+    pub(super) fn ranked(&self) -> RankedSubject {
+        let names = self.subjects.iter().cloned().map(|(rule, subject, count, too_high_by)| {
+            (RuleSubject { rule, subject }, HitterCount { count, too_high_by })
+        });
+        RankedSubject { names: names.collect(), missing_at_most: self.missing_at_most, total: self.total }
     }
 
     fn truncate(&mut self, max: usize) {
@@ -147,42 +145,43 @@ impl List {
 mod tests {
     use super::*;
 
-    fn message(subjects: usize, length: usize) -> Message {
-        let list = || List {
+    fn message(subjects: usize, length: usize) -> NodeMessage {
+        let list = || TopList {
             total: 1_000_000,
             missing_at_most: 0,
             subjects: (0..subjects)
                 .map(|number| ("rule".to_owned(), format!("{number:0length$}"), (subjects - number) as u64, 0))
                 .collect(),
         };
-        let top = Lists { limited_minute: list(), limited_hour: list(), allowed_minute: list(), allowed_hour: list() };
-        let summary = Summary::example("one:8080");
-        Message { id: 7, deployment: "d".to_owned(), summary, every_s: 2, top: Some(top) }
+        let top =
+            TopLists { limited_minute: list(), limited_hour: list(), allowed_minute: list(), allowed_hour: list() };
+        let summary = NodeSummary::example("one:8080");
+        NodeMessage { id: 7, deployment: "d".to_owned(), summary, every_s: 2, top: Some(top) }
     }
 
-    fn few() -> Pace {
-        Pace::among(1)
+    fn few() -> PublishInterval {
+        PublishInterval::among(1)
     }
 
     #[test]
     fn among_many_only_the_first_are_told() {
-        let pace = Pace::among(150);
+        let pace = PublishInterval::among(150);
         let encoded = message(100, 30).encode(pace);
         assert!(encoded.len() <= pace.bytes_max, "{}", encoded.len());
-        let decoded = Message::decode(&encoded).unwrap();
+        let decoded = NodeMessage::decode(&encoded).unwrap();
         assert_eq!(decoded.every_s, 30);
         assert!(!decoded.top.unwrap().limited_hour.subjects.is_empty());
     }
 
     #[test]
     fn messages_come_back_whole_or_cut_to_what_fits() {
-        let whole = Message::decode(&message(100, 10).encode(few())).unwrap();
+        let whole = NodeMessage::decode(&message(100, 10).encode(few())).unwrap();
         let hour = whole.top.unwrap().limited_hour;
         assert_eq!((hour.subjects.len(), hour.missing_at_most), (100, 0));
-        assert_eq!(whole.summary, Summary::example("one:8080"));
+        assert_eq!(whole.summary, NodeSummary::example("one:8080"));
         let encoded = message(1_000, 500).encode(few());
         assert!(encoded.len() <= MESSAGE_MAX);
-        let cut = Message::decode(&encoded).unwrap().top.unwrap().limited_hour;
+        let cut = NodeMessage::decode(&encoded).unwrap().top.unwrap().limited_hour;
         assert!(cut.subjects.len() >= 10, "{}", cut.subjects.len());
         assert_eq!(cut.missing_at_most, (1_000 - cut.subjects.len()) as u64, "what is cut off is told");
     }
@@ -190,7 +189,7 @@ mod tests {
     #[test]
     fn nonsense_is_not_believed() {
         let sound = String::from_utf8(message(2, 1).encode(few())).unwrap();
-        assert!(Message::decode(sound.as_bytes()).is_some(), "{sound}");
+        assert!(NodeMessage::decode(sound.as_bytes()).is_some(), "{sound}");
         let long = "x".repeat(2_000);
         let table = [
             ("\"one:8080\"", format!("\"{long}\"")),
@@ -205,8 +204,8 @@ mod tests {
         ];
         for (from, to) in table {
             assert!(sound.contains(from), "{from} in {sound}");
-            assert!(Message::decode(sound.replace(from, &to).as_bytes()).is_none(), "{from} → {to}");
+            assert!(NodeMessage::decode(sound.replace(from, &to).as_bytes()).is_none(), "{from} → {to}");
         }
-        assert!(Message::decode(&vec![b' '; MESSAGE_MAX + 1]).is_none());
+        assert!(NodeMessage::decode(&vec![b' '; MESSAGE_MAX + 1]).is_none());
     }
 }

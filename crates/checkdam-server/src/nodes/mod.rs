@@ -9,15 +9,15 @@
 //! log, the status and the dashboard: each node by itself looks well.
 
 mod announcement;
-mod compare;
+mod known_nodes;
 mod message;
-mod pace;
-mod peers;
-mod summary;
+mod node_summary;
+mod publish_interval;
+mod settings_mismatch;
 mod survey;
 
-pub(crate) use self::compare::{Announced, Difference, differences_among};
-pub(crate) use self::summary::Summary;
+pub(crate) use self::node_summary::NodeSummary;
+pub(crate) use self::settings_mismatch::{AnnouncedNode, Difference, differences_among};
 pub(crate) use self::survey::survey;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,15 +28,15 @@ use checkdam::time::unix_us;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use self::announcement::{Announcement, ClearWord};
-use self::compare::{Lasting, TOPICS, differences};
-use self::message::{Lists, Message};
-use self::pace::Pace;
-use self::peers::Peers;
+use self::announcement::{Announcement, PlainMessage};
+use self::known_nodes::KnownNodes;
+use self::message::{NodeMessage, TopLists};
+use self::publish_interval::PublishInterval;
+use self::settings_mismatch::{MismatchSince, TOPICS, differences};
 use crate::app::App;
-use crate::rulebook::Book;
-use crate::sketch::{Ranked, Ranking};
-use crate::watch::{Kind, Span};
+use crate::heavy_hitters::{RankedSubject, Ranking};
+use crate::rulebook::Snapshot;
+use crate::telemetry::{TopOf, TopWindow};
 
 /// Why a node with its buckets in memory sees no other.
 const IN_MEMORY: &str =
@@ -53,14 +53,14 @@ pub(crate) struct Nodes {
     app: Arc<App>,
     name: String,
     started: Instant,
-    peers: Peers,
+    peers: KnownNodes,
     /// Whether nodes tell each other who comes to them.
     shares_subjects: bool,
     /// What this node last announced.
     announcement: Mutex<Option<Announcement>>,
     /// The digest of the rules that it was made of.
-    digest: Mutex<Option<(Arc<Book>, String)>>,
-    differing: Mutex<Lasting>,
+    digest: Mutex<Option<(Arc<Snapshot>, String)>>,
+    differing: Mutex<MismatchSince>,
     /// Somebody wants to know now.
     asked: Notify,
 }
@@ -71,7 +71,7 @@ const ANSWER_PAUSE: Duration = Duration::from_millis(200);
 /// A node, as it is seen from here.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NodeView {
-    pub(crate) summary: Summary,
+    pub(crate) summary: NodeSummary,
     /// Whether it is this one.
     pub(crate) is_self: bool,
     /// When it was last heard of.
@@ -84,7 +84,7 @@ impl Nodes {
     /// sealed, or if it `shares_subjects` in clear.
     pub(crate) fn start(app: Arc<App>, name: String, shares_subjects: bool) -> Arc<Self> {
         let deployment = app.limiter().store().redis_store().map(RedisStore::key_fingerprint).unwrap_or_default();
-        let peers = Peers::new(deployment);
+        let peers = KnownNodes::new(deployment);
         let is_sealed = app.limiter().store().redis_store().is_some_and(RedisStore::is_sealed);
         let shares_subjects = is_sealed || shares_subjects;
         let nodes = Arc::new(Self {
@@ -164,8 +164,8 @@ impl Nodes {
     }
 
     /// Who came most often, and to how many nodes together.
-    pub(crate) fn ranked(&self, kind: Kind, span: Span, rule: Option<&str>) -> (Ranked, usize) {
-        let list = |message: &Message, _| message.top.as_ref().map(|top| top.list(kind, span).ranked());
+    pub(crate) fn ranked(&self, kind: TopOf, span: TopWindow, rule: Option<&str>) -> (RankedSubject, usize) {
+        let list = |message: &NodeMessage, _| message.top.as_ref().map(|top| top.list(kind, span).ranked());
         let mut lists = if self.shares_subjects { self.peers.each(Instant::now(), list) } else { Vec::new() };
         lists.retain(Option::is_some);
         let nodes = lists.len() + 1;
@@ -185,18 +185,18 @@ impl Nodes {
         (all, nodes)
     }
 
-    fn message(&self) -> Message {
-        Message {
+    fn message(&self) -> NodeMessage {
+        NodeMessage {
             id: self.peers.own_id(),
             deployment: self.peers.deployment().to_owned(),
             summary: self.summary(),
             every_s: 0,
-            top: self.shares_subjects.then(|| Lists::of(self.app.watch().top())),
+            top: self.shares_subjects.then(|| TopLists::of(self.app.watch().top())),
         }
     }
 
     /// What this node announces; it takes a while if the rules are new.
-    fn announce(&self, pace: Pace) -> Announcement {
+    fn announce(&self, pace: PublishInterval) -> Announcement {
         let store = self.app.limiter().store();
         let announcement = Announcement {
             id: self.peers.own_id(),
@@ -223,7 +223,7 @@ impl Nodes {
     /// once it has lasted.
     fn compare(&self, now: Instant) {
         let Some(announcement) = lock(&self.announcement).clone() else { return };
-        let found = differences(&Announced { announcement, ahead_ms: 0 }, &self.peers.all_announced(now));
+        let found = differences(&AnnouncedNode { announcement, ahead_ms: 0 }, &self.peers.all_announced(now));
         let mut differing = lock(&self.differing);
         for (topic, patience_s) in TOPICS {
             let difference = found.iter().find(|difference| difference.topic == topic);
@@ -242,19 +242,19 @@ impl Nodes {
 
     /// Something was said in clear.
     fn heard_in_clear(&self, word: &[u8], now: Instant) {
-        match ClearWord::decode(word) {
-            Some(ClearWord::Announcement(announcement)) => {
+        match PlainMessage::decode(word) {
+            Some(PlainMessage::Announcement(announcement)) => {
                 self.peers.announced(announcement, now, unix_us() / 1_000);
                 self.compare(now);
             }
-            Some(ClearWord::Question) => self.asked.notify_one(),
+            Some(PlainMessage::Question) => self.asked.notify_one(),
             None => {}
         }
     }
 
-    fn summary(&self) -> Summary {
+    fn summary(&self) -> NodeSummary {
         let rates = self.app.watch().traffic().rates();
-        Summary {
+        NodeSummary {
             node: self.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_s: self.uptime_s(),
@@ -307,9 +307,9 @@ async fn hear(nodes: Arc<Nodes>) {
     let Some(store) = nodes.app.limiter().store().redis_store() else { return };
     let mut heard = store.subscribe();
     loop {
-        let silence = Pace::silence(nodes.peers.pace(Instant::now()).every_s());
+        let silence = PublishInterval::silence(nodes.peers.pace(Instant::now()).every_s());
         match tokio::time::timeout(silence, heard.recv()).await {
-            Ok(Some(PubSubEvent::Message(word))) => match Message::decode(&word) {
+            Ok(Some(PubSubEvent::Message(word))) => match NodeMessage::decode(&word) {
                 Some(message) => nodes.peers.heard(message, Instant::now()),
                 None => nodes.heard_in_clear(&word, Instant::now()),
             },

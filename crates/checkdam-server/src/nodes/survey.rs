@@ -7,8 +7,8 @@ use checkdam::store::redis::{PubSubEvent, RedisOptions, RedisStore, StoreUrlErro
 use checkdam::time::unix_us;
 use tokio::time::{Instant, timeout_at};
 
-use super::announcement::ClearWord;
-use super::compare::Announced;
+use super::announcement::PlainMessage;
+use super::settings_mismatch::AnnouncedNode;
 
 /// How long answers are waited for.
 const LIMIT: Duration = Duration::from_millis(1_500);
@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_millis(1_500);
 ///
 /// # Errors
 /// If the URL is not understood.
-pub(crate) async fn survey(options: &RedisOptions) -> Result<Vec<Announced>, StoreUrlError> {
+pub(crate) async fn survey(options: &RedisOptions) -> Result<Vec<AnnouncedNode>, StoreUrlError> {
     let is_cluster = options.url.contains("-cluster://");
     // Without a secret everything that is said in clear is heard.
     let store = RedisStore::new(RedisOptions { key_secret: String::new(), ..options.clone() })?;
@@ -27,16 +27,16 @@ pub(crate) async fn survey(options: &RedisOptions) -> Result<Vec<Announced>, Sto
     while nodes.len() < expected {
         match timeout_at(deadline, heard.recv()).await {
             Ok(Some(PubSubEvent::Subscribed)) => {
-                let Ok(told) = speaker.publish_plaintext(&ClearWord::question()).await else { break };
+                let Ok(told) = speaker.publish_plaintext(&PlainMessage::question()).await else { break };
                 // We are one of those that heard it. In a cluster other servers do not count theirs.
                 let others = usize::try_from(told).unwrap_or(usize::MAX).saturating_sub(1);
                 expected = if is_cluster { usize::MAX } else { others };
             }
             Ok(Some(PubSubEvent::Message(word))) => {
-                if let Some(ClearWord::Announcement(announcement)) = ClearWord::decode(&word) {
+                if let Some(PlainMessage::Announcement(announcement)) = PlainMessage::decode(&word) {
                     let here_ms = i64::try_from(unix_us() / 1_000).unwrap_or(i64::MAX);
                     let ahead_ms = i64::try_from(announcement.unix_ms).unwrap_or(i64::MAX).saturating_sub(here_ms);
-                    nodes.insert(announcement.id, Announced { announcement, ahead_ms });
+                    nodes.insert(announcement.id, AnnouncedNode { announcement, ahead_ms });
                 }
             }
             Ok(Some(PubSubEvent::Disconnected(_)) | None) | Err(_) => break,

@@ -3,7 +3,7 @@
 //! in time.
 //!
 //! A request waits from the wake-up of its connection's task to its decision
-//! (`http/wakeups.rs`), and it is its own wait that counts: under load the
+//! (`http/queueing_delay.rs`), and it is its own wait that counts: under load the
 //! runtime's queues are unfair, and an average hides those that wait for seconds.
 //! Requests are also shed while too many are being decided, as when a store
 //! hangs. Health, metrics and operators are never shed.
@@ -45,7 +45,7 @@ fn between(since: u64, now: u64) -> Duration {
 
 /// The listeners that shed requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Entrance {
+pub(crate) enum SheddingListener {
     /// JSON over HTTP.
     Http,
     /// Envoy's rate limit service.
@@ -54,7 +54,7 @@ pub(crate) enum Entrance {
     Proxy,
 }
 
-impl Entrance {
+impl SheddingListener {
     /// In the order in which they are counted.
     const ALL: [Self; 3] = [Self::Http, Self::Grpc, Self::Proxy];
 
@@ -74,15 +74,15 @@ pub(crate) struct Overload {
     options: OverloadOptions,
     /// How many requests are being decided.
     in_flight: AtomicUsize,
-    lateness: Lateness,
-    shed: [AtomicU64; Entrance::ALL.len()],
+    lateness: QueueDelays,
+    shed: [AtomicU64; SheddingListener::ALL.len()],
     /// The longest wait of the last second.
     late_ms: AtomicU64,
 }
 
 /// Requests that waited too long. Times are those of [`now`]; 0 is never.
 #[derive(Debug, Default)]
-struct Lateness {
+struct QueueDelays {
     /// When the first one was seen of those that followed each other within [`OVER_AFTER`].
     since: AtomicU64,
     /// When the last one was seen.
@@ -95,9 +95,9 @@ struct Lateness {
 
 /// A request that is being decided, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Deciding<'a>(&'a AtomicUsize);
+pub(crate) struct InFlightDecision<'a>(&'a AtomicUsize);
 
-impl Drop for Deciding<'_> {
+impl Drop for InFlightDecision<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -109,20 +109,20 @@ impl Overload {
         Self {
             options,
             in_flight: AtomicUsize::new(0),
-            lateness: Lateness::default(),
+            lateness: QueueDelays::default(),
             shed: std::array::from_fn(|_| AtomicU64::new(0)),
             late_ms: AtomicU64::new(0),
         }
     }
 
     /// A request begins to be decided.
-    pub(crate) fn decide(&self) -> Deciding<'_> {
+    pub(crate) fn decide(&self) -> InFlightDecision<'_> {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        Deciding(&self.in_flight)
+        InFlightDecision(&self.in_flight)
     }
 
     /// Whether a request that has been waiting since then is shed; if so, it is counted.
-    pub(crate) fn sheds(&self, entrance: Entrance, since: u64) -> bool {
+    pub(crate) fn sheds(&self, entrance: SheddingListener, since: u64) -> bool {
         let sheds = self.in_flight() >= self.options.in_flight_max || self.is_too_late(since, now());
         if sheds {
             self.shed[entrance as usize].fetch_add(1, Ordering::Relaxed);
@@ -132,7 +132,7 @@ impl Overload {
 
     /// How many were shed, by listener.
     pub(crate) fn shed(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        Entrance::ALL
+        SheddingListener::ALL
             .into_iter()
             .map(|entrance| (entrance.name(), self.shed[entrance as usize].load(Ordering::Relaxed)))
     }
@@ -192,7 +192,7 @@ impl Overload {
 /// Tells how long requests wait, for as long as the program runs.
 pub(crate) async fn watch(app: Arc<App>) {
     let overload = app.overload();
-    let (mut episode, mut longest_ms) = (Episode::default(), [0; LOOKS]);
+    let (mut episode, mut longest_ms) = (SheddingEpisode::default(), [0; LOOKS]);
     for look in (0..LOOKS).cycle() {
         tokio::time::sleep(LOOK_EVERY).await;
         longest_ms[look] = overload.take_longest_ms();
@@ -203,14 +203,14 @@ pub(crate) async fn watch(app: Arc<App>) {
 
 /// A time in which requests are shed, for the log.
 #[derive(Debug, Default)]
-struct Episode {
+struct SheddingEpisode {
     /// How many had been shed when last looked.
     seen: u64,
     /// How many had been when it began, and when the last one was.
     current: Option<(u64, Instant)>,
 }
 
-impl Episode {
+impl SheddingEpisode {
     fn look(&mut self, overload: &Overload) {
         let (before, now) = (self.seen, overload.shed_total());
         self.seen = now;
@@ -254,11 +254,11 @@ mod tests {
     fn what_is_decided_counts_until_it_is() {
         let overload = overload(0, 2);
         let first = overload.decide();
-        assert!(!overload.sheds(Entrance::Http, now()));
+        assert!(!overload.sheds(SheddingListener::Http, now()));
         let second = overload.decide();
-        assert!(overload.sheds(Entrance::Http, now()) && overload.sheds(Entrance::Grpc, now()));
+        assert!(overload.sheds(SheddingListener::Http, now()) && overload.sheds(SheddingListener::Grpc, now()));
         drop((first, second));
-        assert!(!overload.sheds(Entrance::Proxy, now()));
+        assert!(!overload.sheds(SheddingListener::Proxy, now()));
         assert_eq!(overload.shed().collect::<Vec<_>>(), [("http", 1), ("grpc", 1), ("proxy", 0)]);
     }
 

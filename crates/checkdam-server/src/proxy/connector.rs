@@ -22,7 +22,7 @@ use super::forwarder::{SendError, reasons};
 use super::http1::Stream;
 use crate::config::{ProxyOptions, UpstreamUrl};
 
-type Connected = Result<MaybeHttpsStream<TokioIo<TcpStream>>, Box<dyn std::error::Error + Send + Sync>>;
+type ConnectResult = Result<MaybeHttpsStream<TokioIo<TcpStream>>, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Connects to upstreams.
 #[derive(Clone)]
@@ -78,7 +78,7 @@ fn roots(pem: &[u8]) -> anyhow::Result<RootCertStore> {
 impl Service<Uri> for Connector {
     type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
     type Error = Box<dyn std::error::Error + Send + Sync>;
-    type Future = Pin<Box<dyn Future<Output = Connected> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = ConnectResult> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(context)

@@ -10,13 +10,13 @@ use axum::http::{Method, Response};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::connector::Connector;
-use super::head::Head;
+use super::error_responses::ProxyError;
+use super::forwarded_headers::ForwardedHead;
 use super::http1::{Connection, Exchange, ExchangeError};
 use super::http2::Http2;
-use super::received::Received;
-use super::refusal::Refusal;
-use super::upload::Source;
-use super::upstream::{Upstream, Upstreams};
+use super::request_body::LentBody;
+use super::upstream_body::UpstreamBody;
+use super::upstreams::{Upstream, Upstreams};
 use crate::config::ProxyOptions;
 
 /// Sends requests to upstreams.
@@ -44,14 +44,14 @@ pub(super) enum SendError {
 
 /// Which attempt to send a request it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Attempt {
+enum SendAttempt {
     First,
     Repeated,
     /// Not a client's request: whether the upstream is well.
     Health,
 }
 
-impl Attempt {
+impl SendAttempt {
     /// The right to one more connection. Health needs none: an upstream that has
     /// much to do is not ill.
     fn permit(self, upstream: &Upstream) -> Result<Option<OwnedSemaphorePermit>, SendError> {
@@ -84,18 +84,18 @@ impl Forwarder {
     pub(super) async fn forward(
         &self,
         upstreams: &Upstreams,
-        head: &Head,
-        source: &Source,
-    ) -> Result<Response<Received>, Refusal> {
+        head: &ForwardedHead,
+        source: &LentBody,
+    ) -> Result<Response<UpstreamBody>, ProxyError> {
         let mut may_repeat = source.is_empty() && is_repeatable(&head.method);
-        let mut last = Refusal::Unreachable;
+        let mut last = ProxyError::Unreachable;
         for upstream in upstreams.in_turn() {
-            let mut attempt = Attempt::First;
+            let mut attempt = SendAttempt::First;
             loop {
                 let error = match self.send(upstream, head, source, attempt).await {
                     Ok(response) => return Ok(response),
                     Err(SendError::Full) if source.is_untouched() => {
-                        last = Refusal::Full;
+                        last = ProxyError::Full;
                         break;
                     }
                     Err(error) => error,
@@ -105,19 +105,19 @@ impl Forwarder {
                     if source.is_untouched() {
                         break;
                     }
-                    return Err(Refusal::Broken);
+                    return Err(ProxyError::Broken);
                 }
                 if let Some(failure) = source.failure() {
-                    return Err(Refusal::Upload(failure));
+                    return Err(ProxyError::Upload(failure));
                 }
                 let (SendError::Lost(reason) | SendError::Broken(reason)) = &error else {
-                    return Err(Refusal::Slow { seconds: self.response_timeout.as_secs() });
+                    return Err(ProxyError::Slow { seconds: self.response_timeout.as_secs() });
                 };
                 tracing::warn!(upstream = %upstream.url, error = reason, "an upstream broke off before it answered");
                 if !may_repeat || !matches!(error, SendError::Lost(_)) {
-                    return Err(Refusal::Broken);
+                    return Err(ProxyError::Broken);
                 }
-                (may_repeat, attempt) = (false, Attempt::Repeated);
+                (may_repeat, attempt) = (false, SendAttempt::Repeated);
             }
         }
         Err(last)
@@ -128,16 +128,16 @@ impl Forwarder {
     async fn send(
         &self,
         upstream: &Upstream,
-        head: &Head,
-        source: &Source,
-        attempt: Attempt,
-    ) -> Result<Response<Received>, SendError> {
+        head: &ForwardedHead,
+        source: &LentBody,
+        attempt: SendAttempt,
+    ) -> Result<Response<UpstreamBody>, SendError> {
         if let Some(http2) = &self.http2 {
             // On the heap, so that HTTP/1 does not carry the room for it.
             let answered = Box::pin(http2.send(upstream, head, source)).await;
-            return answered.map(|response| response.map(Received::Http2));
+            return answered.map(|response| response.map(UpstreamBody::Http2));
         }
-        let resting = if attempt == Attempt::First { upstream.pool.take() } else { None };
+        let resting = if attempt == SendAttempt::First { upstream.pool.take() } else { None };
         let connection = match resting {
             Some(connection) => connection,
             None => {
@@ -147,7 +147,7 @@ impl Forwarder {
         };
         let (host, patience, pool) = (upstream.url.authority.as_str(), self.response_timeout, &upstream.pool);
         let answered = Exchange { head, source, host, patience, pool }.on(connection).await;
-        answered.map(|response| response.map(Received::Http1)).map_err(|error| match error {
+        answered.map(|response| response.map(UpstreamBody::Http1)).map_err(|error| match error {
             ExchangeError::Slow => SendError::Slow,
             ExchangeError::Lost(_) => SendError::Lost(reasons(&error)),
             error => SendError::Broken(reasons(&error)),
@@ -156,9 +156,9 @@ impl Forwarder {
 
     /// Whether an upstream answers that it is well.
     pub(super) async fn is_well(&self, upstream: &Arc<Upstream>, path: &PathAndQuery) -> bool {
-        let (head, source) = (Head::get(path.clone()), Source::empty());
+        let (head, source) = (ForwardedHead::get(path.clone()), LentBody::empty());
         let answered =
-            tokio::time::timeout(self.response_timeout, self.send(upstream, &head, &source, Attempt::Health)).await;
+            tokio::time::timeout(self.response_timeout, self.send(upstream, &head, &source, SendAttempt::Health)).await;
         answered.is_ok_and(|answer| answer.is_ok_and(|answer| answer.status().as_u16() < 400))
     }
 }

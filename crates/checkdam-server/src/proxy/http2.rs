@@ -13,16 +13,16 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::Instant;
 
 use super::connector::Connector;
+use super::forwarded_headers::ForwardedHead;
 use super::forwarder::{SendError, reasons};
-use super::head::Head;
 use super::http1;
-use super::upload::{Source, Upload};
-use super::upstream::Upstream;
+use super::request_body::{LentBody, UploadBody};
+use super::upstreams::Upstream;
 use crate::config::UpstreamUrl;
 
 /// Sends requests by HTTP/2.
 pub(super) struct Http2 {
-    client: Client<Connector, Upload>,
+    client: Client<Connector, UploadBody>,
     response_timeout: Duration,
 }
 
@@ -43,8 +43,8 @@ impl Http2 {
     pub(super) async fn send(
         &self,
         upstream: &Upstream,
-        head: &Head,
-        source: &Source,
+        head: &ForwardedHead,
+        source: &LentBody,
     ) -> Result<Response<Incoming>, SendError> {
         let begun = Instant::now();
         let mut answered = std::pin::pin!(self.client.request(request(&upstream.url, head, source)));
@@ -65,7 +65,7 @@ impl Http2 {
     }
 }
 
-fn request(url: &UpstreamUrl, head: &Head, source: &Source) -> Request<Upload> {
+fn request(url: &UpstreamUrl, head: &ForwardedHead, source: &LentBody) -> Request<UploadBody> {
     let mut request = Request::new(source.lend());
     *request.version_mut() = Version::HTTP_2;
     *request.method_mut() = head.method.clone();

@@ -12,13 +12,18 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::Instant;
 
 use super::http1::Connection;
-use crate::http::UnderWay;
+use crate::http::InFlightRequest;
 
 /// How many bytes are carried at a time.
 const PART_MAX: usize = 16 << 10;
 
 /// Carries bytes between a client and an upstream.
-pub(super) async fn carry(client: OnUpgrade, upstream: Box<Connection>, patience: Duration, under_way: UnderWay) {
+pub(super) async fn carry(
+    client: OnUpgrade,
+    upstream: Box<Connection>,
+    patience: Duration,
+    under_way: InFlightRequest,
+) {
     match client.await {
         Ok(client) => both_ways(client, *upstream, patience).await,
         Err(error) => tracing::debug!(%error, "a connection was not handed over"),

@@ -3,10 +3,10 @@
 //! A replay has buckets of its own, in memory, and begins with all of them full.
 //! It touches nothing that is in force.
 
-mod clients;
+mod client_attributes;
 mod preview;
 
-pub(crate) use self::preview::{Counts, Passed, Preview, Side, SubjectChange, preview};
+pub(crate) use self::preview::{PassedCounts, Preview, PreviewCounts, PreviewRules, SubjectChange, preview};
 
 use std::pin::pin;
 use std::sync::Arc;

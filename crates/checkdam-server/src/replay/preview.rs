@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use checkdam::{Definitions, Mode, Outcome, Request, Rule, RuleSet, TierView};
 
 use super::Replay;
-use super::clients::Clients;
-use crate::watch::{Live, Sample};
+use super::client_attributes::ClientAttributes;
+use crate::telemetry::{DecidedTotals, RequestSample};
 
 /// The most subjects that are told.
 const SUBJECTS_MAX: usize = 20;
@@ -30,18 +30,18 @@ const CHANCE: u64 = 20;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Preview {
     pub(crate) requests: u64,
-    pub(crate) before: Passed,
-    pub(crate) after: Passed,
+    pub(crate) before: PassedCounts,
+    pub(crate) after: PassedCounts,
     pub(crate) newly_limited: u64,
     pub(crate) newly_allowed: u64,
-    pub(crate) rule_before: Counts,
-    pub(crate) rule_after: Counts,
+    pub(crate) rule_before: PreviewCounts,
+    pub(crate) rule_after: PreviewCounts,
     /// Those for whom most changes first.
     pub(crate) subjects: Vec<(String, SubjectChange)>,
     /// Whether some of the counts are estimates.
     pub(crate) is_estimate: bool,
     /// What was decided in that time.
-    pub(crate) live: Live,
+    pub(crate) live: DecidedTotals,
 }
 
 impl Preview {
@@ -56,14 +56,14 @@ impl Preview {
 
 /// How many requests passed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Passed {
+pub(crate) struct PassedCounts {
     pub(crate) allowed: u64,
     pub(crate) limited: u64,
 }
 
 /// How many requests a rule concerned, and how many of them it would not let pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct PreviewCounts {
     pub(crate) concerned: u64,
     pub(crate) limited: u64,
 }
@@ -77,12 +77,12 @@ pub(crate) struct SubjectChange {
 }
 
 /// Rules, and the name of the one that is looked at.
-pub(crate) struct Side {
+pub(crate) struct PreviewRules {
     definitions: Definitions,
     rule: Option<String>,
 }
 
-impl Side {
+impl PreviewRules {
     pub(crate) const fn new(definitions: Definitions, rule: Option<String>) -> Self {
         Self { definitions, rule }
     }
@@ -93,13 +93,18 @@ impl Side {
 ///
 /// # Errors
 /// Says why the rules cannot be compiled, which those in force can.
-pub(crate) fn preview(sample: &Sample, before: Side, after: Side) -> Result<Preview, checkdam::RuleSetError> {
+pub(crate) fn preview(
+    sample: &RequestSample,
+    before: PreviewRules,
+    after: PreviewRules,
+) -> Result<Preview, checkdam::RuleSetError> {
     let entries = sample.entries();
     let is_estimate = sample.one_in() > 1;
-    let clients = is_estimate.then(|| Clients::of(&entries));
+    let clients = is_estimate.then(|| ClientAttributes::of(&entries));
     let is_own = |rule: &Rule| clients.as_ref().is_none_or(|clients| clients.own(rule));
     let buckets = (entries.len() * BUCKETS_EACH).clamp(BUCKETS.0, BUCKETS.1);
-    let (mut before, mut after) = (Half::new(before, buckets, is_own)?, Half::new(after, buckets, is_own)?);
+    let (mut before, mut after) =
+        (ReplayedRules::new(before, buckets, is_own)?, ReplayedRules::new(after, buckets, is_own)?);
     let loud = entries.iter().filter(|one| one.is_loud).count();
     let others = speaks_for(sample, loud as u64, (entries.len() - loud) as u64);
     let is_own = before.is_own && after.is_own;
@@ -126,7 +131,7 @@ pub(crate) fn preview(sample: &Sample, before: Side, after: Side) -> Result<Prev
 /// For how many requests one of a client speaks that is not loud: so that all
 /// together are as many as there were. That is close to one in how many clients
 /// were kept, and less by chance.
-fn speaks_for(sample: &Sample, loud: u64, others: u64) -> f64 {
+fn speaks_for(sample: &RequestSample, loud: u64, others: u64) -> f64 {
     let one_in = sample.one_in() as f64;
     if sample.one_in() == 1 || others == 0 {
         return 1.0;
@@ -137,7 +142,7 @@ fn speaks_for(sample: &Sample, loud: u64, others: u64) -> f64 {
 }
 
 /// One of the two rule sets, and what it is asked about.
-struct Half {
+struct ReplayedRules {
     replay: Replay,
     /// The number of the rule that is looked at.
     rule: Option<usize>,
@@ -148,16 +153,16 @@ struct Half {
 }
 
 /// What one rule set says.
-struct Said {
+struct ReplayResult {
     is_allowed: bool,
     /// Whether the rule concerns the request, and whether it would not let it pass.
     rule: Option<bool>,
     subject: Option<(String, bool)>,
 }
 
-impl Half {
-    fn new(side: Side, buckets: usize, is_own: impl Fn(&Rule) -> bool) -> Result<Self, checkdam::RuleSetError> {
-        let Side { mut definitions, rule } = side;
+impl ReplayedRules {
+    fn new(side: PreviewRules, buckets: usize, is_own: impl Fn(&Rule) -> bool) -> Result<Self, checkdam::RuleSetError> {
+        let PreviewRules { mut definitions, rule } = side;
         let shared_limit = set_apart(&mut definitions, &is_own);
         let rules = RuleSet::compile(definitions)?;
         let found = rule.and_then(|name| rules.numbered().enumerate().find(|(_, known)| known.name == name));
@@ -167,7 +172,7 @@ impl Half {
     }
 
     /// Decides requests of which each speaks for so many.
-    fn decide(&mut self, at_us: u64, requests: &[Request<'_>], weight: f64) -> Said {
+    fn decide(&mut self, at_us: u64, requests: &[Request<'_>], weight: f64) -> ReplayResult {
         if let Some(limit) = self.shared_limit {
             let shared = requests.iter().map(|request| {
                 let cost = (request.cost() as f64 * weight).round() as u64;
@@ -179,16 +184,16 @@ impl Half {
         if let [request] = requests {
             let outcome = self.replay.check(at_us, request);
             let subject = self.said(request, &outcome);
-            return Said::new(outcome.is_allowed(), subject);
+            return ReplayResult::new(outcome.is_allowed(), subject);
         }
         self.decide_together(at_us, requests)
     }
 
-    fn decide_together(&mut self, at_us: u64, requests: &[Request<'_>]) -> Said {
+    fn decide_together(&mut self, at_us: u64, requests: &[Request<'_>]) -> ReplayResult {
         let together = self.replay.check_together(at_us, requests);
         let said =
             requests.iter().zip(together.outcomes()).filter_map(|(request, outcome)| self.said(request, outcome));
-        Said::new(together.is_allowed(), said.reduce(|one, other| if other.1 { other } else { one }))
+        ReplayResult::new(together.is_allowed(), said.reduce(|one, other| if other.1 { other } else { one }))
     }
 
     /// Whose request it is to the rule, and whether the rule would not let it pass.
@@ -200,7 +205,7 @@ impl Half {
     }
 }
 
-impl Said {
+impl ReplayResult {
     fn new(is_allowed: bool, subject: Option<(String, bool)>) -> Self {
         Self { is_allowed, rule: subject.as_ref().map(|(_, is_limited)| *is_limited), subject }
     }
@@ -218,7 +223,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn count(&mut self, was: &Said, is: &Said, weight: f64) {
+    fn count(&mut self, was: &ReplayResult, is: &ReplayResult, weight: f64) {
         let if_so = |is_so: bool| if is_so { weight } else { 0.0 };
         self.requests += weight;
         self.newly_limited += if_so(was.is_allowed && !is.is_allowed);
@@ -234,9 +239,9 @@ impl Sums {
         let requests = whole(self.requests);
         let passed = |place: usize| {
             let limited = whole(self.limited[place]).min(requests);
-            Passed { allowed: requests - limited, limited }
+            PassedCounts { allowed: requests - limited, limited }
         };
-        let counts = |place: usize| Counts {
+        let counts = |place: usize| PreviewCounts {
             concerned: whole(self.rule_concerned[place]),
             limited: whole(self.rule_limited[place]),
         };
@@ -328,8 +333,8 @@ mod tests {
     #[test]
     fn a_replay_disagrees_with_what_was_decided_beyond_chance() {
         let told = |replayed: u64, live: u64| {
-            let before = Passed { allowed: 1_000, limited: replayed };
-            let live = Live { allowed: 1_000, limited: live };
+            let before = PassedCounts { allowed: 1_000, limited: replayed };
+            let live = DecidedTotals { allowed: 1_000, limited: live };
             Preview { before, live, ..Preview::default() }.disagrees()
         };
         assert_eq!([told(0, 20), told(0, 21), told(1_000, 1_100), told(1_000, 1_112)], [false, true, false, true]);

@@ -7,11 +7,11 @@ use std::time::Duration;
 use checkdam::Rule;
 use serde_json::Value as Json;
 
-use super::book::{Revision, RulebookError, Stored, compile};
 use super::database::{Column, Kind, Session, Value};
-use super::item::{Entry, Item, select};
-use super::snapshot::{RawSnapshot, Rows, Snapshot};
-use super::store::{EDIT_LIMIT, Rulebook, blocking, revision, revision_for_edit, unavailable};
+use super::database_rulebook::{EDIT_LIMIT, Rulebook, blocking, revision, revision_for_edit, unavailable};
+use super::row_cache::{RawRowCache, RowCache, Rows};
+use super::rows::{RowEntry, RowItem, select};
+use super::snapshot::{Revision, RulebookError, Stored, compile};
 
 /// Somebody who edits by hand and goes for coffee holds others up no longer.
 const LOCK_LIMIT: &str = "SET LOCAL lock_timeout = '5s'";
@@ -23,7 +23,7 @@ const ROWS_MAX: usize = 10_000;
 
 /// What an edit does to one table: removes, then changes, then adds.
 #[derive(Debug)]
-pub(super) struct Change {
+pub(super) struct TableChange {
     table: &'static str,
     id: &'static str,
     columns: &'static [Column],
@@ -34,35 +34,35 @@ pub(super) struct Change {
 
 /// What a plan decided: what to write, whether the result is valid as a whole, and
 /// whatever the caller wants to know of it.
-pub(super) struct Plan<P> {
-    pub(super) changes: Vec<Change>,
+pub(super) struct EditPlan<P> {
+    pub(super) changes: Vec<TableChange>,
     pub(super) is_valid: bool,
     pub(super) planned: P,
 }
 
 /// A row that was written, or removed.
-type Touched = (i64, Option<String>);
+type TouchedRow = (i64, Option<String>);
 
 /// Why an attempt came to nothing.
-enum Failed {
+enum EditFailure {
     Refused(RulebookError),
     Database(sqlx::Error),
 }
 
-impl From<sqlx::Error> for Failed {
+impl From<sqlx::Error> for EditFailure {
     fn from(error: sqlx::Error) -> Self {
         Self::Database(error)
     }
 }
 
-impl Change {
-    pub(super) fn of<T: Item>() -> Self {
+impl TableChange {
+    pub(super) fn of<T: RowItem>() -> Self {
         let (table, id, columns) = (T::TABLE, T::ID, T::COLUMNS);
         Self { table, id, columns, remove: Vec::new(), change: Vec::new(), add: Vec::new() }
     }
 
     /// An item's row is to be added, or to take the place of the row `id`.
-    pub(super) fn write<T: Item>(&mut self, item: &T, id: Option<i64>) -> Result<(), RulebookError> {
+    pub(super) fn write<T: RowItem>(&mut self, item: &T, id: Option<i64>) -> Result<(), RulebookError> {
         let mut row = item.row().map_err(|reason| RulebookError::Invalid { reason })?;
         match id {
             Some(id) => {
@@ -106,7 +106,7 @@ impl Change {
 }
 
 impl Rulebook {
-    pub(super) async fn add<T: Item>(&self, item: T) -> Result<Stored<T>, RulebookError> {
+    pub(super) async fn add<T: RowItem>(&self, item: T) -> Result<Stored<T>, RulebookError> {
         self.write(item, |rows, item| {
             let existing = rows.iter().find(|entry| entry.key == item.key());
             existing.map_or(Ok(None), |entry| Err(RulebookError::Exists { what: entry.what.clone() }))
@@ -114,7 +114,7 @@ impl Rulebook {
         .await
     }
 
-    pub(super) async fn put<T: Item>(&self, item: T, expected: Option<u64>) -> Result<Stored<T>, RulebookError> {
+    pub(super) async fn put<T: RowItem>(&self, item: T, expected: Option<u64>) -> Result<Stored<T>, RulebookError> {
         self.write(item, move |rows, item| match rows.iter().position(|entry| entry.key == item.key()) {
             Some(place) => expect(&rows[place], expected).map(|()| Some(place)),
             // Who expects a version of something must find it.
@@ -124,7 +124,7 @@ impl Rulebook {
         .await
     }
 
-    pub(super) async fn set<T: Item>(
+    pub(super) async fn set<T: RowItem>(
         &self,
         key: String,
         what: String,
@@ -140,39 +140,39 @@ impl Rulebook {
         .await
     }
 
-    pub(super) async fn remove<T: Item>(
+    pub(super) async fn remove<T: RowItem>(
         &self,
         key: String,
         what: String,
         expected: Option<u64>,
     ) -> Result<(), RulebookError> {
-        let plan = move |snapshot: &Snapshot| {
+        let plan = move |snapshot: &RowCache| {
             let place = find(T::rows(snapshot), &key, &what)?;
             let entry = &T::rows(snapshot)[place];
             expect(entry, expected)?;
-            let mut change = Change::of::<T>();
+            let mut change = TableChange::of::<T>();
             change.remove.push(entry.id);
             let is_valid = validate_one::<T>(snapshot, Some(place), None)?;
-            Ok(Plan { changes: vec![change], is_valid, planned: () })
+            Ok(EditPlan { changes: vec![change], is_valid, planned: () })
         };
         self.edit::<T, _, _>(plan, async |_, _, ()| Ok(())).await
     }
 
     /// Writes one item in the place that `place` finds for it, or as a new one.
-    async fn write<T: Item>(
+    async fn write<T: RowItem>(
         &self,
         item: T,
         place: impl Fn(&Rows<T>, &T) -> Result<Option<usize>, RulebookError> + Send + Clone + 'static,
     ) -> Result<Stored<T>, RulebookError> {
-        let plan = move |snapshot: &Snapshot| {
+        let plan = move |snapshot: &RowCache| {
             let place = place(T::rows(snapshot), &item)?;
-            let mut change = Change::of::<T>();
+            let mut change = TableChange::of::<T>();
             change.write(&item, place.map(|place| T::rows(snapshot)[place].id))?;
             let is_valid = validate_one(snapshot, place, Some(item))?;
-            Ok(Plan { changes: vec![change], is_valid, planned: () })
+            Ok(EditPlan { changes: vec![change], is_valid, planned: () })
         };
         let finish = async |_: &mut Session, row: Option<&str>, ()| {
-            let entry = row.map(Entry::<T>::read).ok_or(sqlx::Error::RowNotFound)?;
+            let entry = row.map(RowEntry::<T>::read).ok_or(sqlx::Error::RowNotFound)?;
             let stored = entry.stored().map_err(|fault| sqlx::Error::Protocol(fault.reason))?;
             Ok(Stored::clone(&stored))
         };
@@ -181,18 +181,18 @@ impl Rulebook {
 
     /// Lets `plan` decide, on everything there is, what is to be written, and
     /// writes it; `finish` sees it, and the row if it is one of `T`, before others do.
-    pub(super) async fn edit<T: Item, P: Send + 'static, R>(
+    pub(super) async fn edit<T: RowItem, P: Send + 'static, R>(
         &self,
-        plan: impl FnOnce(&Snapshot) -> Result<Plan<P>, RulebookError> + Clone + Send + 'static,
+        plan: impl FnOnce(&RowCache) -> Result<EditPlan<P>, RulebookError> + Clone + Send + 'static,
         finish: impl AsyncFn(&mut Session, Option<&str>, P) -> Result<R, sqlx::Error>,
     ) -> Result<R, RulebookError> {
         for attempt in 1.. {
             let edited = tokio::time::timeout(EDIT_LIMIT, self.attempt::<T, _, _>(plan.clone(), &finish)).await;
             match edited {
                 Ok(Ok(result)) => return Ok(result),
-                Ok(Err(Failed::Refused(error))) => return Err(error),
-                Ok(Err(Failed::Database(error))) if attempt < ATTEMPTS && is_passing(&error) => {}
-                Ok(Err(Failed::Database(error))) => return Err(unavailable(&error)),
+                Ok(Err(EditFailure::Refused(error))) => return Err(error),
+                Ok(Err(EditFailure::Database(error))) if attempt < ATTEMPTS && is_passing(&error) => {}
+                Ok(Err(EditFailure::Database(error))) => return Err(unavailable(&error)),
                 Err(_) => break,
             }
             tokio::time::sleep(PAUSE).await;
@@ -200,22 +200,22 @@ impl Rulebook {
         Err(RulebookError::Unavailable { reason: format!("no answer within {EDIT_LIMIT:?}") })
     }
 
-    async fn attempt<T: Item, P: Send + 'static, R>(
+    async fn attempt<T: RowItem, P: Send + 'static, R>(
         &self,
-        plan: impl FnOnce(&Snapshot) -> Result<Plan<P>, RulebookError> + Send + 'static,
+        plan: impl FnOnce(&RowCache) -> Result<EditPlan<P>, RulebookError> + Send + 'static,
         finish: &impl AsyncFn(&mut Session, Option<&str>, P) -> Result<R, sqlx::Error>,
-    ) -> Result<R, Failed> {
+    ) -> Result<R, EditFailure> {
         let mut session = self.engine.write().await?;
         if session.dialect() == super::database::Dialect::Postgres {
             session.script(LOCK_LIMIT).await?;
         }
         let before = self.current(&mut session).await?;
         let planning = Arc::clone(&before);
-        let Plan { changes, is_valid, planned } = match blocking(move || plan(&planning)).await {
+        let EditPlan { changes, is_valid, planned } = match blocking(move || plan(&planning)).await {
             Ok(planned) => planned,
             Err(refused) => {
                 session.abort().await?;
-                return Err(Failed::Refused(refused));
+                return Err(EditFailure::Refused(refused));
             }
         };
         let mut last = 0;
@@ -238,13 +238,13 @@ impl Rulebook {
     }
 
     /// What is in the database now, which nobody else changes before the session ends.
-    async fn current(&self, session: &mut Session) -> Result<Arc<Snapshot>, Failed> {
+    async fn current(&self, session: &mut Session) -> Result<Arc<RowCache>, EditFailure> {
         let (known, revision) = (self.known(), revision_for_edit(session).await?);
         if known.revision == revision {
             return Ok(known);
         }
-        let raw = RawSnapshot::read(session, revision, known).await?;
-        let snapshot = blocking(move || Ok(Arc::new(raw.parse()))).await.map_err(Failed::Refused)?;
+        let raw = RawRowCache::read(session, revision, known).await?;
+        let snapshot = blocking(move || Ok(Arc::new(raw.parse()))).await.map_err(EditFailure::Refused)?;
         // This transaction has written nothing yet: it saw what everybody sees.
         self.know(&snapshot);
         Ok(snapshot)
@@ -252,11 +252,11 @@ impl Rulebook {
 }
 
 /// The row that changes touched, if it is only one and of this kind.
-async fn touched<T: Item>(
+async fn touched<T: RowItem>(
     session: &mut Session,
-    changes: &[Change],
+    changes: &[TableChange],
     last: i64,
-) -> Result<Option<Touched>, sqlx::Error> {
+) -> Result<Option<TouchedRow>, sqlx::Error> {
     let [change] = changes else { return Ok(None) };
     if change.table != T::TABLE {
         return Ok(None);
@@ -274,12 +274,12 @@ async fn touched<T: Item>(
 }
 
 /// The state after one row was touched.
-fn patched<T: Item>(before: &Snapshot, revision: Revision, (id, row): &Touched) -> Snapshot {
+fn patched<T: RowItem>(before: &RowCache, revision: Revision, (id, row): &TouchedRow) -> RowCache {
     let mut after = before.changed();
     after.revision = revision;
     let rows = T::rows_mut(&mut after);
     let place = rows.binary_search_by_key(id, |entry| entry.id);
-    match (place, row.as_deref().map(|row| Arc::new(Entry::read(row)))) {
+    match (place, row.as_deref().map(|row| Arc::new(RowEntry::read(row)))) {
         (Ok(place), Some(entry)) => rows[place] = entry,
         (Ok(place), None) => drop(rows.remove(place)),
         (Err(place), Some(entry)) => rows.insert(place, entry),
@@ -291,7 +291,7 @@ fn patched<T: Item>(before: &Snapshot, revision: Revision, (id, row): &Touched) 
 /// Validates what the rulebook would say if the item at `place` became `new`;
 /// whether it is then valid as a whole. In a rulebook that is valid only what the
 /// edit concerns is looked at.
-fn validate_one<T: Item>(snapshot: &Snapshot, place: Option<usize>, new: Option<T>) -> Result<bool, RulebookError> {
+fn validate_one<T: RowItem>(snapshot: &RowCache, place: Option<usize>, new: Option<T>) -> Result<bool, RulebookError> {
     if snapshot.is_valid() {
         let old = place.and_then(|place| T::rows(snapshot)[place].item());
         let invalid = |reason| RulebookError::Invalid { reason };
@@ -300,7 +300,7 @@ fn validate_one<T: Item>(snapshot: &Snapshot, place: Option<usize>, new: Option<
     }
     let mut edited = snapshot.changed();
     let rows = T::rows_mut(&mut edited);
-    match (place, new.map(|item| Arc::new(Entry::without_row(item)))) {
+    match (place, new.map(|item| Arc::new(RowEntry::without_row(item)))) {
         (Some(place), Some(entry)) => rows[place] = entry,
         (Some(place), None) => drop(rows.remove(place)),
         (None, Some(entry)) => rows.push(entry),
@@ -312,19 +312,19 @@ fn validate_one<T: Item>(snapshot: &Snapshot, place: Option<usize>, new: Option<
 /// Validates what the rulebook would say; whether it is valid as a whole. While
 /// rows that were written past this program say nothing valid, an edit is good if
 /// it leaves fewer of them than there were: else nobody could mend two.
-pub(super) fn validate(edited: &Snapshot, faults_before: usize) -> Result<bool, RulebookError> {
+pub(super) fn validate(edited: &RowCache, faults_before: usize) -> Result<bool, RulebookError> {
     if (1..faults_before).contains(&edited.faults()) {
         return Ok(false);
     }
     compile(edited.definitions()?).map(|_| true)
 }
 
-fn find<T: Item>(rows: &Rows<T>, key: &str, what: &str) -> Result<usize, RulebookError> {
+fn find<T: RowItem>(rows: &Rows<T>, key: &str, what: &str) -> Result<usize, RulebookError> {
     let place = rows.iter().position(|entry| entry.key == key);
     place.ok_or_else(|| RulebookError::NotFound { what: what.to_owned() })
 }
 
-fn expect<T>(entry: &Entry<T>, expected: Option<u64>) -> Result<(), RulebookError> {
+fn expect<T>(entry: &RowEntry<T>, expected: Option<u64>) -> Result<(), RulebookError> {
     match expected {
         Some(expected) if expected != entry.version => {
             Err(RulebookError::Changed { what: entry.what.clone(), current: entry.version })

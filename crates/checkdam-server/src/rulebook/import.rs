@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use checkdam::{Definitions, Rule};
 
-use super::book::{Imported, RulebookError};
 use super::database::Session;
-use super::edit::{Change, Plan, validate};
-use super::item::{Entry, Item};
-use super::snapshot::{Rows, Snapshot};
-use super::store::{Rulebook, revision};
+use super::database_rulebook::{Rulebook, revision};
+use super::edit::{EditPlan, TableChange, validate};
+use super::row_cache::{RowCache, Rows};
+use super::rows::{RowEntry, RowItem};
+use super::snapshot::{ImportCounts, RulebookError};
 
 /// What is to be done with definitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum ImportMode {
     /// Taken over; `replace` removes what they do not name.
     Import { replace: bool },
     /// Judged and counted as an import, and left at that.
@@ -24,13 +24,17 @@ pub(super) enum How {
 }
 
 impl Rulebook {
-    pub(super) async fn take_over(&self, definitions: Definitions, how: How) -> Result<Imported, RulebookError> {
-        let plan = move |snapshot: &Snapshot| {
-            let mut imported = Imported::default();
-            if how == How::Seed && !is_new(snapshot) {
-                return Ok(Plan { changes: Vec::new(), is_valid: false, planned: imported });
+    pub(super) async fn take_over(
+        &self,
+        definitions: Definitions,
+        how: ImportMode,
+    ) -> Result<ImportCounts, RulebookError> {
+        let plan = move |snapshot: &RowCache| {
+            let mut imported = ImportCounts::default();
+            if how == ImportMode::Seed && !is_new(snapshot) {
+                return Ok(EditPlan { changes: Vec::new(), is_valid: false, planned: imported });
             }
-            let replace = matches!(how, How::Import { replace: true } | How::Rehearse { replace: true });
+            let replace = matches!(how, ImportMode::Import { replace: true } | ImportMode::Rehearse { replace: true });
             let mut merged = snapshot.changed();
             let changes = vec![
                 merge(&mut merged.rules, definitions.rules, replace, &mut imported)?,
@@ -38,19 +42,19 @@ impl Rulebook {
                 merge(&mut merged.bans, definitions.bans, replace, &mut imported)?,
             ];
             let is_valid = validate(&merged, snapshot.faults())?;
-            let is_written = !matches!(how, How::Rehearse { .. });
-            Ok(Plan { changes: if is_written { changes } else { Vec::new() }, is_valid, planned: imported })
+            let is_written = !matches!(how, ImportMode::Rehearse { .. });
+            Ok(EditPlan { changes: if is_written { changes } else { Vec::new() }, is_valid, planned: imported })
         };
         let finish = async |session: &mut Session, _: Option<&str>, imported| {
             let version = revision(session).await?.version;
-            Ok(Imported { version, ..imported })
+            Ok(ImportCounts { version, ..imported })
         };
         self.edit::<Rule, _, _>(plan, finish).await
     }
 }
 
 /// Whether nothing was ever written: if every rule was removed, that was meant.
-fn is_new(snapshot: &Snapshot) -> bool {
+fn is_new(snapshot: &RowCache) -> bool {
     snapshot.revision.version == 0
         && snapshot.rules.is_empty()
         && snapshot.overrides.is_empty()
@@ -58,13 +62,13 @@ fn is_new(snapshot: &Snapshot) -> bool {
 }
 
 /// Puts `items` where they belong among `entries`.
-fn merge<T: Item>(
+fn merge<T: RowItem>(
     entries: &mut Rows<T>,
     items: Vec<T>,
     replace: bool,
-    imported: &mut Imported,
-) -> Result<Change, RulebookError> {
-    let mut change = Change::of::<T>();
+    imported: &mut ImportCounts,
+) -> Result<TableChange, RulebookError> {
+    let mut change = TableChange::of::<T>();
     let known: HashMap<String, usize> =
         entries.iter().enumerate().map(|(place, entry)| (entry.key.clone(), place)).collect();
     let mut named = HashSet::new();
@@ -79,12 +83,12 @@ fn merge<T: Item>(
             Some(entry) if entry.item().is_some_and(|kept| kept.is_same(&item)) => imported.unchanged += 1,
             Some(entry) => {
                 change.write(&item, Some(entry.id))?;
-                *entry = Arc::new(Entry::without_row(item));
+                *entry = Arc::new(RowEntry::without_row(item));
                 imported.changed += 1;
             }
             None => {
                 change.write(&item, None)?;
-                entries.push(Arc::new(Entry::without_row(item)));
+                entries.push(Arc::new(RowEntry::without_row(item)));
                 imported.added += 1;
             }
         }

@@ -3,37 +3,37 @@
 //! A change is taken whole or refused whole, and the rules in force are never
 //! half of one.
 
-mod book;
+mod classic_columns;
 mod database;
+mod database_poller;
+mod database_rulebook;
+mod database_url;
+mod duplicates;
 mod edit;
-mod file;
-mod follow;
+mod file_watcher;
+mod flatten_trees;
 mod import;
-mod item;
-mod listen;
-mod loading;
-mod rate;
-mod same;
+mod load_status;
+mod postgres_notifications;
+mod row_cache;
+mod rows;
+mod rule_file;
 mod snapshot;
-mod store;
-mod translate;
-mod url;
 mod violations;
-mod watch;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::book::{Book, Imported, Revision, RulebookError, Stored, compile};
 pub(crate) use self::database::OpenError;
-pub(crate) use self::file::{LoadError, RuleFile, Texts, lease_remarks, remark};
-pub(crate) use self::follow::{FollowOptions, Follower, Status};
-pub(crate) use self::loading::Loading;
-pub(crate) use self::store::Rulebook;
-pub(crate) use self::translate::{as_rules, refusal};
-pub(crate) use self::url::{DatabaseUrl, DatabaseUrlError};
-pub(crate) use self::violations::{ATTRIBUTE_MAX, Filter, Keep, SUBJECT_MAX, StoredViolation, Violation};
-pub(crate) use self::watch::watch;
+pub(crate) use self::database_poller::{DatabasePoller, PollOptions, PollStatus};
+pub(crate) use self::database_rulebook::Rulebook;
+pub(crate) use self::database_url::{DatabaseUrl, DatabaseUrlError};
+pub(crate) use self::file_watcher::watch;
+pub(crate) use self::flatten_trees::{as_rules, refusal};
+pub(crate) use self::load_status::ReloadStatus;
+pub(crate) use self::rule_file::{FileTexts, LoadError, RuleFile, lease_remarks, remark};
+pub(crate) use self::snapshot::{ImportCounts, Revision, RulebookError, Snapshot, Stored, compile};
+pub(crate) use self::violations::{ATTRIBUTE_MAX, Retention, SUBJECT_MAX, StoredViolation, Violation, ViolationFilter};
 
 /// The rules of a server that was given none.
 pub(crate) const STARTER: &str = include_str!("../../../../examples/starter-rules.yaml");

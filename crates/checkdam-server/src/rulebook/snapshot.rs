@@ -1,207 +1,196 @@
-//! Everything in a rulebook's tables at one instant, read anew only as far as it
-//! has changed.
+//! What a rulebook holds, and what can go wrong with it.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use checkdam::{Ban, Definitions, Override, Rule};
+use checkdam::rule_file::{BanText, OverrideText, RuleText};
+use checkdam::{Ban, Definitions, DescriptorTree, Mode, Override, Rule, RuleSet};
 
-use super::book::{Book, Fault, Revision, RulebookError, Stored};
-use super::database::{Session, Value};
-use super::item::{Entry, Item, select};
+use super::duplicates;
 
-/// Fewer rows than this are not worth a thread.
-const ROWS_A_THREAD: usize = 1_000;
-/// Of more changed rows than one in so many, all are read.
-const CHANGED_SHARE: usize = 4;
-
-/// The rows of one table, by their numbers.
-pub(super) type Rows<T> = Vec<Arc<Entry<T>>>;
-
-/// The three tables at one instant, valid or not. Snapshots of successive states
-/// share the rows that did not change.
-#[derive(Debug, Default)]
-pub(super) struct Snapshot {
-    pub(super) revision: Revision,
-    pub(super) rules: Rows<Rule>,
-    pub(super) overrides: Rows<Override>,
-    pub(super) bans: Rows<Ban>,
-    /// Whether it is known to be valid as a whole.
-    is_valid: AtomicBool,
+/// Which state a rulebook is in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Revision {
+    /// Counts changes. A database that lost edits counts through the same numbers again.
+    pub(crate) version: u64,
+    /// Random, and new with every change: states with equal ids are the same state.
+    pub(crate) id: String,
 }
 
-/// What the database told of the three tables, not yet parsed.
-#[derive(Debug)]
-pub(super) struct RawSnapshot {
-    revision: Revision,
-    known: Arc<Snapshot>,
-    rules: RawRows,
-    overrides: RawRows,
-    bans: RawRows,
+/// Rules, overrides and bans as they stood at one instant.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Snapshot {
+    /// Which state this is; that of a file is the default.
+    pub(crate) revision: Revision,
+    /// In the order in which they count. Books of successive states share what did not change.
+    pub(crate) rules: Vec<Arc<Stored<Rule>>>,
+    pub(crate) overrides: Vec<Arc<Stored<Override>>>,
+    pub(crate) bans: Vec<Arc<Stored<Ban>>>,
+    /// Limits as trees of descriptors, which only files have.
+    pub(crate) trees: Vec<DescriptorTree>,
+    /// Their limits, as the rules that stand for them.
+    pub(super) of_trees: Vec<Arc<Stored<Rule>>>,
+    /// Rows that say nothing valid. Somebody wrote them past this program, and
+    /// until they are mended or removed the book as a whole is not valid.
+    pub(crate) faults: Vec<InvalidRow>,
 }
 
-/// One table: the rows that are kept, by their numbers, and the text of the others.
-#[derive(Debug)]
-struct RawRows {
-    kept: HashSet<i64>,
-    read: Vec<String>,
+/// Something that is kept, and what is known of its row.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Stored<T> {
+    pub(crate) id: i64,
+    /// From 1; every change of the row has a higher one.
+    pub(crate) version: u64,
+    pub(crate) created_unix_ms: i64,
+    pub(crate) updated_unix_ms: i64,
+    pub(crate) item: T,
+}
+
+impl<T> Stored<T> {
+    pub(super) const fn without_row(item: T) -> Self {
+        Self { id: 0, version: 0, created_unix_ms: 0, updated_unix_ms: 0, item }
+    }
+}
+
+/// A row that says nothing valid.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InvalidRow {
+    /// What it is, for people: `rule "user-free"`.
+    pub(crate) what: String,
+    pub(crate) version: u64,
+    pub(crate) reason: String,
+}
+
+/// Why a rulebook did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum RulebookError {
+    #[error("there is no {what}")]
+    NotFound { what: String },
+    #[error("there is a {what} already")]
+    Exists { what: String },
+    #[error("somebody has changed the {what} meanwhile: its version is {current}")]
+    Changed { what: String, current: u64 },
+    #[error("{reason}")]
+    Invalid { reason: String },
+    #[error("the rulebook's database does not answer: {reason}")]
+    Unavailable { reason: String },
+}
+
+/// What an import did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ImportCounts {
+    /// The rulebook's version then.
+    pub(crate) version: u64,
+    pub(crate) added: usize,
+    pub(crate) changed: usize,
+    pub(crate) removed: usize,
+    pub(crate) unchanged: usize,
 }
 
 impl Snapshot {
-    /// Another state: rows may be replaced in it before it is shared.
-    pub(super) fn changed(&self) -> Self {
-        Self {
-            revision: self.revision.clone(),
-            rules: self.rules.clone(),
-            overrides: self.overrides.clone(),
-            bans: self.bans.clone(),
-            is_valid: AtomicBool::new(false),
+    /// What a file says: it has no rows.
+    pub(crate) fn of_file(definitions: Definitions) -> Self {
+        fn stored<T>(items: Vec<T>) -> Vec<Arc<Stored<T>>> {
+            items.into_iter().map(|item| Arc::new(Stored::without_row(item))).collect()
+        }
+        let Definitions { rules, overrides, bans, trees } = definitions;
+        Self { rules: stored(rules), overrides: stored(overrides), bans: stored(bans), trees, ..Self::default() }
+    }
+
+    /// The same, with the limits of trees as they were compiled, to be seen.
+    pub(crate) fn showing(mut self, rules: &RuleSet) -> Self {
+        let own = self.rules.iter().filter(|stored| stored.item.mode != Mode::Off).count();
+        self.of_trees = rules.rules().skip(own).map(|rule| Arc::new(Stored::without_row(rule.clone()))).collect();
+        self
+    }
+
+    /// Every rule that can be seen, those that stand for limits of trees last.
+    pub(crate) fn shown_rules(&self) -> impl Iterator<Item = &Arc<Stored<Rule>>> {
+        self.rules.iter().chain(&self.of_trees)
+    }
+
+    /// What it says, as plain data.
+    pub(crate) fn definitions(&self) -> Definitions {
+        fn items<T: Clone>(stored: &[Arc<Stored<T>>]) -> Vec<T> {
+            stored.iter().map(|stored| stored.item.clone()).collect()
+        }
+        Definitions {
+            rules: items(&self.rules),
+            overrides: items(&self.overrides),
+            bans: items(&self.bans),
+            trees: self.trees.clone(),
         }
     }
 
-    /// Whether it is known to be valid as a whole.
-    pub(super) fn is_valid(&self) -> bool {
-        self.is_valid.load(Ordering::Relaxed)
-    }
-
-    /// It was validated as a whole.
-    pub(super) fn set_valid(&self) {
-        self.is_valid.store(true, Ordering::Relaxed);
-    }
-
-    /// How many rows say nothing valid.
-    pub(super) fn faults(&self) -> usize {
-        fn count<T>(rows: &Rows<T>) -> usize {
-            rows.iter().filter(|entry| entry.item.is_err()).count()
-        }
-        count(&self.rules) + count(&self.overrides) + count(&self.bans)
-    }
-
-    /// As others see it.
-    pub(super) fn book(&self) -> Book {
-        fn split<T: Item>(rows: &Rows<T>, faults: &mut Vec<Fault>) -> Vec<Arc<Stored<T>>> {
-            rows.iter().filter_map(|entry| entry.stored().map_err(|fault| faults.push(fault)).ok()).collect()
-        }
-        let mut faults = Vec::new();
-        Book {
-            revision: self.revision.clone(),
-            rules: split(&self.rules, &mut faults),
-            overrides: split(&self.overrides, &mut faults),
-            bans: split(&self.bans, &mut faults),
-            faults,
-            ..Book::default()
-        }
-    }
-
-    /// What it says.
-    ///
-    /// # Errors
-    /// Names the first row that says nothing valid.
-    pub(super) fn definitions(&self) -> Result<Definitions, RulebookError> {
-        fn items<T: Item>(rows: &Rows<T>) -> Result<Vec<T>, RulebookError> {
-            let item = |entry: &Arc<Entry<T>>| match &entry.item {
-                Ok(stored) => Ok(stored.item.clone()),
-                Err(reason) => Err(RulebookError::Invalid {
-                    reason: format!("{} is not valid since before: {reason}; mend or remove it first", entry.what),
-                }),
-            };
-            rows.iter().map(item).collect()
-        }
-        Ok(Definitions {
-            rules: items(&self.rules)?,
-            overrides: items(&self.overrides)?,
-            bans: items(&self.bans)?,
-            ..Definitions::default()
-        })
-    }
-}
-
-impl RawSnapshot {
-    /// Reads what has changed since `known`; the revision is that of this transaction.
-    pub(super) async fn read(
-        session: &mut Session,
-        revision: Revision,
-        known: Arc<Snapshot>,
-    ) -> Result<Self, sqlx::Error> {
-        let rules = RawRows::read(session, &known.rules).await?;
-        let overrides = RawRows::read(session, &known.overrides).await?;
-        let bans = RawRows::read(session, &known.bans).await?;
-        Ok(Self { revision, known, rules, overrides, bans })
-    }
-
-    /// Parses it: for a thread that may take its time.
-    pub(super) fn parse(self) -> Snapshot {
-        let Self { revision, known, rules, overrides, bans } = self;
-        Snapshot {
-            revision,
-            rules: rules.parse(&known.rules),
-            overrides: overrides.parse(&known.overrides),
-            bans: bans.parse(&known.bans),
-            is_valid: AtomicBool::new(false),
-        }
-    }
-}
-
-impl RawRows {
-    async fn read<T: Item>(session: &mut Session, known: &Rows<T>) -> Result<Self, sqlx::Error> {
-        let dialect = session.dialect();
-        if !known.is_empty() {
-            let stamps = session.rows(&dialect.select_stamps(T::TABLE, T::ID), &[]).await?.concat();
-            if let Some((kept, changed)) = compare(known, &stamps)
-                && changed.len() <= known.len() / CHANGED_SHARE
-            {
-                if changed.is_empty() {
-                    return Ok(Self { kept, read: Vec::new() });
-                }
-                let listed = Value::Text(serde_json::json!(changed).to_string());
-                let which = format!("WHERE {}", dialect.is_listed(T::ID));
-                let read = session.rows(&select::<T>(dialect, &which), &[listed]).await?;
-                return Ok(Self { kept, read });
+    /// The same for books that say the same, wherever they come from, and different
+    /// for others. It takes a while where there are many rules.
+    pub(crate) fn digest(&self) -> String {
+        fn add<T>(hasher: &mut blake3::Hasher, kind: &[u8], texts: impl Iterator<Item = T>)
+        where
+            T: serde::Serialize,
+        {
+            hasher.update(kind);
+            for text in texts {
+                // The texts of rules have nothing that JSON has not.
+                hasher.update(&serde_json::to_vec(&text).unwrap_or_default()).update(b"\n");
             }
         }
-        let read = session.rows(&select::<T>(dialect, &format!("ORDER BY {}", T::ID)), &[]).await?;
-        Ok(Self { kept: HashSet::new(), read })
-    }
-
-    fn parse<T: Item>(self, known: &Rows<T>) -> Rows<T> {
-        let kept = known.iter().filter(|entry| self.kept.contains(&entry.id)).cloned();
-        let mut rows: Rows<T> = kept.chain(parse_all(&self.read)).collect();
-        rows.sort_by_key(|entry| entry.id);
-        rows
-    }
-}
-
-/// Which known rows have the stamps that the database tells, and which rows it has
-/// besides them; none if its lines cannot be read.
-fn compare<T>(known: &Rows<T>, stamps: &str) -> Option<(HashSet<i64>, Vec<i64>)> {
-    let known: HashMap<i64, &str> = known.iter().map(|entry| (entry.id, entry.stamp.as_str())).collect();
-    let (mut kept, mut changed) = (HashSet::new(), Vec::new());
-    for line in stamps.lines() {
-        let (id, stamp) = line.split_once(' ')?;
-        let id = id.parse().ok()?;
-        if known.get(&id) == Some(&stamp) {
-            kept.insert(id);
-        } else {
-            changed.push(id);
+        let mut hasher = blake3::Hasher::new();
+        add(&mut hasher, b"rules\n", self.rules.iter().map(|stored| RuleText::from(&stored.item)));
+        add(&mut hasher, b"overrides\n", self.overrides.iter().map(|stored| OverrideText::from(&stored.item)));
+        add(&mut hasher, b"bans\n", self.bans.iter().map(|stored| BanText::from(&stored.item)));
+        for tree in &self.trees {
+            hasher.update(format!("{tree:?}\n").as_bytes());
         }
+        hasher.finalize().to_hex()[..16].to_owned()
     }
-    Some((kept, changed))
+
+    /// What it would say after an edit of one rule: the rule of that name is
+    /// replaced or, without another one, removed; without a name one is added.
+    ///
+    /// # Errors
+    /// Says that there is no such rule, or that the new name is taken.
+    pub(crate) fn edited(&self, name: Option<&str>, rule: Option<Rule>) -> Result<Definitions, RulebookError> {
+        let mut definitions = self.definitions();
+        let rules = &mut definitions.rules;
+        let what = |name: &str| format!("rule {name:?}");
+        let place = match name {
+            Some(name) => {
+                let found = rules.iter().position(|rule| rule.name == name);
+                Some(found.ok_or_else(|| RulebookError::NotFound { what: what(name) })?)
+            }
+            None => None,
+        };
+        if let Some(rule) = &rule
+            && let Some(other) = rules.iter().position(|other| other.name == rule.name)
+            && place != Some(other)
+        {
+            return Err(RulebookError::Exists { what: what(&rule.name) });
+        }
+        match (place, rule) {
+            (Some(place), Some(rule)) => rules[place] = rule,
+            (Some(place), None) => drop(rules.remove(place)),
+            (None, Some(rule)) => rules.push(rule),
+            (None, None) => {}
+        }
+        Ok(definitions)
+    }
+
+    /// What decisions are made by. It may take a second for a hundred thousand
+    /// overrides: not for a thread that answers requests.
+    ///
+    /// # Errors
+    /// Says which row or which item is not valid, and why.
+    pub(crate) fn compile(&self) -> Result<RuleSet, RulebookError> {
+        if let Some(fault) = self.faults.first() {
+            return Err(RulebookError::Invalid { reason: format!("{}: {}", fault.what, fault.reason) });
+        }
+        compile(self.definitions())
+    }
 }
 
-fn parse_all<T: Item>(rows: &[String]) -> Rows<T> {
-    let read = |part: &'_ [String]| part.iter().map(|row| Arc::new(Entry::read(row))).collect::<Rows<T>>();
-    if rows.len() <= ROWS_A_THREAD {
-        return read(rows);
-    }
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let share = rows.len().div_ceil(threads).max(ROWS_A_THREAD);
-    std::thread::scope(|scope| {
-        let parts: Vec<_> = rows.chunks(share).map(|part| scope.spawn(move || read(part))).collect();
-        let joined = |part: std::thread::ScopedJoinHandle<'_, Rows<T>>| match part.join() {
-            Ok(entries) => entries,
-            Err(panic) => std::panic::resume_unwind(panic),
-        };
-        parts.into_iter().flat_map(joined).collect()
-    })
+/// Compiles what a rulebook is to say.
+pub(crate) fn compile(definitions: Definitions) -> Result<RuleSet, RulebookError> {
+    duplicates::check(&definitions.rules).map_err(|reason| RulebookError::Invalid { reason })?;
+    RuleSet::compile(definitions).map_err(|error| RulebookError::Invalid { reason: error.to_string() })
 }

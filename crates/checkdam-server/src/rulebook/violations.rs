@@ -3,9 +3,9 @@
 
 use serde_json::{Value as Json, json};
 
-use super::book::RulebookError;
 use super::database::{Column, Dialect, Kind, Value};
-use super::store::{LOAD_LIMIT, Rulebook, within};
+use super::database_rulebook::{LOAD_LIMIT, Rulebook, within};
+use super::snapshot::RulebookError;
 
 const TABLE: &str = "rate_limit_violation";
 const COLUMNS: [Column; 15] = [
@@ -82,7 +82,7 @@ pub(crate) struct StoredViolation {
 
 /// Which violations are asked for; all that is given must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Filter {
+pub(crate) struct ViolationFilter {
     pub(crate) user: Option<String>,
     pub(crate) ip: Option<String>,
     pub(crate) rule: Option<String>,
@@ -99,7 +99,7 @@ pub(crate) struct Filter {
 
 /// What is kept; nothing given keeps everything.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Keep {
+pub(crate) struct Retention {
     /// Those at or after.
     pub(crate) since_unix_ms: Option<i64>,
     /// So many of the newest.
@@ -161,7 +161,7 @@ impl Rulebook {
     }
 
     /// Violations, newest first.
-    pub(crate) async fn violations(&self, filter: &Filter) -> Result<Vec<StoredViolation>, RulebookError> {
+    pub(crate) async fn violations(&self, filter: &ViolationFilter) -> Result<Vec<StoredViolation>, RulebookError> {
         let rows = within(LOAD_LIMIT, async {
             let mut session = self.engine.read().await?;
             let dialect = session.dialect();
@@ -190,7 +190,7 @@ impl Rulebook {
 
     /// Removes what is not to be kept, in steps that let writers through; how
     /// many rows went.
-    pub(crate) async fn prune_violations(&self, keep: Keep) -> Result<u64, RulebookError> {
+    pub(crate) async fn prune_violations(&self, keep: Retention) -> Result<u64, RulebookError> {
         let mut removed = 0;
         if let Some(since) = keep.since_unix_ms {
             let old = |dialect: Dialect| {
@@ -285,7 +285,7 @@ impl Rulebook {
     }
 }
 
-impl Filter {
+impl ViolationFilter {
     /// A WHERE clause and its values; `behind` is when and what the last one was.
     fn sql(&self, dialect: Dialect, behind: Option<(i64, i64)>) -> (String, Vec<Value>) {
         let mut conditions = Vec::new();

@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use super::block::Values;
-use super::instant;
-use super::wanted::{TIMES, Wanted};
+use super::field_mapping::{FieldMapping, TIMES};
+use super::log_chunk::LineValues;
+use super::timestamps;
 
 /// Reads lines of a table.
 #[derive(Debug)]
 pub(super) struct Csv {
-    wanted: Wanted,
+    wanted: FieldMapping,
     separator: u8,
     columns: usize,
     /// The column of each attribute, if there is one.
@@ -20,7 +20,7 @@ pub(super) struct Csv {
 
 impl Csv {
     /// A table with this line of names.
-    pub(super) fn new(wanted: Wanted, header: &str) -> Result<Self, String> {
+    pub(super) fn new(wanted: FieldMapping, header: &str) -> Result<Self, String> {
         let separator = separator(header);
         let names = cells(header, separator)?;
         let place = |name: &str| names.iter().position(|known| known.trim() == name);
@@ -40,13 +40,13 @@ impl Csv {
     }
 
     /// Reads one line: the time, the cost, and what it says.
-    pub(super) fn read<'l>(&self, line: &'l str, values: &mut Values<'l>) -> Result<(u64, u64), String> {
+    pub(super) fn read<'l>(&self, line: &'l str, values: &mut LineValues<'l>) -> Result<(u64, u64), String> {
         let mut cells = cells(line, self.separator)?;
         if cells.len() != self.columns {
             return Err(format!("it has {} columns and the first line {}", cells.len(), self.columns));
         }
         let time = &cells[self.time];
-        let at_us = instant::parse(time).ok_or_else(|| format!("{time:?} is no time"))?;
+        let at_us = timestamps::parse(time).ok_or_else(|| format!("{time:?} is no time"))?;
         let cost = self.cost.map_or(Ok(1), |place| super::cost(&cells[place]))?;
         for (number, (attribute, place)) in (0..).zip(self.wanted.attributes.iter().zip(&self.places)) {
             let found = place.map(|place| std::mem::take(&mut cells[place]));

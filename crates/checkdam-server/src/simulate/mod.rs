@@ -5,29 +5,29 @@
 //! and decides them, and a second decides them by the second rule file. Memory is bounded: by what is held back to be put in order, by
 //! the buckets, and by the subjects that are counted.
 
-mod block;
-mod combined;
+mod candidate;
+mod combined_log_format;
 mod csv;
-mod descriptors;
-mod instant;
-mod json;
-mod merge;
-mod report;
-mod side;
-mod source;
-mod subjects;
-mod suggest;
+mod descriptor_pattern;
+mod field_mapping;
+mod html_report;
+mod json_lines;
+mod log_chunk;
+mod log_reader;
+mod merge_logs;
+mod subject_counts;
+mod suggested_limits;
 mod summary;
 mod tally;
 mod timeline;
-mod wanted;
+mod timestamps;
 
-pub(crate) use self::descriptors::DescriptorPattern;
-pub(crate) use self::report::{grouped, page, picture, share};
-pub(crate) use self::source::Format;
-pub(crate) use self::suggest::{SUBJECTS_MIN, Suggestion};
-pub(crate) use self::summary::{Comparison, Minute, SideSummary, Summary};
-pub(crate) use self::wanted::Wanted;
+pub(crate) use self::descriptor_pattern::DescriptorPattern;
+pub(crate) use self::field_mapping::FieldMapping;
+pub(crate) use self::html_report::{grouped, page, picture, share};
+pub(crate) use self::log_reader::LogFormat;
+pub(crate) use self::suggested_limits::{SUBJECTS_MIN, Suggestion};
+pub(crate) use self::summary::{CandidateSummary, Comparison, MinuteCount, Summary};
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,13 +36,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use checkdam::time::{EPOCH_UNIX_US, HORIZON_US, SECOND_US};
 use checkdam::{KeyPattern, LIMIT_MAX, Request, RuleSet};
 
-use self::block::{Block, Record};
-use self::merge::{Counts, Merge};
-use self::side::{Asked, Requests, Side, decide_both};
-use self::source::{Shared, is_stdin};
-use self::subjects::Subjects;
-use self::suggest::Peaks;
-use self::summary::{Fates, FaultAt};
+use self::candidate::{Candidate, LogRequest, LogRequests, decide_both};
+use self::log_chunk::{LogChunk, LogRecord};
+use self::log_reader::{ReaderContext, is_stdin};
+use self::merge_logs::{LineCounts, LogMerge};
+use self::subject_counts::SubjectCounts;
+use self::suggested_limits::Peaks;
+use self::summary::{DifferenceCounts, FaultAt};
 use self::timeline::Busiest;
 
 /// Four years, of which one is a leap year: a log that is moved by them keeps its
@@ -54,10 +54,10 @@ const PENDING_MAX: usize = 4_096;
 
 /// What is simulated.
 #[derive(Debug)]
-pub(crate) struct Options {
+pub(crate) struct SimulateOptions {
     pub(crate) logs: Vec<PathBuf>,
-    pub(crate) format: Format,
-    pub(crate) wanted: Wanted,
+    pub(crate) format: LogFormat,
+    pub(crate) wanted: FieldMapping,
     /// For how long lines are held back to be put in order.
     pub(crate) reorder_us: u64,
     /// The domain of the requests.
@@ -75,7 +75,7 @@ pub(crate) struct Options {
 
 /// How far it is.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Progress {
+pub(crate) struct SimulateProgress {
     /// Bytes that were read, packed as they are.
     pub(crate) read: Arc<AtomicU64>,
     /// Set to end it early.
@@ -87,26 +87,26 @@ pub(crate) struct Progress {
 /// # Errors
 /// Says which log cannot be read, and why.
 pub(crate) fn run(
-    options: &Options,
+    options: &SimulateOptions,
     sides: Vec<(String, RuleSet)>,
-    progress: &Progress,
+    progress: &SimulateProgress,
     mut seen: impl FnMut(u64),
 ) -> Result<Summary, String> {
     let mut sources = Vec::new();
     for path in &options.logs {
-        let shared = Shared {
+        let shared = ReaderContext {
             format: options.format,
             wanted: options.wanted.clone(),
             read: Arc::clone(&progress.read),
             is_stopped: Arc::clone(&progress.is_stopped),
         };
-        let started = source::start(path, shared);
+        let started = log_reader::start(path, shared);
         sources
             .push((path.clone(), started.map_err(|error| format!("{}: it cannot be read: {error}", path.display()))?));
     }
-    let mut merge = Merge::new(sources, options.reorder_us);
-    let mut deciding = Deciding::new(options, sides);
-    let after_block = |counts: &Counts| {
+    let mut merge = LogMerge::new(sources, options.reorder_us);
+    let mut deciding = Simulation::new(options, sides);
+    let after_block = |counts: &LineCounts| {
         seen(counts.lines);
         match counts.faults.first().filter(|_| options.is_strict) {
             Some((path, fault)) => Err(format!("{}:{}: {}", path.display(), fault.line, fault.reason)),
@@ -131,20 +131,20 @@ fn shown(path: &std::path::Path) -> String {
 }
 
 /// A request that is to be decided.
-struct Pending {
+struct PendingRequest {
     at_us: u64,
     unix_s: u64,
-    block: Arc<Block>,
-    record: Record,
+    block: Arc<LogChunk>,
+    record: LogRecord,
 }
 
-struct Deciding<'o> {
-    options: &'o Options,
-    sides: Vec<Side>,
+struct Simulation<'o> {
+    options: &'o SimulateOptions,
+    sides: Vec<Candidate>,
     /// Decided together once there are [`PENDING_MAX`], which keeps two threads busy.
-    pending: Vec<Pending>,
+    pending: Vec<PendingRequest>,
     peaks: Vec<Peaks>,
-    differing: (Fates, Subjects<Fates>),
+    differing: (DifferenceCounts, SubjectCounts<DifferenceCounts>),
     /// How often each attribute was there.
     present: Vec<u64>,
     busiest: Busiest,
@@ -159,9 +159,9 @@ struct Deciding<'o> {
     at_us: u64,
 }
 
-impl<'o> Deciding<'o> {
-    fn new(options: &'o Options, sides: Vec<(String, RuleSet)>) -> Self {
-        let side = |(name, rules)| Side::new(name, rules, options.buckets_max);
+impl<'o> Simulation<'o> {
+    fn new(options: &'o SimulateOptions, sides: Vec<(String, RuleSet)>) -> Self {
+        let side = |(name, rules)| Candidate::new(name, rules, options.buckets_max);
         Self {
             options,
             sides: sides.into_iter().map(side).collect(),
@@ -180,7 +180,7 @@ impl<'o> Deciding<'o> {
     }
 
     /// Takes one request; times never go back.
-    fn take(&mut self, unix_us: u64, block: &Arc<Block>, record: Record) {
+    fn take(&mut self, unix_us: u64, block: &Arc<LogChunk>, record: LogRecord) {
         let Some(at_us) = self.moved(unix_us) else {
             self.beyond += 1;
             return;
@@ -192,7 +192,7 @@ impl<'o> Deciding<'o> {
         (self.at_us, self.last_us) = (at_us, unix_us);
         self.requests += 1;
         self.busiest.note(unix_s);
-        self.pending.push(Pending { at_us, unix_s, block: Arc::clone(block), record });
+        self.pending.push(PendingRequest { at_us, unix_s, block: Arc::clone(block), record });
         if self.pending.len() == PENDING_MAX {
             self.decide();
         }
@@ -201,7 +201,7 @@ impl<'o> Deciding<'o> {
     /// Decides what is pending.
     fn decide(&mut self) {
         let pending = std::mem::take(&mut self.pending);
-        let asked: Vec<Asked<'_>> = pending.iter().map(|pending| self.asked(pending)).collect();
+        let asked: Vec<LogRequest<'_>> = pending.iter().map(|pending| self.asked(pending)).collect();
         match &mut self.sides[..] {
             [one, other] => {
                 let (was, is) = decide_both(one, other, &asked);
@@ -214,11 +214,11 @@ impl<'o> Deciding<'o> {
         self.pending.clear();
     }
 
-    fn asked<'b>(&mut self, pending: &'b Pending) -> Asked<'b>
+    fn asked<'b>(&mut self, pending: &'b PendingRequest) -> LogRequest<'b>
     where
         'o: 'b,
     {
-        let Pending { at_us, unix_s, block, record } = pending;
+        let PendingRequest { at_us, unix_s, block, record } = pending;
         let options = self.options;
         let mut request = Request::new().in_domain(options.domain.as_str()).costing(record.cost);
         for (number, value) in block.values(record) {
@@ -230,12 +230,12 @@ impl<'o> Deciding<'o> {
             peaks.note(*unix_s, &request);
         }
         let requests = if options.descriptors.is_empty() {
-            Requests::One(request)
+            LogRequests::One(request)
         } else {
             let described = options.descriptors.iter().filter_map(|pattern| pattern.of(&options.domain, &request));
-            Requests::Together(described.collect())
+            LogRequests::Together(described.collect())
         };
-        Asked { at_us: *at_us, unix_s: *unix_s, requests }
+        LogRequest { at_us: *at_us, unix_s: *unix_s, requests }
     }
 
     /// Whose limit did not let a request pass by the first rule file, and by the second.
@@ -265,7 +265,7 @@ impl<'o> Deciding<'o> {
         Some(at_us)
     }
 
-    fn summary(self, counts: &Counts, is_interrupted: bool) -> Summary {
+    fn summary(self, counts: &LineCounts, is_interrupted: bool) -> Summary {
         let Self { options, sides, .. } = self;
         let faults = counts.faults.iter().map(|(path, fault)| FaultAt {
             log: shown(path),
@@ -274,9 +274,9 @@ impl<'o> Deciding<'o> {
         });
         let attributes = options.wanted.attributes.iter().zip(&self.present);
         let absent = attributes.filter(|(_, count)| **count == 0).map(|(attribute, _)| attribute.name.clone());
-        let result = |side: &Side| {
-            let Side { name, replay, tally } = side;
-            SideSummary::new(name, &replay.rules(), tally, replay.evicted(), options.top)
+        let result = |side: &Candidate| {
+            let Candidate { name, replay, tally } = side;
+            CandidateSummary::new(name, &replay.rules(), tally, replay.evicted(), options.top)
         };
         Summary {
             logs: options.logs.iter().map(|path| shown(path)).collect(),
@@ -288,7 +288,7 @@ impl<'o> Deciding<'o> {
             first: self.first_us / SECOND_US,
             last: self.last_us / SECOND_US,
             moved_s: self.moved_us / SECOND_US,
-            busiest_minute: self.busiest.minute().map(Minute::new),
+            busiest_minute: self.busiest.minute().map(MinuteCount::new),
             is_interrupted,
             absent_attributes: absent.collect(),
             results: sides.iter().map(result).collect(),

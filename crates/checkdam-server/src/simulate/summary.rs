@@ -3,9 +3,9 @@
 use checkdam::{Rule, RuleSet};
 use serde::Serialize;
 
-use super::subjects::{Counted, Subjects};
-use super::suggest::Suggestion;
-use super::tally::{RuleTally, Tally};
+use super::subject_counts::{CountValue, SubjectCounts};
+use super::suggested_limits::Suggestion;
+use super::tally::{DecisionTally, RuleTally};
 use crate::http::mode_name;
 
 /// What came out of a simulation.
@@ -25,13 +25,13 @@ pub(crate) struct Summary {
     pub(crate) last: u64,
     /// By how much the log was moved: our time begins in 2026.
     pub(crate) moved_s: u64,
-    pub(crate) busiest_minute: Option<Minute>,
+    pub(crate) busiest_minute: Option<MinuteCount>,
     /// Whether somebody ended it before the log did.
     pub(crate) is_interrupted: bool,
     /// Attributes that rules name and that no line had.
     pub(crate) absent_attributes: Vec<String>,
     /// One a rule file.
-    pub(crate) results: Vec<SideSummary>,
+    pub(crate) results: Vec<CandidateSummary>,
     pub(crate) comparison: Option<Comparison>,
     pub(crate) suggestions: Vec<Suggestion>,
 }
@@ -46,19 +46,19 @@ pub(crate) struct FaultAt {
 
 /// A minute and how much happened in it.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(crate) struct Minute {
+pub(crate) struct MinuteCount {
     pub(crate) at: u64,
     pub(crate) requests: u64,
 }
 
 /// What one rule file decided.
 #[derive(Debug, Serialize)]
-pub(crate) struct SideSummary {
+pub(crate) struct CandidateSummary {
     pub(crate) rules_file: String,
     pub(crate) allowed: u64,
     pub(crate) limited: u64,
     pub(crate) banned: u64,
-    pub(crate) worst_minute: Option<Minute>,
+    pub(crate) worst_minute: Option<MinuteCount>,
     /// Buckets for which there was no room: their owners may have been limited early.
     pub(crate) evicted: u64,
     /// Those that limit most first.
@@ -78,7 +78,7 @@ pub(crate) struct RuleSummary {
     pub(crate) limited: u64,
     pub(crate) first_limited: Option<u64>,
     pub(crate) last_limited: Option<u64>,
-    pub(crate) worst_minute: Option<Minute>,
+    pub(crate) worst_minute: Option<MinuteCount>,
     /// How often it limited, at the points of the timeline; empty if never.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) over_time: Vec<u64>,
@@ -125,19 +125,19 @@ pub(crate) struct DifferingSubject {
 
 /// How often the fate of a subject's requests differs.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Fates {
+pub(super) struct DifferenceCounts {
     pub(super) newly_limited: u64,
     pub(super) newly_allowed: u64,
 }
 
-impl Counted for Fates {
+impl CountValue for DifferenceCounts {
     fn weight(&self) -> u64 {
         self.newly_limited + self.newly_allowed
     }
 }
 
-impl SideSummary {
-    pub(super) fn new(rules_file: &str, rules: &RuleSet, tally: &Tally, evicted: u64, top: usize) -> Self {
+impl CandidateSummary {
+    pub(super) fn new(rules_file: &str, rules: &RuleSet, tally: &DecisionTally, evicted: u64, top: usize) -> Self {
         let names: Vec<&str> = rules.numbered().map(|rule| rule.name.as_str()).collect();
         let name = |number: u32| names.get(number as usize).copied().unwrap_or_default().to_owned();
         let subjects = tally.subjects.top(top).into_iter().map(|(rule, subject, limited)| SubjectSummary {
@@ -157,7 +157,7 @@ impl SideSummary {
             allowed: tally.allowed,
             limited: tally.limited,
             banned: tally.banned,
-            worst_minute: tally.worst.minute().map(Minute::new),
+            worst_minute: tally.worst.minute().map(MinuteCount::new),
             evicted,
             rules: listed,
             subjects: subjects.collect(),
@@ -168,7 +168,7 @@ impl SideSummary {
 }
 
 impl RuleSummary {
-    fn new(number: u32, rule: &Rule, counts: &RuleTally, tally: &Tally) -> Self {
+    fn new(number: u32, rule: &Rule, counts: &RuleTally, tally: &DecisionTally) -> Self {
         let limited = counts.limited;
         let is_limiting = limited.count > 0;
         Self {
@@ -178,21 +178,21 @@ impl RuleSummary {
             limited: limited.count,
             first_limited: is_limiting.then_some(limited.first_s),
             last_limited: is_limiting.then_some(limited.last_s),
-            worst_minute: counts.worst.minute().map(Minute::new),
+            worst_minute: counts.worst.minute().map(MinuteCount::new),
             over_time: if is_limiting { tally.timeline.of_rule(number) } else { Vec::new() },
         }
     }
 }
 
-impl Minute {
+impl MinuteCount {
     pub(super) const fn new((at, requests): (u64, u64)) -> Self {
         Self { at, requests }
     }
 }
 
 impl Comparison {
-    pub(super) fn new(counts: Fates, subjects: &Subjects<Fates>, top: usize) -> Self {
-        let subject = |(_, subject, fates): (u32, &str, Fates)| DifferingSubject {
+    pub(super) fn new(counts: DifferenceCounts, subjects: &SubjectCounts<DifferenceCounts>, top: usize) -> Self {
+        let subject = |(_, subject, fates): (u32, &str, DifferenceCounts)| DifferingSubject {
             subject: subject.to_owned(),
             newly_limited: fates.newly_limited,
             newly_allowed: fates.newly_allowed,

@@ -2,18 +2,18 @@
 
 use checkdam::{Outcome, Request, RuleSet};
 
-use super::subjects::{Counted, Subjects};
+use super::subject_counts::{CountValue, SubjectCounts};
 use super::timeline::{Busiest, Timeline};
 
 /// What one rule set decided.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct DecisionTally {
     pub(super) allowed: u64,
     pub(super) limited: u64,
     pub(super) banned: u64,
     /// By the rules' numbers.
     pub(super) rules: Vec<RuleTally>,
-    pub(super) subjects: Subjects<Limited>,
+    pub(super) subjects: SubjectCounts<DenialCount>,
     pub(super) timeline: Timeline,
     /// The minute in which most was limited.
     pub(super) worst: Busiest,
@@ -24,25 +24,25 @@ pub(super) struct Tally {
 pub(super) struct RuleTally {
     pub(super) concerned: u64,
     /// Not let pass or, in shadow, not let pass if it were enforced.
-    pub(super) limited: Limited,
+    pub(super) limited: DenialCount,
     pub(super) worst: Busiest,
 }
 
 /// How often somebody was limited, and when.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Limited {
+pub(super) struct DenialCount {
     pub(super) count: u64,
     pub(super) first_s: u64,
     pub(super) last_s: u64,
 }
 
-impl Counted for Limited {
+impl CountValue for DenialCount {
     fn weight(&self) -> u64 {
         self.count
     }
 }
 
-impl Limited {
+impl DenialCount {
     const fn note(&mut self, unix_s: u64) {
         if self.count == 0 {
             self.first_s = unix_s;
@@ -52,14 +52,14 @@ impl Limited {
     }
 }
 
-impl Tally {
+impl DecisionTally {
     pub(super) fn new(rules: &RuleSet) -> Self {
         Self {
             allowed: 0,
             limited: 0,
             banned: 0,
             rules: vec![RuleTally::default(); rules.numbered().len()],
-            subjects: Subjects::default(),
+            subjects: SubjectCounts::default(),
             timeline: Timeline::new(),
             worst: Busiest::default(),
         }

@@ -5,14 +5,14 @@
 //! exemplars, or a collector that spans are sent to. Nothing here is waited for,
 //! and without either nothing here is done.
 
-mod current;
-mod parent;
+mod current_span;
 #[cfg(feature = "otlp")]
-mod sender;
+mod otlp_exporter;
 #[cfg(feature = "otlp")]
 mod span;
+mod traceparent;
 mod tracer;
 
-pub(crate) use self::current::{parent, within};
-pub(crate) use self::parent::{TraceId, TraceParent};
+pub(crate) use self::current_span::{parent, within};
+pub(crate) use self::traceparent::{TraceId, TraceParent};
 pub(crate) use self::tracer::Tracer;

@@ -10,14 +10,14 @@ use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::SpanData;
 use std::hash::BuildHasher;
 
-use super::parent::TraceParent;
-use crate::watch::{Seen, decision_name};
+use super::traceparent::TraceParent;
+use crate::telemetry::{Observation, decision_name};
 
 const NAME: &str = "ratelimit.check";
 
 /// Makes spans of checks, of those that are to be recorded.
 #[derive(Debug)]
-pub(super) struct SpanMaker {
+pub(super) struct SpanBuilder {
     /// Of so many in 2^64 without a caller's word.
     share: u64,
     numbers: AtomicU64,
@@ -25,7 +25,7 @@ pub(super) struct SpanMaker {
     scope: InstrumentationScope,
 }
 
-impl SpanMaker {
+impl SpanBuilder {
     pub(super) fn new(share: f64) -> Self {
         let scope = InstrumentationScope::builder("checkdam").with_version(env!("CARGO_PKG_VERSION")).build();
         // 1 becomes the largest number: no number is above it.
@@ -42,7 +42,7 @@ impl SpanMaker {
     }
 
     /// The span of requests that were decided just now.
-    pub(super) fn span(&self, seen: &Seen<'_, '_>, speaking: &Outcome, parent: Option<TraceParent>) -> SpanData {
+    pub(super) fn span(&self, seen: &Observation<'_, '_>, speaking: &Outcome, parent: Option<TraceParent>) -> SpanData {
         let trace = parent.map_or_else(|| self.trace(), |parent| parent.trace.0);
         let end = UNIX_EPOCH + Duration::from_micros(checkdam::time::unix_us());
         let span = SpanId::from_bytes(self.nonzero().to_be_bytes());
@@ -79,7 +79,7 @@ impl SpanMaker {
     }
 }
 
-fn attributes(seen: &Seen<'_, '_>, speaking: &Outcome) -> Vec<KeyValue> {
+fn attributes(seen: &Observation<'_, '_>, speaking: &Outcome) -> Vec<KeyValue> {
     let verdict = if seen.is_allowed { Verdict::Allowed } else { speaking.verdict() };
     let rule = speaking.governing().map(|tier| tier.rule.name.clone()).unwrap_or_default();
     vec![
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn the_share_is_kept() {
         let recorded = |share: f64| {
-            let maker = SpanMaker::new(share);
+            let maker = SpanBuilder::new(share);
             (0..10_000).filter(|_| maker.is_recorded(None)).count()
         };
         assert_eq!((recorded(0.0), recorded(1.0)), (0, 10_000));
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn the_caller_decides_first() {
         let parent = |is_sampled| TraceParent { trace: super::super::TraceId(1), span: 1, is_sampled };
-        assert!(SpanMaker::new(0.0).is_recorded(Some(parent(true))));
-        assert!(!SpanMaker::new(1.0).is_recorded(Some(parent(false))));
+        assert!(SpanBuilder::new(0.0).is_recorded(Some(parent(true))));
+        assert!(!SpanBuilder::new(1.0).is_recorded(Some(parent(false))));
     }
 }

@@ -1,15 +1,15 @@
 //! Which decisions belong to a trace, and of which a span is sent.
 
-use super::parent::TraceId;
+use super::traceparent::TraceId;
 use crate::config::TraceOptions;
-use crate::watch::Seen;
+use crate::telemetry::Observation;
 
 /// Finds out which trace decisions belong to, if somebody wants to know.
 #[derive(Debug, Default)]
 pub(crate) struct Tracer {
     wants_exemplars: bool,
     #[cfg(feature = "otlp")]
-    sender: Option<super::sender::Sender>,
+    sender: Option<super::otlp_exporter::ExportQueue>,
 }
 
 /// Why spans cannot be sent.
@@ -32,7 +32,7 @@ impl Tracer {
     /// send; whether a collector is there decides nothing.
     #[cfg(feature = "otlp")]
     pub(crate) fn new(wants_exemplars: bool, options: Option<&TraceOptions>) -> Result<Self, TracerError> {
-        let sender = match options.map(super::sender::Sender::start).transpose() {
+        let sender = match options.map(super::otlp_exporter::ExportQueue::start).transpose() {
             // What was said to every program here may not be for this one.
             Err(error) if options.is_some_and(|options| options.is_general) => {
                 tracing::warn!(%error, "no spans are sent: OTEL_EXPORTER_OTLP_ENDPOINT is none for this program");
@@ -67,7 +67,7 @@ impl Tracer {
     }
 
     /// Requests were decided: the trace that they belong to, if it is recorded.
-    pub(crate) fn note(&self, seen: &Seen<'_, '_>) -> Option<TraceId> {
+    pub(crate) fn note(&self, seen: &Observation<'_, '_>) -> Option<TraceId> {
         if !self.reads_parents() {
             return None;
         }
@@ -92,7 +92,7 @@ impl Tracer {
     /// none are sent at all.
     pub(crate) fn dropped(&self) -> Option<u64> {
         #[cfg(feature = "otlp")]
-        return self.sender.as_ref().map(super::sender::Sender::dropped);
+        return self.sender.as_ref().map(super::otlp_exporter::ExportQueue::dropped);
         #[cfg(not(feature = "otlp"))]
         None
     }

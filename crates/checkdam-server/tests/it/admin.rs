@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::client::{Client, Reply};
-use crate::process::{Server, folder, run, text};
+use crate::http_client::{Client, Reply};
+use crate::server_process::{Server, folder, run, text};
 
 const FREE: &str = r#"{"name": "free", "key": "user:{user}", "when": {"plan": "free"}, "limits": ["1/h burst 3"]}"#;
 const USER: &str = r#"{"attributes": {"user": "42", "plan": "free"}}"#;

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use testkit::Postgres;
 use tokio::time::Instant;
 
-use crate::client::Client;
-use crate::process::{PATIENCE, Server, checkdam, folder, rule_file, text};
+use crate::http_client::Client;
+use crate::server_process::{PATIENCE, Server, checkdam, folder, rule_file, text};
 
 const RULES: &str = "rules:\n  - { name: per-user, key: \"user:{user}\", limits: [\"1/h burst 2\"] }\n";
 

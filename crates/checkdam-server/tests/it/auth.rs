@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::client::{Client, Reply};
-use crate::process::{Server, rule_file};
+use crate::http_client::{Client, Reply};
+use crate::server_process::{Server, rule_file};
 
 const RULES: &str = r#"
 rules:

@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use crate::client::{Client, Reply};
-use crate::process::Server;
+use crate::http_client::{Client, Reply};
+use crate::server_process::Server;
 
 const RULES: &str = "rules: [{name: per-user, key: \"user:{user}\", limits: [\"1/h burst 100\"]}]";
 

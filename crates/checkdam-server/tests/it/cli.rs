@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use crate::process::{Server, checkdam, rule_file, run, text};
+use crate::server_process::{Server, checkdam, rule_file, run, text};
 
 /// Asks a server; the last of the arguments are the command's own.
 fn ask(server: &Server, arguments: &[&str]) -> Output {
@@ -140,7 +140,7 @@ fn explain_works_with_a_proxy_and_tells_of_attributes_that_nothing_has() {
     let arguments = ["--rules", &rules, "--upstream", "http://127.0.0.1:1", "--admin-token", token];
     let proxy = Server::proxy(&[&arguments[..], &["--header-attributes", "X-User=user"]].concat());
     assert_eq!(proxy.client().send_with("GET", "/", &[("x-usr", "7")], "").unwrap().status, 502);
-    let file = crate::process::folder().join("token");
+    let file = crate::server_process::folder().join("token");
     std::fs::write(&file, token).unwrap();
     let explain = |attribute: &str, more: &[&str]| {
         let server = format!("http://{}", proxy.admin_address());

@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 use serde_json::{Value, json};
 use testkit::Postgres;
 
-use crate::process::{PATIENCE, Server, checkdam, folder, rule_file, text};
+use crate::server_process::{PATIENCE, Server, checkdam, folder, rule_file, text};
 
 /// A rule file that says something of everything.
 const RULES: &str = r#"rules:
@@ -38,11 +38,11 @@ bans:
 "#;
 
 /// Where the rules are: arguments for every command.
-struct Keeper {
+struct BackendCase {
     place: [String; 2],
 }
 
-impl Keeper {
+impl BackendCase {
     /// A file that is not there yet.
     fn new_file() -> Self {
         Self::database(format!("sqlite://{}", folder().join("rules.db").display()))
@@ -92,12 +92,12 @@ impl Keeper {
 }
 
 /// Runs a test on a file, on a PostgreSQL server, and on a server of ours.
-fn everywhere(test: impl Fn(&Keeper)) {
+fn everywhere(test: impl Fn(&BackendCase)) {
     let postgres = Postgres::builder().fsync(false).start();
     let server = Server::start();
     let url = postgres.create_database();
     insta::allow_duplicates! {
-        for keeper in [Keeper::new_file(), Keeper::database(url), Keeper::server(&server)] {
+        for keeper in [BackendCase::new_file(), BackendCase::database(url), BackendCase::server(&server)] {
             test(&keeper.with(RULES));
         }
     }
@@ -133,14 +133,14 @@ fn what_is_imported_is_exported_and_listed() {
         assert_eq!(keeper.ok(&fewer), "would add 1, change 0, remove 7, leave 0 as they are\n");
         assert_eq!(keeper.ok(&["rules", "export"]), RULES, "a dry run changes nothing");
 
-        let copy = Keeper::new_file().with(&keeper.ok(&["rules", "export"]));
+        let copy = BackendCase::new_file().with(&keeper.ok(&["rules", "export"]));
         assert_eq!(copy.ok(&["rules", "export"]), RULES);
     });
 }
 
 #[test]
 fn json_is_the_same_from_a_server_and_from_a_database() {
-    let shape = |keeper: &Keeper| {
+    let shape = |keeper: &BackendCase| {
         let mut answers = Vec::new();
         for command in [&["rules", "list"][..], &["rules", "show", "per-ip"], &["rules", "overrides"], &["bans"]] {
             answers.push(without_row(keeper.json(command)));
@@ -149,7 +149,7 @@ fn json_is_the_same_from_a_server_and_from_a_database() {
         answers
     };
     let server = Server::start();
-    let (ours, theirs) = (Keeper::new_file().with(RULES), Keeper::server(&server).with(RULES));
+    let (ours, theirs) = (BackendCase::new_file().with(RULES), BackendCase::server(&server).with(RULES));
     assert_eq!(shape(&ours), shape(&theirs));
     let found = ours.json(&["rules", "list", "--search", "IP:"]);
     assert_eq!((&found["total"], &found["rules"][0]["name"]), (&json!(1), &json!("per-ip")));
@@ -288,7 +288,7 @@ fn what_is_not_valid_is_refused_with_its_name_and_advice() {
 
 #[test]
 fn a_rule_and_a_document_may_come_from_a_file_or_a_pipe() {
-    let keeper = Keeper::new_file().with("rules: []");
+    let keeper = BackendCase::new_file().with("rules: []");
     let one = rule_file("name: one\nkey: k\nlimits: [1/s]\n");
     assert_eq!(keeper.ok(&["rules", "add", "--file", one.to_str().unwrap()]), "rule \"one\": added, version 1\n");
     let bad = rule_file("name: two\nkey: k\nlimits: [never]\n");
@@ -351,7 +351,7 @@ fn wrong_usage_and_nobody_to_ask_are_exit_2() {
 
 #[test]
 fn changes_at_the_same_time_are_not_lost() {
-    let keeper = Keeper::new_file().with("rules: [{ name: a, key: k, limits: [1/s] }]");
+    let keeper = BackendCase::new_file().with("rules: [{ name: a, key: k, limits: [1/s] }]");
     let changes = [("--priority", "7"), ("--scope", "wide"), ("--description", "words"), ("--mode", "shadow")];
     let children = changes.map(|(flag, value)| {
         let mut command = checkdam();
@@ -376,9 +376,9 @@ fn changes_at_the_same_time_are_not_lost() {
 fn edits_count_at_once_on_the_server_and_soon_after_those_of_its_database() {
     let folder = folder();
     let server = Server::with(&["--data-dir", folder.to_str().unwrap()]);
-    let (by_server, mut client) = (Keeper::server(&server), server.client());
+    let (by_server, mut client) = (BackendCase::server(&server), server.client());
     let database = format!("sqlite://{}", folder.join("checkdam.db").display());
-    let by_database = Keeper::database(database);
+    let by_database = BackendCase::database(database);
     assert_eq!(by_server.ok(&["rules", "export"]), by_database.ok(&["rules", "export"]), "the starter rules");
 
     by_server.ok(&["rules", "add", "tiny", "--key", "tiny:{tiny}", "--limit", "1/h burst 2"]);
@@ -397,7 +397,8 @@ fn edits_count_at_once_on_the_server_and_soon_after_those_of_its_database() {
     assert_eq!(client.post("/v1/check", r#"{"attributes": {"user": "13"}}"#).status, 200);
 
     while client.post("/v1/check", tiny).status == 200 {}
-    let written = |keeper: &Keeper| keeper.json(&["violations", "--rule", "tiny", "--user", "42", "--since", "1h"]);
+    let written =
+        |keeper: &BackendCase| keeper.json(&["violations", "--rule", "tiny", "--user", "42", "--since", "1h"]);
     while written(&by_server)["violations"].as_array().unwrap().is_empty() {
         assert!(start.elapsed() < 2 * PATIENCE, "the violation is not written");
     }
@@ -413,7 +414,7 @@ fn edits_count_at_once_on_the_server_and_soon_after_those_of_its_database() {
 #[test]
 fn effects_are_shown_of_rules_in_shadow() {
     let server = Server::start();
-    let keeper = Keeper::server(&server);
+    let keeper = BackendCase::server(&server);
     keeper.ok(&["rules", "add", "tried", "--key", "t:{t}", "--limit", "1/h burst 2", "--mode", "shadow"]);
     let mut client = server.client();
     for _ in 0..5 {
@@ -434,7 +435,7 @@ fn effects_are_shown_of_rules_in_shadow() {
 fn who_is_not_let_in_or_asks_at_the_wrong_door_is_told() {
     let token = "a-token-of-some-length";
     let server = Server::with(&["--admin-token", token]);
-    let keeper = Keeper::server(&server);
+    let keeper = BackendCase::server(&server);
     let refused = keeper.run(&["rules", "list"]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     assert!(text(&refused.stderr).contains("CHECKDAM_ADMIN_TOKEN"), "{refused:?}");
@@ -458,7 +459,7 @@ fn who_is_not_let_in_or_asks_at_the_wrong_door_is_told() {
 #[test]
 fn rules_from_a_file_are_shown_and_not_edited() {
     let server = Server::with_rules(RULES);
-    let keeper = Keeper::server(&server);
+    let keeper = BackendCase::server(&server);
     assert_eq!(keeper.ok(&["rules", "export"]), RULES);
     assert_eq!(keeper.ok(&["rules", "list"]).lines().count(), 4);
     for arguments in [

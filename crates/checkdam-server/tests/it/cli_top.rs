@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::process::{PATIENCE, Server, checkdam, run, text};
+use crate::server_process::{PATIENCE, Server, checkdam, run, text};
 
 const RULES: &str = r#"{"rules": [{"name": "free", "key": "user:{user}", "limits": ["1/h burst 3"]}]}"#;
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 use testkit::Upstream;
 use tokio::time::Instant;
 
-use crate::client::Client;
-use crate::process::{PATIENCE, Server, checkdam};
-use crate::rate_limit_client::{RateLimits, of};
+use crate::envoy_client::{RateLimitClient, of};
+use crate::http_client::Client;
+use crate::server_process::{PATIENCE, Server, checkdam};
 
 #[test]
 fn a_head_that_does_not_come_is_not_waited_for() {
@@ -97,7 +97,7 @@ fn idle_connections_close_no_listener_for_others() {
     let _idle = fill(server.admin_address(), "/livez");
     assert_eq!(server.admin().get("/admin/v1/status").status, 200);
     let _silent: Vec<_> = (0..FULL).map(|_| TcpStream::connect(server.grpc_address()).unwrap()).collect();
-    RateLimits::of(&server).ask(&[of(&[("key", "value")])]);
+    RateLimitClient::of(&server).ask(&[of(&[("key", "value")])]);
     let upstream = Upstream::start();
     let to = format!("http://{}", upstream.addr());
     let proxy = Server::proxy(&["--upstream", &to, "--connections-max", &FULL.to_string()]);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use testkit::Browser;
 use tokio::time::Instant;
 
-use crate::process::{Server, rule_file};
+use crate::server_process::{Server, rule_file};
 
 /// What a page must keep to be usable by everybody; returns what is wrong with it.
 const AUDIT: &str = include_str!("dashboard_audit.js");

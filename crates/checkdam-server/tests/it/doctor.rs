@@ -7,15 +7,15 @@ use serde_json::Value;
 use testkit::{Cluster, Engine, FaultProxy, Mode, Redis, RedisBuilder, Sentinel, free_port};
 use tokio::time::Instant;
 
-use crate::process::{checkdam, folder, run, text};
+use crate::server_process::{checkdam, folder, run, text};
 
 /// What doctor printed, and how it exited.
-struct Report {
+struct DoctorOutput {
     code: Option<i32>,
     json: Value,
 }
 
-impl Report {
+impl DoctorOutput {
     fn of(url: &str) -> Self {
         Self::with(url, &[])
     }
@@ -73,7 +73,7 @@ fn as_checkdam(server: &Redis) -> String {
 fn a_plain_server_passes_and_nothing_is_left_behind() {
     for (engine, name) in [(Engine::Redis, "Redis "), (Engine::Valkey, "Valkey ")] {
         let server = Redis::builder().engine(engine).start();
-        let report = Report::of(&server.url());
+        let report = DoctorOutput::of(&server.url());
         report.assert_no_problem();
         assert_eq!(server.command(&["DBSIZE"]).int(), 0, "{engine:?}");
         report.assert("connection", "ok", &["default", "without TLS"]);
@@ -88,8 +88,8 @@ fn a_plain_server_passes_and_nothing_is_left_behind() {
         report.assert("decisions", "ok", &["every algorithm"]);
         report.assert("clock", "ok", &["decisions use the server's"]);
         assert_eq!(report.findings("round trip").len(), 1);
-        assert_eq!(Report::with(&server.url(), &["--strict"]).code, Some(1), "warnings count when asked");
-        Report::of(&server.unix_url()).assert_no_problem();
+        assert_eq!(DoctorOutput::with(&server.url(), &["--strict"]).code, Some(1), "warnings count when asked");
+        DoctorOutput::of(&server.unix_url()).assert_no_problem();
     }
 }
 
@@ -112,7 +112,7 @@ fn the_text_says_it_in_words() {
 
 #[test]
 fn old_releases_are_named_with_their_weaknesses() {
-    let report = Report::of(&Redis::start().url());
+    let report = DoctorOutput::of(&Redis::start().url());
     let seen = report.findings("version")[0]["seen"].as_str().unwrap();
     if seen.starts_with("Redis 7.0.") {
         report.assert("security", "warning", &["CVE-2025-49844", "CVE-2024-46981", "7.2.14", "distribution"]);
@@ -124,7 +124,7 @@ fn old_releases_are_named_with_their_weaknesses() {
 fn the_documented_login_suffices_and_is_told_what_it_cannot_see() {
     for engine in [Engine::Redis, Engine::Valkey] {
         let server = guarded(users(), engine);
-        let report = Report::of(&as_checkdam(&server));
+        let report = DoctorOutput::of(&as_checkdam(&server));
         report.assert_no_problem();
         report.assert("connection", "ok", &["checkdam"]);
         report.assert("version", "ok", &[]);
@@ -149,18 +149,18 @@ fn what_a_login_lacks_is_named() {
             guarded(users().into_iter().map(cut).collect(), engine)
         };
         let server = without(&["+pexpire", "+lrem"]);
-        let report = Report::of(&as_checkdam(&server));
+        let report = DoctorOutput::of(&as_checkdam(&server));
         assert_eq!(report.code, Some(1), "{:#}", report.json);
         report.assert("permissions", "problem", &["may not run PEXPIRE, LREM", "+pexpire +lrem", "users.acl"]);
         assert_eq!(server.command(&["DBSIZE"]).int(), 0);
 
-        let report = Report::of(&as_checkdam(&without(&["+eval", "+evalsha"])));
+        let report = DoctorOutput::of(&as_checkdam(&without(&["+eval", "+evalsha"])));
         report.assert("permissions", "problem", &["may not run EVALSHA, EVAL"]);
         report.assert("script", "problem", &["permissions"]);
         assert_eq!(report.code, Some(1));
 
         let server = without(&["+del", "+set", "+pexpire", "~cd:*"]);
-        let report = Report::of(&as_checkdam(&server));
+        let report = DoctorOutput::of(&as_checkdam(&server));
         report.assert("permissions", "problem", &["DEL, PEXPIRE, SET", "keys that begin with cd:", "~cd:*"]);
         assert_eq!(server.command(&["DBSIZE"]).int(), 0);
     }
@@ -169,24 +169,24 @@ fn what_a_login_lacks_is_named() {
 #[test]
 fn who_may_not_log_in_is_told_why() {
     let server = guarded(users(), Engine::Redis);
-    let report = Report::of(&server.url_for("checkdam", "wrong"));
+    let report = DoctorOutput::of(&server.url_for("checkdam", "wrong"));
     report.assert("connection", "problem", &["login was refused", "checkdam"]);
     assert_eq!((report.code, &report.json["servers"][0]["reached"]), (Some(2), &Value::from(false)));
-    let report = Report::of(&server.url());
+    let report = DoctorOutput::of(&server.url());
     report.assert("connection", "problem", &["asks for a login", "user:password@"]);
     assert_eq!(report.code, Some(2));
 }
 
 #[test]
 fn what_cannot_be_reached_is_exit_2_with_the_reason() {
-    let report = Report::of(&format!("redis://127.0.0.1:{}", free_port()));
+    let report = DoctorOutput::of(&format!("redis://127.0.0.1:{}", free_port()));
     report.assert("connection", "problem", &["nothing listens there", "correct the address"]);
     assert_eq!(report.code, Some(2));
-    let report = Report::of("redis://checkdam-doctor.invalid:6379");
+    let report = DoctorOutput::of("redis://checkdam-doctor.invalid:6379");
     report.assert("connection", "problem", &["host name is not known"]);
     assert_eq!(report.code, Some(2));
     let server = Redis::start();
-    let report = Report::of(&format!("{}/99", server.url()));
+    let report = DoctorOutput::of(&format!("{}/99", server.url()));
     report.assert("connection", "problem", &["no database of that number", "`databases`"]);
     assert_eq!(report.code, Some(2));
     for url in ["localhost", "http://127.0.0.1:6379", "redis-sentinel://127.0.0.1:26379"] {
@@ -201,7 +201,7 @@ fn a_server_that_hangs_is_not_waited_for() {
     let server = Redis::start();
     server.pause();
     let start = Instant::now();
-    let report = Report::of(&server.url());
+    let report = DoctorOutput::of(&server.url());
     report.assert("connection", "problem", &["no answer"]);
     assert_eq!(report.code, Some(2));
     assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
@@ -211,21 +211,21 @@ fn a_server_that_hangs_is_not_waited_for() {
 fn certificates_are_explained() {
     let server = Redis::builder().tls(true).start();
     let ca = server.tls().ca_path();
-    let report = Report::with(&server.url(), &["--store-ca", ca.to_str().unwrap()]);
+    let report = DoctorOutput::with(&server.url(), &["--store-ca", ca.to_str().unwrap()]);
     report.assert_no_problem();
     report.assert("connection", "ok", &["over TLS"]);
-    let report = Report::of(&server.url());
+    let report = DoctorOutput::of(&server.url());
     report.assert("connection", "problem", &["not trusted", "--store-ca"]);
     assert_eq!(report.code, Some(2));
-    let report = Report::of(&server.url().replace("rediss", "redis"));
+    let report = DoctorOutput::of(&server.url().replace("rediss", "redis"));
     report.assert("connection", "problem", &["rediss://"]);
     assert_eq!(report.code, Some(2));
     let elsewhere = Redis::builder().tls_wrong_host().start();
-    let report = Report::with(&elsewhere.url(), &["--store-ca", elsewhere.tls().ca_path().to_str().unwrap()]);
+    let report = DoctorOutput::with(&elsewhere.url(), &["--store-ca", elsewhere.tls().ca_path().to_str().unwrap()]);
     report.assert("connection", "problem", &["another host name"]);
     assert_eq!(report.code, Some(2));
     let plain = Redis::start();
-    let report = Report::of(&plain.url().replace("redis", "rediss"));
+    let report = DoctorOutput::of(&plain.url().replace("redis", "rediss"));
     report.assert("connection", "problem", &["redis:// instead of rediss://"]);
     assert_eq!(report.code, Some(2));
 }
@@ -233,12 +233,12 @@ fn certificates_are_explained() {
 #[test]
 fn memory_is_judged() {
     let server = Redis::builder().args(["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]).start();
-    let report = Report::of(&server.url());
+    let report = DoctorOutput::of(&server.url());
     report.assert_no_problem();
     report.assert("eviction", "warning", &["allkeys-lru", "volatile-ttl"]);
     report.assert("memory", "ok", &["of 100 MiB"]);
     let server = Redis::builder().args(["--maxmemory", "1"]).start();
-    let report = Report::of(&server.url());
+    let report = DoctorOutput::of(&server.url());
     report.assert("memory", "problem", &["refuses to write", "raise maxmemory"]);
     report.assert("permissions", "ok", &[]);
     report.assert("decisions", "problem", &["see memory"]);
@@ -253,11 +253,11 @@ fn persistence_and_replicas_are_judged() {
     testkit::wait_until("the replica to be in sync", Duration::from_secs(20), || {
         master.info("replication").contains("state=online")
     });
-    let report = Report::of(&master.url());
+    let report = DoctorOutput::of(&master.url());
     report.assert_no_problem();
     report.assert("persistence", "advice", &["waits for the disk", "everysec"]);
     report.assert("replicas", "advice", &["a master with 1 replica", "min-replicas-to-write"]);
-    let report = Report::of(&replica.url());
+    let report = DoctorOutput::of(&replica.url());
     report.assert("replicas", "problem", &["is a replica", "name the master"]);
     report.assert("decisions", "problem", &["READONLY", "name the master"]);
     assert_eq!(report.code, Some(1));
@@ -268,7 +268,7 @@ fn a_clock_out_of_step_is_seen() {
     for (step_us, word) in [(3_605_500_000, "ahead of"), (-7_211_000_000, "behind")] {
         let server = Redis::builder().with_clock_shim().start();
         server.step_clock(step_us);
-        let report = Report::of(&server.url());
+        let report = DoctorOutput::of(&server.url());
         report.assert_no_problem();
         report.assert("clock", "warning", &[word, "NTP", "decisions use the server's"]);
     }
@@ -280,10 +280,10 @@ fn a_server_too_far_away_is_a_problem() {
     let proxy = FaultProxy::start(server.addr());
     proxy.set_replies(Mode::Delay(Duration::from_millis(30)));
     let url = format!("redis://{}", proxy.addr());
-    let report = Report::of(&url);
+    let report = DoctorOutput::of(&url);
     report.assert("round trip", "problem", &["the deadline is 18 ms", "cannot be met", "--store-deadline"]);
     assert_eq!(report.code, Some(1));
-    let report = Report::with(&url, &["--store-deadline", "10s"]);
+    let report = DoctorOutput::with(&url, &["--store-deadline", "10s"]);
     report.assert("round trip", "ok", &[]);
     report.assert_no_problem();
 }
@@ -291,7 +291,7 @@ fn a_server_too_far_away_is_a_problem() {
 #[test]
 fn every_master_of_a_cluster_is_examined() {
     let cluster = Cluster::builder().masters(3).replicas_per_master(0).start();
-    let report = Report::of(&cluster.url());
+    let report = DoctorOutput::of(&cluster.url());
     report.assert_no_problem();
     assert_eq!(report.servers().len(), 3, "{:#}", report.json);
     report.assert("slots", "ok", &["all 16384", "3 masters"]);
@@ -302,15 +302,15 @@ fn every_master_of_a_cluster_is_examined() {
     for node in cluster.nodes() {
         assert_eq!(node.command(&["DBSIZE"]).int(), 0);
     }
-    let report = Report::of(&cluster.nodes()[0].url());
+    let report = DoctorOutput::of(&cluster.nodes()[0].url());
     report.assert("kind", "problem", &["redis-cluster://"]);
     assert_eq!(report.code, Some(1));
-    let report = Report::of(&Redis::start().url().replace("redis", "redis-cluster"));
+    let report = DoctorOutput::of(&Redis::start().url().replace("redis", "redis-cluster"));
     report.assert("slots", "problem", &["it is no cluster"]);
     assert_eq!(report.code, Some(2));
 
     let killed = cluster.kill_master(0);
-    let report = Report::of(&cluster.url());
+    let report = DoctorOutput::of(&cluster.url());
     assert_eq!(report.code, Some(1), "{:#}", report.json);
     report.assert("connection", "problem", &["nothing listens there"]);
     let address = cluster.nodes()[killed].addr().to_string();
@@ -321,7 +321,7 @@ fn every_master_of_a_cluster_is_examined() {
 #[test]
 fn sentinels_and_their_master_are_examined() {
     let sentinel = Sentinel::start();
-    let report = Report::of(&sentinel.url());
+    let report = DoctorOutput::of(&sentinel.url());
     report.assert_no_problem();
     assert_eq!(report.servers().len(), 4, "one master and three Sentinels: {:#}", report.json);
     let master = sentinel.servers()[sentinel.current_master()].addr().to_string();
@@ -330,14 +330,14 @@ fn sentinels_and_their_master_are_examined() {
     report.assert("quorum", "ok", &[]);
     report.assert("sentinels", "ok", &["3 of 3"]);
     report.assert("replicas", "advice", &["2 replicas"]);
-    let report = Report::of(&sentinel.url().replace("mymaster", "other"));
+    let report = DoctorOutput::of(&sentinel.url().replace("mymaster", "other"));
     report.assert("master", "problem", &["no master named", "other"]);
     assert_eq!(report.code, Some(2));
-    let report = Report::of(&sentinel.sentinels()[0].url());
+    let report = DoctorOutput::of(&sentinel.sentinels()[0].url());
     report.assert("kind", "problem", &["a Sentinel", "redis-sentinel://"]);
     assert_eq!(report.code, Some(1));
     sentinel.sentinels()[2].kill();
-    let report = Report::of(&sentinel.url());
+    let report = DoctorOutput::of(&sentinel.url());
     report.assert_no_problem();
     report.assert("sentinels", "warning", &["2 of 3"]);
     report.assert("connection", "warning", &["nothing listens there"]);

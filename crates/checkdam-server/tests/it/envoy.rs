@@ -6,9 +6,9 @@ use std::time::Duration;
 use testkit::{Envoy, Redis, Upstream};
 use tokio::time::Instant;
 
-use crate::client::{Client, Reply};
-use crate::process::{Server, rule_file};
-use crate::rate_limit_client::{RateLimits, Verdict, of};
+use crate::envoy_client::{RateLimitClient, Verdict, of};
+use crate::http_client::{Client, Reply};
+use crate::server_process::{Server, rule_file};
 
 /// What users copy.
 const SHIPPED: &str = include_str!("../../../../deploy/envoy/envoy.yaml");
@@ -147,7 +147,7 @@ fn without_redis_requests_go_on_by_policy_and_in_time() {
                 }
             });
         }
-        let mut client = RateLimits::of(&server);
+        let mut client = RateLimitClient::of(&server);
         let (load, closed) = ([of(&[("kind", "load")])], [of(&[("closed", "")])]);
         for (state, expected) in [("up", Verdict::Ok), ("hanging", Verdict::OverLimit), ("dead", Verdict::OverLimit)] {
             match state {

@@ -3,9 +3,9 @@
 
 use testkit::Daemon;
 
-use crate::application::Application;
-use crate::client::{Client, Reply};
-use crate::process::{Server, rule_file};
+use crate::echo_application::Application;
+use crate::http_client::{Client, Reply};
+use crate::server_process::{Server, rule_file};
 
 /// The key holds all that a proxy tells: whatever it kept back would show.
 const RULES: &str = r#"
@@ -23,18 +23,18 @@ const STANDING: [&str; 5] =
 
 /// Where the headers are on answers that pass.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum HeaderPlace {
     AtTheClient,
     AtTheApplication,
 }
 
 /// What stands behind a proxy.
-struct Site {
+struct ProxiedSite {
     checkdam: Server,
     application: Application,
 }
 
-impl Site {
+impl ProxiedSite {
     fn start() -> Self {
         let rules = rule_file(RULES);
         let settings = ["--trusted-proxies", "127.0.0.1", "--header-attributes", "X-API-Key=api_key"];
@@ -74,15 +74,17 @@ fn ask(proxy: &Daemon, source: &str, path: &str) -> Reply {
     Client::connect_from(source, proxy.address()).send_with("POST", path, &headers, "a body").unwrap()
 }
 
-fn limits(site: &Site, proxy: &Daemon, standing: Standing) {
+fn limits(site: &ProxiedSite, proxy: &Daemon, standing: HeaderPlace) {
     for (index, path) in SPELLINGS[..3].iter().enumerate() {
         let reply = ask(proxy, "127.0.0.2", path);
         assert_eq!(reply.status, 200, "{path}: {reply:?}");
         assert!(reply.body.starts_with("post /") && reply.body.ends_with("\r\n\r\na body"), "{reply:?}");
         let remaining = (2 - index).to_string();
         match standing {
-            Standing::AtTheClient => assert_eq!(reply.header("x-ratelimit-remaining"), Some(&*remaining), "{reply:?}"),
-            Standing::AtTheApplication => {
+            HeaderPlace::AtTheClient => {
+                assert_eq!(reply.header("x-ratelimit-remaining"), Some(&*remaining), "{reply:?}")
+            }
+            HeaderPlace::AtTheApplication => {
                 assert!(reply.body.contains(&format!("x-ratelimit-remaining: {remaining}\r\n")), "{reply:?}");
             }
         }
@@ -124,7 +126,7 @@ fn limits(site: &Site, proxy: &Daemon, standing: Standing) {
 }
 
 /// Ends checkdam without a word: what does a client get now?
-fn without_checkdam(mut site: Site, proxy: &Daemon) -> u16 {
+fn without_checkdam(mut site: ProxiedSite, proxy: &Daemon) -> u16 {
     site.checkdam.signal("KILL");
     site.checkdam.wait();
     ask(proxy, "127.0.0.2", "/api/search").status
@@ -132,31 +134,31 @@ fn without_checkdam(mut site: Site, proxy: &Daemon) -> u16 {
 
 #[test]
 fn nginx_limits_and_without_checkdam_lets_pass() {
-    let site = Site::start();
+    let site = ProxiedSite::start();
     let proxy = Daemon::nginx(|port| site.configure(include_str!("../../../../deploy/nginx/checkdam.conf"), port));
-    limits(&site, &proxy, Standing::AtTheClient);
+    limits(&site, &proxy, HeaderPlace::AtTheClient);
     assert_eq!(without_checkdam(site, &proxy), 200);
 }
 
 #[test]
 fn caddy_limits_and_without_checkdam_refuses() {
-    let site = Site::start();
+    let site = ProxiedSite::start();
     let proxy = Daemon::caddy(|port| site.configure(include_str!("../../../../deploy/caddy/Caddyfile"), port));
-    limits(&site, &proxy, Standing::AtTheClient);
+    limits(&site, &proxy, HeaderPlace::AtTheClient);
     assert_eq!(without_checkdam(site, &proxy), 502);
 }
 
 #[test]
 fn traefik_limits_and_without_checkdam_refuses() {
-    let site = Site::start();
+    let site = ProxiedSite::start();
     let proxy = Daemon::traefik(|port| site.configure(include_str!("../../../../deploy/traefik/checkdam.yml"), port));
-    limits(&site, &proxy, Standing::AtTheApplication);
+    limits(&site, &proxy, HeaderPlace::AtTheApplication);
     assert_eq!(without_checkdam(site, &proxy), 500);
 }
 
 #[test]
 fn haproxy_limits_and_without_checkdam_lets_pass() {
-    let site = Site::start();
+    let site = ProxiedSite::start();
     // Abstract sockets are the machine's: each test has one of its own.
     let own = |text: &str, port: &str| text.replace("abns@checkdam", &format!("abns@checkdam-{port}"));
     let socket = testkit::free_port().to_string();
@@ -168,6 +170,6 @@ fn haproxy_limits_and_without_checkdam_lets_pass() {
         },
         &[("checkdam.lua", &script)],
     );
-    limits(&site, &proxy, Standing::AtTheClient);
+    limits(&site, &proxy, HeaderPlace::AtTheClient);
     assert_eq!(without_checkdam(site, &proxy), 200);
 }

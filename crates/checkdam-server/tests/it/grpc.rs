@@ -22,8 +22,8 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use tonic_reflection::pb::{v1, v1alpha};
 use tower_service::Service;
 
-use crate::process::{PATIENCE, Server};
-use crate::rate_limit_client::{RateLimitRequest, RateLimits, connect, of};
+use crate::envoy_client::{RateLimitClient, RateLimitRequest, connect, of};
+use crate::server_process::{PATIENCE, Server};
 
 const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 
@@ -112,7 +112,7 @@ fn methods_that_nobody_has_are_unimplemented() {
 #[test]
 fn a_message_beyond_four_mebibytes_and_http1_are_refused() {
     let server = Server::start();
-    let mut client = RateLimits::of(&server);
+    let mut client = RateLimitClient::of(&server);
     let long = "x".repeat(4 << 20);
     let request =
         RateLimitRequest { domain: "edge".to_owned(), descriptors: vec![of(&[("k", &long)])], hits_addend: 0 };
@@ -120,7 +120,7 @@ fn a_message_beyond_four_mebibytes_and_http1_are_refused() {
     assert_eq!(status.code(), Code::OutOfRange, "{status:?}");
     let request = RateLimitRequest { domain: "edge".to_owned(), descriptors: vec![of(&[("k", "1")])], hits_addend: 0 };
     assert!(client.send(request).is_ok(), "the connection lives on");
-    let mut plain = crate::client::Client::connect(server.grpc_address());
+    let mut plain = crate::http_client::Client::connect(server.grpc_address());
     assert!(plain.send("GET", "/", "").is_err(), "HTTP/1.1 is not spoken here");
 }
 

@@ -3,7 +3,7 @@
 use testkit::Redis;
 use tokio::time::Instant;
 
-use crate::process::{Server, rule_file};
+use crate::server_process::{Server, rule_file};
 
 const RULES: &str = r#"
 rules:

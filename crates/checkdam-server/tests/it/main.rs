@@ -1,121 +1,121 @@
 //! The binary as its users meet it: real processes, real sockets, each test on
 //! a port of its own.
 //!
-//! - `answers`: what a decision looks like
-//! - `operations`: batch, peek, refund, reset, explain
+//! - `responses`: what a decision looks like
+//! - `batch_peek_refund`: batch, peek, refund, reset, explain
 //! - `bad_input`: what is refused, and how
-//! - `bans`: overrides and bans
-//! - `exactness`: many clients at once, and clients that obey
+//! - `overrides_and_bans`: overrides and bans
+//! - `never_over_admit`: many clients at once, and clients that obey
 //! - `auth`: proxies that ask about their clients' requests
 //! - `forward_auth`: real proxies with the shipped configurations
 //! - `connections`: slow and idle clients
 //! - `overload`: more than can be done
-//! - `rate_limits`: Envoy's rate limit service, clause by clause
+//! - `envoy_rate_limit_service`: Envoy's rate limit service, clause by clause
 //! - `grpc`: its door: health, reflection, limits, leaving
-//! - `json`: the same service over HTTP
+//! - `envoy_json`: the same service over HTTP
 //! - `envoy`: a real Envoy that asks it
-//! - `incumbent`: set up by the variables of envoyproxy/ratelimit
-//! - `redis`: several nodes that share their limits
+//! - `envoy_ratelimit_env`: set up by the variables of envoyproxy/ratelimit
+//! - `redis_nodes`: several nodes that share their limits
 //! - `readiness`: when a node wants requests
 //! - `leases`: limits of theirs that each of them prepays
-//! - `cluster`: and whose buckets are on several servers
+//! - `redis_cluster`: and whose buckets are on several servers
 //! - `admin`: rules, overrides and bans that are edited while requests flow
 //! - `preview`: what an edit would have done to the last requests
 //! - `audit`: the record of who was denied
-//! - `nodes`: several nodes that share their rules
-//! - `top`: who asks most and who is limited most
-//! - `traffic`: what passes, over time and live
+//! - `shared_rulebook`: several nodes that share their rules
+//! - `top_subjects`: who asks most and who is limited most
+//! - `traffic_history`: what passes, over time and live
 //! - `reload`: rules that change under load
 //! - `shutdown`: leaving without cutting anybody off
 //! - `settings`: flags, variables and the file
-//! - `production`: the settings' reference, the manual, probes
+//! - `settings_and_manual`: the settings' reference, the manual, probes
 //! - `storm`: faults of every kind at once, under an oracle
-//! - `supervisor`: what systemd is told
+//! - `systemd`: what systemd is told
 //! - `deploy`: the files to run it with, judged by the programs they are for
-//! - `descriptors`: envoyproxy/ratelimit's own rule files
-//! - `rule_files`: which files are refused
+//! - `envoy_rule_files`: envoyproxy/ratelimit's own rule files
+//! - `invalid_rule_files`: which files are refused
 //! - `cli`: the commands
 //! - `cli_rules`: those that see and change rules, on a server and on databases
 //! - `simulate`: logs replayed through rule files
-//! - `load`: `checkdam bench`, beside what the server counts
+//! - `bench`: `checkdam bench`, beside what the server counts
 //! - `cli_top`: who is limited most, in a terminal
 //! - `doctor`: what is found out about a store
 //! - `proxy`: what is forwarded, and what it costs
-//! - `proxy_answers`: answers that could be read in two ways
-//! - `proxy_faults`: upstreams that are down, slow or ill
-//! - `proxy_streams`: long bodies, WebSocket, HTTP/2, slow clients
+//! - `proxy_bad_responses`: answers that could be read in two ways
+//! - `proxy_upstream_failures`: upstreams that are down, slow or ill
+//! - `proxy_streaming`: long bodies, WebSocket, HTTP/2, slow clients
 //! - `proxy_smuggling`: requests that could be read in two ways
 //! - `rust_client`: the Rust client, with a server and without
-//! - `polite`: a polite caller beside a naive one
+//! - `polite_client`: a polite caller beside a naive one
 //! - `dashboard`: the page for operators, in a real browser
 //! - `metrics`: what Prometheus sees, and a real one that counts as clients do
-//! - `alerts`: the alert rules and the dashboard that we ship
+//! - `prometheus_alerts`: the alert rules and the dashboard that we ship
 //! - `traces`: spans that reach a collector
-//! - `denials`: denials in the log
-//! - `web_pages`: pages of other sites that a browser asks for
-//! - `page`: the API's description and the page to try it
+//! - `denial_log`: denials in the log
+//! - `same_origin`: pages of other sites that a browser asks for
+//! - `api_explorer`: the API's description and the page to try it
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail loudly")]
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "tests tell what they measured")]
 
 mod admin;
-mod alerts;
-mod answers;
-mod application;
+mod api_explorer;
 mod audit;
 mod auth;
 mod bad_input;
-mod bans;
+mod batch_peek_refund;
+mod bench;
 mod cli;
 mod cli_rules;
 mod cli_top;
-mod client;
-mod cluster;
-#[cfg(feature = "otlp")]
-mod collector;
 mod connections;
 mod dashboard;
-mod denials;
+mod denial_log;
 mod deploy;
-mod descriptors;
 mod doctor;
+mod echo_application;
 mod envoy;
-mod exactness;
+mod envoy_client;
+mod envoy_json;
+mod envoy_rate_limit_service;
+mod envoy_ratelimit_env;
+mod envoy_rule_files;
 mod forward_auth;
 mod grpc;
-mod incumbent;
-mod json;
+mod http_client;
+mod invalid_rule_files;
 mod leases;
-mod load;
 mod metrics;
-mod nodes;
-mod operations;
+mod never_over_admit;
+#[cfg(feature = "otlp")]
+mod otlp_collector;
 mod overload;
-mod page;
-mod path_forms;
-mod polite;
+mod overrides_and_bans;
+mod path_normalization;
+mod polite_client;
 mod preview;
-mod process;
-mod production;
+mod prometheus_alerts;
 mod proxy;
-mod proxy_answers;
-mod proxy_faults;
+mod proxy_bad_responses;
 mod proxy_smuggling;
-mod proxy_streams;
-mod rate_limit_client;
-mod rate_limits;
+mod proxy_streaming;
+mod proxy_upstream_failures;
 mod readiness;
-mod redis;
+mod redis_cluster;
+mod redis_nodes;
 mod reload;
-mod rule_files;
+mod responses;
 mod rust_client;
+mod same_origin;
+mod server_process;
 mod settings;
+mod settings_and_manual;
+mod shared_rulebook;
 mod shutdown;
 mod simulate;
 mod storm;
-mod supervisor;
-mod top;
+mod systemd;
+mod test_upstream;
+mod top_subjects;
 #[cfg(feature = "otlp")]
 mod traces;
-mod traffic;
-mod upstream;
-mod web_pages;
+mod traffic_history;

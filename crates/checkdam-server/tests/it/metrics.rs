@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::Value;
 use testkit::{Prometheus, Redis, run_promtool, wait_until};
 
-use crate::client::Client;
-use crate::process::{Server, rule_file};
+use crate::http_client::Client;
+use crate::server_process::{Server, rule_file};
 
 const CONFIGURATION: &str = include_str!("../../../../deploy/prometheus/prometheus.yml");
 const ALERTS: &str = include_str!("../../../../deploy/prometheus/checkdam.rules.yml");
@@ -201,20 +201,20 @@ const BATCH: u64 = 250;
 
 /// What a client was told.
 #[derive(Default, Clone, Copy)]
-struct Told {
+struct ClientCounts {
     passed: u64,
     denied: u64,
 }
 
 /// Asks in batches, each for one rule in turn; what it was told of each.
-fn ask(address: &str) -> [Told; 3] {
+fn ask(address: &str) -> [ClientCounts; 3] {
     let mut client = Client::connect(address);
     let bodies = ["free", "pro", "none"].map(|plan| {
         let request = format!(r#"{{"attributes":{{"plan":"{plan}"}}}}"#);
         format!(r#"{{"requests":[{}]}}"#, vec![request; BATCH as usize].join(","))
     });
     let [passed, denied] = [200, 429].map(|status| format!("\"status\":{status}"));
-    let mut told = [Told::default(); 3];
+    let mut told = [ClientCounts::default(); 3];
     for round in 0..(REQUESTS / CLIENTS / BATCH) as usize {
         let reply = client.post("/v1/check/batch", &bodies[round % 3]);
         assert_eq!(reply.status, 200, "{reply:?}");
@@ -237,9 +237,9 @@ fn a_real_prometheus_counts_a_million_checks_as_their_clients_do() {
     let prometheus = prometheus(&server);
     let told = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| ask(server.address()))).collect();
-        clients.into_iter().fold([Told::default(); 3], |sum, client| {
+        clients.into_iter().fold([ClientCounts::default(); 3], |sum, client| {
             let told = client.join().unwrap();
-            std::array::from_fn(|rule| Told {
+            std::array::from_fn(|rule| ClientCounts {
                 passed: sum[rule].passed + told[rule].passed,
                 denied: sum[rule].denied + told[rule].denied,
             })

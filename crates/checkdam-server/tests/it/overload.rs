@@ -9,9 +9,9 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tonic::Code;
 
-use crate::client::{Client, Reply};
-use crate::process::{Ending, PATIENCE, Server, checkdam, rule_file};
-use crate::rate_limit_client::{RateLimitRequest, RateLimits, of};
+use crate::envoy_client::{RateLimitClient, RateLimitRequest, of};
+use crate::http_client::{Client, Reply};
+use crate::server_process::{PATIENCE, Server, SetOnDrop, checkdam, rule_file};
 
 /// A rule that gives nothing back while a test runs.
 const RULES: &str = "rules: [{name: all, key: all, limits: [\"10000000 per calendar month\"], algorithm: fixed_window, on_store_failure: closed}]";
@@ -47,7 +47,7 @@ fn while_as_many_as_may_be_are_decided_others_are_turned_away() {
     let mut server = Server::with(&common);
     let mut client = server.client();
     assert_eq!(client.post("/v1/check", USER).status, 200);
-    let mut grpc = RateLimits::of(&server);
+    let mut grpc = RateLimitClient::of(&server);
     redis.pause();
     let waiting =
         [server.client(), server.client()].map(|mut client| std::thread::spawn(move || client.post("/v1/check", USER)));
@@ -128,7 +128,7 @@ fn when_work_begins_late_some_are_turned_away_until_it_does_not() {
             });
         }
         // However this ends, the clients do.
-        let _ending = Ending(&is_over);
+        let _ending = SetOnDrop(&is_over);
         let (mut health, start) = (server.client(), Instant::now());
         assert_eq!(health.get("/readyz").status, 200);
         while shed.load(Ordering::Relaxed) < 1_000 && start.elapsed() < PATIENCE {
@@ -250,13 +250,13 @@ fn serve(shed_after: &str) -> Server {
 }
 
 /// What clients saw.
-struct Pressed {
+struct ClientCounts {
     admitted_us: Vec<u64>,
     shed: u64,
     seconds: u64,
 }
 
-impl Pressed {
+impl ClientCounts {
     fn rate(&self) -> f64 {
         self.admitted_us.len() as f64 / self.seconds as f64
     }
@@ -268,7 +268,7 @@ impl Pressed {
     }
 }
 
-impl std::fmt::Display for Pressed {
+impl std::fmt::Display for ClientCounts {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (rate, shed) = (self.rate(), self.shed as f64 / self.seconds as f64);
         write!(
@@ -281,7 +281,7 @@ impl std::fmt::Display for Pressed {
     }
 }
 
-fn press(address: &str, clients: usize, pause: Duration, seconds: u64) -> Pressed {
+fn press(address: &str, clients: usize, pause: Duration, seconds: u64) -> ClientCounts {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let end = Instant::now() + Duration::from_secs(seconds);
     let (mut admitted_us, mut shed) = (Vec::new(), 0);
@@ -295,7 +295,7 @@ fn press(address: &str, clients: usize, pause: Duration, seconds: u64) -> Presse
         }
     });
     admitted_us.sort_unstable();
-    Pressed { admitted_us, shed, seconds }
+    ClientCounts { admitted_us, shed, seconds }
 }
 
 /// One client: how long it waited when it was let in, and how often it was not.

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::client::Client;
-use crate::process::{PATIENCE, Server, rule_file};
+use crate::http_client::Client;
+use crate::server_process::{PATIENCE, Server, rule_file};
 
 /// So slow that no token comes back during a test.
 const RULES: &str = "rules:\n  - { name: per-user, key: \"user:{user}\", limits: [\"1/h burst 10\"] }\n  \

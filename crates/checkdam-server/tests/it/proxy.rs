@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::client::Reply;
-use crate::process::{PATIENCE, Server, folder, rule_file, run, text};
-use crate::upstream::Upstream;
+use crate::http_client::Reply;
+use crate::server_process::{PATIENCE, Server, folder, rule_file, run, text};
+use crate::test_upstream::Upstream;
 
 /// A hundred an hour for each address on `/l…`, nothing said of other paths.
 const RULES: &str = r#"rules: [{name: per-ip, key: "ip:{ip}", when: {endpoint: "/l*"}, limits: ["100/h"]}]"#;

@@ -5,9 +5,9 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use crate::process::Server;
 use crate::proxy::proxy;
-use crate::upstream::Upstream;
+use crate::server_process::Server;
+use crate::test_upstream::Upstream;
 
 const RULES: &str = r#"rules: [{name: all, key: all, limits: ["1000/h"]}]"#;
 

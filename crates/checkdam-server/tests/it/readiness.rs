@@ -8,9 +8,9 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::client::{Client, Reply};
-use crate::process::{PATIENCE, Server, checkdam, rule_file};
-use crate::rate_limit_client::connect;
+use crate::envoy_client::connect;
+use crate::http_client::{Client, Reply};
+use crate::server_process::{PATIENCE, Server, checkdam, rule_file};
 
 fn rules(policies: [&str; 2]) -> String {
     let rule = |(name, policy): (&str, &str)| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::process::{Server, folder, rule_file};
+use crate::server_process::{Server, folder, rule_file};
 
 const USER: &str = r#"{"attributes": {"user": "42"}}"#;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use checkdam_client::{CallError, Client, OnFailure, Request};
 use tokio::net::TcpListener;
 
-use crate::process::{PATIENCE, Server};
+use crate::server_process::{PATIENCE, Server};
 
 const RULES: &str = r#"
 rules:

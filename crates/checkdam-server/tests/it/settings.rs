@@ -1,6 +1,6 @@
 //! Flags win over variables, variables over the file, the file over defaults.
 
-use crate::process::{Server, checkdam, folder, rule_file, run, text};
+use crate::server_process::{Server, checkdam, folder, rule_file, run, text};
 
 fn refused(output: &std::process::Output, parts: &[&str]) {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -130,7 +130,7 @@ fn logs_are_json_when_asked_and_decisions_name_no_client() {
     assert_eq!((&warning["level"], &warning["name"]), (&"WARN".into(), &"CHECKDAM_REDIS_URL".into()));
     let started = next();
     assert_eq!(started["message"], "started");
-    let mut client = crate::client::Client::connect(started["listen"].as_str().unwrap());
+    let mut client = crate::http_client::Client::connect(started["listen"].as_str().unwrap());
     client.ok("/v1/check", r#"{"attributes": {"user": "a-secret-name", "plan": "free"}}"#);
     let decided = next();
     assert_eq!((&decided["message"], &decided["allowed"]), (&"decided".into(), &true.into()));

@@ -7,9 +7,9 @@ use std::time::Duration;
 use testkit::Postgres;
 use tokio::time::Instant;
 
-use crate::client::Client;
-use crate::process::{Server, folder, rule_file, run};
-use crate::rate_limit_client::{RateLimitRequest, RateLimits, Verdict, of};
+use crate::envoy_client::{RateLimitClient, RateLimitRequest, Verdict, of};
+use crate::http_client::Client;
+use crate::server_process::{Server, folder, rule_file, run};
 
 const USER: &str = r#"{"attributes": {"user": "42", "plan": "free"}}"#;
 
@@ -81,7 +81,7 @@ fn leaves_complete(database: &str) {
     let address = server.address().to_owned();
     let denied = AtomicU64::new(0);
     let mut start = Instant::now();
-    let mut by_grpc: Vec<_> = (0..2).map(|_| RateLimits::of(&server)).collect();
+    let mut by_grpc: Vec<_> = (0..2).map(|_| RateLimitClient::of(&server)).collect();
     std::thread::scope(|scope| {
         for number in 0..8 {
             let (address, denied) = (&address, &denied);
@@ -113,7 +113,7 @@ fn leaves_complete(database: &str) {
 
 /// Asks until the server is gone; how many were denied. Whoever gets through is
 /// answered: only a connection that is refused may end it.
-fn load_grpc(client: &mut RateLimits) -> u64 {
+fn load_grpc(client: &mut RateLimitClient) -> u64 {
     let request =
         RateLimitRequest { domain: "edge".to_owned(), descriptors: vec![of(&[("user", "7")])], hits_addend: 0 };
     let mut denied = 0;

@@ -13,7 +13,7 @@ use checkdam::{Limiter, Request, RuleSet, rule_file};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::process::{checkdam, folder, run, text};
+use crate::server_process::{checkdam, folder, run, text};
 
 const RULES: &str = r#"rules:
   - { name: per-ip, key: "ip:{ip}", limits: ["2/s burst 5"] }
@@ -29,14 +29,14 @@ const START_S: u64 = 1_793_491_200;
 
 /// One request of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Asked {
+struct LogRequest {
     at_s: u64,
     ip: String,
     user: Option<String>,
     endpoint: &'static str,
 }
 
-impl Asked {
+impl LogRequest {
     fn time(&self) -> String {
         let (day, second) = ((self.at_s - START_S) / 86_400 + 1, self.at_s % 86_400);
         format!("{day:02}/Nov/2026:{:02}:{:02}:{:02} +0000", second / 3_600, second / 60 % 60, second % 60)
@@ -72,9 +72,9 @@ impl Asked {
 }
 
 /// Numbers that are the same in every run.
-struct Numbers(u64);
+struct SeededRandom(u64);
 
-impl Numbers {
+impl SeededRandom {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
@@ -83,14 +83,14 @@ impl Numbers {
 
 /// Requests in the order in which a server would have written them: by up to
 /// eight seconds out of order.
-fn requests(count: u64, per_second: u64) -> impl Iterator<Item = Asked> {
-    let mut numbers = Numbers(count);
+fn requests(count: u64, per_second: u64) -> impl Iterator<Item = LogRequest> {
+    let mut numbers = SeededRandom(count);
     (0..count).map(move |number| {
         let at_s = START_S + 8 + number / per_second - numbers.below(9);
         // Few ask for much.
         let bound = 1 + numbers.below(2_000);
         let client = numbers.below(bound);
-        Asked {
+        LogRequest {
             at_s,
             ip: format!("203.0.{}.{}", client / 256, client % 256),
             user: client.is_multiple_of(3).then(|| format!("user{client}")),
@@ -102,7 +102,7 @@ fn requests(count: u64, per_second: u64) -> impl Iterator<Item = Asked> {
 /// What the library decides by itself: by rule how many it concerned and limited,
 /// by rule and subject how many it limited, and how many passed and did not.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Decided {
+struct ExpectedCounts {
     rules: BTreeMap<String, (u64, u64)>,
     subjects: BTreeMap<(String, String), u64>,
     allowed: u64,
@@ -110,21 +110,21 @@ struct Decided {
 }
 
 /// A limiter that is told the time.
-struct Direct {
+struct DirectLimiter {
     limiter: Limiter<MemoryStore<ManualClock>>,
-    decided: Decided,
+    decided: ExpectedCounts,
 }
 
-impl Direct {
+impl DirectLimiter {
     fn new(rules: &str) -> Self {
         let rules = RuleSet::new(rule_file::parse(rules).unwrap()).unwrap();
         let store = MemoryStore::with_clock(MemoryOptions { max_buckets: 1_000_000 }, ManualClock::at(0));
         let limiter = Limiter::new(rules, store);
         let rules = limiter.rules().rules().map(|rule| (rule.name.clone(), (0, 0))).collect();
-        Self { limiter, decided: Decided { rules, ..Decided::default() } }
+        Self { limiter, decided: ExpectedCounts { rules, ..ExpectedCounts::default() } }
     }
 
-    fn decide(&mut self, runtime: &Runtime, asked: &Asked) -> bool {
+    fn decide(&mut self, runtime: &Runtime, asked: &LogRequest) -> bool {
         let Self { limiter, decided } = self;
         limiter.store().clock().set(asked.at_s * 1_000_000 - EPOCH_UNIX_US);
         let request = asked.request();
@@ -144,16 +144,16 @@ impl Direct {
 
 /// What both rule files decide, and how many only the second limits and lets pass.
 /// Requests are put in order as they come: none is behind by more than eight seconds.
-fn direct(asked: impl Iterator<Item = Asked>) -> ([Decided; 2], [u64; 2]) {
+fn direct(asked: impl Iterator<Item = LogRequest>) -> ([ExpectedCounts; 2], [u64; 2]) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let (mut one, mut other) = (Direct::new(RULES), Direct::new(STRICTER));
+    let (mut one, mut other) = (DirectLimiter::new(RULES), DirectLimiter::new(STRICTER));
     let (mut newly_limited, mut newly_allowed) = (0, 0);
-    let mut decide = |asked: &Asked| {
+    let mut decide = |asked: &LogRequest| {
         let (was, is) = (one.decide(&runtime, asked), other.decide(&runtime, asked));
         newly_limited += u64::from(was && !is);
         newly_allowed += u64::from(!was && is);
     };
-    let mut waiting: BTreeMap<u64, Vec<Asked>> = BTreeMap::new();
+    let mut waiting: BTreeMap<u64, Vec<LogRequest>> = BTreeMap::new();
     for asked in asked {
         let certain = asked.at_s.saturating_sub(8);
         waiting.entry(asked.at_s).or_default().push(asked);
@@ -166,13 +166,13 @@ fn direct(asked: impl Iterator<Item = Asked>) -> ([Decided; 2], [u64; 2]) {
 }
 
 /// The same from what the command says.
-fn simulated(result: &Value) -> Decided {
+fn simulated(result: &Value) -> ExpectedCounts {
     let list = |name: &str| result[name].as_array().unwrap().clone();
     let number = |row: &Value, name: &str| row[name].as_u64().unwrap();
     let word = |row: &Value, name: &str| row[name].as_str().unwrap().to_owned();
     let rule = |row: &Value| (word(row, "rule"), (number(row, "concerned"), number(row, "limited")));
     let subject = |row: &Value| ((word(row, "rule"), word(row, "subject")), number(row, "limited"));
-    Decided {
+    ExpectedCounts {
         rules: list("rules").iter().map(rule).collect(),
         subjects: list("subjects").iter().map(subject).collect(),
         allowed: number(result, "allowed"),
@@ -212,7 +212,7 @@ fn write_log(path: &Path, lines: impl Iterator<Item = String>) {
 }
 
 /// Compares two rule files' results with what the library decides by itself.
-fn assert_exact(both: &Value, asked: impl Iterator<Item = Asked>) {
+fn assert_exact(both: &Value, asked: impl Iterator<Item = LogRequest>) {
     let (decided, [newly_limited, newly_allowed]) = direct(asked);
     let results = both["results"].as_array().unwrap();
     assert_eq!(results.len(), 2);
@@ -247,14 +247,14 @@ fn a_log_is_decided_exactly_as_the_library_does_and_two_rule_files_are_compared(
 #[test]
 fn every_format_says_the_same_packed_split_or_from_standard_input() {
     let folder = place();
-    let asked: Vec<Asked> = requests(2_000, 5).collect();
+    let asked: Vec<LogRequest> = requests(2_000, 5).collect();
     let header = "time,ip,user,method,endpoint\n".to_owned();
-    write_log(&folder.join("access.log"), asked.iter().map(Asked::combined));
-    write_log(&folder.join("events.jsonl"), asked.iter().map(Asked::json));
-    write_log(&folder.join("events.csv"), std::iter::once(header).chain(asked.iter().map(Asked::csv)));
+    write_log(&folder.join("access.log"), asked.iter().map(LogRequest::combined));
+    write_log(&folder.join("events.jsonl"), asked.iter().map(LogRequest::json));
+    write_log(&folder.join("events.csv"), std::iter::once(header).chain(asked.iter().map(LogRequest::csv)));
     // Rotated logs, named in the wrong order.
-    write_log(&folder.join("access.log.1"), asked[..900].iter().map(Asked::combined));
-    write_log(&folder.join("access.log.0"), asked[900..].iter().map(Asked::combined));
+    write_log(&folder.join("access.log.1"), asked[..900].iter().map(LogRequest::combined));
+    write_log(&folder.join("access.log.0"), asked[900..].iter().map(LogRequest::combined));
     let packed = std::fs::File::create(folder.join("access.gz")).unwrap();
     let packing = Command::new("gzip").arg("-c").arg(folder.join("access.log")).stdout(packed).status();
     assert!(packing.expect("gzip runs").success());
@@ -283,14 +283,15 @@ fn every_format_says_the_same_packed_split_or_from_standard_input() {
 #[test]
 fn people_read_a_table_and_a_page() {
     let folder = place();
-    let at = |second: u64, ip: &str| Asked {
+    let at = |second: u64, ip: &str| LogRequest {
         at_s: START_S + second,
         ip: ip.to_owned(),
         user: Some("<b>ann</b>".to_owned()),
         endpoint: "/search",
     };
-    let asked: Vec<Asked> = (0..12).flat_map(|second| [at(second, "203.0.113.9"), at(second, "203.0.113.8")]).collect();
-    write_log(&folder.join("access.log"), asked.iter().map(Asked::combined));
+    let asked: Vec<LogRequest> =
+        (0..12).flat_map(|second| [at(second, "203.0.113.9"), at(second, "203.0.113.8")]).collect();
+    write_log(&folder.join("access.log"), asked.iter().map(LogRequest::combined));
     let arguments = ["access.log", "--rules", "rules.yaml", "--report", "out.html", "--svg", "out.svg"];
     let output = simulate(&folder, &arguments);
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
@@ -331,8 +332,8 @@ fn people_read_a_table_and_a_page() {
     assert!(text(&few.stderr).contains("2 subjects of \"ip:{ip}\": at least 20"), "{few:?}");
     // 23 who ask once, and an attacker, whose peak is nobody's limit.
     let others = (0..23).map(|number| at(number % 12, &format!("203.0.113.{number}")));
-    let many: Vec<Asked> = others.chain((0..200).map(|_| at(11, "198.51.100.1"))).collect();
-    write_log(&folder.join("many.log"), many.iter().map(Asked::combined));
+    let many: Vec<LogRequest> = others.chain((0..200).map(|_| at(11, "198.51.100.1"))).collect();
+    write_log(&folder.join("many.log"), many.iter().map(LogRequest::combined));
     let suggested = simulate(&folder, &["many.log", "--suggest", "ip:{ip}"]);
     insta::assert_snapshot!(text(&suggested.stdout), @r#"
     # 223 requests of 223 lines, from 2026-11-01T00:00:00Z to 2026-11-01T00:00:11Z (11.0s)
@@ -366,7 +367,7 @@ fn people_read_a_table_and_a_page() {
 fn what_cannot_be_read_or_ordered_is_told() {
     let folder = place();
     let lines: Vec<String> = requests(100, 5).map(|asked| asked.combined()).collect();
-    let late = Asked { at_s: START_S, ip: "203.0.113.9".to_owned(), user: None, endpoint: "/items" };
+    let late = LogRequest { at_s: START_S, ip: "203.0.113.9".to_owned(), user: None, endpoint: "/items" };
     let log = [&lines[..50], &["broken\n".to_owned(), "\n".to_owned()], &lines[50..], &[late.combined()]].concat();
     write_log(&folder.join("access.log"), log.into_iter());
     let output = simulate(&folder, &["access.log", "--rules", "rules.yaml", "--json"]);
@@ -382,8 +383,8 @@ fn what_cannot_be_read_or_ordered_is_told() {
 #[test]
 fn a_line_of_another_time_spoils_nothing_else() {
     let folder = place();
-    let asked: Vec<Asked> = requests(2_000, 5).collect();
-    let lines: Vec<String> = asked.iter().map(Asked::json).collect();
+    let asked: Vec<LogRequest> = requests(2_000, 5).collect();
+    let lines: Vec<String> = asked.iter().map(LogRequest::json).collect();
     let run = |before: &[&str], between: &[&str]| {
         let owned = |lines: &[&str]| lines.iter().map(|line| format!("{line}\n")).collect::<Vec<_>>();
         let log = [&owned(before), &lines[..200], &owned(between), &lines[200..]].concat();
@@ -409,7 +410,7 @@ fn a_line_of_another_time_spoils_nothing_else() {
     for said in [run(&[early], &[]), run(&[], &[ahead])] {
         assert_eq!((&said["requests"], &said["unreadable"], &said["late"]), (&json!(2_001), &json!(0), &json!(0)));
         let decided = simulated(&said["results"][0]);
-        assert_eq!(Decided { allowed: decided.allowed - 1, ..decided }, expected);
+        assert_eq!(ExpectedCounts { allowed: decided.allowed - 1, ..decided }, expected);
     }
 }
 
@@ -443,8 +444,8 @@ fn wrong_usage_says_what_to_do() {
     let absent = simulate(&folder, &["access.log", "--rules", "rules.yaml"]);
     assert_eq!(absent.status.code(), Some(0));
 
-    let asked: Vec<Asked> = requests(600, 10).collect();
-    write_log(&folder.join("access.log"), asked.iter().map(Asked::combined));
+    let asked: Vec<LogRequest> = requests(600, 10).collect();
+    write_log(&folder.join("access.log"), asked.iter().map(LogRequest::combined));
     let edge = ["--rules", "edge.yaml", "--domain", "edge", "--descriptor", "remote_address={ip}"];
     let said = json_of(&folder, &[&["access.log"], &edge[..]].concat());
     let mut minutes: Vec<(u64, &str)> = asked.iter().map(|asked| (asked.at_s / 60, asked.ip.as_str())).collect();
@@ -454,14 +455,14 @@ fn wrong_usage_says_what_to_do() {
 }
 
 /// What a run took.
-struct Took {
+struct RunCost {
     said: Value,
     time: Duration,
     peak_mib: u64,
 }
 
 /// Simulates, and looks at its memory until it ends.
-fn measured(folder: &Path, arguments: &[&str]) -> Took {
+fn measured(folder: &Path, arguments: &[&str]) -> RunCost {
     let out = folder.join("out.json");
     let start = tokio::time::Instant::now();
     let mut child = command(folder, &[arguments, &["--json", "--top", "1000000"]].concat())
@@ -483,7 +484,11 @@ fn measured(folder: &Path, arguments: &[&str]) -> Took {
     let time = start.elapsed();
     assert!(code.success(), "{arguments:?}: {code}");
     assert!(peak_kib > 0, "its memory was never seen");
-    Took { said: serde_json::from_slice(&std::fs::read(out).unwrap()).expect("JSON"), time, peak_mib: peak_kib / 1_024 }
+    RunCost {
+        said: serde_json::from_slice(&std::fs::read(out).unwrap()).expect("JSON"),
+        time,
+        peak_mib: peak_kib / 1_024,
+    }
 }
 
 /// Ten million lines, or as many as `CHECKDAM_SIMULATE_LINES` says: by one rule

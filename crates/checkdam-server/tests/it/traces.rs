@@ -3,9 +3,9 @@
 use testkit::free_port;
 use tonic::metadata::MetadataValue;
 
-use crate::collector::{Collector, Span, attribute};
-use crate::process::{Server, rule_file, run, text};
-use crate::rate_limit_client::{RateLimitRequest, RateLimits, of};
+use crate::envoy_client::{RateLimitClient, RateLimitRequest, of};
+use crate::otlp_collector::{Collector, Span, attribute};
+use crate::server_process::{Server, rule_file, run, text};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SAMPLED: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -36,7 +36,7 @@ fn spans_are_children_of_their_callers() {
     let message = RateLimitRequest { domain: "edge".into(), descriptors: vec![of(&[("user", "7")])], hits_addend: 0 };
     let mut request = tonic::Request::new(message);
     request.metadata_mut().insert("traceparent", MetadataValue::from_static(SAMPLED));
-    RateLimits::of(&server).send(request).unwrap();
+    RateLimitClient::of(&server).send(request).unwrap();
     let spans = collector.wait_for(3);
     assert_eq!(spans.len(), 3, "one a request that its caller records: {spans:?}");
     for span in &spans {
@@ -57,7 +57,7 @@ fn spans_are_children_of_their_callers() {
 #[test]
 fn what_is_not_sent_yet_is_sent_at_the_end() {
     let collector = Collector::start();
-    let mut command = crate::process::checkdam();
+    let mut command = crate::server_process::checkdam();
     command.args(["serve", "--http-listen", "127.0.0.1:0", "--trace-share", "1"]);
     command.env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url()).env("OTEL_SERVICE_NAME", "gate");
     let mut server = Server::of(command);
@@ -75,7 +75,7 @@ fn what_is_not_sent_yet_is_sent_at_the_end() {
 fn what_is_set_for_every_program_stops_none() {
     let cases = [("https://collector.example:4317", "grpc"), ("http://127.0.0.1:4318", "http/protobuf")];
     for (endpoint, protocol) in cases {
-        let mut command = crate::process::checkdam();
+        let mut command = crate::server_process::checkdam();
         command.args(["serve", "--http-listen", "127.0.0.1:0"]);
         command.env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint).env("OTEL_EXPORTER_OTLP_PROTOCOL", protocol);
         let mut server = Server::of(command);

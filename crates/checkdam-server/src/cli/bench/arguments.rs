@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::cli::attribute as plain_attribute;
-use crate::config::Span;
-use crate::load::{Header, Spread, Template};
+use crate::config::DurationText;
+use crate::loadgen::{HeaderTemplate, KeyDistribution, KeyTemplate};
 
 /// No load lasts longer, so that what is forgotten ends.
 const DURATION_MAX: Duration = Duration::from_secs(3_600);
@@ -13,7 +13,7 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(60);
 
 /// What `checkdam bench` takes.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct BenchArguments {
     /// The server to load, by plain HTTP [default: http://127.0.0.1:8080, with --grpc http://127.0.0.1:8081]
     #[arg(value_name = "URL")]
     pub(super) url: Option<String>,
@@ -24,15 +24,15 @@ pub(crate) struct Arguments {
 
     /// Get this path instead of asking for decisions: for a proxy, or an application behind one; {key} is replaced
     #[arg(long, value_name = "PATH", value_parser = path, conflicts_with_all = ["grpc", "attributes", "cost", "domain"])]
-    pub(super) get: Option<Template>,
+    pub(super) get: Option<KeyTemplate>,
 
     /// The attributes of each request; {key} is replaced by the number of a key
     #[arg(long, value_name = "ATTR=VALUE,…", value_delimiter = ',', value_parser = attribute, default_value = "user={key},plan=free")]
-    pub(super) attributes: Vec<(String, Template)>,
+    pub(super) attributes: Vec<(String, KeyTemplate)>,
 
     /// A header of each request; {key} is replaced; Host and Content-Type stand in place of ours
     #[arg(long, value_name = "NAME: VALUE", value_parser = header, conflicts_with = "grpc")]
-    pub(super) header: Vec<Header>,
+    pub(super) header: Vec<HeaderTemplate>,
 
     /// The domain of the requests
     #[arg(long, value_name = "DOMAIN")]
@@ -69,7 +69,7 @@ pub(crate) struct Arguments {
 
     /// How often each key is asked about
     #[arg(long, value_name = "SPREAD", default_value = "uniform")]
-    pub(super) spread: Spread,
+    pub(super) spread: KeyDistribution,
 
     /// How long an answer is waited for, at most 60s
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = timeout)]
@@ -96,26 +96,26 @@ pub(crate) struct Arguments {
     pub(super) quiet: bool,
 }
 
-fn attribute(text: &str) -> Result<(String, Template), String> {
+fn attribute(text: &str) -> Result<(String, KeyTemplate), String> {
     let (name, value) = plain_attribute(text)?;
     Ok((name, value.parse()?))
 }
 
-fn header(text: &str) -> Result<Header, String> {
+fn header(text: &str) -> Result<HeaderTemplate, String> {
     let (name, value) = text.split_once(':').ok_or("write a name, a colon and a value, such as 'X-API-Key: {key}'")?;
     let name = name.parse().map_err(|_| format!("{name:?} is not the name of a header"))?;
     if matches!(name, axum::http::header::CONTENT_LENGTH | axum::http::header::TRANSFER_ENCODING) {
         return Err(format!("{name} is set by what is sent"));
     }
-    let value: Template = value.trim().parse()?;
+    let value: KeyTemplate = value.trim().parse()?;
     if value.contains(char::is_control) {
         return Err(format!("{text:?} has a control character in it"));
     }
     Ok((name, value))
 }
 
-fn path(text: &str) -> Result<Template, String> {
-    let path: Template = text.parse()?;
+fn path(text: &str) -> Result<KeyTemplate, String> {
+    let path: KeyTemplate = text.parse()?;
     if !text.starts_with('/') || path.contains(|character| character.is_whitespace() || character.is_control()) {
         return Err(format!(
             "{text:?} is not a path: write it with a slash and without spaces, such as /api/search?q={{key}}"
@@ -137,7 +137,7 @@ fn timeout(text: &str) -> Result<Duration, String> {
 }
 
 fn span(text: &str, min: Duration, max: Duration) -> Result<Duration, String> {
-    let span = Duration::from(text.parse::<Span>()?);
+    let span = Duration::from(text.parse::<DurationText>()?);
     if span < min || span > max {
         return Err(format!("{text:?} is not from {min:?} to {max:?}"));
     }

@@ -7,13 +7,13 @@ use anyhow::bail;
 use axum::http::{Method, StatusCode};
 use serde_json::Value;
 
-use super::Arguments;
-use crate::cli::client::Call;
+use super::BenchArguments;
+use crate::cli::http_client::ApiRequest;
 use crate::cli::say;
 use crate::cli::table::printable;
-use crate::load::{self, Answer, Fault, Target};
+use crate::loadgen::{self, RequestFailure, RequestResult, Target};
 
-impl Arguments {
+impl BenchArguments {
     /// Asks once before any load, so that a wrong address or request is one clear
     /// error instead of a million. Returns the first of the target's addresses
     /// that answers: that one is loaded. A check is asked for without charging; a
@@ -34,8 +34,8 @@ impl Arguments {
 
     fn probe_http(&self, url: &str, address: SocketAddr) -> anyhow::Result<()> {
         let mut call = match &self.get {
-            Some(path) => Call::new(Method::GET, path.filled("0")),
-            None => Call::new(Method::POST, "/v1/peek"),
+            Some(path) => ApiRequest::new(Method::GET, path.filled("0")),
+            None => ApiRequest::new(Method::POST, "/v1/peek"),
         };
         for (name, value) in &self.header {
             call = call.header(name.clone(), value.filled("0"));
@@ -77,20 +77,20 @@ impl Arguments {
         let url = &target.url;
         let request = self.grpc_request(target)?.free();
         let no_service = || format!("the server at {url} is no gRPC server: is it the right port?");
-        match load::probe_grpc(address, request, self.timeout.max(Duration::from_secs(1)))? {
-            Ok(Answer { status: None, has_limit, .. }) => {
+        match loadgen::probe_grpc(address, request, self.timeout.max(Duration::from_secs(1)))? {
+            Ok(RequestResult { status: None, has_limit, .. }) => {
                 self.remark_on_limit(has_limit != Some(false));
                 Ok(())
             }
-            Ok(Answer { status: Some(status @ 0..100), .. }) => {
+            Ok(RequestResult { status: Some(status @ 0..100), .. }) => {
                 bail!("the server at {url} refuses such requests with the gRPC status {status}")
             }
-            Ok(_) | Err(Fault::Reset) => bail!(no_service()),
-            Err(Fault::Refused) => {
+            Ok(_) | Err(RequestFailure::Reset) => bail!(no_service()),
+            Err(RequestFailure::Refused) => {
                 bail!("cannot reach a server at {url}: start one with `checkdam serve`, or give another address")
             }
-            Err(Fault::Timeout) => bail!("the server at {url} did not answer in time"),
-            Err(Fault::Other(reason)) => bail!("{}: {reason}", no_service()),
+            Err(RequestFailure::Timeout) => bail!("the server at {url} did not answer in time"),
+            Err(RequestFailure::Other(reason)) => bail!("{}: {reason}", no_service()),
         }
     }
 }
@@ -107,7 +107,7 @@ mod tests {
     #[derive(Parser)]
     struct Bench {
         #[command(flatten)]
-        arguments: Arguments,
+        arguments: BenchArguments,
     }
 
     #[test]

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::text::latency;
+use super::text_report::latency;
 use crate::cli::say;
-use crate::load::{Progress, Tally};
+use crate::loadgen::{LoadProgress, LoadTally};
 use crate::simulate::grouped;
 
 /// Where nobody watches, a line comes so often.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// Tells on standard error.
-pub(super) struct Teller {
+pub(super) struct ProgressPrinter {
     bar: Option<ProgressBar>,
     is_quiet: bool,
     duration: Duration,
@@ -23,7 +23,7 @@ pub(super) struct Teller {
     waited: Duration,
 }
 
-impl Teller {
+impl ProgressPrinter {
     pub(super) fn new(is_quiet: bool, duration: Duration) -> Self {
         let bar = (!is_quiet && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::new(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
@@ -35,7 +35,7 @@ impl Teller {
         Self { bar, is_quiet, duration, waited: Duration::ZERO }
     }
 
-    pub(super) fn tell(&mut self, progress: &Progress<'_>) {
+    pub(super) fn tell(&mut self, progress: &LoadProgress<'_>) {
         if let Some(bar) = &self.bar {
             let elapsed_ms = progress.elapsed.unwrap_or_default().as_millis();
             bar.set_position(u64::try_from(elapsed_ms).unwrap_or(u64::MAX));
@@ -55,11 +55,11 @@ impl Teller {
         }
     }
 
-    fn line(&self, progress: &Progress<'_>) -> String {
-        let Progress { elapsed: Some(elapsed), interval, fresh, total } = progress else {
+    fn line(&self, progress: &LoadProgress<'_>) -> String {
+        let LoadProgress { elapsed: Some(elapsed), interval, fresh, total } = progress else {
             return format!("warming up, {} requests", grouped(progress.total.warmup));
         };
-        let Tally { allowed, limited, .. } = **total;
+        let LoadTally { allowed, limited, .. } = **total;
         format!(
             "{}s of {}s  {}/s  p99 {}  allowed {}  limited {}  errors {}",
             elapsed.as_secs(),

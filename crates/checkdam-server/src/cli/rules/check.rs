@@ -10,19 +10,19 @@ use serde_json::json;
 
 use crate::cli::table::Table;
 use crate::cli::{print, print_value, say};
-use crate::config::FileArguments;
+use crate::config::RuleFileArguments;
 use crate::http::mode_name;
-use crate::rulebook::{LoadError, Texts, lease_remarks};
+use crate::rulebook::{FileTexts, LoadError, lease_remarks};
 
 /// What `checkdam rules check` takes.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct CheckFileArguments {
     /// The rule file, ours or envoyproxy/ratelimit's, or a folder of them
     #[arg(value_name = "PATH")]
     file: PathBuf,
 
     #[command(flatten)]
-    files: FileArguments,
+    files: RuleFileArguments,
 
     /// Print the result as JSON
     #[arg(long)]
@@ -30,9 +30,9 @@ pub(crate) struct Arguments {
 }
 
 /// Judges a rule file.
-pub(crate) fn check(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let Arguments { file, files, json } = arguments;
-    let judged = Texts::read(file)?.load(&files.options());
+pub(crate) fn check(arguments: &CheckFileArguments) -> anyhow::Result<ExitCode> {
+    let CheckFileArguments { file, files, json } = arguments;
+    let judged = FileTexts::read(file)?.load(&files.options());
     let shown = file.display().to_string();
     match judged {
         Ok((rules, definitions)) => {

@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use checkdam::time::rfc3339;
 use serde::Deserialize;
 
-use super::edit::unknown;
-use crate::cli::keeper::ServerPlace;
+use super::add_set_remove::unknown;
+use crate::cli::backend::ServerArguments;
 use crate::cli::table::{Table, printable};
 use crate::cli::{print, print_value, read_answer};
 
 /// What `checkdam rules effect` takes.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct EffectArguments {
     /// The rule's name; it must be in shadow
     name: String,
 
@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     json: bool,
 
     #[command(flatten)]
-    place: ServerPlace,
+    place: ServerArguments,
 }
 
 /// What the server counted.
@@ -42,7 +42,7 @@ struct TopSubject {
 }
 
 /// Asks a server, and prints what it counted.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &EffectArguments) -> anyhow::Result<ExitCode> {
     let answer = arguments.place.keeper()?.effect(&arguments.name).map_err(unknown)?;
     if arguments.json {
         print_value(&answer)?;

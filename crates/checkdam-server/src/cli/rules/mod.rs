@@ -1,13 +1,13 @@
 //! `checkdam rules`: what the limits are, and how they are changed.
 
+mod add_set_remove;
 mod check;
-mod edit;
+mod condition_flags;
 mod effect;
-mod fields;
+mod import_export;
+mod list_show;
 mod overrides;
-mod show;
-mod transfer;
-mod when;
+mod rule_flags;
 
 use std::process::ExitCode;
 
@@ -19,59 +19,59 @@ pub(crate) enum RulesCommand {
     /// List the rules
     #[command(after_help = "Examples:\n  checkdam rules list\n  checkdam rules list --search user --json\n  \
                             checkdam rules list --database sqlite://checkdam-data/checkdam.db    (needs no server)")]
-    List(show::ListArguments),
+    List(list_show::ListArguments),
     /// Show one rule as YAML, which `rules import` takes back
     #[command(after_help = "Example: checkdam rules show user-free > rule.yaml\n         \
                             $EDITOR rule.yaml && checkdam rules import rule.yaml")]
-    Show(show::ShowArguments),
+    Show(list_show::ShowArguments),
     /// Add a rule
     #[command(after_help = "Examples:\n  \
                             checkdam rules add user-free --key 'user:{user}' --when plan=free --limit '10/s burst 50' --limit 5000/h\n  \
                             checkdam rules add by-ip --key 'ip:{ip}' --when ip!=10.0.0.0/8 --limit 100/m --mode shadow\n  \
                             checkdam rules add --file rule.yaml")]
-    Add(Box<edit::AddArguments>),
+    Add(Box<add_set_remove::AddArguments>),
     /// Change a rule: what is given, and nothing else
     #[command(after_help = "Examples:\n  checkdam rules set user-free --limit '20/s burst 100' --limit 5000/h\n  \
                             checkdam rules set by-ip --mode enforce\n  checkdam rules set user-free --no-when")]
-    Set(Box<edit::SetArguments>),
+    Set(Box<add_set_remove::SetArguments>),
     /// Remove a rule
-    Remove(edit::RemoveArguments),
+    Remove(add_set_remove::RemoveArguments),
     /// Take over a rule file: all of it, or nothing
     #[command(after_help = "Examples:\n  checkdam rules import rules.yaml --dry-run\n  \
                             checkdam rules import rules.yaml --replace\n  \
                             checkdam rules export --database sqlite://old.db | checkdam rules import -\n\n\
                             Rules, overrides and bans of the same name are replaced and new ones added; without \
                             --replace nothing is removed. Up to 64 MiB.")]
-    Import(transfer::ImportArguments),
+    Import(import_export::ImportArguments),
     /// Write all rules, overrides and bans as a rule file
     #[command(after_help = "Example: checkdam rules export --output rules.yaml")]
-    Export(transfer::ExportArguments),
+    Export(import_export::ExportArguments),
     /// Tell whether a rule file is valid, and what it says
     #[command(after_help = "Exits with 0 if the file is valid and with 1 if it is not.")]
-    Check(check::Arguments),
+    Check(check::CheckFileArguments),
     /// Give some subjects of a rule other limits
     #[command(after_help = "Examples:\n  checkdam rules override user-free user:42 --scale 10\n  \
                             checkdam rules override user-free 'user:bot-*' --limit 1/s\n  \
                             checkdam rules override user-free user:42 --remove")]
     Override(overrides::OverrideArguments),
     /// List the overrides
-    Overrides(overrides::ListArguments),
+    Overrides(overrides::OverridesArguments),
     /// Say what a rule in shadow would have denied
     #[command(after_help = "Example: checkdam rules effect by-ip\n\n\
                             Each server counts by itself, from when the rule became as it is.")]
-    Effect(effect::Arguments),
+    Effect(effect::EffectArguments),
 }
 
 /// Does what the command line says.
 pub(crate) fn run(command: &RulesCommand) -> anyhow::Result<ExitCode> {
     match command {
-        RulesCommand::List(arguments) => show::list(arguments),
-        RulesCommand::Show(arguments) => show::show(arguments),
-        RulesCommand::Add(arguments) => edit::add(arguments),
-        RulesCommand::Set(arguments) => edit::set(arguments),
-        RulesCommand::Remove(arguments) => edit::remove(arguments),
-        RulesCommand::Import(arguments) => transfer::import(arguments),
-        RulesCommand::Export(arguments) => transfer::export(arguments),
+        RulesCommand::List(arguments) => list_show::list(arguments),
+        RulesCommand::Show(arguments) => list_show::show(arguments),
+        RulesCommand::Add(arguments) => add_set_remove::add(arguments),
+        RulesCommand::Set(arguments) => add_set_remove::set(arguments),
+        RulesCommand::Remove(arguments) => add_set_remove::remove(arguments),
+        RulesCommand::Import(arguments) => import_export::import(arguments),
+        RulesCommand::Export(arguments) => import_export::export(arguments),
         RulesCommand::Check(arguments) => check::check(arguments),
         RulesCommand::Override(arguments) => overrides::change(arguments),
         RulesCommand::Overrides(arguments) => overrides::list(arguments),

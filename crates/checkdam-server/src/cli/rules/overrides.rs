@@ -6,11 +6,11 @@ use checkdam::rule_file;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::edit::unknown;
-use crate::cli::failure::{Failure, Kind};
-use crate::cli::keeper::Place;
+use super::add_set_remove::unknown;
+use crate::cli::backend::BackendArguments;
+use crate::cli::command_error::{CommandError, ErrorKind};
 use crate::cli::table::Table;
-use crate::cli::{Edited, print, print_value, read_answer};
+use crate::cli::{EditOutput, print, print_value, read_answer};
 
 /// What `checkdam rules override` takes.
 #[derive(Debug, clap::Args)]
@@ -47,12 +47,12 @@ pub(crate) struct OverrideArguments {
     json: bool,
 
     #[command(flatten)]
-    place: Place,
+    place: BackendArguments,
 }
 
 /// What `checkdam rules overrides` takes.
 #[derive(Debug, clap::Args)]
-pub(crate) struct ListArguments {
+pub(crate) struct OverridesArguments {
     /// Only those of this rule
     #[arg(long, value_name = "NAME")]
     rule: Option<String>,
@@ -62,12 +62,12 @@ pub(crate) struct ListArguments {
     json: bool,
 
     #[command(flatten)]
-    place: Place,
+    place: BackendArguments,
 }
 
 /// An override, as far as the table shows it.
 #[derive(Deserialize)]
-struct Row {
+struct OverrideRow {
     rule: String,
     subject: String,
     limits: Option<Vec<String>>,
@@ -83,16 +83,16 @@ pub(crate) fn change(arguments: &OverrideArguments) -> anyhow::Result<ExitCode> 
     let what = format!("override of {subject:?} for rule {rule:?}");
     if arguments.remove {
         let keeper = arguments.place.keeper()?;
-        keeper
-            .remove_override(rule, subject)
-            .map_err(|failure| failure.advise(Kind::NotFound, "`checkdam rules overrides` shows those that are"))?;
-        return Edited { what: format!("{what}: removed"), row: None, is_json: false }.tell(keeper.as_ref());
+        keeper.remove_override(rule, subject).map_err(|failure| {
+            failure.advise(ErrorKind::NotFound, "`checkdam rules overrides` shows those that are")
+        })?;
+        return EditOutput { what: format!("{what}: removed"), row: None, is_json: false }.tell(keeper.as_ref());
     }
-    let one =
-        rule_file::parse_override(&arguments.document().to_string()).map_err(|error| Failure::refused(error.reason))?;
+    let one = rule_file::parse_override(&arguments.document().to_string())
+        .map_err(|error| CommandError::refused(error.reason))?;
     let keeper = arguments.place.keeper()?;
     let row = keeper.put_override(&one).map_err(unknown)?;
-    Edited { what: format!("{what}: set"), row: Some(row), is_json: arguments.json }.tell(keeper.as_ref())
+    EditOutput { what: format!("{what}: set"), row: Some(row), is_json: arguments.json }.tell(keeper.as_ref())
 }
 
 impl OverrideArguments {
@@ -116,13 +116,13 @@ impl OverrideArguments {
 }
 
 /// Lists the overrides.
-pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn list(arguments: &OverridesArguments) -> anyhow::Result<ExitCode> {
     let answer = arguments.place.keeper()?.overrides(arguments.rule.as_deref())?;
     if arguments.json {
         print_value(&answer)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let rows: Vec<Row> = read_answer(&answer["overrides"])?;
+    let rows: Vec<OverrideRow> = read_answer(&answer["overrides"])?;
     let mut table = Table::new(&["RULE", "SUBJECT", "INSTEAD", "VERSION", "DESCRIPTION"]);
     for row in rows {
         let instead = match (row.limits, row.scale) {

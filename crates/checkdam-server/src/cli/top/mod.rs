@@ -1,31 +1,31 @@
 //! `checkdam top`: who is limited most and how it goes, in a terminal.
 
-mod draw;
-mod picture;
-mod screen;
-mod view;
+mod render;
+mod server_snapshot;
+mod terminal;
+mod view_state;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use serde_json::json;
 
-use self::picture::{Picture, Wanted};
-use self::view::View;
-use super::keeper::{ServerKeeper, ServerPlace};
+use self::server_snapshot::{ServerSnapshot, TopQuery};
+use self::view_state::ViewState;
+use super::backend::{ServerArguments, ServerBackend};
 use super::table::Table;
 use super::{print, print_value, say};
 
 /// What `checkdam top` takes.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct TopArguments {
     /// Whom to show first: those limited or those allowed most often
-    #[arg(long, value_enum, default_value_t = Kind::Limited)]
-    kind: Kind,
+    #[arg(long, value_enum, default_value_t = TopOf::Limited)]
+    kind: TopOf,
 
     /// Over which time
-    #[arg(long, value_enum, default_value_t = Window::Minute)]
-    window: Window,
+    #[arg(long, value_enum, default_value_t = TopWindow::Minute)]
+    window: TopWindow,
 
     /// Only those of this rule; those of bans stand under "ban"
     #[arg(long, value_name = "NAME")]
@@ -40,24 +40,24 @@ pub(crate) struct Arguments {
     json: bool,
 
     #[command(flatten)]
-    place: ServerPlace,
+    place: ServerArguments,
 }
 
 /// Whom a list is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Kind {
+pub(super) enum TopOf {
     Limited,
     Allowed,
 }
 
 /// How far a list reaches back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Window {
+pub(super) enum TopWindow {
     Minute,
     Hour,
 }
 
-impl Kind {
+impl TopOf {
     const fn name(self) -> &'static str {
         match self {
             Self::Limited => "limited",
@@ -66,7 +66,7 @@ impl Kind {
     }
 }
 
-impl Window {
+impl TopWindow {
     const fn name(self) -> &'static str {
         match self {
             Self::Minute => "minute",
@@ -76,14 +76,14 @@ impl Window {
 }
 
 /// Shows a server's lists until told to quit, or once.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &TopArguments) -> anyhow::Result<ExitCode> {
     let keeper = arguments.place.keeper()?;
-    let wanted = Wanted { kind: arguments.kind, window: arguments.window, rule: arguments.rule.clone() };
+    let wanted = TopQuery { kind: arguments.kind, window: arguments.window, rule: arguments.rule.clone() };
     if arguments.json {
         return print_all(&keeper, &wanted);
     }
     // A server that cannot be asked is told before the screen is taken.
-    let picture = Picture::ask(&keeper, &wanted)?;
+    let picture = ServerSnapshot::ask(&keeper, &wanted)?;
     let is_screen = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if arguments.once || !is_screen {
         print(text(&picture).as_bytes())?;
@@ -92,11 +92,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    screen::run(keeper, View::new(wanted), picture)?;
+    terminal::run(keeper, ViewState::new(wanted), picture)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_all(keeper: &ServerKeeper, wanted: &Wanted) -> anyhow::Result<ExitCode> {
+fn print_all(keeper: &ServerBackend, wanted: &TopQuery) -> anyhow::Result<ExitCode> {
     let mut all = json!({});
     for (name, path) in wanted.paths() {
         all[name] = keeper.get(&path)?;
@@ -106,7 +106,7 @@ fn print_all(keeper: &ServerKeeper, wanted: &Wanted) -> anyhow::Result<ExitCode>
 }
 
 /// The list as a table, and a line of what else is to be known.
-fn text(picture: &Picture) -> String {
+fn text(picture: &ServerSnapshot) -> String {
     let mut table = Table::new(&["COUNT", "TOO HIGH BY", "RULE", "SUBJECT"]);
     for subject in &picture.top.subjects {
         let (count, too_high_by) = (subject.count.to_string(), subject.too_high_by.to_string());

@@ -12,9 +12,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::edit::{Expected, Pending, editable, etag, item, refused, settled};
-use super::query::Query;
-use super::rules::{AdminRefused, Answered, Page, Row, answer, page};
+use super::edit_requests::{ExpectedVersion, Pending, editable, etag, item, refused, settled};
+use super::query_parameters::QueryParameters;
+use super::rules::{AdminErrorResponses, AdminResult, Page, Row, answer, page};
 use crate::http::problem::Problem;
 
 /// A ban.
@@ -50,9 +50,9 @@ pub(super) struct BansAnswer {
     params(("search" = Option<String>, Query, description = "Part of a subject or reason"),
         ("limit" = Option<usize>, Query, description = "How many, at most 1000"),
         ("after" = Option<String>, Query, description = "Where the last page ended")),
-    responses((status = 200, description = "A page of bans", body = BansAnswer), AdminRefused))]
-pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered {
-    let query = Query::read(&uri, &["search", "limit", "after"])?;
+    responses((status = 200, description = "A page of bans", body = BansAnswer), AdminErrorResponses))]
+pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResult {
+    let query = QueryParameters::read(&uri, &["search", "limit", "after"])?;
     let book = admin.app.book();
     let search = query.text("search").unwrap_or_default();
     let is_wanted = |ban: &Ban| ban.subject().contains(search) || ban.reason.contains(search);
@@ -64,13 +64,13 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered 
 #[utoipa::path(put, path = "/admin/v1/bans", tag = "rules", request_body = BanBody,
     responses((status = 200, description = "It is active", body = BanBody),
         (status = 202, description = "It is stored, and not yet active on this node", body = Pending),
-        AdminRefused))]
-pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, body: Body) -> Answered {
+        AdminErrorResponses))]
+pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, body: Body) -> AdminResult {
     let rulebook = editable(&admin)?;
     let ban = item(body, rule_file::parse_ban).await?;
     let book = admin.app.book();
     let exists = book.bans.iter().any(|stored| stored.item.subject() == ban.subject());
-    let expected = Expected::read(&headers)?.check(exists)?;
+    let expected = ExpectedVersion::read(&headers)?.check(exists)?;
     let stored = rulebook.put_ban(ban, expected).await.map_err(refused)?;
     let row = || ([etag(stored.version)], answer(&Row::<BanText>::new(&stored))).into_response();
     Ok(settled(&admin, row).await)
@@ -82,13 +82,13 @@ pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, bod
     responses((status = 204, description = "It is no longer active"),
         (status = 202, description = "It is stored, and not yet active on this node", body = Pending),
         (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
-        AdminRefused))]
-pub(super) async fn remove(State(admin): State<Arc<Admin>>, uri: Uri, headers: HeaderMap) -> Answered {
-    let query = Query::read(&uri, &["subject"])?;
+        AdminErrorResponses))]
+pub(super) async fn remove(State(admin): State<Arc<Admin>>, uri: Uri, headers: HeaderMap) -> AdminResult {
+    let query = QueryParameters::read(&uri, &["subject"])?;
     let rulebook = editable(&admin)?;
     let subject = query.needed("subject")?;
     let exists = admin.app.book().bans.iter().any(|stored| stored.item.subject() == subject);
-    let expected = Expected::read(&headers)?.check(exists)?;
+    let expected = ExpectedVersion::read(&headers)?.check(exists)?;
     rulebook.remove_ban(subject, expected).await.map_err(refused)?;
     Ok(settled(&admin, || StatusCode::NO_CONTENT.into_response()).await)
 }

@@ -4,25 +4,25 @@
 //! Handlers read what is active from the app and edit through the rulebook; an
 //! edit is answered once it is active on this node, or with 202 after five seconds.
 
+mod authentication;
 mod bans;
-mod edit;
-mod guard;
-mod inspect;
-mod live;
+mod buckets;
+mod edit_requests;
+mod error_responses;
+mod import_export;
+mod live_events;
 mod nodes;
 mod overrides;
 mod preview;
-mod query;
-mod refusals;
+mod query_parameters;
 mod rules;
 mod status;
 mod top;
 mod traffic;
-mod transfer;
 mod violations;
 
 pub(super) use self::documented::AdminPaths;
-pub(crate) use self::live::Live;
+pub(crate) use self::live_events::LiveEvents;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,8 +37,8 @@ use crate::app::App;
 use crate::audit::BAN;
 use crate::config::Token;
 use crate::nodes::Nodes;
-use crate::rulebook::{Follower, Rulebook};
-use crate::store::AnyStore;
+use crate::rulebook::{DatabasePoller, Rulebook};
+use crate::store::ConfiguredStore;
 
 /// How long an edit waits to be active here: others see it within a second.
 const ACTIVE_LIMIT: Duration = Duration::from_secs(5);
@@ -54,7 +54,7 @@ pub(crate) struct Admin {
     /// This node, and those that it sees.
     pub(crate) nodes: Arc<Nodes>,
     /// Those who watch what passes.
-    pub(crate) live: Arc<Live>,
+    pub(crate) live: Arc<LiveEvents>,
     /// Where rules and violations are kept, for people.
     pub(crate) database: String,
     /// Where the buckets are kept, for people.
@@ -68,7 +68,7 @@ pub(crate) enum RuleSource {
     /// A file: nobody edits it through us.
     File(String),
     /// The rulebook.
-    Database(Follower),
+    Database(DatabasePoller),
 }
 
 impl Admin {
@@ -82,7 +82,7 @@ impl Admin {
     async fn wait_until_active(&self) -> Option<String> {
         let RuleSource::Database(follower) = &*self.rules else { return None };
         let announced = async {
-            if let AnyStore::Redis(watched) = self.app.limiter().store() {
+            if let ConfiguredStore::Redis(watched) = self.app.limiter().store() {
                 // It is a hint: the others look by themselves anyway.
                 let _ = tokio::time::timeout(ACTIVE_LIMIT, watched.announce()).await;
             }
@@ -107,29 +107,29 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
     let app = Arc::clone(&admin.app);
     let guarded = Router::new()
         .route("/admin/v1/rules", get(rules::list).post(rules::add))
-        .route("/admin/v1/rules/validate", post(transfer::validate))
-        .route("/admin/v1/rules/import", post(transfer::import))
+        .route("/admin/v1/rules/validate", post(import_export::validate))
+        .route("/admin/v1/rules/import", post(import_export::import))
         .route("/admin/v1/rules/preview", post(preview::preview))
-        .route("/admin/v1/rules/export", get(transfer::export))
+        .route("/admin/v1/rules/export", get(import_export::export))
         .route("/admin/v1/rules/{name}", get(rules::show).put(rules::put).delete(rules::remove))
         .route("/admin/v1/rules/{name}/effect", get(rules::effect))
         .route("/admin/v1/overrides", get(overrides::list).put(overrides::put).delete(overrides::remove))
         .route("/admin/v1/bans", get(bans::list).put(bans::put).delete(bans::remove))
         .route("/admin/v1/violations", get(violations::list))
-        .route("/admin/v1/inspect", post(inspect::inspect))
-        .route("/admin/v1/reset", post(inspect::reset_bucket))
-        .route("/admin/v1/refund", post(inspect::refund_bucket))
+        .route("/admin/v1/inspect", post(buckets::inspect))
+        .route("/admin/v1/reset", post(buckets::reset_bucket))
+        .route("/admin/v1/refund", post(buckets::refund_bucket))
         .route("/admin/v1/status", get(status::status))
         .route("/admin/v1/nodes", get(nodes::list))
         .route("/admin/v1/top", get(top::list))
         .route("/admin/v1/traffic", get(traffic::show))
-        .route("/admin/v1/live", get(live::listen))
-        .layer(from_fn_with_state(Arc::clone(&admin), guard::guard))
+        .route("/admin/v1/live", get(live_events::listen))
+        .layer(from_fn_with_state(Arc::clone(&admin), authentication::guard))
         .with_state(Arc::clone(&admin));
     // Prometheus needs no token; a web page that calls this machine by its own name gets nothing.
     let scraped = Router::new()
         .route("/metrics", get(metrics::metrics))
-        .layer(from_fn_with_state(admin, guard::guard_host))
+        .layer(from_fn_with_state(admin, authentication::guard_host))
         .with_state(Arc::clone(&app));
     Router::new()
         .route("/livez", get(health::livez))
@@ -147,7 +147,9 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
 mod documented {
     use utoipa::OpenApi;
 
-    use super::{bans, inspect, live, nodes, overrides, preview, rules, status, top, traffic, transfer, violations};
+    use super::{
+        bans, buckets, import_export, live_events, nodes, overrides, preview, rules, status, top, traffic, violations,
+    };
 
     #[derive(OpenApi)]
     #[openapi(paths(
@@ -157,10 +159,10 @@ mod documented {
         rules::put,
         rules::remove,
         rules::effect,
-        transfer::validate,
-        transfer::import,
+        import_export::validate,
+        import_export::import,
         preview::preview,
-        transfer::export,
+        import_export::export,
         overrides::list,
         overrides::put,
         overrides::remove,
@@ -168,14 +170,14 @@ mod documented {
         bans::put,
         bans::remove,
         violations::list,
-        inspect::inspect,
-        inspect::reset_bucket,
-        inspect::refund_bucket,
+        buckets::inspect,
+        buckets::reset_bucket,
+        buckets::refund_bucket,
         status::status,
         nodes::list,
         top::list,
         traffic::show,
-        live::listen
+        live_events::listen
     ))]
     pub(in crate::http) struct AdminPaths;
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::rules::{AdminRefused, Answered, answer};
+use super::rules::{AdminErrorResponses, AdminResult, answer};
 use crate::nodes::NodeView;
 
 /// Every node that can be seen.
@@ -65,8 +65,8 @@ impl From<NodeView> for NodeAnswer {
 
 /// Lists the nodes that share a store.
 #[utoipa::path(get, path = "/admin/v1/nodes", tag = "status",
-    responses((status = 200, description = "The nodes", body = NodesAnswer), AdminRefused))]
-pub(super) async fn list(State(admin): State<Arc<Admin>>) -> Answered {
+    responses((status = 200, description = "The nodes", body = NodesAnswer), AdminErrorResponses))]
+pub(super) async fn list(State(admin): State<Arc<Admin>>) -> AdminResult {
     let nodes = admin.nodes.all().into_iter().map(Into::into).collect();
     Ok(answer(&NodesAnswer { nodes, shared: admin.nodes.is_shared(), hint: admin.nodes.hint() }))
 }

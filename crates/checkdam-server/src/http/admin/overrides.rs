@@ -12,9 +12,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::edit::{Expected, Pending, editable, etag, item, refused, settled};
-use super::query::Query;
-use super::rules::{AdminRefused, Answered, Page, Row, answer, page};
+use super::edit_requests::{ExpectedVersion, Pending, editable, etag, item, refused, settled};
+use super::query_parameters::QueryParameters;
+use super::rules::{AdminErrorResponses, AdminResult, Page, Row, answer, page};
 use crate::http::problem::Problem;
 
 /// An override: one of limits, scale and unlimited.
@@ -59,9 +59,9 @@ pub(super) struct OverridesAnswer {
         ("search" = Option<String>, Query, description = "Part of a subject, rule or description"),
         ("limit" = Option<usize>, Query, description = "How many, at most 1000"),
         ("after" = Option<String>, Query, description = "Where the last page ended")),
-    responses((status = 200, description = "A page of overrides", body = OverridesAnswer), AdminRefused))]
-pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered {
-    let query = Query::read(&uri, &["rule", "search", "limit", "after"])?;
+    responses((status = 200, description = "A page of overrides", body = OverridesAnswer), AdminErrorResponses))]
+pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResult {
+    let query = QueryParameters::read(&uri, &["rule", "search", "limit", "after"])?;
     let book = admin.app.book();
     let (rule, search) = (query.text("rule"), query.text("search").unwrap_or_default());
     let is_wanted = |one: &Override| {
@@ -79,13 +79,13 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered 
 #[utoipa::path(put, path = "/admin/v1/overrides", tag = "rules", request_body = OverrideBody,
     responses((status = 200, description = "It is active", body = OverrideBody),
         (status = 202, description = "It is stored, and not yet active on this node", body = Pending),
-        AdminRefused))]
-pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, body: Body) -> Answered {
+        AdminErrorResponses))]
+pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, body: Body) -> AdminResult {
     let rulebook = editable(&admin)?;
     let one = item(body, rule_file::parse_override).await?;
     let book = admin.app.book();
     let exists = book.overrides.iter().any(|stored| stored.item.rule == one.rule && stored.item.subject == one.subject);
-    let expected = Expected::read(&headers)?.check(exists)?;
+    let expected = ExpectedVersion::read(&headers)?.check(exists)?;
     let stored = rulebook.put_override(one, expected).await.map_err(refused)?;
     let row = || ([etag(stored.version)], answer(&Row::<OverrideText>::new(&stored))).into_response();
     Ok(settled(&admin, row).await)
@@ -97,14 +97,14 @@ pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, bod
     responses((status = 204, description = "It is no longer active"),
         (status = 202, description = "It is stored, and not yet active on this node", body = Pending),
         (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
-        AdminRefused))]
-pub(super) async fn remove(State(admin): State<Arc<Admin>>, uri: Uri, headers: HeaderMap) -> Answered {
-    let query = Query::read(&uri, &["rule", "subject"])?;
+        AdminErrorResponses))]
+pub(super) async fn remove(State(admin): State<Arc<Admin>>, uri: Uri, headers: HeaderMap) -> AdminResult {
+    let query = QueryParameters::read(&uri, &["rule", "subject"])?;
     let rulebook = editable(&admin)?;
     let (rule, subject) = (query.needed("rule")?, query.needed("subject")?);
     let is_meant = |one: &Override| one.rule == rule && one.subject.text() == subject;
     let exists = admin.app.book().overrides.iter().any(|stored| is_meant(&stored.item));
-    let expected = Expected::read(&headers)?.check(exists)?;
+    let expected = ExpectedVersion::read(&headers)?.check(exists)?;
     rulebook.remove_override(rule, subject, expected).await.map_err(refused)?;
     Ok(settled(&admin, || StatusCode::NO_CONTENT.into_response()).await)
 }

@@ -11,14 +11,14 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::edit::{leave_out_row, refused, text};
-use super::rules::{AdminRefused, Answered, RuleBody, answer, check_name};
-use super::transfer::blocking;
-use crate::http::body;
+use super::edit_requests::{leave_out_row, refused, text};
+use super::import_export::blocking;
+use super::rules::{AdminErrorResponses, AdminResult, RuleBody, answer, check_name};
 use crate::http::problem::{Problem, shown};
-use crate::replay::{self, Preview, Side};
+use crate::http::request_body;
+use crate::replay::{self, Preview, PreviewRules};
 use crate::rulebook::{self, RulebookError};
-use crate::watch::Sample;
+use crate::telemetry::RequestSample;
 
 /// An edit that is to be tried.
 #[derive(ToSchema)]
@@ -109,9 +109,9 @@ struct SubjectAnswer {
             content_type = "application/problem+json"),
         (status = 404, description = "There is no such rule", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The new name is taken", body = Problem, content_type = "application/problem+json"),
-        AdminRefused))]
-pub(super) async fn preview(State(admin): State<Arc<Admin>>, body: Body) -> Answered {
-    let (name, rule) = read(&text(body, body::BODY_MAX).await?)?;
+        AdminErrorResponses))]
+pub(super) async fn preview(State(admin): State<Arc<Admin>>, body: Body) -> AdminResult {
+    let (name, rule) = read(&text(body, request_body::BODY_MAX).await?)?;
     let Ok(permit) = Arc::clone(&admin.previews).try_acquire_owned() else {
         return Err(Problem::busy("two previews are being made already: try again in a moment".to_owned()));
     };
@@ -124,7 +124,7 @@ pub(super) async fn preview(State(admin): State<Arc<Admin>>, body: Body) -> Answ
         // Judged as an edit is, before anything is made smaller for a sample.
         rulebook::compile(candidate.clone()).map_err(refused)?;
         let sample = app.watch().sample();
-        let (before, after) = (Side::new(book.definitions(), name), Side::new(candidate, after_name));
+        let (before, after) = (PreviewRules::new(book.definitions(), name), PreviewRules::new(candidate, after_name));
         let preview = replay::preview(&sample, before, after);
         let preview = preview.map_err(|error| refused(RulebookError::Invalid { reason: error.to_string() }))?;
         Ok(PreviewAnswer::new(preview, &sample, is_shadow))
@@ -174,10 +174,10 @@ fn read(text: &str) -> Result<(Option<String>, Option<Rule>), Problem> {
 }
 
 impl PreviewAnswer {
-    fn new(preview: Preview, sample: &Sample, is_shadow: bool) -> Self {
+    fn new(preview: Preview, sample: &RequestSample, is_shadow: bool) -> Self {
         let note = note(&preview, sample, is_shadow);
-        let passed = |replay::Passed { allowed, limited }| PassedAnswer { allowed, limited };
-        let counts = |replay::Counts { concerned, limited }| CountsAnswer { concerned, limited };
+        let passed = |replay::PassedCounts { allowed, limited }| PassedAnswer { allowed, limited };
+        let counts = |replay::PreviewCounts { concerned, limited }| CountsAnswer { concerned, limited };
         let subject = |(subject, change): (String, replay::SubjectChange)| {
             let replay::SubjectChange { concerned, limited_before, limited_after } = change;
             SubjectAnswer { subject, concerned, limited_before, limited_after }
@@ -200,7 +200,7 @@ impl PreviewAnswer {
 }
 
 /// What must be known to read the numbers.
-fn note(preview: &Preview, sample: &Sample, is_shadow: bool) -> Option<String> {
+fn note(preview: &Preview, sample: &RequestSample, is_shadow: bool) -> Option<String> {
     if preview.requests == 0 {
         let text = "This node has kept no requests of the last minutes: there were none, or --recent-requests is 0.";
         return Some(text.to_owned());

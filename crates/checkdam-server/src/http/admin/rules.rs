@@ -14,14 +14,14 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::edit::{Expected, Pending, editable, etag, item, refused, settled};
-use super::query::{Name, Query};
+use super::edit_requests::{ExpectedVersion, Pending, editable, etag, item, refused, settled};
+use super::query_parameters::{PathName, QueryParameters};
 use crate::audit::Effect;
 use crate::http::problem::Problem;
 use crate::http::wire::json;
 use crate::rulebook::{RulebookError, Stored};
 
-pub(super) type Answered = Result<Response<Body>, Problem>;
+pub(super) type AdminResult = Result<Response<Body>, Problem>;
 
 /// Paths that are no rules.
 const RESERVED: [&str; 6] = [".", "..", "validate", "import", "export", "preview"];
@@ -125,7 +125,7 @@ pub(super) struct RulesAnswer {
 
 /// The part of a list that is asked for. `name` tells entries apart.
 pub(super) fn page<'b, S: 'b, T: for<'a> From<&'a S>>(
-    query: &Query,
+    query: &QueryParameters,
     entries: impl IntoIterator<Item = &'b Arc<Stored<S>>>,
     name: impl Fn(&S) -> String,
     is_wanted: impl Fn(&S) -> bool,
@@ -158,9 +158,9 @@ pub(super) fn answer(value: &impl Serialize) -> Response<Body> {
     params(("search" = Option<String>, Query, description = "Part of a name, key, scope or description"),
         ("limit" = Option<usize>, Query, description = "How many, at most 1000"),
         ("after" = Option<String>, Query, description = "The name where the last page ended")),
-    responses((status = 200, description = "A page of rules", body = RulesAnswer), AdminRefused))]
-pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered {
-    let query = Query::read(&uri, &["search", "limit", "after"])?;
+    responses((status = 200, description = "A page of rules", body = RulesAnswer), AdminErrorResponses))]
+pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResult {
+    let query = QueryParameters::read(&uri, &["search", "limit", "after"])?;
     let book = admin.app.book();
     let search = query.text("search").unwrap_or_default().to_lowercase();
     let is_wanted = |rule: &Rule| {
@@ -176,8 +176,8 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered 
     params(("name" = String, Path, description = "The rule's name")),
     responses((status = 200, description = "The rule", body = RuleBody),
         (status = 404, description = "There is no such rule", body = Problem, content_type = "application/problem+json"),
-        AdminRefused))]
-pub(super) async fn show(State(admin): State<Arc<Admin>>, Name(name): Name) -> Answered {
+        AdminErrorResponses))]
+pub(super) async fn show(State(admin): State<Arc<Admin>>, PathName(name): PathName) -> AdminResult {
     let book = admin.app.book();
     let stored = book.shown_rules().find(|stored| stored.item.name == name).ok_or_else(|| no_rule(&name))?;
     Ok(one(StatusCode::OK, stored))
@@ -189,8 +189,8 @@ pub(super) async fn show(State(admin): State<Arc<Admin>>, Name(name): Name) -> A
         (status = 202, description = "It is stored, and not yet active on this node", body = Pending),
         (status = 409, description = "The name is taken, or the rules come from a file", body = Problem,
             content_type = "application/problem+json"),
-        AdminRefused))]
-pub(super) async fn add(State(admin): State<Arc<Admin>>, body: Body) -> Answered {
+        AdminErrorResponses))]
+pub(super) async fn add(State(admin): State<Arc<Admin>>, body: Body) -> AdminResult {
     let rulebook = editable(&admin)?;
     let rule = item(body, rule_file::parse_rule).await?;
     check_name(&rule.name)?;
@@ -208,13 +208,18 @@ pub(super) async fn add(State(admin): State<Arc<Admin>>, body: Body) -> Answered
         (status = 202, description = "It is stored, and not yet active on this node", body = Pending),
         (status = 412, description = "Somebody has changed it meanwhile", body = Problem,
             content_type = "application/problem+json"),
-        AdminRefused))]
-pub(super) async fn put(State(admin): State<Arc<Admin>>, Name(name): Name, headers: HeaderMap, body: Body) -> Answered {
+        AdminErrorResponses))]
+pub(super) async fn put(
+    State(admin): State<Arc<Admin>>,
+    PathName(name): PathName,
+    headers: HeaderMap,
+    body: Body,
+) -> AdminResult {
     let rulebook = editable(&admin)?;
-    let expected = Expected::read(&headers)?;
+    let expected = ExpectedVersion::read(&headers)?;
     let rule = item(body, rule_file::parse_rule).await?;
     check_name(&rule.name)?;
-    let done = if expected == Expected::Nothing {
+    let done = if expected == ExpectedVersion::Nothing {
         Err(RulebookError::NotFound { what: String::new() })
     } else {
         rulebook.set_rule(&name, rule.clone(), expected.version()).await
@@ -223,7 +228,7 @@ pub(super) async fn put(State(admin): State<Arc<Admin>>, Name(name): Name, heade
         Ok(stored) => Ok(settled(&admin, || one(StatusCode::OK, &stored)).await),
         // What must be the version that was read cannot be new.
         Err(error @ RulebookError::NotFound { .. })
-            if matches!(expected, Expected::Version(_) | Expected::Something) =>
+            if matches!(expected, ExpectedVersion::Version(_) | ExpectedVersion::Something) =>
         {
             Err(Problem::changed(&error.to_string()))
         }
@@ -252,11 +257,15 @@ pub(super) async fn put(State(admin): State<Arc<Admin>>, Name(name): Name, heade
         (status = 404, description = "There is no such rule", body = Problem, content_type = "application/problem+json"),
         (status = 412, description = "Somebody has changed it meanwhile", body = Problem,
             content_type = "application/problem+json"),
-        AdminRefused))]
-pub(super) async fn remove(State(admin): State<Arc<Admin>>, Name(name): Name, headers: HeaderMap) -> Answered {
+        AdminErrorResponses))]
+pub(super) async fn remove(
+    State(admin): State<Arc<Admin>>,
+    PathName(name): PathName,
+    headers: HeaderMap,
+) -> AdminResult {
     let rulebook = editable(&admin)?;
     let exists = admin.app.book().rules.iter().any(|stored| stored.item.name == name);
-    let expected = Expected::read(&headers)?.check(exists)?;
+    let expected = ExpectedVersion::read(&headers)?.check(exists)?;
     rulebook.remove_rule(&name, expected).await.map_err(refused)?;
     Ok(settled(&admin, || StatusCode::NO_CONTENT.into_response()).await)
 }
@@ -268,8 +277,8 @@ pub(super) async fn remove(State(admin): State<Arc<Admin>>, Name(name): Name, he
         (status = 404, description = "There is no such rule", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The rule is not in shadow", body = Problem,
             content_type = "application/problem+json"),
-        AdminRefused))]
-pub(super) async fn effect(State(admin): State<Arc<Admin>>, Name(name): Name) -> Answered {
+        AdminErrorResponses))]
+pub(super) async fn effect(State(admin): State<Arc<Admin>>, PathName(name): PathName) -> AdminResult {
     if let Some(effect) = admin.app.effects().of(&name) {
         return Ok(answer(&effect));
     }
@@ -310,4 +319,4 @@ pub(super) fn check_name(name: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-pub(super) use super::refusals::AdminRefused;
+pub(super) use super::error_responses::AdminErrorResponses;

@@ -7,12 +7,12 @@ use checkdam::time::rfc3339;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::rules::{AdminRefused, Answered, answer};
+use super::rules::{AdminErrorResponses, AdminResult, answer};
 use super::{Admin, RuleSource};
 use crate::audit::AuditCounts;
 use crate::store::StoreStatus;
+use crate::telemetry::Unseen;
 use crate::warnings::Warning;
-use crate::watch::Unseen;
 
 /// The rules with the most denials that are shown.
 const DENIALS_SHOWN: usize = 100;
@@ -90,8 +90,8 @@ struct LoadStatus {
 
 /// Says how this node goes.
 #[utoipa::path(get, path = "/admin/v1/status", tag = "status",
-    responses((status = 200, description = "How it goes", body = StatusAnswer), AdminRefused))]
-pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Answered {
+    responses((status = 200, description = "How it goes", body = StatusAnswer), AdminErrorResponses))]
+pub(super) async fn status(State(admin): State<Arc<Admin>>) -> AdminResult {
     let audit = admin.app.audit().map(|audit| {
         let denials = audit.denials_by_rule().into_iter().take(DENIALS_SHOWN);
         let denials_by_rule = denials.map(|(rule, denied)| RuleDenials { rule, denied }).collect();

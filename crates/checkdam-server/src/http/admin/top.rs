@@ -8,10 +8,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::query::Query;
-use super::rules::{AdminRefused, Answered, answer, no_rule};
+use super::query_parameters::QueryParameters;
+use super::rules::{AdminErrorResponses, AdminResult, answer, no_rule};
 use crate::http::problem::Problem;
-use crate::watch::{Kind, Span};
+use crate::telemetry::{TopOf, TopWindow};
 
 /// The subjects of a list if nobody says how many.
 const SUBJECTS_DEFAULT: usize = 20;
@@ -59,11 +59,11 @@ struct SubjectAnswer {
         ("window" = Option<String>, Query, description = "The last `minute` (if left out) or `hour`"),
         ("limit" = Option<usize>, Query, description = "How many, at most 100; 20 if left out"),
         ("rule" = Option<String>, Query, description = "Of this rule only; `ban` for banned subjects")),
-    responses((status = 200, description = "Who comes most often", body = TopAnswer), AdminRefused))]
-pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered {
-    let query = Query::read(&uri, &["kind", "window", "limit", "rule"])?;
-    let (kind, kind_name) = query.choice("kind", &[("limited", Kind::Limited), ("allowed", Kind::Allowed)])?;
-    let (span, window) = query.choice("window", &[("minute", Span::Minute), ("hour", Span::Hour)])?;
+    responses((status = 200, description = "Who comes most often", body = TopAnswer), AdminErrorResponses))]
+pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResult {
+    let query = QueryParameters::read(&uri, &["kind", "window", "limit", "rule"])?;
+    let (kind, kind_name) = query.choice("kind", &[("limited", TopOf::Limited), ("allowed", TopOf::Allowed)])?;
+    let (span, window) = query.choice("window", &[("minute", TopWindow::Minute), ("hour", TopWindow::Hour)])?;
     let limit = query.limit_within(SUBJECTS_DEFAULT, SUBJECTS_MAX)?;
     let rule = query.filter("rule")?;
     let (nodes, of_rule) = (Arc::clone(&admin.nodes), rule.clone());

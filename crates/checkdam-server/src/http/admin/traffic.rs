@@ -8,9 +8,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::query::Query;
-use super::rules::{AdminRefused, Answered, answer, no_rule};
-use crate::watch::{Series, Window};
+use super::query_parameters::QueryParameters;
+use super::rules::{AdminErrorResponses, AdminResult, answer, no_rule};
+use crate::telemetry::{TrafficSeries, TrafficWindow};
 
 /// The rules that are shown by themselves.
 const RULES_SHOWN: usize = 20;
@@ -54,8 +54,8 @@ struct RuleTraffic {
     series: SeriesAnswer,
 }
 
-impl From<Series> for SeriesAnswer {
-    fn from(Series { allowed, limited, shadow, banned, unavailable }: Series) -> Self {
+impl From<TrafficSeries> for SeriesAnswer {
+    fn from(TrafficSeries { allowed, limited, shadow, banned, unavailable }: TrafficSeries) -> Self {
         Self { allowed, limited, shadow, banned, unavailable }
     }
 }
@@ -65,10 +65,10 @@ impl From<Series> for SeriesAnswer {
     params(("window" = Option<String>, Query,
             description = "`minute` (if left out; 60 points of 1 s), `quarter` (90 of 10 s) or `day` (288 of 5 min)"),
         ("rule" = Option<String>, Query, description = "This rule instead of the busiest")),
-    responses((status = 200, description = "What passed", body = TrafficAnswer), AdminRefused))]
-pub(super) async fn show(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered {
-    let query = Query::read(&uri, &["window", "rule"])?;
-    let windows = [("minute", Window::Minute), ("quarter", Window::Quarter), ("day", Window::Day)];
+    responses((status = 200, description = "What passed", body = TrafficAnswer), AdminErrorResponses))]
+pub(super) async fn show(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResult {
+    let query = QueryParameters::read(&uri, &["window", "rule"])?;
+    let windows = [("minute", TrafficWindow::Minute), ("quarter", TrafficWindow::Quarter), ("day", TrafficWindow::Day)];
     let (window, name) = query.choice("window", &windows)?;
     let traffic = admin.app.watch().traffic();
     let history = match query.filter("rule")? {

@@ -9,11 +9,11 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::edit::refused;
-use super::query::Query;
-use super::rules::{AdminRefused, Answered, answer};
+use super::edit_requests::refused;
+use super::query_parameters::QueryParameters;
+use super::rules::{AdminErrorResponses, AdminResult, answer};
 use crate::http::problem::{Problem, shown};
-use crate::rulebook::{Filter, StoredViolation};
+use crate::rulebook::{StoredViolation, ViolationFilter};
 
 /// A page of violations, newest first.
 #[derive(Serialize, ToSchema)]
@@ -98,11 +98,11 @@ impl From<StoredViolation> for ViolationAnswer {
         ("until" = Option<String>, Query, description = "Before: the same"),
         ("limit" = Option<usize>, Query, description = "How many, at most 1000"),
         ("before" = Option<String>, Query, description = "Where the last page ended")),
-    responses((status = 200, description = "A page of violations", body = ViolationsAnswer), AdminRefused))]
-pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> Answered {
-    let query = Query::read(&uri, &["user", "ip", "rule", "subject", "since", "until", "limit", "before"])?;
+    responses((status = 200, description = "A page of violations", body = ViolationsAnswer), AdminErrorResponses))]
+pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResult {
+    let query = QueryParameters::read(&uri, &["user", "ip", "rule", "subject", "since", "until", "limit", "before"])?;
     let limit = query.limit()?;
-    let filter = Filter {
+    let filter = ViolationFilter {
         user: query.filter("user")?,
         ip: query.filter("ip")?,
         rule: query.filter("rule")?,

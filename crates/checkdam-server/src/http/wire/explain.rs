@@ -4,9 +4,9 @@ use checkdam::{Algorithm, Mode, Outcome, Request, Rule, RuleSet};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::answer::{BanAnswer, millis};
 use super::json;
-use crate::watch::{Unseen, unknown_attributes};
+use super::responses::{BanAnswer, millis};
+use crate::telemetry::{Unseen, unknown_attributes};
 
 /// The most rules that do not concern the request and are still explained.
 const OTHERS_MAX: usize = 100;

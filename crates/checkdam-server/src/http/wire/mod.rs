@@ -1,21 +1,21 @@
 //! What goes over the wire: requests as they arrive, answers as they leave.
 //! These types know JSON; the library's types do not.
 
-mod answer;
-mod body;
+mod check_response;
+mod denial;
+mod envoy_rate_limit;
 mod explain;
-mod rate_limit;
-mod refusal;
-mod request;
+mod requests;
+mod responses;
 
-pub(super) use answer::{Answer, BatchAnswer, Denied, answer, batch, state};
-pub(crate) use answer::{STANDING, standing};
+pub(super) use denial::Refusal;
+pub(crate) use denial::refuse;
+pub(super) use envoy_rate_limit::{parse_rate_limit, rate_limit};
 pub(super) use explain::ExplainAnswer;
 pub(crate) use explain::{explain, mode_name};
-pub(super) use rate_limit::{parse_rate_limit, rate_limit};
-pub(super) use refusal::Refusal;
-pub(crate) use refusal::refuse;
-pub(super) use request::{BatchBody, CheckBody, parse, parse_batch};
+pub(super) use requests::{BatchBody, CheckBody, parse, parse_batch};
+pub(super) use responses::{Answer, BatchAnswer, Denied, answer, batch, state};
+pub(crate) use responses::{STANDING, standing};
 
 /// A value as JSON. Our own types cannot fail to be written into memory.
 pub(super) fn json<T: serde::Serialize + ?Sized>(value: &T) -> Vec<u8> {

@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::unconstrained;
 
-use super::alarm::Alarm;
+use super::lazy_timer::LazyTimer;
 use super::stream::Stream;
 
 /// How much is read at a time.
@@ -27,7 +27,7 @@ pub(in crate::proxy) struct Connection {
     pub(super) unread: BytesMut,
     /// Where heads are written, so that they need no room of their own.
     pub(super) outbox: Vec<u8>,
-    pub(super) alarm: Alarm,
+    pub(super) alarm: LazyTimer,
     /// Its place among the connections that the upstream may have.
     permit: Option<OwnedSemaphorePermit>,
     /// Whether the last read filled all the room there was.
@@ -36,7 +36,7 @@ pub(in crate::proxy) struct Connection {
 
 impl Connection {
     pub(in crate::proxy) fn new(stream: Stream, permit: Option<OwnedSemaphorePermit>) -> Self {
-        let (unread, outbox, alarm) = (BytesMut::new(), Vec::new(), Alarm::default());
+        let (unread, outbox, alarm) = (BytesMut::new(), Vec::new(), LazyTimer::default());
         Self { stream, unread, outbox, alarm, permit, is_busy: false }
     }
 

@@ -9,21 +9,21 @@ use axum::http::{Response, StatusCode};
 use bytes::Buf;
 use tokio::time::Instant;
 
-use super::body::Body;
 use super::connection::Connection;
-use super::feed::{Feed, FeedError};
 use super::pool::Pool;
-use super::reply::{Reply, ReplyError};
-use crate::proxy::head::Head;
-use crate::proxy::upload::{Source, UploadError};
+use super::request_writer::{RequestWriter, WriteError};
+use super::response_body::Body;
+use super::response_head::{ReplyError, ResponseHead};
+use crate::proxy::forwarded_headers::ForwardedHead;
+use crate::proxy::request_body::{LentBody, UploadError};
 
 /// How many interim answers may come before the answer.
 const INTERIM_MAX: usize = 16;
 
 /// A request for an upstream.
 pub(in crate::proxy) struct Exchange<'a> {
-    pub(in crate::proxy) head: &'a Head,
-    pub(in crate::proxy) source: &'a Source,
+    pub(in crate::proxy) head: &'a ForwardedHead,
+    pub(in crate::proxy) source: &'a LentBody,
     /// The upstream's own name, for clients that name no host.
     pub(in crate::proxy) host: &'a str,
     /// How long the answer may take to begin.
@@ -53,9 +53,9 @@ pub(in crate::proxy) enum ExchangeError {
 }
 
 /// How far it is.
-struct State {
+struct ExchangeState {
     connection: Box<Connection>,
-    feed: Feed,
+    feed: RequestWriter,
     begun: Instant,
     interim: usize,
     /// Whether anything has come.
@@ -68,15 +68,15 @@ impl Exchange<'_> {
     /// Sends the request, and waits for the head of its answer.
     pub(in crate::proxy) async fn on(&self, mut connection: Box<Connection>) -> Result<Response<Body>, ExchangeError> {
         let outbox = std::mem::take(&mut connection.outbox);
-        let feed = Feed::new(self.head, self.source, self.host, outbox);
+        let feed = RequestWriter::new(self.head, self.source, self.host, outbox);
         // Requests that came together are written together: an upstream on the
         // same machine is woken once for all of them instead of for each.
         tokio::task::yield_now().await;
         let begun = Instant::now();
-        let mut state = State { connection, feed, begun, interim: 0, is_answering: false, blocked: None };
+        let mut state = ExchangeState { connection, feed, begun, interim: 0, is_answering: false, blocked: None };
         let reply = std::future::poll_fn(|context| self.poll(&mut state, context)).await?;
-        let Reply { status, headers, framing, is_lasting } = reply;
-        let State { mut connection, mut feed, .. } = state;
+        let ResponseHead { status, headers, framing, is_lasting } = reply;
+        let ExchangeState { mut connection, mut feed, .. } = state;
         let is_over = feed.is_over();
         let body = if status == StatusCode::SWITCHING_PROTOCOLS {
             if !is_over {
@@ -99,12 +99,12 @@ impl Exchange<'_> {
         Ok(response)
     }
 
-    fn poll(&self, state: &mut State, context: &mut Context<'_>) -> Poll<Result<Reply, ExchangeError>> {
+    fn poll(&self, state: &mut ExchangeState, context: &mut Context<'_>) -> Poll<Result<ResponseHead, ExchangeError>> {
         if state.blocked.is_none() {
             match state.feed.poll(&mut state.connection.stream, context) {
-                Poll::Ready(Err(FeedError::Upload(error))) => return Poll::Ready(Err(ExchangeError::Upload(error))),
+                Poll::Ready(Err(WriteError::Upload(error))) => return Poll::Ready(Err(ExchangeError::Upload(error))),
                 // It may have answered before it closed the connection.
-                Poll::Ready(Err(FeedError::Upstream(error))) => state.blocked = Some((error, Instant::now())),
+                Poll::Ready(Err(WriteError::Upstream(error))) => state.blocked = Some((error, Instant::now())),
                 Poll::Ready(Ok(())) | Poll::Pending => {}
             }
         }
@@ -136,10 +136,10 @@ impl Exchange<'_> {
     }
 
     /// The answer's head, if all of it was read; interim answers are passed over.
-    fn next_reply(&self, state: &mut State) -> Result<Option<Reply>, ExchangeError> {
+    fn next_reply(&self, state: &mut ExchangeState) -> Result<Option<ResponseHead>, ExchangeError> {
         let unread = &mut state.connection.unread;
         while !unread.is_empty() {
-            let read = Reply::read(unread, &self.head.method, self.head.upgrade.is_some())?;
+            let read = ResponseHead::read(unread, &self.head.method, self.head.upgrade.is_some())?;
             let Some((reply, length)) = read else { break };
             unread.advance(length);
             if !reply.status.is_informational() || reply.status == StatusCode::SWITCHING_PROTOCOLS {

@@ -8,18 +8,18 @@
 //! ambiguous is an error, and a connection is kept only if its last answer ended
 //! where it said and nothing came after it.
 
-mod alarm;
-mod body;
-mod chunks;
+mod chunked_decoder;
 mod connection;
 mod exchange;
-mod feed;
+mod lazy_timer;
 mod pool;
-mod reply;
+mod request_writer;
+mod response_body;
+mod response_head;
 mod stream;
 
-pub(super) use self::body::Body;
 pub(super) use self::connection::Connection;
 pub(super) use self::exchange::{Exchange, ExchangeError};
 pub(super) use self::pool::{IDLE, Pool, RESTING_MAX};
+pub(super) use self::response_body::Body;
 pub(super) use self::stream::Stream;

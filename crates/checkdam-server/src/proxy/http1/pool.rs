@@ -16,9 +16,9 @@ const SWEEP: Duration = Duration::from_secs(5);
 
 /// The connections that rest, the last used last.
 #[derive(Default)]
-pub(in crate::proxy) struct Pool(Mutex<Vec<Resting>>);
+pub(in crate::proxy) struct Pool(Mutex<Vec<IdleConnection>>);
 
-struct Resting {
+struct IdleConnection {
     connection: Box<Connection>,
     since: Instant,
 }
@@ -27,7 +27,7 @@ impl Pool {
     /// The connection that was used last, if it can still be used.
     pub(in crate::proxy) fn take(&self) -> Option<Box<Connection>> {
         loop {
-            let Resting { mut connection, since } = self.resting().pop()?;
+            let IdleConnection { mut connection, since } = self.resting().pop()?;
             if since.elapsed() < IDLE && connection.is_quiet() {
                 return Some(connection);
             }
@@ -38,7 +38,7 @@ impl Pool {
     pub(super) fn put(&self, connection: Box<Connection>) {
         let mut resting = self.resting();
         if connection.unread.is_empty() && resting.len() < RESTING_MAX {
-            resting.push(Resting { connection, since: Instant::now() });
+            resting.push(IdleConnection { connection, since: Instant::now() });
         }
     }
 
@@ -49,13 +49,14 @@ impl Pool {
             loop {
                 tokio::time::sleep(SWEEP).await;
                 let Some(pool) = swept.upgrade() else { return };
-                let is_usable = |resting: &mut Resting| resting.since.elapsed() < IDLE && resting.connection.is_quiet();
+                let is_usable =
+                    |resting: &mut IdleConnection| resting.since.elapsed() < IDLE && resting.connection.is_quiet();
                 pool.resting().retain_mut(is_usable);
             }
         });
     }
 
-    fn resting(&self) -> MutexGuard<'_, Vec<Resting>> {
+    fn resting(&self) -> MutexGuard<'_, Vec<IdleConnection>> {
         // Nothing is left half done by whoever panics with it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -9,14 +9,14 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 
-type Secured = TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>;
+type TlsStream = TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>;
 
 /// A connection's bytes.
 pub(in crate::proxy) enum Stream {
     /// In the clear.
     Plain(TcpStream),
     /// In TLS.
-    Secured(Box<Secured>),
+    Secured(Box<TlsStream>),
     /// To be read only: somebody else writes.
     Half(ReadHalf<Box<Self>>),
     /// Given away.

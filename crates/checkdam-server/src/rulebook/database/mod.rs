@@ -3,10 +3,10 @@
 //! Nothing above this module knows which engine it speaks to, and nothing here
 //! knows what a rule is.
 
-mod dialect;
-mod file;
-mod migrate;
-mod session;
+mod migrations;
+mod sql_dialect;
+mod sqlite_file;
+mod transaction;
 
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection, PgConnection, PgPool, Postgres, SqlitePool};
 
-pub(super) use self::dialect::{Column, Dialect, Kind};
-use self::file::OpenedFile;
-pub(super) use self::migrate::reason;
-pub(super) use self::session::{Session, Value};
-use super::url::DatabaseUrl;
+pub(super) use self::migrations::reason;
+pub(super) use self::sql_dialect::{Column, Dialect, Kind};
+use self::sqlite_file::OpenedFile;
+pub(super) use self::transaction::{Session, Value};
+use super::database_url::DatabaseUrl;
 
 /// How long anybody waits for a connection: a server that is gone must be
 /// noticed before a client gives up.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use checkdam::{Ban, Mode, Override, rule_file};
 
-use super::home::{Home, definitions, rule};
+use super::test_database::{TestDatabase, definitions, rule};
 use crate::rulebook::{RulebookError, STARTER};
 
 super::on_both_engines!(
@@ -19,7 +19,7 @@ super::on_both_engines!(
     text_that_a_database_cannot_keep_is_refused,
 );
 
-async fn a_rule_is_added_changed_and_removed(home: Home) {
+async fn a_rule_is_added_changed_and_removed(home: TestDatabase) {
     let book = &home.rulebook;
     let free = rule("{name: free, key: 'user:{user}', when: {plan: free}, limits: [10/s burst 50]}");
     let added = book.add_rule(free.clone()).await.unwrap();
@@ -46,7 +46,7 @@ async fn a_rule_is_added_changed_and_removed(home: Home) {
     assert!(anew.version == 1 && anew.id != added.id, "numbers are not used again");
 }
 
-async fn a_change_of_what_somebody_else_changed_is_refused(home: Home) {
+async fn a_change_of_what_somebody_else_changed_is_refused(home: TestDatabase) {
     let book = &home.rulebook;
     let one = |limit: &str| rule(&format!("{{name: a, key: global, limits: [{limit}]}}"));
     book.add_rule(one("1/s")).await.unwrap();
@@ -60,7 +60,7 @@ async fn a_change_of_what_somebody_else_changed_is_refused(home: Home) {
     book.remove_rule("a", Some(3)).await.unwrap();
 }
 
-async fn rules_come_back_as_they_went(home: Home) {
+async fn rules_come_back_as_they_went(home: TestDatabase) {
     let text = r#"
 rules:
   - { name: classic, key: "user:{user}", when: { plan: free }, limits: ["10/s burst 50"] }
@@ -112,7 +112,7 @@ bans:
     assert_eq!(definitions(&exported), starter);
 }
 
-async fn a_rule_is_renamed(home: Home) {
+async fn a_rule_is_renamed(home: TestDatabase) {
     let book = &home.rulebook;
     let named = |name: &str, key: &str| rule(&format!("{{name: {name}, key: '{key}:{{user}}', limits: [1/s]}}"));
     let added = book.add_rule(named("a", "a")).await.unwrap();
@@ -128,7 +128,7 @@ async fn a_rule_is_renamed(home: Home) {
     }
 }
 
-async fn two_enforced_rules_for_the_same_requests_are_refused(home: Home) {
+async fn two_enforced_rules_for_the_same_requests_are_refused(home: TestDatabase) {
     let book = &home.rulebook;
     let named = |name: &str, rest: &str| rule(&format!("{{name: {name}, key: 'user:{{user}}', limits: [1/s]{rest}}}"));
     book.add_rule(named("a", "")).await.unwrap();
@@ -149,7 +149,7 @@ async fn two_enforced_rules_for_the_same_requests_are_refused(home: Home) {
     assert_eq!(home.book().await.rules.last().unwrap().item.mode, Mode::Off);
 }
 
-async fn an_invalid_edit_changes_nothing(home: Home) {
+async fn an_invalid_edit_changes_nothing(home: TestDatabase) {
     let book = &home.rulebook;
     let text = "{rules: [{name: a, key: a, limits: [1/s]}], overrides: [{rule: a, subject: a, scale: 2}], bans: [{subject: 'user:1'}]}";
     book.import(definitions(text), true).await.unwrap();
@@ -175,7 +175,7 @@ async fn an_invalid_edit_changes_nothing(home: Home) {
     assert_eq!(after.rules[0].item.name, "b");
 }
 
-async fn overrides_come_and_go(home: Home) {
+async fn overrides_come_and_go(home: TestDatabase) {
     let book = &home.rulebook;
     book.add_rule(rule("{name: a, key: 'user:{user}', limits: [1/s]}")).await.unwrap();
     let one = |text: &str| rule_file::parse_override(text).unwrap();
@@ -196,7 +196,7 @@ async fn overrides_come_and_go(home: Home) {
     assert_eq!(home.book().await.overrides, []);
 }
 
-async fn bans_come_and_go(home: Home) {
+async fn bans_come_and_go(home: TestDatabase) {
     let book = &home.rulebook;
     let mut ban = Ban::new("ip:198.51.100.7/24").unwrap();
     ban.until_unix_s = Some(2_000_000_001);
@@ -215,7 +215,7 @@ async fn bans_come_and_go(home: Home) {
     assert_eq!(missing, Err(RulebookError::NotFound { what: "ban \"user:1\"".to_owned() }));
 }
 
-async fn text_that_a_database_cannot_keep_is_refused(home: Home) {
+async fn text_that_a_database_cannot_keep_is_refused(home: TestDatabase) {
     let mut one = rule("{name: a, key: a, when: {user: \"x\\0y\"}, limits: [1/s]}");
     let by_condition = home.rulebook.add_rule(one.clone()).await;
     one.when.clear();

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use checkdam::Definitions;
 use tokio::time::Instant;
 
-use super::home::{Home, definitions, rule};
-use crate::rulebook::{DatabaseUrl, Imported, OpenError, Rulebook, RulebookError, STARTER};
+use super::test_database::{TestDatabase, definitions, rule};
+use crate::rulebook::{DatabaseUrl, ImportCounts, OpenError, Rulebook, RulebookError, STARTER};
 
 super::on_both_engines!(
     an_import_adds_and_changes_and_removes_only_if_asked,
@@ -28,9 +28,9 @@ fn names(definitions: &Definitions) -> Vec<&str> {
     definitions.rules.iter().map(|rule| rule.name.as_str()).collect()
 }
 
-async fn an_import_adds_and_changes_and_removes_only_if_asked(home: Home) {
+async fn an_import_adds_and_changes_and_removes_only_if_asked(home: TestDatabase) {
     let first = home.rulebook.import(definitions(BEFORE), false).await.unwrap();
-    assert_eq!(first, Imported { version: home.version().await, added: 3, ..Imported::default() });
+    assert_eq!(first, ImportCounts { version: home.version().await, added: 3, ..ImportCounts::default() });
     let merged = home.rulebook.import(definitions(AFTER), false).await.unwrap();
     assert_eq!((merged.added, merged.changed, merged.removed, merged.unchanged), (2, 1, 0, 1));
     assert!(merged.version > first.version);
@@ -43,7 +43,7 @@ async fn an_import_adds_and_changes_and_removes_only_if_asked(home: Home) {
     assert_eq!(after.rules[0], book.rules[1], "what did not change keeps its version");
 }
 
-async fn an_import_is_all_or_nothing(home: Home) {
+async fn an_import_is_all_or_nothing(home: TestDatabase) {
     home.rulebook.import(definitions(BEFORE), false).await.unwrap();
     let before = home.book().await;
     let good = definitions(AFTER);
@@ -65,7 +65,7 @@ async fn an_import_is_all_or_nothing(home: Home) {
     }
 }
 
-async fn a_rehearsal_changes_nothing(home: Home) {
+async fn a_rehearsal_changes_nothing(home: TestDatabase) {
     home.rulebook.import(definitions(BEFORE), false).await.unwrap();
     let before = home.book().await;
     let would = home.rulebook.rehearse(definitions(AFTER), true).await.unwrap();
@@ -73,7 +73,7 @@ async fn a_rehearsal_changes_nothing(home: Home) {
     assert_eq!((would.version, home.book().await), (before.revision.version, before));
 }
 
-async fn rules_may_change_places(home: Home) {
+async fn rules_may_change_places(home: TestDatabase) {
     let swapped = |one: &str, other: &str| {
         definitions(&format!(
             "{{rules: [{{name: a, key: k, when: {{plan: {one}}}, limits: [1/s]}}, \
@@ -86,7 +86,7 @@ async fn rules_may_change_places(home: Home) {
     assert_eq!(home.book().await.definitions(), swapped("pro", "free"));
 }
 
-async fn starter_rules_come_only_once(home: Home) {
+async fn starter_rules_come_only_once(home: TestDatabase) {
     let starter = definitions(STARTER);
     assert_eq!(home.rulebook.seed(starter.clone()).await.unwrap().added, starter.rules.len());
     assert_eq!(home.book().await.definitions(), starter);
@@ -95,7 +95,7 @@ async fn starter_rules_come_only_once(home: Home) {
     assert_eq!(home.book().await.definitions(), Definitions::default(), "whoever removed them meant it");
 }
 
-async fn a_database_is_opened_by_many_at_once(home: Home) {
+async fn a_database_is_opened_by_many_at_once(home: TestDatabase) {
     home.sql(
         "DROP TABLE checkdam_schema; DROP TABLE rate_limit_rule; DROP TABLE rate_limit_override; \
               DROP TABLE rate_limit_ban; DROP TABLE checkdam_rulebook; DROP TABLE rate_limit_violation",
@@ -124,13 +124,13 @@ async fn a_database_is_opened_by_many_at_once(home: Home) {
     assert_eq!((added, home.book().await.definitions()), (starter.rules.len(), starter), "one of them planted them");
 }
 
-async fn a_database_of_a_newer_program_is_refused(home: Home) {
+async fn a_database_of_a_newer_program_is_refused(home: TestDatabase) {
     home.sql("INSERT INTO checkdam_schema (version) VALUES (1000)").await.unwrap();
     let refused = Rulebook::open(&home.url).await.unwrap_err();
     assert!(matches!(refused, OpenError::TooNew { found: 1000, .. }), "{refused}");
 }
 
-async fn a_hundred_thousand_overrides_are_imported_and_loaded(home: Home) {
+async fn a_hundred_thousand_overrides_are_imported_and_loaded(home: TestDatabase) {
     let mut text = "rules:\n- {name: a, key: 'user:{user}', limits: [10/s burst 50]}\noverrides:\n".to_owned();
     for user in 0..100_000 {
         writeln!(text, "- {{rule: a, subject: 'user:{user}', limits: ['{}/s burst 500']}}", 100 + user % 7).unwrap();

@@ -1,23 +1,23 @@
 //! One suite, on both engines.
 //!
 //! - `edits`: rules, overrides and bans, one by one
-//! - `by_hand`: what others write past this program
+//! - `external_writes`: what others write past this program
 //! - `imports`: whole files, and many rows
-//! - `together`: several who read and write at once
+//! - `concurrency`: several who read and write at once
 //! - `violations`: who was denied
-//! - `following`: how nodes learn of changes
+//! - `polling`: how nodes learn of changes
 //! - `outages`: a server that goes away
 
-mod by_hand;
+mod concurrency;
 mod edits;
-mod following;
-mod home;
+mod external_writes;
 mod imports;
 mod outages;
-mod together;
+mod polling;
+mod test_database;
 mod violations;
 
-use self::home::Home;
+use self::test_database::TestDatabase;
 
 /// Runs each test on SQLite and on PostgreSQL.
 macro_rules! on_both_engines {
@@ -25,14 +25,14 @@ macro_rules! on_both_engines {
         mod sqlite {
             $(#[tokio::test(flavor = "multi_thread")]
             async fn $test() {
-                super::$test($crate::rulebook::tests::Home::sqlite().await).await;
+                super::$test($crate::rulebook::tests::TestDatabase::sqlite().await).await;
             })*
         }
 
         mod postgres {
             $(#[tokio::test(flavor = "multi_thread")]
             async fn $test() {
-                super::$test($crate::rulebook::tests::Home::postgres().await).await;
+                super::$test($crate::rulebook::tests::TestDatabase::postgres().await).await;
             })*
         }
     };

@@ -5,9 +5,9 @@ use std::time::Duration;
 use testkit::{FaultProxy, Mode, Postgres};
 use tokio::time::Instant;
 
-use super::following::PATIENCE;
-use super::home::rule;
-use crate::rulebook::{DatabaseUrl, FollowOptions, Follower, OpenError, Rulebook, RulebookError, Violation};
+use super::polling::PATIENCE;
+use super::test_database::rule;
+use crate::rulebook::{DatabasePoller, DatabaseUrl, OpenError, PollOptions, Rulebook, RulebookError, Violation};
 
 /// What was promised, and some time for a machine with other things to do.
 const PROMPTLY: Duration = Duration::from_secs(4);
@@ -33,8 +33,8 @@ async fn a_server_that_is_stopped_or_killed_is_missed_in_time_and_found_again() 
     let url: DatabaseUrl = server.create_database().parse().unwrap();
     let book = Rulebook::open(&url).await.unwrap();
     book.add_rule(rule("{name: a, key: a, limits: [1/s]}")).await.unwrap();
-    let options = FollowOptions { poll: Duration::from_millis(50), listens: true };
-    let follower = Follower::start(book.clone(), book.revision().await.unwrap(), options, |_, _| {});
+    let options = PollOptions { poll: Duration::from_millis(50), listens: true };
+    let follower = DatabasePoller::start(book.clone(), book.revision().await.unwrap(), options, |_, _| {});
     for (round, end) in [Postgres::stop, Postgres::kill].into_iter().enumerate() {
         end(&server);
         Box::pin(assert_unavailable(&book, "gone")).await;
@@ -77,11 +77,12 @@ async fn a_server_that_hangs_is_missed_in_time_and_found_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_is_deleted_or_replaced_is_noticed() {
-    let home = super::Home::sqlite().await;
+    let home = super::TestDatabase::sqlite().await;
     let DatabaseUrl::Sqlite(path) = home.url.clone() else { panic!() };
     home.rulebook.add_rule(rule("{name: a, key: a, limits: [1/s]}")).await.unwrap();
-    let options = FollowOptions { poll: Duration::from_millis(20), listens: false };
-    let follower = Follower::start(home.rulebook.clone(), home.rulebook.revision().await.unwrap(), options, |_, _| {});
+    let options = PollOptions { poll: Duration::from_millis(20), listens: false };
+    let follower =
+        DatabasePoller::start(home.rulebook.clone(), home.rulebook.revision().await.unwrap(), options, |_, _| {});
     let moved = path.with_extension("moved");
     for (is_replaced, word) in [(false, "deleted or moved"), (true, "replaced")] {
         std::fs::rename(&path, &moved).unwrap();

@@ -1,7 +1,7 @@
 //! Who was denied.
 
-use super::home::{Home, rule};
-use crate::rulebook::{Filter, Keep, StoredViolation, Violation};
+use super::test_database::{TestDatabase, rule};
+use crate::rulebook::{Retention, StoredViolation, Violation, ViolationFilter};
 
 super::on_both_engines!(
     violations_are_found_newest_first,
@@ -32,12 +32,12 @@ fn violation(after_ms: i64, user: &str) -> Violation {
     }
 }
 
-async fn found(home: &Home, filter: Filter) -> Vec<StoredViolation> {
+async fn found(home: &TestDatabase, filter: ViolationFilter) -> Vec<StoredViolation> {
     let limit = if filter.limit == 0 { 1_000 } else { filter.limit };
-    home.rulebook.violations(&Filter { limit, ..filter }).await.unwrap()
+    home.rulebook.violations(&ViolationFilter { limit, ..filter }).await.unwrap()
 }
 
-async fn violations_are_found_newest_first(home: Home) {
+async fn violations_are_found_newest_first(home: TestDatabase) {
     let free = home.rulebook.add_rule(rule("{name: free, key: 'user:{user}', limits: [1/s]}")).await.unwrap();
     home.rulebook.write_violations(&[]).await.unwrap();
     // Written by two nodes, not in the order in which they happened.
@@ -45,25 +45,30 @@ async fn violations_are_found_newest_first(home: Home) {
     let early: Vec<Violation> = (0..5).map(|n| violation(n, &(n % 2).to_string())).collect();
     home.rulebook.write_violations(&late).await.unwrap();
     home.rulebook.write_violations(&early).await.unwrap();
-    let all = found(&home, Filter::default()).await;
+    let all = found(&home, ViolationFilter::default()).await;
     let expected: Vec<Violation> = (0..10).rev().map(|n| violation(n, &(n % 2).to_string())).collect();
     assert_eq!(all.iter().map(|one| one.violation.clone()).collect::<Vec<_>>(), expected);
     assert_eq!((all[1].rule_id, all[0].rule_id), (Some(free.id), None), "a rule by its name, if there is one");
     let text = |text: &str| Some(text.to_owned());
     let start = 1_767_225_600_000;
     let table = [
-        (Filter { user: text("1"), ..Filter::default() }, vec![9, 7, 5, 3, 1]),
-        (Filter { ip: text("203.0.113.0"), ..Filter::default() }, vec![9, 6, 3, 0]),
-        (Filter { rule: text("free"), ..Filter::default() }, vec![8, 6, 4, 2, 0]),
-        (Filter { subject: text("user:0"), ..Filter::default() }, vec![8, 6, 4, 2, 0]),
-        (Filter { since_unix_ms: Some(start + 7), ..Filter::default() }, vec![9, 8, 7]),
-        (Filter { until_unix_ms: Some(start + 2), ..Filter::default() }, vec![1, 0]),
+        (ViolationFilter { user: text("1"), ..ViolationFilter::default() }, vec![9, 7, 5, 3, 1]),
+        (ViolationFilter { ip: text("203.0.113.0"), ..ViolationFilter::default() }, vec![9, 6, 3, 0]),
+        (ViolationFilter { rule: text("free"), ..ViolationFilter::default() }, vec![8, 6, 4, 2, 0]),
+        (ViolationFilter { subject: text("user:0"), ..ViolationFilter::default() }, vec![8, 6, 4, 2, 0]),
+        (ViolationFilter { since_unix_ms: Some(start + 7), ..ViolationFilter::default() }, vec![9, 8, 7]),
+        (ViolationFilter { until_unix_ms: Some(start + 2), ..ViolationFilter::default() }, vec![1, 0]),
         (
-            Filter { user: text("1"), ip: text("203.0.113.0"), since_unix_ms: Some(start + 4), ..Filter::default() },
+            ViolationFilter {
+                user: text("1"),
+                ip: text("203.0.113.0"),
+                since_unix_ms: Some(start + 4),
+                ..ViolationFilter::default()
+            },
             vec![9],
         ),
-        (Filter { user: text("2"), ..Filter::default() }, vec![]),
-        (Filter { limit: 2, ..Filter::default() }, vec![9, 8]),
+        (ViolationFilter { user: text("2"), ..ViolationFilter::default() }, vec![]),
+        (ViolationFilter { limit: 2, ..ViolationFilter::default() }, vec![9, 8]),
     ];
     for (filter, expected) in table {
         let after: Vec<i64> =
@@ -72,65 +77,73 @@ async fn violations_are_found_newest_first(home: Home) {
     }
 }
 
-async fn violations_are_turned_page_by_page(home: Home) {
+async fn violations_are_turned_page_by_page(home: TestDatabase) {
     // Many of the same millisecond, and more than fit one statement.
     let many: Vec<Violation> = (0..4_500).map(|n| violation(n / 100, &n.to_string())).collect();
     home.rulebook.write_violations(&many).await.unwrap();
     let (mut before_id, mut seen) = (None, Vec::new());
     loop {
-        let page = found(&home, Filter { before_id, limit: 333, ..Filter::default() }).await;
+        let page = found(&home, ViolationFilter { before_id, limit: 333, ..ViolationFilter::default() }).await;
         let Some(last) = page.last() else { break };
         before_id = Some(last.id);
         seen.extend(page);
     }
     assert_eq!(seen.len(), 4_500);
     assert!(seen.is_sorted_by(|a, b| (a.violation.requested_unix_ms, a.id) > (b.violation.requested_unix_ms, b.id)));
-    assert_eq!(found(&home, Filter { limit: u32::MAX, ..Filter::default() }).await.len(), 1_000, "a page has an end");
-    assert!(found(&home, Filter { before_id: Some(i64::MAX), ..Filter::default() }).await.is_empty());
+    assert_eq!(
+        found(&home, ViolationFilter { limit: u32::MAX, ..ViolationFilter::default() }).await.len(),
+        1_000,
+        "a page has an end"
+    );
+    assert!(found(&home, ViolationFilter { before_id: Some(i64::MAX), ..ViolationFilter::default() }).await.is_empty());
 }
 
-async fn old_and_surplus_violations_are_pruned(home: Home) {
+async fn old_and_surplus_violations_are_pruned(home: TestDatabase) {
     // More than one step's worth.
     let many: Vec<Violation> = (0..12_000).map(|n| violation(n, "1")).collect();
     home.rulebook.write_violations(&many).await.unwrap();
-    assert_eq!(home.rulebook.prune_violations(Keep::default()).await.unwrap(), 0);
-    let since = Keep { since_unix_ms: Some(many[11_000].requested_unix_ms), ..Keep::default() };
+    assert_eq!(home.rulebook.prune_violations(Retention::default()).await.unwrap(), 0);
+    let since = Retention { since_unix_ms: Some(many[11_000].requested_unix_ms), ..Retention::default() };
     assert_eq!(home.rulebook.prune_violations(since).await.unwrap(), 11_000);
     assert_eq!(home.rulebook.prune_violations(since).await.unwrap(), 0);
-    let few = Keep { rows_max: Some(10), ..Keep::default() };
+    let few = Retention { rows_max: Some(10), ..Retention::default() };
     assert_eq!(home.rulebook.prune_violations(few).await.unwrap(), 990);
-    let left = found(&home, Filter::default()).await;
+    let left = found(&home, ViolationFilter::default()).await;
     assert_eq!(left.iter().map(|one| one.violation.clone()).rev().collect::<Vec<_>>(), many[11_990..]);
-    assert_eq!(home.rulebook.prune_violations(Keep { rows_max: Some(0), ..few }).await.unwrap(), 10);
+    assert_eq!(home.rulebook.prune_violations(Retention { rows_max: Some(0), ..few }).await.unwrap(), 10);
 }
 
-async fn odd_text_does_not_cost_the_batch(home: Home) {
+async fn odd_text_does_not_cost_the_batch(home: TestDatabase) {
     let odd = "nul \0, quotes ' \" \\, 中文, \u{1f4a7}, \u{7f}\n";
     let kept = odd.replace('\0', "\u{fffd}");
     home.rulebook.write_violations(&[violation(1, "1"), violation(2, odd)]).await.unwrap();
-    let all = found(&home, Filter::default()).await;
+    let all = found(&home, ViolationFilter::default()).await;
     assert_eq!((all.len(), all[0].violation.user_id.as_ref()), (2, Some(&kept)));
-    assert_eq!(found(&home, Filter { user: Some(odd.to_owned()), ..Filter::default() }).await.len(), 1);
+    assert_eq!(
+        found(&home, ViolationFilter { user: Some(odd.to_owned()), ..ViolationFilter::default() }).await.len(),
+        1
+    );
 }
 
 /// A flood at one rule leaves what others have, and long rows leave fewer of them.
-async fn violations_are_bounded_by_rule_and_by_bytes(home: Home) {
+async fn violations_are_bounded_by_rule_and_by_bytes(home: TestDatabase) {
     let of = |rule: &str, number: i64| Violation { rule_name: Some(rule.to_owned()), ..violation(number, "42") };
     let quiet = (0..5).map(|number| of("quiet", number));
     let flood = (5..60).map(|number| of("flood", number)).chain((60..90).map(|number| of("other", number)));
     home.rulebook.write_violations(&quiet.chain(flood).collect::<Vec<_>>()).await.unwrap();
-    let keep = Keep { rule_rows_max: Some(20), rows_max: Some(1_000), ..Keep::default() };
+    let keep = Retention { rule_rows_max: Some(20), rows_max: Some(1_000), ..Retention::default() };
     assert_eq!(home.rulebook.prune_violations(keep).await.unwrap(), 35 + 10);
     assert_eq!(home.rulebook.prune_violations(keep).await.unwrap(), 0);
-    let left = found(&home, Filter::default()).await;
+    let left = found(&home, ViolationFilter::default()).await;
     let count = |name: &str| left.iter().filter(|one| one.violation.rule_name.as_deref() == Some(name)).count();
     assert_eq!((count("quiet"), count("flood"), count("other")), (5, 20, 20));
     assert_eq!(left.last().unwrap().violation.rule_name.as_deref(), Some("quiet"), "the newest of each stay");
 
-    let bytes = |bytes_max: u64| Keep { bytes_max: Some(bytes_max), rows_max: Some(1_000), ..Keep::default() };
+    let bytes =
+        |bytes_max: u64| Retention { bytes_max: Some(bytes_max), rows_max: Some(1_000), ..Retention::default() };
     assert_eq!(home.rulebook.prune_violations(bytes(1 << 20)).await.unwrap(), 0);
     home.rulebook.prune_violations(bytes(10_000)).await.unwrap();
-    let short = found(&home, Filter::default()).await.len();
+    let short = found(&home, ViolationFilter::default()).await.len();
     assert!((10..=40).contains(&short), "{short} rows of some hundred bytes");
     let long = |number| Violation { endpoint: Some("x".repeat(1_000)), ..violation(number, "42") };
     home.rulebook.write_violations(&(100..140).map(long).collect::<Vec<_>>()).await.unwrap();
@@ -138,5 +151,5 @@ async fn violations_are_bounded_by_rule_and_by_bytes(home: Home) {
     for _ in 0..2 {
         home.rulebook.prune_violations(bytes(10_000)).await.unwrap();
     }
-    assert!((2..=4).contains(&found(&home, Filter::default()).await.len()), "rows of more than 2,000 bytes");
+    assert!((2..=4).contains(&found(&home, ViolationFilter::default()).await.len()), "rows of more than 2,000 bytes");
 }

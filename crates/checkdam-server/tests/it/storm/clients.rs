@@ -5,12 +5,12 @@ use std::io::Error;
 use std::time::Duration;
 
 use super::rules::{EDITED, FLOODED, HONEST, HOT};
-use super::{NODES, Random, World};
-use crate::client::{Client, Reply};
+use super::{NODES, Random, StormSetup};
+use crate::http_client::{Client, Reply};
 
 /// Who decided, as an answer says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum By {
+pub(super) enum DecidedBy {
     /// Redis, or tokens leased from it.
     Shared,
     /// The node by itself.
@@ -21,21 +21,21 @@ pub(super) enum By {
 
 /// One answer about one subject of one limit.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Answer {
+pub(super) struct CheckAnswer {
     /// When the request was sent and when its answer was read, in microseconds.
     pub(super) start_us: u64,
     pub(super) end_us: u64,
     pub(super) node: usize,
-    pub(super) by: By,
+    pub(super) by: DecidedBy,
     pub(super) is_admitted: bool,
 }
 
 /// A limit of [`HOT`] or [`EDITED`] (behind them), and a subject.
-pub(super) type Group = (usize, u64);
+pub(super) type LimitAndSubject = (usize, u64);
 
 /// A request that was not answered.
 #[derive(Debug, Clone)]
-pub(super) struct Failure {
+pub(super) struct FailedRequest {
     pub(super) start_us: u64,
     pub(super) end_us: u64,
     pub(super) node: usize,
@@ -44,15 +44,15 @@ pub(super) struct Failure {
 
 /// What one client, or all of them, saw.
 #[derive(Debug, Default)]
-pub(super) struct Observed {
-    pub(super) answers: BTreeMap<Group, Vec<Answer>>,
-    pub(super) failures: Vec<Failure>,
+pub(super) struct Observations {
+    pub(super) answers: BTreeMap<LimitAndSubject, Vec<CheckAnswer>>,
+    pub(super) failures: Vec<FailedRequest>,
     /// What must never be: an honest client denied, an answer of no known kind.
     pub(super) faults: Vec<String>,
     counts: BTreeMap<String, u64>,
 }
 
-impl Observed {
+impl Observations {
     pub(super) fn add(&mut self, other: Self) {
         for (group, answers) in other.answers {
             self.answers.entry(group).or_default().extend(answers);
@@ -75,21 +75,21 @@ impl Observed {
 }
 
 /// A connection that is opened anew, to any node, after it failed.
-struct Caller<'a> {
-    world: &'a World,
+struct ReconnectingClient<'a> {
+    world: &'a StormSetup,
     random: Random,
     connection: Option<(usize, Client)>,
-    observed: Observed,
+    observed: Observations,
 }
 
-impl<'a> Caller<'a> {
-    fn new(world: &'a World, stream: u64) -> Self {
+impl<'a> ReconnectingClient<'a> {
+    fn new(world: &'a StormSetup, stream: u64) -> Self {
         let random = Random::new(world.seed, stream);
-        Self { world, random, connection: None, observed: Observed::default() }
+        Self { world, random, connection: None, observed: Observations::default() }
     }
 
     /// Sends a check; `None` if it was not answered, which is written down.
-    fn check(&mut self, attributes: &str) -> Option<(Answer, Reply)> {
+    fn check(&mut self, attributes: &str) -> Option<(CheckAnswer, Reply)> {
         let body = format!("{{\"attributes\": {{{attributes}}}}}");
         let start_us = self.world.now_us();
         let (node, result) = match self.connect() {
@@ -111,17 +111,17 @@ impl<'a> Caller<'a> {
         match result {
             Ok(reply) => {
                 let by = match reply.json()["decided_by"].as_str() {
-                    Some("redis" | "lease") => By::Shared,
-                    Some("local") => By::Local,
-                    _ => By::Policy,
+                    Some("redis" | "lease") => DecidedBy::Shared,
+                    Some("local") => DecidedBy::Local,
+                    _ => DecidedBy::Policy,
                 };
                 self.observed.count(&format!("{} by {by:?}", reply.status));
-                Some((Answer { start_us, end_us, node, by, is_admitted: reply.status == 200 }, reply))
+                Some((CheckAnswer { start_us, end_us, node, by, is_admitted: reply.status == 200 }, reply))
             }
             Err(error) => {
                 self.connection = None;
                 let what = format!("{attributes}: {error}");
-                self.observed.failures.push(Failure { start_us, end_us, node, what });
+                self.observed.failures.push(FailedRequest { start_us, end_us, node, what });
                 std::thread::sleep(Duration::from_millis(20));
                 None
             }
@@ -152,8 +152,8 @@ impl<'a> Caller<'a> {
 }
 
 /// Checks hot subjects, sometimes of two rules at once, as fast as it is answered.
-pub(super) fn hot(world: &World, number: usize) -> Observed {
-    let mut caller = Caller::new(world, number as u64);
+pub(super) fn hot(world: &StormSetup, number: usize) -> Observations {
+    let mut caller = ReconnectingClient::new(world, number as u64);
     while !world.is_over() {
         let subject = caller.random.below(2);
         let attribute = |random: &mut Random| match random.below(HOT.len() as u64 + 3) as usize {
@@ -194,7 +194,7 @@ fn is_expected(reply: &Reply) -> bool {
 
 /// The limits that decided. An answer about a rule that was being renamed has
 /// no tier of it.
-fn groups(reply: &Reply, subject: u64) -> Vec<Group> {
+fn groups(reply: &Reply, subject: u64) -> Vec<LimitAndSubject> {
     let body = reply.json();
     let tiers = body["tiers"].as_array().map(Vec::as_slice).unwrap_or_default();
     let known: Vec<_> = HOT.iter().chain(&EDITED).enumerate().collect();
@@ -207,8 +207,8 @@ fn groups(reply: &Reply, subject: u64) -> Vec<Group> {
 }
 
 /// Checks a new subject of one rule each time.
-pub(super) fn flood(world: &World, number: usize) -> Observed {
-    let mut caller = Caller::new(world, 1_000 + number as u64);
+pub(super) fn flood(world: &StormSetup, number: usize) -> Observations {
+    let mut caller = ReconnectingClient::new(world, 1_000 + number as u64);
     for key in 0_u64.. {
         if world.is_over() {
             break;
@@ -225,8 +225,8 @@ pub(super) fn flood(world: &World, number: usize) -> Observed {
 
 /// Checks a subject of its own well below its limit, and new subjects: neither
 /// is denied, unless it passes when it was told to come back, within a period.
-pub(super) fn honest(world: &World, number: usize) -> Observed {
-    let mut caller = Caller::new(world, 2_000 + number as u64);
+pub(super) fn honest(world: &StormSetup, number: usize) -> Observations {
+    let mut caller = ReconnectingClient::new(world, 2_000 + number as u64);
     for round in 0_u64.. {
         if world.is_over() {
             break;

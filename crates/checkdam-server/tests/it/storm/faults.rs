@@ -6,7 +6,7 @@ use std::time::Duration;
 use testkit::{Mode, Redis};
 use tokio::time::Instant;
 
-use super::{NODES, Random, World};
+use super::{NODES, Random, StormSetup};
 
 /// Between two faults.
 const PAUSE_MS: (u64, u64) = (50, 400);
@@ -14,7 +14,7 @@ const PAUSE_MS: (u64, u64) = (50, 400);
 const LAG: Duration = Duration::from_millis(300);
 
 /// Breaks things, one after another, for that long.
-pub(super) fn run(world: &World, length: Duration) {
+pub(super) fn run(world: &StormSetup, length: Duration) {
     let mut random = Random::new(world.seed, 1 << 33);
     let began = Instant::now();
     let mut redis = &world.primary;
@@ -54,14 +54,14 @@ pub(super) fn run(world: &World, length: Duration) {
 }
 
 /// Does something that loses what Redis knew.
-fn lose(world: &World, event: impl FnOnce()) {
+fn lose(world: &StormSetup, event: impl FnOnce()) {
     let from_us = world.now_us();
     event();
     world.events().losses.push((from_us, world.now_us()));
 }
 
 /// The replica stops following; later it takes over, without the last writes.
-fn fail_over(world: &World) {
+fn fail_over(world: &StormSetup) {
     lose(world, || {
         drop(world.replica.command(&["REPLICAOF", "NO", "ONE"]));
         std::thread::sleep(LAG);
@@ -76,14 +76,14 @@ fn out_of_memory(redis: &Redis, random: &mut Random) {
     drop(redis.command(&["CONFIG", "SET", "maxmemory", "0"]));
 }
 
-fn stop_a_node(world: &World, random: &mut Random) {
+fn stop_a_node(world: &StormSetup, random: &mut Random) {
     let node = &world.nodes[random.below(NODES as u64) as usize];
     node.signal("STOP");
     std::thread::sleep(random.between(20, 800));
     node.signal("CONT");
 }
 
-fn kill_a_node(world: &World, random: &mut Random) {
+fn kill_a_node(world: &StormSetup, random: &mut Random) {
     let number = random.below(NODES as u64) as usize;
     let node = &world.nodes[number];
     let from_us = world.now_us();

@@ -18,9 +18,9 @@ use std::time::Duration;
 use testkit::{FaultProxy, Postgres, Redis, free_port};
 use tokio::time::Instant;
 
-use self::clients::Observed;
-use self::oracle::Events;
-use crate::process::{Server, checkdam};
+use self::clients::Observations;
+use self::oracle::StormEvents;
+use crate::server_process::{Server, checkdam};
 
 /// How many nodes share the limits; they are told so.
 const NODES: usize = 4;
@@ -67,7 +67,7 @@ impl Node {
         format!("127.0.0.1:{}", self.ports[1])
     }
 
-    fn start(&self, world: &World) {
+    fn start(&self, world: &StormSetup) {
         let mut command = checkdam();
         command.env("CHECKDAM_ADMIN_LISTEN", self.admin_address()).env("CHECKDAM_GRPC_LISTEN", "off");
         command.args(["serve", "--http-listen", &self.address(), "--nodes", &NODES.to_string()]);
@@ -94,7 +94,7 @@ impl Node {
 }
 
 /// Everything that runs during a storm.
-struct World {
+struct StormSetup {
     seed: u64,
     began: Instant,
     is_over: AtomicBool,
@@ -104,12 +104,12 @@ struct World {
     proxy: FaultProxy,
     database: String,
     nodes: Vec<Node>,
-    events: Mutex<Events>,
+    events: Mutex<StormEvents>,
     /// Keeps the database alive.
     _postgres: Postgres,
 }
 
-impl World {
+impl StormSetup {
     fn start(seed: u64) -> Self {
         let postgres = Postgres::start();
         let primary = Redis::start();
@@ -145,7 +145,7 @@ impl World {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    fn events(&self) -> std::sync::MutexGuard<'_, Events> {
+    fn events(&self) -> std::sync::MutexGuard<'_, StormEvents> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -157,8 +157,8 @@ fn storm(length: Duration) {
         std::hash::RandomState::new().hash_one(0)
     });
     println!("STORM_SEED={seed}");
-    let world = World::start(seed);
-    let mut observed = Observed::default();
+    let world = StormSetup::start(seed);
+    let mut observed = Observations::default();
     std::thread::scope(|scope| {
         let world = &world;
         let mut clients = Vec::new();

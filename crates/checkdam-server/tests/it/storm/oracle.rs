@@ -14,14 +14,14 @@
 //!   While a rule is edited, each change of its quota adds at most one burst.
 
 use super::NODES;
-use super::clients::{Answer, By, Failure, Observed};
-use super::rules::{EDITED, HOT, Kind, Limit};
+use super::clients::{CheckAnswer, DecidedBy, FailedRequest, Observations};
+use super::rules::{EDITED, HOT, OracleCheck, OracleLimit};
 
 const SECOND_US: u64 = 1_000_000;
 
 /// What happened during the storm, in microseconds since it began.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Events {
+pub(super) struct StormEvents {
     /// When Redis lost what it knew: from, to.
     pub(super) losses: Vec<(u64, u64)>,
     /// When a rule was changed: from, to.
@@ -33,28 +33,28 @@ pub(super) struct Events {
 }
 
 /// Panics with everything that was found.
-pub(super) fn check(observed: &Observed, events: &Events) {
+pub(super) fn check(observed: &Observations, events: &StormEvents) {
     let mut found = observed.faults.clone();
     for failure in &observed.failures {
         let explains = |(node, from_us, to_us): &(usize, u64, u64)| {
             *node == failure.node && *from_us <= failure.end_us && failure.start_us <= *to_us
         };
         if !events.restarts.iter().any(explains) {
-            let Failure { node, start_us, end_us, what } = failure;
+            let FailedRequest { node, start_us, end_us, what } = failure;
             found.push(format!("node {node} was up and did not answer, {start_us} to {end_us} µs: {what}"));
         }
     }
-    let limits: Vec<Limit> = HOT.into_iter().chain(EDITED).collect();
+    let limits: Vec<OracleLimit> = HOT.into_iter().chain(EDITED).collect();
     for ((place, subject), answers) in &observed.answers {
         let limit = &limits[*place];
         let name = format!("{} {} of subject {subject}", limit.rule, limit.text);
         let admitted = answers.iter().filter(|answer| answer.is_admitted).count();
-        let local = answers.iter().filter(|answer| answer.is_admitted && answer.by == By::Local).count();
+        let local = answers.iter().filter(|answer| answer.is_admitted && answer.by == DecidedBy::Local).count();
         println!("{name}: {admitted} of {} admitted, {local} locally", answers.len());
         let result = match limit.kind {
-            Kind::Bucket => check_bucket(limit, answers, events),
-            Kind::AlignedSecond => check_windows(limit, answers, events, true),
-            Kind::AnySecond => check_windows(limit, answers, events, false),
+            OracleCheck::Bucket => check_bucket(limit, answers, events),
+            OracleCheck::AlignedSecond => check_windows(limit, answers, events, true),
+            OracleCheck::AnySecond => check_windows(limit, answers, events, false),
         };
         if let Err(error) = result {
             found.push(format!("{name}: {error}"));
@@ -66,25 +66,25 @@ pub(super) fn check(observed: &Observed, events: &Events) {
 }
 
 /// A bucket admits at most its burst and its rate in every window.
-fn check_bucket(limit: &Limit, answers: &[Answer], events: &Events) -> Result<(), String> {
+fn check_bucket(limit: &OracleLimit, answers: &[CheckAnswer], events: &StormEvents) -> Result<(), String> {
     let (burst, per_us) = (limit.limit as f64, limit.per_second as f64 / SECOND_US as f64);
     let lost = if limit.lease.is_some() { 2.0 * burst } else { burst };
-    let mut steps: Vec<Step> =
-        events.losses.iter().map(|&(from_us, to_us)| Step { from_us, to_us, amount: lost }).collect();
-    let shared = admissions(answers, |by| by == By::Shared);
+    let mut steps: Vec<ExtraAllowance> =
+        events.losses.iter().map(|&(from_us, to_us)| ExtraAllowance { from_us, to_us, amount: lost }).collect();
+    let shared = admissions(answers, |by| by == DecidedBy::Shared);
     let over = worst_excess(&shared, &steps, |at_us| per_us * at_us as f64) - burst;
     if over > TOLERANCE {
         return Err(format!("Redis and leases admitted {over:.1} too many in some window"));
     }
     if limit.is_edited() {
         // What a node heard of a bucket before a change of quota says little after the next.
-        steps.extend(events.edits.iter().map(|&(from_us, to_us)| Step { from_us, to_us, amount: burst }));
+        steps.extend(events.edits.iter().map(|&(from_us, to_us)| ExtraAllowance { from_us, to_us, amount: burst }));
     }
     let share_per_us = per_us / NODES as f64;
-    let alone: Vec<Vec<Alone>> = (0..NODES).map(|node| alone(answers, node, events)).collect();
-    for Alone { from_us, to_us, heard_us } in alone.iter().flatten().copied() {
+    let alone: Vec<Vec<LocalPeriod>> = (0..NODES).map(|node| alone(answers, node, events)).collect();
+    for LocalPeriod { from_us, to_us, heard_us } in alone.iter().flatten().copied() {
         let unheard = heard_us.map_or(f64::MAX, |heard_us| share_per_us * to_us.saturating_sub(heard_us) as f64);
-        steps.push(Step { from_us, to_us, amount: unheard.min(burst / NODES as f64) });
+        steps.push(ExtraAllowance { from_us, to_us, amount: unheard.min(burst / NODES as f64) });
     }
     let allowed = |at_us: u64| {
         let alone_us: u64 = alone.iter().map(|intervals| measure_until(intervals, at_us)).sum();
@@ -103,8 +103,13 @@ const TOLERANCE: f64 = 0.01;
 const CLOCKS_APART_US: u64 = 2_000;
 
 /// A window admits at most its limit.
-fn check_windows(limit: &Limit, answers: &[Answer], events: &Events, is_aligned: bool) -> Result<(), String> {
-    let mut admitted: Vec<&Answer> = answers.iter().filter(|answer| answer.is_admitted).collect();
+fn check_windows(
+    limit: &OracleLimit,
+    answers: &[CheckAnswer],
+    events: &StormEvents,
+    is_aligned: bool,
+) -> Result<(), String> {
+    let mut admitted: Vec<&CheckAnswer> = answers.iter().filter(|answer| answer.is_admitted).collect();
     admitted.sort_by_key(|answer| answer.start_us);
     for (number, first) in admitted.iter().enumerate() {
         let (from_us, to_us) = if is_aligned {
@@ -118,11 +123,11 @@ fn check_windows(limit: &Limit, answers: &[Answer], events: &Events, is_aligned:
         let inside: Vec<_> = behind.filter(|it| it.start_us >= from_us && it.end_us <= to_us).collect();
         let losses = events.losses.iter().filter(|(from, to)| *from <= to_us && from_us <= *to).count() as u64;
         let most = limit.limit * (1 + losses);
-        let shared = inside.iter().filter(|answer| answer.by == By::Shared).count() as u64;
+        let shared = inside.iter().filter(|answer| answer.by == DecidedBy::Shared).count() as u64;
         if shared > most {
             return Err(format!("Redis admitted {shared} from {from_us} to {to_us}, at most {most} may pass"));
         }
-        let is_alone = |node: usize| inside.iter().any(|answer| answer.by == By::Local && answer.node == node);
+        let is_alone = |node: usize| inside.iter().any(|answer| answer.by == DecidedBy::Local && answer.node == node);
         let shares = (0..NODES).filter(|node| is_alone(*node)).count() as u64 * limit.limit / NODES as u64;
         if inside.len() as u64 > most + shares {
             let (all, most) = (inside.len(), most + shares);
@@ -132,14 +137,14 @@ fn check_windows(limit: &Limit, answers: &[Answer], events: &Events, is_aligned:
     Ok(())
 }
 
-fn admissions(answers: &[Answer], counts: impl Fn(By) -> bool) -> Vec<(u64, u64)> {
+fn admissions(answers: &[CheckAnswer], counts: impl Fn(DecidedBy) -> bool) -> Vec<(u64, u64)> {
     let admitted = answers.iter().filter(|answer| answer.is_admitted && counts(answer.by));
     admitted.map(|answer| (answer.start_us, answer.end_us)).collect()
 }
 
 /// A time in which a node decided by itself.
 #[derive(Debug, Clone, Copy)]
-struct Alone {
+struct LocalPeriod {
     from_us: u64,
     to_us: u64,
     /// When it had last heard of the bucket; none: never since it started.
@@ -148,17 +153,17 @@ struct Alone {
 
 /// When a node decided by itself, from the first such answer to the last before
 /// it heard of the bucket again.
-fn alone(answers: &[Answer], node: usize, events: &Events) -> Vec<Alone> {
-    let mut own: Vec<&Answer> = answers.iter().filter(|answer| answer.node == node).collect();
+fn alone(answers: &[CheckAnswer], node: usize, events: &StormEvents) -> Vec<LocalPeriod> {
+    let mut own: Vec<&CheckAnswer> = answers.iter().filter(|answer| answer.node == node).collect();
     own.sort_by_key(|answer| answer.end_us);
-    let (mut heard_us, mut is_alone, mut intervals) = (None::<u64>, false, Vec::<Alone>::new());
+    let (mut heard_us, mut is_alone, mut intervals) = (None::<u64>, false, Vec::<LocalPeriod>::new());
     for answer in own {
-        if answer.by == By::Shared {
+        if answer.by == DecidedBy::Shared {
             heard_us = heard_us.max(Some(answer.start_us));
             is_alone = false;
             continue;
         }
-        let Answer { start_us, end_us, .. } = *answer;
+        let CheckAnswer { start_us, end_us, .. } = *answer;
         let has_restarted = |since_us: u64| {
             let overlaps =
                 |(it, from_us, to_us): &(usize, u64, u64)| *it == node && *from_us <= end_us && since_us <= *to_us;
@@ -168,7 +173,7 @@ fn alone(answers: &[Answer], node: usize, events: &Events) -> Vec<Alone> {
             Some(last) if (is_alone || last.to_us >= start_us) && !has_restarted(last.to_us) => last.to_us = end_us,
             _ => {
                 let heard_us = heard_us.filter(|heard_us| !has_restarted(*heard_us));
-                intervals.push(Alone { from_us: start_us, to_us: end_us, heard_us });
+                intervals.push(LocalPeriod { from_us: start_us, to_us: end_us, heard_us });
             }
         }
         is_alone = true;
@@ -177,12 +182,12 @@ fn alone(answers: &[Answer], node: usize, events: &Events) -> Vec<Alone> {
 }
 
 /// How much of the intervals lies before a time.
-fn measure_until(intervals: &[Alone], at_us: u64) -> u64 {
+fn measure_until(intervals: &[LocalPeriod], at_us: u64) -> u64 {
     intervals.iter().map(|alone| alone.to_us.min(at_us).saturating_sub(alone.from_us)).sum()
 }
 
 /// So much more may be admitted in a window that overlaps this time.
-struct Step {
+struct ExtraAllowance {
     from_us: u64,
     to_us: u64,
     amount: f64,
@@ -191,12 +196,12 @@ struct Step {
 /// The most by which the admissions of a window exceed what its length and the
 /// steps in it allow; `allowed` grows with time, and a window allows the
 /// difference between its ends. O(n log n) for all windows.
-fn worst_excess(admitted: &[(u64, u64)], steps: &[Step], allowed: impl Fn(u64) -> f64) -> f64 {
+fn worst_excess(admitted: &[(u64, u64)], steps: &[ExtraAllowance], allowed: impl Fn(u64) -> f64) -> f64 {
     let mut starts: Vec<u64> = admitted.iter().map(|(start_us, _)| *start_us).collect();
     starts.sort_unstable();
     let mut by_end: Vec<(u64, u64)> = admitted.to_vec();
     by_end.sort_unstable_by_key(|(_, end_us)| *end_us);
-    let mut steps: Vec<&Step> = steps.iter().collect();
+    let mut steps: Vec<&ExtraAllowance> = steps.iter().collect();
     steps.sort_by_key(|step| step.from_us);
     let mut steps = steps.into_iter().peekable();
     // For each window's start: admissions so far, less what the time before it allows.
@@ -298,7 +303,7 @@ fn the_oracle_counts_requests_only_in_windows_that_contain_them() {
     // A request that took a second may have been decided at either end of it.
     over[5] = (2 * SECOND_US, 3 * SECOND_US + 10);
     assert!(worst_excess(&over, &[], per_us) <= 3.001);
-    let loss = Step { from_us: 5, to_us: 6, amount: 1.0 };
+    let loss = ExtraAllowance { from_us: 5, to_us: 6, amount: 1.0 };
     over[5] = (2 * SECOND_US, 2 * SECOND_US + 10);
     assert!(worst_excess(&over, &[loss], per_us) <= 3.001);
     // By comparison with every pair of ends, on many small cases.
@@ -311,7 +316,7 @@ fn the_oracle_counts_requests_only_in_windows_that_contain_them() {
             })
             .collect();
         let from_us = random.below(5_000_000);
-        let steps = [Step { from_us, to_us: from_us + random.below(100_000), amount: 2.0 }];
+        let steps = [ExtraAllowance { from_us, to_us: from_us + random.below(100_000), amount: 2.0 }];
         let mut expected = f64::MIN;
         for (from, _) in &admitted {
             for (_, to) in &admitted {

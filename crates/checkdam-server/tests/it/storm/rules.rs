@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{NODES, Random, World};
-use crate::client::Client;
+use super::{NODES, Random, StormSetup};
+use crate::http_client::Client;
 
 /// How a limit is checked by the oracle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum OracleCheck {
     /// At most the burst and the rate in any window.
     Bucket,
     /// At most the limit in a second that begins with the clock's second.
@@ -21,7 +21,7 @@ pub(super) enum Kind {
 
 /// One limit, as the oracle knows it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limit {
+pub(super) struct OracleLimit {
     /// The rule's name; versions of the edited rule may have another.
     pub(super) rule: &'static str,
     pub(super) algorithm: &'static str,
@@ -30,50 +30,62 @@ pub(super) struct Limit {
     /// that a local share of it is whole.
     pub(super) limit: u64,
     pub(super) per_second: u64,
-    pub(super) kind: Kind,
+    pub(super) kind: OracleCheck,
     pub(super) lease: Option<&'static str>,
     pub(super) policy: &'static str,
 }
 
-const fn bucket(rule: &'static str, algorithm: &'static str, text: &'static str, limit: u64, per_second: u64) -> Limit {
-    Limit { rule, algorithm, text, limit, per_second, kind: Kind::Bucket, lease: None, policy: "local" }
+const fn bucket(
+    rule: &'static str,
+    algorithm: &'static str,
+    text: &'static str,
+    limit: u64,
+    per_second: u64,
+) -> OracleLimit {
+    OracleLimit { rule, algorithm, text, limit, per_second, kind: OracleCheck::Bucket, lease: None, policy: "local" }
 }
 
-const fn window(rule: &'static str, algorithm: &'static str, text: &'static str, limit: u64, kind: Kind) -> Limit {
-    Limit { rule, algorithm, text, limit, per_second: limit, kind, lease: None, policy: "local" }
+const fn window(
+    rule: &'static str,
+    algorithm: &'static str,
+    text: &'static str,
+    limit: u64,
+    kind: OracleCheck,
+) -> OracleLimit {
+    OracleLimit { rule, algorithm, text, limit, per_second: limit, kind, lease: None, policy: "local" }
 }
 
 /// The hot rules. Each is asked for by an attribute of its name.
-pub(super) const HOT: [Limit; 8] = [
+pub(super) const HOT: [OracleLimit; 8] = [
     bucket("token", "token_bucket", "40/s burst 60", 60, 40),
     bucket("leaky", "leaky_bucket", "40/s burst 60", 60, 40),
-    Limit { lease: Some("50ms"), ..bucket("leased", "token_bucket", "400/s burst 200", 200, 400) },
-    Limit { policy: "closed", ..bucket("closed", "token_bucket", "40/s burst 60", 60, 40) },
-    window("fixed", "fixed_window", "40/s", 40, Kind::AlignedSecond),
-    window("sliding", "sliding_window", "40/s", 40, Kind::AlignedSecond),
-    window("strict", "sliding_window", "40/s", 40, Kind::AnySecond),
-    window("log", "sliding_log", "40/s", 40, Kind::AnySecond),
+    OracleLimit { lease: Some("50ms"), ..bucket("leased", "token_bucket", "400/s burst 200", 200, 400) },
+    OracleLimit { policy: "closed", ..bucket("closed", "token_bucket", "40/s burst 60", 60, 40) },
+    window("fixed", "fixed_window", "40/s", 40, OracleCheck::AlignedSecond),
+    window("sliding", "sliding_window", "40/s", 40, OracleCheck::AlignedSecond),
+    window("strict", "sliding_window", "40/s", 40, OracleCheck::AnySecond),
+    window("log", "sliding_log", "40/s", 40, OracleCheck::AnySecond),
 ];
 
 /// The versions of the edited rule. No two have the same limit, nor the same
 /// share of one, so that an answer tells which version gave it.
-pub(super) const EDITED: [Limit; 8] = [
+pub(super) const EDITED: [OracleLimit; 8] = [
     bucket("edited", "token_bucket", "60/s burst 40", 40, 60),
     bucket("edited", "token_bucket", "20/s burst 56", 56, 20),
     bucket("edited", "leaky_bucket", "60/s burst 72", 72, 60),
-    Limit { lease: Some("40ms"), ..bucket("edited", "token_bucket", "300/s burst 104", 104, 300) },
-    window("edited", "fixed_window", "88/s", 88, Kind::AlignedSecond),
-    window("edited", "sliding_window", "24/s", 24, Kind::AlignedSecond),
-    window("edited", "sliding_log", "32/s", 32, Kind::AnySecond),
+    OracleLimit { lease: Some("40ms"), ..bucket("edited", "token_bucket", "300/s burst 104", 104, 300) },
+    window("edited", "fixed_window", "88/s", 88, OracleCheck::AlignedSecond),
+    window("edited", "sliding_window", "24/s", 24, OracleCheck::AlignedSecond),
+    window("edited", "sliding_log", "32/s", 32, OracleCheck::AnySecond),
     bucket("renamed", "token_bucket", "60/s burst 48", 48, 60),
 ];
 
 /// A rule that honest clients stay well below.
-pub(super) const HONEST: Limit = bucket("honest", "token_bucket", "400/s burst 400", 400, 400);
+pub(super) const HONEST: OracleLimit = bucket("honest", "token_bucket", "400/s burst 400", 400, 400);
 /// The rule that is flooded with keys.
-pub(super) const FLOODED: Limit = bucket("flooded", "token_bucket", "5/d", 5, 1);
+pub(super) const FLOODED: OracleLimit = bucket("flooded", "token_bucket", "5/d", 5, 1);
 
-impl Limit {
+impl OracleLimit {
     fn document(&self, attribute: &str) -> Value {
         let mut rule = json!({
             "name": self.rule,
@@ -104,7 +116,7 @@ impl Limit {
 }
 
 /// Puts the first set of rules in place on every node.
-pub(super) fn import(world: &World) {
+pub(super) fn import(world: &StormSetup) {
     let mut rules: Vec<Value> = HOT.iter().map(|limit| limit.document(limit.rule)).collect();
     rules.extend([HONEST, FLOODED].iter().map(|limit| limit.document(limit.rule)));
     rules.push(EDITED[0].document("edited"));
@@ -123,7 +135,7 @@ pub(super) fn import(world: &World) {
 
 /// Edits the rule every 200 ms through any node that answers; how many edits
 /// were answered as active.
-pub(super) fn edit_until_over(world: &World) -> u64 {
+pub(super) fn edit_until_over(world: &StormSetup) -> u64 {
     let mut random = Random::new(world.seed, 1 << 32);
     let (mut active, mut current) = (0, EDITED[0]);
     while !world.is_over() {
@@ -153,7 +165,7 @@ pub(super) fn edit_until_over(world: &World) -> u64 {
 }
 
 /// Replaces one version by another; a rename removes the old rule first.
-fn edit(admin: &str, current: Limit, next: Limit) -> Result<(), Option<String>> {
+fn edit(admin: &str, current: OracleLimit, next: OracleLimit) -> Result<(), Option<String>> {
     let mut admin = Client::try_connect(admin).map_err(|_| None)?;
     let mut send = |method: &str, path: &str, body: &str| {
         let reply = admin.send(method, path, body).map_err(|_| None)?;
@@ -167,7 +179,7 @@ fn edit(admin: &str, current: Limit, next: Limit) -> Result<(), Option<String>> 
 }
 
 /// Which version the database has.
-fn observed(world: &World) -> Option<Limit> {
+fn observed(world: &StormSetup) -> Option<OracleLimit> {
     world.nodes.iter().find_map(|node| {
         let mut admin = Client::try_connect(&node.admin_address()).ok()?;
         let reply = admin.send("GET", "/admin/v1/rules?limit=100", "").ok()?;

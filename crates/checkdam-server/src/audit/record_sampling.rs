@@ -1,0 +1,65 @@
+//! How much a rule may write: so many violations a second. Counts stay exact.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+/// What each rule has denied.
+#[derive(Debug)]
+pub(super) struct RecordSampling {
+    per_second: u32,
+    /// As many as there are rules; renamed and removed ones stay until the end.
+    rules: Mutex<HashMap<Box<str>, RuleSamples>>,
+}
+
+#[derive(Debug, Default)]
+struct RuleSamples {
+    total: u64,
+    second: u64,
+    in_second: u32,
+}
+
+impl RecordSampling {
+    pub(super) fn new(per_second: u32) -> Self {
+        Self { per_second, rules: Mutex::default() }
+    }
+
+    /// Counts a denial of the rule; whether it is to be written.
+    pub(super) fn is_due(&self, rule: &str, second: u64) -> bool {
+        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        let denials = match rules.get_mut(rule) {
+            Some(denials) => denials,
+            None => rules.entry(rule.into()).or_default(),
+        };
+        denials.total += 1;
+        if denials.second != second {
+            (denials.second, denials.in_second) = (second, 0);
+        }
+        let is_due = denials.in_second < self.per_second;
+        denials.in_second += u32::from(is_due);
+        is_due
+    }
+
+    /// How often each rule denied, most often first.
+    pub(super) fn denials(&self) -> Vec<(String, u64)> {
+        let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut denials: Vec<_> = rules.iter().map(|(rule, denials)| (rule.to_string(), denials.total)).collect();
+        drop(rules);
+        denials.sort_by(|(name, count), (other, more)| more.cmp(count).then_with(|| name.cmp(other)));
+        denials
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_writes_so_much_a_second_and_counts_all() {
+        let sample = RecordSampling::new(2);
+        let due: Vec<bool> = [1, 1, 1, 2, 2, 2, 1].map(|second| sample.is_due("a", second)).into();
+        assert_eq!(due, [true, true, false, true, true, false, true]);
+        assert!(sample.is_due("b", 1), "each rule by itself");
+        assert_eq!(sample.denials(), [("a".to_owned(), 7), ("b".to_owned(), 1)]);
+        assert!(!RecordSampling::new(0).is_due("a", 1), "none at all");
+    }
+}

@@ -1,0 +1,237 @@
+//! A database, read and edited directly: every edit is judged with all that is
+//! there, as a server would.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use checkdam::rule_file::{self, BanText, OverrideText, RuleText};
+use checkdam::time::rfc3339;
+use checkdam::{Ban, Override, Rule};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use super::{Backend, ImportRequest, ViolationQuery};
+use crate::cli::command_error::{CommandError, ErrorKind};
+use crate::cli::table::printable;
+use crate::rulebook::{DatabaseUrl, Rulebook, RulebookError, Snapshot, Stored, StoredViolation, ViolationFilter};
+
+/// The violations that are asked for at a time.
+const PAGE: usize = 1_000;
+
+/// A database.
+pub(super) struct DatabaseBackend {
+    /// Without its password.
+    shown: String,
+    rulebook: Rulebook,
+    runtime: Runtime,
+}
+
+impl DatabaseBackend {
+    /// Opens the database; a file that does not exist is made or refused.
+    pub(super) fn open(url: &DatabaseUrl, makes: bool) -> anyhow::Result<Self> {
+        let shown = url.to_string();
+        if let DatabaseUrl::Sqlite(path) = url
+            && !makes
+            && !path.exists()
+        {
+            // A name that is misspelt must not read as a rulebook without rules.
+            bail!("there is no database {shown}: `checkdam rules import` makes one, and so does `checkdam serve`");
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.context("cannot start threads")?;
+        let rulebook = runtime.block_on(Rulebook::open(url))?;
+        Ok(Self { shown, rulebook, runtime })
+    }
+
+    fn run<T>(&self, work: impl Future<Output = Result<T, RulebookError>>) -> Result<T, CommandError> {
+        self.runtime.block_on(work).map_err(|error| {
+            let kind = match error {
+                RulebookError::NotFound { .. } => ErrorKind::NotFound,
+                RulebookError::Exists { .. } => ErrorKind::Exists,
+                RulebookError::Changed { .. } => ErrorKind::Changed,
+                RulebookError::Invalid { .. } => ErrorKind::Invalid,
+                RulebookError::Unavailable { .. } => ErrorKind::Unavailable,
+            };
+            CommandError::new(kind, error.to_string())
+        })
+    }
+
+    /// Everything; rows that somebody else broke are talked about.
+    fn book(&self) -> Result<Snapshot, CommandError> {
+        let book = self.run(self.rulebook.load())?;
+        for fault in &book.faults {
+            // Nobody is left to tell if standard error is closed.
+            let _ = writeln!(
+                std::io::stderr(),
+                "checkdam: {} is not valid, so that servers keep the rules they have: {}",
+                printable(&fault.what),
+                printable(&fault.reason)
+            );
+        }
+        Ok(book)
+    }
+}
+
+impl Drop for DatabaseBackend {
+    fn drop(&mut self) {
+        self.runtime.block_on(self.rulebook.close());
+    }
+}
+
+impl Backend for DatabaseBackend {
+    fn rules(&self, search: Option<&str>) -> Result<Value, CommandError> {
+        let book = self.book()?;
+        let search = search.unwrap_or_default().to_lowercase();
+        let is_wanted = |stored: &&Arc<Stored<Rule>>| {
+            let rule = &stored.item;
+            let texts = [rule.name.as_str(), rule.key.text(), &rule.scope, &rule.description];
+            texts.iter().any(|text| text.to_lowercase().contains(&search))
+        };
+        let rules: Vec<Value> = book.rules.iter().filter(is_wanted).map(|stored| row::<_, RuleText>(stored)).collect();
+        Ok(json!({"version": book.revision.version, "total": rules.len(), "rules": rules}))
+    }
+
+    fn rule(&self, name: &str) -> Result<Value, CommandError> {
+        let book = self.book()?;
+        let stored = book.rules.iter().find(|stored| stored.item.name == name);
+        let row = stored.map(|stored| row::<_, RuleText>(stored));
+        row.ok_or_else(|| CommandError::new(ErrorKind::NotFound, format!("there is no rule {name:?}")))
+    }
+
+    fn add_rule(&self, rule: &Rule) -> Result<Value, CommandError> {
+        self.run(self.rulebook.add_rule(rule.clone())).map(|stored| row::<_, RuleText>(&stored))
+    }
+
+    fn set_rule(&self, rule: &Rule, version: u64) -> Result<Value, CommandError> {
+        let set = self.rulebook.set_rule(&rule.name, rule.clone(), Some(version));
+        self.run(set).map(|stored| row::<_, RuleText>(&stored))
+    }
+
+    fn remove_rule(&self, name: &str) -> Result<(), CommandError> {
+        self.run(self.rulebook.remove_rule(name, None))
+    }
+
+    fn import(&self, import: ImportRequest) -> Result<Value, CommandError> {
+        let ImportRequest { definitions, replace, dry_run, .. } = import;
+        let imported = if dry_run {
+            self.run(self.rulebook.rehearse(definitions, replace))?
+        } else {
+            self.run(self.rulebook.import(definitions, replace))?
+        };
+        Ok(json!({
+            "version": imported.version,
+            "dry_run": dry_run,
+            "added": imported.added,
+            "changed": imported.changed,
+            "removed": imported.removed,
+            "unchanged": imported.unchanged,
+        }))
+    }
+
+    fn export(&self) -> Result<String, CommandError> {
+        let book = self.book()?;
+        if let Some(fault) = book.faults.first() {
+            // A file that lacks what is in the database is no copy of it.
+            let reason = format!("{} cannot be written down: mend its row, or remove it", fault.what);
+            return Err(CommandError::refused(printable(&reason)));
+        }
+        Ok(rule_file::write(&book.definitions()))
+    }
+
+    fn overrides(&self, rule: Option<&str>) -> Result<Value, CommandError> {
+        let book = self.book()?;
+        let is_wanted = |stored: &&Arc<Stored<Override>>| rule.is_none_or(|rule| stored.item.rule == rule);
+        let overrides: Vec<Value> =
+            book.overrides.iter().filter(is_wanted).map(|stored| row::<_, OverrideText>(stored)).collect();
+        Ok(json!({"version": book.revision.version, "total": overrides.len(), "overrides": overrides}))
+    }
+
+    fn put_override(&self, one: &Override) -> Result<Value, CommandError> {
+        self.run(self.rulebook.put_override(one.clone(), None)).map(|stored| row::<_, OverrideText>(&stored))
+    }
+
+    fn remove_override(&self, rule: &str, subject: &str) -> Result<(), CommandError> {
+        self.run(self.rulebook.remove_override(rule, subject, None))
+    }
+
+    fn bans(&self) -> Result<Value, CommandError> {
+        let book = self.book()?;
+        let bans: Vec<Value> = book.bans.iter().map(|stored| row::<_, BanText>(stored)).collect();
+        Ok(json!({"version": book.revision.version, "total": bans.len(), "bans": bans}))
+    }
+
+    fn put_ban(&self, ban: &Ban) -> Result<Value, CommandError> {
+        self.run(self.rulebook.put_ban(ban.clone(), None)).map(|stored| row::<_, BanText>(&stored))
+    }
+
+    fn remove_ban(&self, subject: &str) -> Result<(), CommandError> {
+        self.run(self.rulebook.remove_ban(subject, None))
+    }
+
+    fn violations(&self, wanted: &ViolationQuery) -> Result<Value, CommandError> {
+        let ms = |at: Option<u64>| at.and_then(|at| i64::try_from(at.saturating_mul(1_000)).ok());
+        let mut filter = ViolationFilter {
+            user: wanted.user.clone(),
+            ip: wanted.ip.clone(),
+            rule: wanted.rule.clone(),
+            since_unix_ms: ms(wanted.since_unix_s),
+            until_unix_ms: ms(wanted.until_unix_s),
+            ..ViolationFilter::default()
+        };
+        let mut found = Vec::new();
+        loop {
+            let limit = (wanted.limit - found.len()).min(PAGE);
+            filter.limit = u32::try_from(limit).unwrap_or(u32::MAX);
+            let page = self.run(self.rulebook.violations(&filter))?;
+            filter.before_id = page.last().map(|last| last.id);
+            found.extend(page.iter().map(violation));
+            if page.len() < limit || found.len() >= wanted.limit {
+                return Ok(json!({"violations": found}));
+            }
+        }
+    }
+
+    fn in_force(&self) -> String {
+        format!("servers that use {} follow within a second", self.shown)
+    }
+}
+
+/// What is kept, and what is known of its row.
+fn row<S, T: serde::Serialize + for<'a> From<&'a S>>(stored: &Stored<S>) -> Value {
+    let mut row = serde_json::to_value(T::from(&stored.item)).unwrap_or_default();
+    row["id"] = stored.id.into();
+    row["version"] = stored.version.into();
+    row["created_at"] = time(stored.created_unix_ms).into();
+    row["updated_at"] = time(stored.updated_unix_ms).into();
+    row
+}
+
+fn violation(stored: &StoredViolation) -> Value {
+    let StoredViolation { id, rule_id, violation } = stored;
+    let ms = violation.requested_unix_ms;
+    json!({
+        "id": id,
+        "bucket_key": violation.bucket_key,
+        "user_id": violation.user_id,
+        "ip_address": violation.ip_address,
+        "endpoint": violation.endpoint,
+        "method": violation.method,
+        "tenant": violation.tenant,
+        "requested_at": format!("{}.{:03}Z", time(ms).trim_end_matches('Z'), ms.rem_euclid(1_000)),
+        "requested_at_ms": ms,
+        "tokens_at_time": violation.tokens_at_time,
+        "rule_id": rule_id,
+        "rule": violation.rule_name,
+        "subject": violation.subject,
+        "cost": violation.cost,
+        "limit": violation.limit_text,
+        "retry_after_ms": violation.retry_after_ms,
+        "node": violation.node,
+        "decided_by": violation.decided_by,
+    })
+}
+
+fn time(unix_ms: i64) -> String {
+    rfc3339(u64::try_from(unix_ms / 1_000).unwrap_or_default())
+}

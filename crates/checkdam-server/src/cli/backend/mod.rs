@@ -1,0 +1,160 @@
+//! Whoever keeps the rules: a running server, or a database.
+//!
+//! Commands are written once, against [`Backend`]. Both ways take the same and
+//! answer the same: JSON as the admin API has it.
+
+mod database;
+mod server;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use checkdam::{Ban, Definitions, Override, Rule};
+use serde_json::Value;
+
+use self::database::DatabaseBackend;
+pub(super) use self::server::ServerBackend;
+use super::command_error::CommandError;
+use crate::rulebook::DatabaseUrl;
+
+/// The admin API of a server on this machine.
+pub(super) const SERVER_DEFAULT: &str = "http://127.0.0.1:8082";
+const SERVER_VARIABLE: &str = "CHECKDAM_ADMIN_SERVER";
+const TOKEN_VARIABLE: &str = "CHECKDAM_ADMIN_TOKEN";
+const TOKEN_FILE_VARIABLE: &str = "CHECKDAM_ADMIN_TOKEN_FILE";
+
+/// A server's admin API.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Where the rules are")]
+pub(crate) struct ServerArguments {
+    /// The admin API of the server to ask [env: CHECKDAM_ADMIN_SERVER=] [default: http://127.0.0.1:8082]
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+
+    /// Its admin token; better in a file or in the variable, where others do not see it [env: CHECKDAM_ADMIN_TOKEN=]
+    #[arg(long, value_name = "TOKEN")]
+    token: Option<String>,
+
+    /// A file that holds the admin token [env: CHECKDAM_ADMIN_TOKEN_FILE=]
+    #[arg(long, value_name = "FILE", conflicts_with = "token")]
+    token_file: Option<PathBuf>,
+}
+
+/// Where the rules are kept.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Where the rules are")]
+pub(crate) struct BackendArguments {
+    #[command(flatten)]
+    server: ServerArguments,
+
+    /// Work on this database and ask no server: sqlite://path or postgres://…; only this flag
+    /// chooses it, the variables that serve reads do not
+    #[arg(long, value_name = "URL", conflicts_with_all = ["server", "token", "token_file"])]
+    database: Option<String>,
+}
+
+/// Which violations are asked for; all that is given must hold.
+#[derive(Debug, Default)]
+pub(super) struct ViolationQuery {
+    pub(super) user: Option<String>,
+    pub(super) ip: Option<String>,
+    pub(super) rule: Option<String>,
+    pub(super) since_unix_s: Option<u64>,
+    pub(super) until_unix_s: Option<u64>,
+    /// At most so many.
+    pub(super) limit: usize,
+}
+
+/// A document to take over.
+pub(super) struct ImportRequest {
+    pub(super) text: String,
+    pub(super) definitions: Definitions,
+    /// Whether what it does not name is removed.
+    pub(super) replace: bool,
+    /// Whether it is only judged and counted.
+    pub(super) dry_run: bool,
+}
+
+/// Whoever keeps rules, overrides, bans and violations.
+pub(super) trait Backend {
+    /// `{version, total, rules: […]}`.
+    fn rules(&self, search: Option<&str>) -> Result<Value, CommandError>;
+    /// One rule, with its version.
+    fn rule(&self, name: &str) -> Result<Value, CommandError>;
+    fn add_rule(&self, rule: &Rule) -> Result<Value, CommandError>;
+    /// Replaces the rule of that name if it is still of that version.
+    fn set_rule(&self, rule: &Rule, version: u64) -> Result<Value, CommandError>;
+    fn remove_rule(&self, name: &str) -> Result<(), CommandError>;
+    /// `{version, added, changed, removed, unchanged}`.
+    fn import(&self, import: ImportRequest) -> Result<Value, CommandError>;
+    /// Everything, as a rule file.
+    fn export(&self) -> Result<String, CommandError>;
+    /// `{overrides: […]}`.
+    fn overrides(&self, rule: Option<&str>) -> Result<Value, CommandError>;
+    fn put_override(&self, one: &Override) -> Result<Value, CommandError>;
+    fn remove_override(&self, rule: &str, subject: &str) -> Result<(), CommandError>;
+    /// `{bans: […]}`.
+    fn bans(&self) -> Result<Value, CommandError>;
+    fn put_ban(&self, ban: &Ban) -> Result<Value, CommandError>;
+    fn remove_ban(&self, subject: &str) -> Result<(), CommandError>;
+    /// `{violations: […]}`, newest first.
+    fn violations(&self, wanted: &ViolationQuery) -> Result<Value, CommandError>;
+    /// When an edit counts, for people.
+    fn in_force(&self) -> String;
+}
+
+impl BackendArguments {
+    /// Whoever keeps the rules there. A database file must exist already.
+    pub(super) fn keeper(&self) -> anyhow::Result<Box<dyn Backend>> {
+        self.open(false)
+    }
+
+    /// The same, and a database file that does not exist is made.
+    pub(super) fn keeper_or_new(&self) -> anyhow::Result<Box<dyn Backend>> {
+        self.open(true)
+    }
+
+    fn open(&self, makes: bool) -> anyhow::Result<Box<dyn Backend>> {
+        let Some(url) = &self.database else { return Ok(Box::new(self.server.keeper()?)) };
+        let url: DatabaseUrl = url.parse().context("--database")?;
+        Ok(Box::new(DatabaseBackend::open(&url, makes)?))
+    }
+}
+
+impl ServerArguments {
+    /// The server's keeper.
+    pub(super) fn keeper(&self) -> anyhow::Result<ServerBackend> {
+        let server = self.server.clone().or_else(|| variable(SERVER_VARIABLE));
+        Ok(ServerBackend::new(
+            server.unwrap_or_else(|| SERVER_DEFAULT.to_owned()),
+            token(self.token.as_deref(), self.token_file.as_deref())?,
+        ))
+    }
+}
+
+/// The admin token: a flag wins over a variable, and text over a file.
+pub(super) fn token(given: Option<&str>, file: Option<&Path>) -> anyhow::Result<Option<String>> {
+    let read = |path: &Path| {
+        let text = crate::config::read_text(path);
+        let text = text.with_context(|| format!("the token file {} cannot be read", path.display()))?;
+        anyhow::Ok(text.trim_end().to_owned())
+    };
+    let token = match (given, file) {
+        (Some(token), _) => Some(token.to_owned()),
+        (None, Some(path)) => Some(read(path)?),
+        (None, None) => match (variable(TOKEN_VARIABLE), variable(TOKEN_FILE_VARIABLE)) {
+            (Some(token), _) => Some(token),
+            (None, path) => path.map(|path| read(Path::new(&path))).transpose()?,
+        },
+    };
+    match token {
+        Some(token) if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            anyhow::bail!("the admin token is empty, or has a character that no header can carry")
+        }
+        token => Ok(token),
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}

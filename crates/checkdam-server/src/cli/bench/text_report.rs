@@ -1,0 +1,121 @@
+//! What a load measured, for people.
+
+use std::time::Duration;
+
+use checkdam::DecidedBy;
+
+use crate::cli::table::Table;
+use crate::loadgen::{LoadReport, PERCENTILES, PlannedRequest};
+use crate::simulate::{grouped, share};
+
+/// The whole result.
+pub(super) fn of(report: &LoadReport) -> String {
+    let (plan, tally) = (&report.plan, &report.tally);
+    let what = match (&plan.asked, plan.bounds.rate_per_s) {
+        (PlannedRequest::Http(_), None) => format!("closed loop of {} connections", plan.lanes),
+        (PlannedRequest::Grpc(_), None) => format!("closed loop of {} streams", plan.lanes),
+        (PlannedRequest::Http(_), Some(rate)) => {
+            format!("open loop of {}/s over {} connections", grouped(rate), plan.lanes)
+        }
+        (PlannedRequest::Grpc(_), Some(rate)) => {
+            format!("open loop of {}/s over {} streams", grouped(rate), plan.lanes)
+        }
+    };
+    let mut text = format!(
+        "{}: {what}, {} keys ({}), {:.1} s\n\n",
+        plan.target.url,
+        grouped(plan.keys),
+        plan.spread.name(),
+        report.elapsed.as_secs_f64()
+    );
+    let requests = tally.requests();
+    let mut line = |name: &str, count: u64, more: &str| {
+        text.push_str(format!("{name:<10}{:>14}  {more}", grouped(count)).trim_end());
+        text.push('\n');
+    };
+    line("requests", requests, &format!("{}/s", grouped(report.answers_per_s() as u64)));
+    line("allowed", tally.allowed, &share(tally.allowed, requests));
+    line("limited", tally.limited, &share(tally.limited, requests));
+    line("errors", tally.errors(), &errors(report));
+    if tally.unsent > 0 {
+        line("unsent", tally.unsent, "due, but no connection came free");
+    }
+    line("sent", tally.sent_bytes, "bytes");
+    line("received", tally.received_bytes, "bytes");
+    for by in DecidedBy::ALL {
+        match tally.decided_by[by.number()] {
+            0 => {}
+            count => line(&format!("by {}", by.name()), count, &share(count, requests)),
+        }
+    }
+    let headings: Vec<String> = PERCENTILES.iter().map(|(_, name)| name.to_uppercase()).collect();
+    let headings: Vec<&str> =
+        std::iter::once("LATENCY").chain(headings.iter().map(String::as_str)).chain(["MAX", "MEAN"]).collect();
+    let mut table = Table::new(&headings);
+    let times = PERCENTILES.iter().map(|(percent, _)| tally.percentile(*percent));
+    let times = times.chain([tally.percentile(100.0), Duration::from_nanos(tally.latencies.mean() as u64)]);
+    let from = if plan.bounds.rate_per_s.is_some() { "from due" } else { "from sent" };
+    table.row(std::iter::once(from.to_owned()).chain(times.map(latency)));
+    text.push_str(&format!("\n{}\n", table.text()));
+    text.push_str(&format!(
+        "the generator: threads {}, busy {:.0}%{}\n",
+        report.threads,
+        report.busy_share * 100.0,
+        if plan.bounds.rate_per_s.is_some() {
+            format!(", {} of its requests began late", share(tally.late, requests))
+        } else {
+            String::new()
+        }
+    ));
+    text
+}
+
+fn errors(report: &LoadReport) -> String {
+    let tally = &report.tally;
+    let mut kinds = vec![
+        ("refused".to_owned(), tally.refused),
+        ("reset".to_owned(), tally.reset),
+        ("timeout".to_owned(), tally.timeouts),
+        ("other".to_owned(), tally.others),
+    ];
+    // Of a proxy, or of a server that is overloaded; those that decide are above.
+    kinds.extend(tally.undecided_statuses.iter().map(|(status, count)| (format!("status {status}"), *count)));
+    let with_status: u64 = tally.undecided_statuses.values().sum();
+    kinds.push(("no decision".to_owned(), tally.undecided.saturating_sub(with_status)));
+    let told = kinds.into_iter().filter(|(_, count)| *count > 0);
+    told.map(|(kind, count)| format!("{kind} {}", grouped(count))).collect::<Vec<_>>().join(", ")
+}
+
+/// A latency to three digits.
+pub(super) fn latency(time: Duration) -> String {
+    let us = time.as_nanos() as f64 / 1e3;
+    let (number, unit) = match us {
+        0.0..1e3 => (us, "µs"),
+        1e3..1e6 => (us / 1e3, "ms"),
+        _ => (us / 1e6, "s"),
+    };
+    match number {
+        0.0..10.0 => format!("{number:.2}{unit}"),
+        10.0..100.0 => format!("{number:.1}{unit}"),
+        _ => format!("{number:.0}{unit}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_have_three_digits() {
+        for (ns, text) in [
+            (0, "0.00µs"),
+            (1_234, "1.23µs"),
+            (85_940, "85.9µs"),
+            (999_400, "999µs"),
+            (1_500_000, "1.50ms"),
+            (2_000_000_000, "2.00s"),
+        ] {
+            assert_eq!(latency(Duration::from_nanos(ns)), text);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Why a command did not do what it was asked, as far as its exit code tells.
+
+/// Why a rulebook was not read or changed.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+pub(crate) struct CommandError {
+    /// What kind of failure it is.
+    pub(super) kind: ErrorKind,
+    /// What is wrong, and what to do.
+    pub(super) reason: String,
+}
+
+/// Kinds of failures that somebody reacts to differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ErrorKind {
+    /// There is no such thing.
+    NotFound,
+    /// There is one already.
+    Exists,
+    /// Somebody else was faster.
+    Changed,
+    /// What would come of it is not valid.
+    Invalid,
+    /// It cannot be done, for another reason.
+    Refused,
+    /// Nobody could be asked.
+    Unavailable,
+}
+
+impl CommandError {
+    pub(super) fn new(kind: ErrorKind, reason: impl Into<String>) -> Self {
+        Self { kind, reason: reason.into() }
+    }
+
+    /// What was given is not valid.
+    pub(super) fn refused(reason: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Refused, reason)
+    }
+
+    /// The same with advice, if it is of that kind.
+    pub(super) fn advise(mut self, kind: ErrorKind, advice: &str) -> Self {
+        if self.kind == kind {
+            self.reason = format!("{}: {advice}", self.reason);
+        }
+        self
+    }
+
+    /// How the program exits: 1 if it was answered no, 2 if it was not answered.
+    pub(crate) fn exit_code(&self) -> u8 {
+        if self.kind == ErrorKind::Unavailable { 2 } else { 1 }
+    }
+}

@@ -1,0 +1,31 @@
+//! What an edit came to, for people and for programs.
+
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+use super::backend::Backend;
+use super::table::printable;
+use super::{print, print_value, say};
+
+/// An edit that was done.
+pub(super) struct EditOutput {
+    /// What was done.
+    pub(super) what: String,
+    /// What is kept now, if anything.
+    pub(super) row: Option<Value>,
+    /// Whether that is printed as JSON.
+    pub(super) is_json: bool,
+}
+
+impl EditOutput {
+    /// Prints it, and says when it counts.
+    pub(super) fn tell(&self, keeper: &dyn Backend) -> anyhow::Result<ExitCode> {
+        match &self.row {
+            Some(row) if self.is_json => print_value(row)?,
+            _ => print(format!("{}\n", printable(&self.what)).as_bytes())?,
+        }
+        say(&keeper.in_force());
+        Ok(ExitCode::SUCCESS)
+    }
+}

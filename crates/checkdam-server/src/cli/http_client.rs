@@ -1,0 +1,162 @@
+//! Asks a server over plain HTTP.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use axum::http::header::{CONTENT_TYPE, HOST};
+use axum::http::{HeaderName, Method, Request, StatusCode, Uri};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+use crate::loadgen::false_port;
+
+/// A server has this long to answer a simple question.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest answer in bytes to a simple question.
+const ANSWER_MAX: usize = 8 << 20;
+
+/// One question.
+pub(super) struct ApiRequest {
+    pub(super) method: Method,
+    /// Path and query.
+    pub(super) path: String,
+    pub(super) headers: Vec<(HeaderName, String)>,
+    pub(super) body: Bytes,
+    /// The server has this long to answer.
+    pub(super) timeout: Duration,
+    /// The longest answer in bytes.
+    pub(super) answer_max: usize,
+}
+
+/// What a server answered.
+pub(super) struct ApiResponse {
+    pub(super) status: StatusCode,
+    pub(super) body: Vec<u8>,
+}
+
+impl ApiRequest {
+    /// A question without a body.
+    pub(super) fn new(method: Method, path: impl Into<String>) -> Self {
+        let (timeout, answer_max) = (TIMEOUT, ANSWER_MAX);
+        Self { method, path: path.into(), headers: Vec::new(), body: Bytes::new(), timeout, answer_max }
+    }
+
+    /// The same with one header more.
+    pub(super) fn header(mut self, name: HeaderName, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// The same with a body, which is of this kind unless a header says otherwise.
+    pub(super) fn body(self, kind: &str, body: impl Into<Bytes>) -> Self {
+        let typed = if self.has(&CONTENT_TYPE) { self } else { self.header(CONTENT_TYPE, kind) };
+        Self { body: body.into(), ..typed }
+    }
+
+    /// Asks the server.
+    pub(super) fn send(self, server: &str) -> anyhow::Result<ApiResponse> {
+        self.send_over(&ServerAddress::parse(server)?)
+    }
+
+    /// Asks the server at this one of its addresses.
+    pub(super) fn send_to(self, server: &str, at: SocketAddr) -> anyhow::Result<ApiResponse> {
+        self.send_over(&ServerAddress { at: Some(at), ..ServerAddress::parse(server)? })
+    }
+
+    fn has(&self, wanted: &HeaderName) -> bool {
+        self.headers.iter().any(|(name, _)| name == wanted)
+    }
+
+    fn send_over(self, address: &ServerAddress) -> anyhow::Result<ApiResponse> {
+        let server = &address.server;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let timeout = self.timeout;
+        match runtime.block_on(async { tokio::time::timeout(timeout, self.ask(address)).await }) {
+            Ok(answer) => answer,
+            Err(_) => bail!("the server at {server} did not answer within {} s", timeout.as_secs()),
+        }
+    }
+
+    async fn ask(self, address: &ServerAddress) -> anyhow::Result<ApiResponse> {
+        let server = &address.server;
+        let connected = match address.at {
+            Some(at) => TcpStream::connect(at).await,
+            None => TcpStream::connect((address.host.as_str(), address.port)).await,
+        };
+        let stream = connected.with_context(|| {
+            format!("cannot reach a server at {server}: start one with `checkdam serve`, or give another address")
+        })?;
+        let has_host = self.has(&HOST);
+        let talked = async {
+            let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+            tokio::spawn(connection);
+            let mut request = Request::builder().method(self.method).uri(format!("{}{}", address.prefix, self.path));
+            if !has_host {
+                request = request.header(HOST, &address.authority);
+            }
+            for (name, value) in self.headers {
+                request = request.header(name, value);
+            }
+            let response = sender.send_request(request.body(Full::new(self.body))?).await?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), self.answer_max).collect().await;
+            let body = body.map_err(|error| anyhow::anyhow!("the answer breaks off: {error}"))?;
+            anyhow::Ok(ApiResponse { status, body: body.to_bytes().to_vec() })
+        };
+        talked.await.with_context(|| format!("the server at {server} does not answer: is it checkdam?"))
+    }
+}
+
+/// Posts `body` to `path` of the server and returns the JSON that it answers,
+/// whatever its status.
+pub(super) fn post(server: &str, path: &str, body: String) -> anyhow::Result<Vec<u8>> {
+    Ok(ApiRequest::new(Method::POST, path).body("application/json", body).send(server)?.body)
+}
+
+/// Reads a decision; anything else that a server says is an error in its own
+/// words.
+pub(super) fn decision<T: DeserializeOwned>(answer: &[u8]) -> anyhow::Result<T> {
+    let value: Value = serde_json::from_slice(answer).context("the answer is not JSON: is it a checkdam server?")?;
+    if !value["allowed"].is_boolean() {
+        let detail = value["detail"].as_str().unwrap_or("the answer is no decision: is it a checkdam server?");
+        bail!("the server refuses the request: {}", super::table::printable(detail));
+    }
+    serde_json::from_value(value).context("the answer is not understood: is the server of another version?")
+}
+
+struct ServerAddress {
+    server: String,
+    /// Host and port, as the `Host` header has them.
+    authority: String,
+    host: String,
+    port: u16,
+    /// The only one to be tried of those that the host stands for.
+    at: Option<SocketAddr>,
+    prefix: String,
+}
+
+impl ServerAddress {
+    fn parse(server: &str) -> anyhow::Result<Self> {
+        let with_scheme = if server.contains("://") { server.to_owned() } else { format!("http://{server}") };
+        let uri: Uri = with_scheme.parse().with_context(|| format!("the server {server:?} is not a URL"))?;
+        if uri.scheme_str() != Some("http") {
+            bail!("the server {server:?} is not reached by plain HTTP: give a URL such as http://127.0.0.1:8080");
+        }
+        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            bail!("the server's URL has a login in it, which no door takes: give the admin token with --token-file");
+        }
+        if let Some(port) = false_port(&uri) {
+            bail!("the server {server:?} has the port {port:?}: ports are numbers up to 65535");
+        }
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
+        let prefix = uri.path().trim_end_matches('/').to_owned();
+        let port = uri.port_u16().unwrap_or(80);
+        Ok(Self { server: server.to_owned(), authority, host, port, at: None, prefix })
+    }
+}

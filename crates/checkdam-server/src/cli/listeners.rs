@@ -1,0 +1,40 @@
+//! The doors of a server: opened together, left together.
+
+use tokio::sync::mpsc;
+
+use crate::config::ShutdownOptions;
+use crate::grpc;
+use crate::http::{FastPath, Server};
+
+/// The doors of a server for requests.
+pub(super) struct Listeners {
+    pub(super) http: Server<FastPath>,
+    pub(super) grpc: Option<grpc::GrpcListener>,
+}
+
+impl Listeners {
+    /// Serves until it is time to stop, and then until requests are answered.
+    pub(super) async fn run(self, stop: mpsc::Receiver<()>, leave: ShutdownOptions) {
+        let [http_stop, grpc_stop] = spread(stop);
+        let grpc = async {
+            if let Some(grpc) = self.grpc {
+                grpc.run(grpc_stop, leave).await;
+            }
+        };
+        tokio::join!(self.http.run(http_stop, leave), grpc);
+    }
+}
+
+/// Every message to both.
+fn spread(mut from: mpsc::Receiver<()>) -> [mpsc::Receiver<()>; 2] {
+    let ((first, http), (second, grpc)) = (mpsc::channel(1), mpsc::channel(1));
+    tokio::spawn(async move {
+        while from.recv().await.is_some() {
+            // Full means that one is already waiting to be seen, closed that
+            // nobody is left to see it.
+            let _ = first.try_send(());
+            let _ = second.try_send(());
+        }
+    });
+    [http, grpc]
+}

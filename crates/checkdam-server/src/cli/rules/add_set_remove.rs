@@ -1,0 +1,167 @@
+//! `checkdam rules add`, `set` and `remove`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use checkdam::{Rule, rule_file};
+use serde_json::Value;
+
+use super::rule_flags::RuleFlags;
+use crate::cli::backend::{Backend, BackendArguments};
+use crate::cli::command_error::{CommandError, ErrorKind};
+use crate::cli::text_input::{TextInput, place};
+use crate::cli::{EditOutput, say};
+
+/// So many commands are shown that remove what keeps a rule.
+const COMMANDS_SHOWN: usize = 10;
+
+/// What `checkdam rules add` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AddArguments {
+    /// The rule's name
+    #[arg(required_unless_present = "file", requires_all = ["key", "limits"])]
+    name: Option<String>,
+
+    /// Take the rule from this file instead, YAML or JSON, or from standard input (-)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "Fields"])]
+    file: Option<PathBuf>,
+
+    #[command(flatten)]
+    fields: RuleFlags,
+
+    /// Print the rule as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    place: BackendArguments,
+}
+
+/// What `checkdam rules set` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SetArguments {
+    /// The rule's name
+    name: String,
+
+    #[command(flatten)]
+    fields: RuleFlags,
+
+    /// Let it concern everyone who has the attributes of its key
+    #[arg(long, conflicts_with = "when")]
+    no_when: bool,
+
+    /// Print the rule as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    place: BackendArguments,
+}
+
+/// What `checkdam rules remove` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RemoveArguments {
+    /// The rule's name
+    name: String,
+
+    #[command(flatten)]
+    place: BackendArguments,
+}
+
+/// Adds a rule.
+pub(crate) fn add(arguments: &AddArguments) -> anyhow::Result<ExitCode> {
+    let rule = match &arguments.file {
+        Some(path) => from_file(path)?,
+        None => arguments.fields.rule(arguments.name.as_deref().unwrap_or_default())?,
+    };
+    let keeper = arguments.place.keeper()?;
+    let added = keeper.add_rule(&rule).map_err(|failure| {
+        failure.advise(ErrorKind::Exists, &format!("change it with `checkdam rules set {}`", rule.name))
+    })?;
+    let what = format!("rule {:?}: added, version {}", rule.name, added["version"]);
+    EditOutput { what, row: Some(added), is_json: arguments.json }.tell(keeper.as_ref())
+}
+
+fn from_file(path: &Path) -> anyhow::Result<Rule> {
+    let TextInput { shown, text } = TextInput::read(path, rule_file::FILE_MAX)?;
+    let judged = rule_file::parse_rule(&text).map_err(|error| {
+        if rule_file::parse_definitions(&text).is_ok() {
+            return CommandError::refused(format!("{shown}: it is a whole rule file: use `checkdam rules import`"));
+        }
+        CommandError::refused(place(&shown, &error))
+    });
+    Ok(judged?)
+}
+
+/// Changes a rule.
+pub(crate) fn set(arguments: &SetArguments) -> anyhow::Result<ExitCode> {
+    let SetArguments { name, fields, no_when, place, json } = arguments;
+    if fields.is_empty() && !no_when {
+        anyhow::bail!("nothing is to be changed: give for example --limit or --mode; see checkdam rules set --help");
+    }
+    let keeper = place.keeper()?;
+    let mut changed = change(keeper.as_ref(), arguments);
+    if matches!(&changed, Err(failure) if failure.kind == ErrorKind::Changed) {
+        say("somebody else has just changed the rule: trying again on what it says now");
+        changed = change(keeper.as_ref(), arguments);
+    }
+    let changed =
+        changed.map_err(|failure| failure.advise(ErrorKind::Changed, "see what it says now, and try again"))?;
+    let what = format!("rule {name:?}: changed, version {}", changed["version"]);
+    EditOutput { what, row: Some(changed), is_json: *json }.tell(keeper.as_ref())
+}
+
+/// Reads the rule, changes it, and writes it if nobody else did meanwhile.
+fn change(keeper: &dyn Backend, arguments: &SetArguments) -> Result<Value, CommandError> {
+    let mut rule = keeper.rule(&arguments.name).map_err(unknown)?;
+    let version = rule["version"].as_u64().unwrap_or_default();
+    if arguments.no_when {
+        rule["when"] = Value::Null;
+    }
+    keeper.set_rule(&arguments.fields.changed(rule)?, version).map_err(unknown)
+}
+
+/// Removes a rule.
+pub(crate) fn remove(arguments: &RemoveArguments) -> anyhow::Result<ExitCode> {
+    let RemoveArguments { name, place } = arguments;
+    let keeper = place.keeper()?;
+    keeper.remove_rule(name).map_err(|failure| match failure.kind {
+        ErrorKind::Invalid => blocked(keeper.as_ref(), name, &failure),
+        _ => unknown(failure),
+    })?;
+    EditOutput { what: format!("rule {name:?}: removed"), row: None, is_json: false }.tell(keeper.as_ref())
+}
+
+/// What would name a rule that is no longer there, and how to remove that.
+fn blocked(keeper: &dyn Backend, name: &str, failure: &CommandError) -> CommandError {
+    let found = keeper.overrides(Some(name)).unwrap_or_default();
+    let subjects = found["overrides"].as_array().into_iter().flatten().filter_map(|one| one["subject"].as_str());
+    let commands: Vec<String> = subjects
+        .map(|subject| format!("  checkdam rules override {} {} --remove", quoted(name), quoted(subject)))
+        .collect();
+    let (shown, more) = (commands.len().min(COMMANDS_SHOWN), commands.len().saturating_sub(COMMANDS_SHOWN));
+    if shown == 0 {
+        return CommandError::refused(format!("the rule {name:?} cannot be removed: {failure}"));
+    }
+    let rest = match more {
+        0 => String::new(),
+        more => format!("\n  and {more} more: see `checkdam rules overrides --rule {}`", quoted(name)),
+    };
+    let count = commands.len();
+    let reason = format!("the rule {name:?} cannot be removed: {count} of its overrides remain. Remove them first:\n");
+    CommandError::refused(format!("{reason}{}{rest}", commands[..shown].join("\n")))
+}
+
+/// Text as a shell takes it for one word.
+fn quoted(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/@%+=,".contains(&byte);
+    match !text.is_empty() && text.bytes().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+/// What to do about a rule that is not there.
+pub(super) fn unknown(failure: CommandError) -> CommandError {
+    failure.advise(ErrorKind::NotFound, "`checkdam rules list` shows those that are")
+}

@@ -1,0 +1,145 @@
+//! `checkdam rules import` and `export`.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use checkdam::Definitions;
+use checkdam::rule_file::{self, FileOptions};
+use serde::Deserialize;
+
+use crate::cli::backend::{BackendArguments, ImportRequest};
+use crate::cli::command_error::CommandError;
+use crate::cli::text_input::{TextInput, place};
+use crate::cli::{print, print_value, read_answer, say};
+use crate::config::RuleFileArguments;
+use crate::rulebook::{FileTexts, as_rules, refusal};
+
+/// The largest file that is taken over, in bytes.
+const IMPORT_MAX: usize = 64 << 20;
+
+/// What `checkdam rules import` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ImportArguments {
+    /// The rule file, ours or envoyproxy/ratelimit's, YAML or JSON, a folder of them, or - for standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Remove whatever the file does not name
+    #[arg(long)]
+    replace: bool,
+
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Leave out limits of descriptors that no rule can say
+    #[arg(long)]
+    partly: bool,
+
+    #[command(flatten)]
+    files: RuleFileArguments,
+
+    /// Print what was done as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    place: BackendArguments,
+}
+
+/// What `checkdam rules export` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExportArguments {
+    /// Write to this file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    #[command(flatten)]
+    place: BackendArguments,
+}
+
+/// What an import did.
+#[derive(Deserialize)]
+struct ImportResult {
+    added: usize,
+    changed: usize,
+    removed: usize,
+    unchanged: usize,
+}
+
+/// Takes over a rule file.
+pub(crate) fn import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
+    let ImportArguments { file, replace, dry_run, partly, files, place: where_to, json } = arguments;
+    let (shown, text, definitions) = read(file, &files.options())?;
+    let (text, definitions) = match text {
+        Some(text) if definitions.trees.is_empty() => (text, definitions),
+        _ => {
+            let definitions = turned_into_rules(&shown, definitions, *partly)?;
+            (rule_file::write(&definitions), definitions)
+        }
+    };
+    if std::io::stderr().is_terminal() {
+        let (rules, overrides, bans) = (definitions.rules.len(), definitions.overrides.len(), definitions.bans.len());
+        say(&format!("{shown}: {rules} rules, {overrides} overrides and {bans} bans are on their way …"));
+    }
+    // A new file is made by what fills it, not by a rehearsal.
+    let keeper = if *dry_run { where_to.keeper()? } else { where_to.keeper_or_new()? };
+    let answer = keeper.import(ImportRequest { text, definitions, replace: *replace, dry_run: *dry_run })?;
+    if *json {
+        print_value(&answer)?;
+    } else {
+        let ImportResult { added, changed, removed, unchanged } = read_answer(&answer)?;
+        let text = if *dry_run {
+            format!("would add {added}, change {changed}, remove {removed}, leave {unchanged} as they are\n")
+        } else {
+            format!("added {added}, changed {changed}, removed {removed}, left {unchanged} as they were\n")
+        };
+        print(text.as_bytes())?;
+    }
+    if !dry_run {
+        say(&keeper.in_force());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a file says, or a folder of them; a folder has no text of its own.
+fn read(path: &Path, options: &FileOptions) -> anyhow::Result<(String, Option<String>, Definitions)> {
+    if path.is_dir() {
+        let read = FileTexts::read(path).and_then(|texts| texts.load(options));
+        let (_, definitions) = read.map_err(|error| CommandError::refused(error.to_string()))?;
+        return Ok((path.display().to_string(), None, definitions));
+    }
+    let TextInput { shown, text } = TextInput::read(path, IMPORT_MAX)?;
+    let options = FileOptions { bytes_max: IMPORT_MAX, ..*options };
+    let definitions =
+        rule_file::parse_with(&text, &options).map_err(|error| CommandError::refused(place(&shown, &error)))?;
+    Ok((shown, Some(text), definitions))
+}
+
+/// Descriptors as rules; says what is left out.
+fn turned_into_rules(shown: &str, definitions: Definitions, partly: bool) -> Result<Definitions, CommandError> {
+    let (definitions, left_out) = as_rules(definitions);
+    if !left_out.is_empty() && !partly {
+        let remedy = "import the rest with --partly, or serve the file itself with --rules";
+        return Err(CommandError::refused(format!("{shown}: {}", refusal(&left_out, remedy))));
+    }
+    for text in &left_out {
+        say(&format!("{shown}: left out {text}"));
+    }
+    Ok(definitions)
+}
+
+/// Writes everything as a rule file.
+pub(crate) fn export(arguments: &ExportArguments) -> anyhow::Result<ExitCode> {
+    let text = arguments.place.keeper()?.export()?;
+    match &arguments.output {
+        None => print(text.as_bytes())?,
+        Some(path) => {
+            std::fs::write(path, &text).with_context(|| format!("{}: cannot be written", path.display()))?;
+            say(&format!("written to {}", path.display()));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,141 @@
+//! What a rule says, as flags. Nothing is judged here: the flags become the
+//! fields of a rule file, and its parser judges them.
+
+use checkdam::{Rule, rule_file};
+use serde_json::{Map, Value, json};
+
+use super::condition_flags;
+use crate::cli::command_error::CommandError;
+
+/// What the answers of the admin API have beside the rule itself.
+const ROW: [&str; 4] = ["id", "version", "created_at", "updated_at"];
+
+/// The parts of a rule, each as far as it is given.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct RuleFlags {
+    /// Whose bucket a request is charged to, such as user:{user}
+    #[arg(long, value_name = "PATTERN")]
+    key: Option<String>,
+
+    /// A limit, such as "10/s burst 50" or "100 per calendar month"; give several for several tiers
+    #[arg(long = "limit", value_name = "LIMIT")]
+    limits: Vec<String>,
+
+    /// Whom it concerns: plan=free, method=GET,POST, ip!=10.0.0.0/8, user (has one), !user (has none);
+    /// all that are given must hold. Anything else is for --file
+    #[arg(long, value_name = "CONDITION")]
+    when: Vec<String>,
+
+    /// token_bucket, leaky_bucket, fixed_window, sliding_window or sliding_log
+    #[arg(long, value_name = "NAME")]
+    algorithm: Option<String>,
+
+    /// For sliding_window: never more than the limit in any window
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    strict: Option<bool>,
+
+    /// enforce, shadow (reports and does not deny) or off
+    #[arg(long, value_name = "MODE")]
+    mode: Option<String>,
+
+    /// What it answers when the store cannot: local, closed or open
+    #[arg(long, value_name = "POLICY")]
+    on_store_failure: Option<String>,
+
+    /// For how long tokens are prepaid, such as 100ms, or auto, or off
+    #[arg(long, value_name = "TIME")]
+    lease: Option<String>,
+
+    /// Rules of higher priority stand before others
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    priority: Option<i32>,
+
+    /// What kind of subject it limits, for people
+    #[arg(long, value_name = "WORD")]
+    scope: Option<String>,
+
+    /// Only requests of this domain
+    #[arg(long, value_name = "DOMAIN")]
+    domain: Option<String>,
+
+    /// What it is for
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+}
+
+impl RuleFlags {
+    /// Whether nothing is given.
+    pub(super) fn is_empty(&self) -> bool {
+        self.given().is_ok_and(|given| given.is_empty())
+    }
+
+    /// A new rule.
+    pub(super) fn rule(&self, name: &str) -> Result<Rule, CommandError> {
+        self.changed(json!({"name": name}))
+    }
+
+    /// The rule with what is given in place of what it said.
+    pub(super) fn changed(&self, rule: Value) -> Result<Rule, CommandError> {
+        let mut fields = match without_row(rule) {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        };
+        // Only one algorithm knows the word, and who chooses another means to leave it.
+        if self.strict.is_none() && self.algorithm.as_deref().is_some_and(|name| name != "sliding_window") {
+            fields.remove("strict");
+        }
+        fields.extend(self.given()?);
+        fields.retain(|_, value| !value.is_null());
+        parse(&Value::Object(fields))
+    }
+
+    /// What is given, as a rule file has it; null for what is to be left out.
+    fn given(&self) -> Result<Map<String, Value>, CommandError> {
+        let mut given = Map::new();
+        for (name, value) in [
+            ("key", &self.key),
+            ("algorithm", &self.algorithm),
+            ("mode", &self.mode),
+            ("on_store_failure", &self.on_store_failure),
+            ("scope", &self.scope),
+            ("domain", &self.domain),
+            ("description", &self.description),
+        ] {
+            if let Some(value) = value {
+                given.insert(name.to_owned(), json!(value));
+            }
+        }
+        if !self.limits.is_empty() {
+            given.insert("limits".to_owned(), json!(self.limits));
+        }
+        if !self.when.is_empty() {
+            given.insert("when".to_owned(), condition_flags::read(&self.when)?);
+        }
+        if let Some(strict) = self.strict {
+            // Elsewhere even false is refused.
+            given.insert("strict".to_owned(), if strict { json!(true) } else { Value::Null });
+        }
+        if let Some(lease) = &self.lease {
+            given.insert("lease".to_owned(), if lease == "off" { Value::Null } else { json!(lease) });
+        }
+        if let Some(priority) = self.priority {
+            given.insert("priority".to_owned(), json!(priority));
+        }
+        Ok(given)
+    }
+}
+
+/// A rule from JSON that nobody wrote: the place of a fault means nothing.
+pub(super) fn parse(rule: &Value) -> Result<Rule, CommandError> {
+    rule_file::parse_rule(&rule.to_string()).map_err(|error| CommandError::refused(error.reason))
+}
+
+/// A rule as the admin API answers it.
+pub(super) fn without_row(mut rule: Value) -> Value {
+    if let Some(fields) = rule.as_object_mut() {
+        for name in ROW {
+            fields.remove(name);
+        }
+    }
+    rule
+}

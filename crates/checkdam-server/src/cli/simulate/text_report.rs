@@ -1,0 +1,145 @@
+//! The result of a simulation, for people.
+
+use checkdam::time::rfc3339;
+
+use crate::cli::table::{Table, time};
+use crate::simulate::{CandidateSummary, Comparison, MinuteCount, Suggestion, Summary, grouped, share};
+
+/// The whole result. With a suggestion it is a rule file: all but the rules
+/// stands in comments.
+pub(super) fn of(summary: &Summary) -> String {
+    let (mut text, rules) = (told(summary), suggested_rules(summary));
+    if !rules.is_empty() {
+        let comment = |line: &str| if line.is_empty() { "\n".to_owned() } else { format!("# {line}\n") };
+        text = text.lines().map(comment).collect();
+    }
+    text + &rules
+}
+
+fn told(summary: &Summary) -> String {
+    let mut text = format!(
+        "{} requests of {} lines, from {} to {} ({})\n",
+        grouped(summary.requests),
+        grouped(summary.lines),
+        rfc3339(summary.first),
+        rfc3339(summary.last),
+        time((summary.last - summary.first) * 1_000)
+    );
+    if let Some(minute) = summary.busiest_minute {
+        text.push_str(&format!("busiest minute: {}\n", minute_text(minute, "requests")));
+    }
+    if let Some(comparison) = &summary.comparison {
+        text.push_str(&compared(comparison, &summary.results));
+    }
+    for side in &summary.results {
+        text.push_str(&side_text(side));
+    }
+    text.push_str(&peaks(summary));
+    text
+}
+
+fn side_text(side: &CandidateSummary) -> String {
+    let all = side.allowed + side.limited;
+    let mut text = format!(
+        "\n{}: {} of {} requests limited ({})\n",
+        side.rules_file,
+        grouped(side.limited),
+        grouped(all),
+        share(side.limited, all)
+    );
+    if side.banned > 0 {
+        text.push_str(&format!("of those banned: {}\n", grouped(side.banned)));
+    }
+    if let Some(minute) = side.worst_minute {
+        text.push_str(&format!("worst minute: {}\n", minute_text(minute, "limited")));
+    }
+    let mut rules = Table::new(&["RULE", "MODE", "CONCERNED", "LIMITED", "SHARE", "FIRST", "WORST MINUTE"]);
+    for rule in &side.rules {
+        rules.row([
+            rule.rule.clone(),
+            rule.mode.to_owned(),
+            rule.concerned.to_string(),
+            rule.limited.to_string(),
+            share(rule.limited, rule.concerned),
+            rule.first_limited.map_or_else(|| "-".to_owned(), rfc3339),
+            rule.worst_minute.map_or_else(|| "-".to_owned(), |minute| minute_text(minute, "limited")),
+        ]);
+    }
+    text.push_str(&format!("\n{}", rules.text()));
+    if !side.subjects.is_empty() {
+        let mut subjects = Table::new(&["MOST LIMITED", "RULE", "LIMITED", "FIRST", "LAST"]);
+        for row in &side.subjects {
+            let is_shadow = side.rules.iter().any(|rule| rule.rule == row.rule && rule.mode == "shadow");
+            let rule = format!("{}{}", row.rule, if is_shadow { " (shadow)" } else { "" });
+            subjects.row([row.subject.clone(), rule, row.limited.to_string(), rfc3339(row.first), rfc3339(row.last)]);
+        }
+        text.push_str(&format!("\n{}", subjects.text()));
+    }
+    text
+}
+
+fn compared(comparison: &Comparison, sides: &[CandidateSummary]) -> String {
+    let mut table = Table::new(&["RULES", "ALLOWED", "LIMITED", "SHARE"]);
+    for side in sides {
+        let shares = share(side.limited, side.allowed + side.limited);
+        table.row([side.rules_file.clone(), side.allowed.to_string(), side.limited.to_string(), shares]);
+    }
+    let mut text = format!(
+        "\n{}\nthe second limits {} requests that the first lets pass, and lets {} pass that the first limits\n",
+        table.text(),
+        grouped(comparison.newly_limited),
+        grouped(comparison.newly_allowed)
+    );
+    if !comparison.subjects.is_empty() {
+        let mut subjects = Table::new(&["WHOSE FATE DIFFERS", "NEWLY LIMITED", "NEWLY ALLOWED"]);
+        for row in &comparison.subjects {
+            subjects.row([row.subject.clone(), row.newly_limited.to_string(), row.newly_allowed.to_string()]);
+        }
+        text.push_str(&format!("\n{}", subjects.text()));
+    }
+    text
+}
+
+fn peaks(summary: &Summary) -> String {
+    let mut text = String::new();
+    for suggestion in &summary.suggestions {
+        let sampled = match suggestion.sampled_one_in {
+            1 => String::new(),
+            one_in => format!(", one in {one_in} of all"),
+        };
+        text.push_str(&format!(
+            "\npeaks of {} subjects of {}{sampled}, by windows of the clock\n\n",
+            grouped(suggestion.subjects),
+            suggestion.key
+        ));
+        let mut table = Table::new(&["PER", "P50", "P90", "P99", "P99.9", "MAX"]);
+        for peak in &suggestion.peaks {
+            let numbers = [peak.p50, peak.p90, peak.p99, peak.p999, peak.max];
+            table.row(std::iter::once(peak.per.to_owned()).chain(numbers.map(|number| number.to_string())));
+        }
+        text.push_str(&table.text());
+    }
+    text
+}
+
+fn suggested_rules(summary: &Summary) -> String {
+    let mut text = String::new();
+    if !summary.suggestions.is_empty() {
+        text.push_str("\n# A quarter above the 99.9th percentile; in shadow until you have seen it work.\nrules:\n");
+        for suggestion in &summary.suggestions {
+            let Suggestion { exceeding, subjects, outliers, .. } = suggestion;
+            let left_out = match outliers {
+                0 => String::new(),
+                outliers => format!("; {outliers} ask for far more than the others and were left out"),
+            };
+            let exceeding = format!("  # {exceeding} of {subjects} subjects exceed it{left_out}\n");
+            text.push_str(&exceeding);
+            text.push_str(&suggestion.yaml());
+        }
+    }
+    text
+}
+
+fn minute_text(minute: MinuteCount, what: &str) -> String {
+    format!("{} ({} {what})", rfc3339(minute.at), grouped(minute.requests))
+}

@@ -1,0 +1,76 @@
+//! What a supervisor that started the program is told, in the way of systemd's
+//! `Type=notify`. Without one nothing is said.
+
+use std::ffi::OsStr;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+
+/// The doors are open and the rules in force. From now on the supervisor hears
+/// that the program still works, if it wants to.
+pub(super) fn ready(status: &str) {
+    tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+    if let Some(limit) = sd_notify::watchdog_enabled() {
+        tokio::spawn(prove_life(limit / 2));
+    }
+}
+
+/// The program is on its way out.
+pub(super) fn stopping() {
+    tell(&[NotifyState::Stopping, NotifyState::Status("going away: answering what still comes")]);
+}
+
+/// The rules are being read anew, until this is dropped.
+#[derive(Debug)]
+pub(super) struct ReloadNotice(());
+
+impl ReloadNotice {
+    pub(super) fn begin() -> Self {
+        // systemd wants to know when, to tell one reload from another.
+        let when = NotifyState::monotonic_usec_now();
+        tell(&[Some(NotifyState::Reloading), when.ok()].into_iter().flatten().collect::<Vec<_>>());
+        Self(())
+    }
+}
+
+impl Drop for ReloadNotice {
+    fn drop(&mut self) {
+        tell(&[NotifyState::Ready]);
+    }
+}
+
+/// Says again and again that work is done: a task is given to the runtime, and
+/// only once it was run is the supervisor told.
+async fn prove_life(every: Duration) {
+    let mut ticks = tokio::time::interval(every.max(Duration::from_millis(1)));
+    loop {
+        ticks.tick().await;
+        if tokio::spawn(async {}).await.is_ok() {
+            tell(&[NotifyState::Watchdog]);
+        }
+    }
+}
+
+fn tell(state: &[NotifyState<'_>]) {
+    static HAS_WARNED: AtomicBool = AtomicBool::new(false);
+    let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let message: String = state.iter().map(|state| format!("{state}\n")).collect();
+    let sent = address(&name).and_then(|address| UnixDatagram::unbound()?.send_to_addr(message.as_bytes(), &address));
+    if let Err(error) = sent
+        && !HAS_WARNED.swap(true, Ordering::Relaxed)
+    {
+        tracing::warn!(%error, "the supervisor at NOTIFY_SOCKET cannot be told how it goes");
+    }
+}
+
+/// Where the supervisor listens. A name that begins with `@` is none of a file,
+/// which the crate does not know.
+fn address(name: &OsStr) -> std::io::Result<SocketAddr> {
+    #[cfg(target_os = "linux")]
+    if let Some(name) = name.as_encoded_bytes().strip_prefix(b"@") {
+        return <SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(name);
+    }
+    SocketAddr::from_pathname(name)
+}

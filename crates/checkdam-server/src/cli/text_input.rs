@@ -1,0 +1,37 @@
+//! Text from a file or from standard input.
+
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::Context;
+use checkdam::rule_file::RuleFileError;
+
+/// What was read.
+pub(super) struct TextInput {
+    /// Where it came from, for messages.
+    pub(super) shown: String,
+    pub(super) text: String,
+}
+
+impl TextInput {
+    /// Reads a file, or standard input if the path is `-`. Anything longer than
+    /// `bytes_max` is cut just behind it, so that the parser refuses it.
+    pub(super) fn read(path: &Path, bytes_max: usize) -> anyhow::Result<Self> {
+        let mut text = String::new();
+        let most = bytes_max as u64 + 1;
+        if path == Path::new("-") {
+            let read = std::io::stdin().take(most).read_to_string(&mut text);
+            read.context("standard input cannot be read")?;
+            return Ok(Self { shown: "standard input".to_owned(), text });
+        }
+        let shown = path.display().to_string();
+        let read = std::fs::File::open(path).and_then(|file| file.take(most).read_to_string(&mut text));
+        read.with_context(|| format!("{shown}: cannot be read"))?;
+        Ok(Self { shown, text })
+    }
+}
+
+/// A fault in the form that editors understand.
+pub(super) fn place(shown: &str, error: &RuleFileError) -> String {
+    format!("{shown}:{}:{}: {}", error.line, error.column, error.reason)
+}

@@ -1,0 +1,157 @@
+//! The screen: threads wait for keys, for the server, and for the end of the
+//! terminal or the program; this one draws.
+//!
+//! crossterm reads a terminal that has hung up in a loop that never returns, so
+//! keys are read on a thread of their own, which ends with the program.
+
+use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use anyhow::Context;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::render::{RenderState, draw};
+use super::server_snapshot::{ServerSnapshot, TopQuery};
+use super::view_state::{KeyAction, ViewState};
+use crate::cli::backend::ServerBackend;
+use crate::cli::command_error::CommandError;
+
+/// How often the server is asked.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// What the screen waits for.
+enum TerminalEvent {
+    Answer(Result<Box<ServerSnapshot>, CommandError>),
+    Key(KeyEvent),
+    /// The terminal has another size.
+    Resized,
+    /// Keys cannot be read.
+    Unreadable(std::io::Error),
+    /// The terminal has hung up, or the program is told to end.
+    End,
+}
+
+/// Shows the screen until somebody quits, the program is told to end, or the
+/// terminal hangs up. However it ends, by a panic too, the terminal is as it was.
+pub(super) fn run(keeper: ServerBackend, view: ViewState, first: ServerSnapshot) -> anyhow::Result<()> {
+    let (sender, awaited) = channel();
+    wait_for_end(sender.clone())?;
+    let mut terminal = ratatui::try_init().context("this terminal cannot be drawn on: use --once")?;
+    let done = show(&mut terminal, keeper, view, first, (sender, &awaited));
+    // A terminal that has hung up cannot be restored, and need not be.
+    let _ = ratatui::try_restore();
+    done
+}
+
+fn show(
+    terminal: &mut DefaultTerminal,
+    keeper: ServerBackend,
+    mut view: ViewState,
+    first: ServerSnapshot,
+    (sender, awaited): (Sender<TerminalEvent>, &Receiver<TerminalEvent>),
+) -> anyhow::Result<()> {
+    let (wants, wanted) = channel();
+    let asked = view.wanted.clone();
+    let answers = sender.clone();
+    std::thread::spawn(move || ask(&keeper, asked, &wanted, &answers));
+    std::thread::spawn(move || read_keys(&sender));
+    let mut shown = RenderState { picture: first, trouble: None, has_colour: has_colour() };
+    loop {
+        terminal.draw(|frame| draw(frame, &view, &shown)).context("the terminal cannot be drawn on")?;
+        match awaited.recv().context("the screen's threads have ended")? {
+            TerminalEvent::Answer(Ok(picture)) if !view.is_paused => (shown.picture, shown.trouble) = (*picture, None),
+            TerminalEvent::Answer(Ok(_)) => shown.trouble = None,
+            TerminalEvent::Answer(Err(failure)) => shown.trouble = Some(failure.reason),
+            TerminalEvent::Key(key) => match view.press(key) {
+                KeyAction::Quit => return Ok(()),
+                KeyAction::Draw => {}
+                KeyAction::Ask => drop(wants.send(view.wanted.clone())),
+            },
+            TerminalEvent::Resized => {}
+            TerminalEvent::Unreadable(error) => return Err(error).context("keys cannot be read"),
+            TerminalEvent::End => return Ok(()),
+        }
+    }
+}
+
+/// Reads keys as long as anybody waits for them.
+fn read_keys(sender: &Sender<TerminalEvent>) {
+    loop {
+        let awaited = match event::read() {
+            Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => TerminalEvent::Key(key),
+            Ok(Event::Resize(..)) => TerminalEvent::Resized,
+            Ok(_) => continue,
+            Err(error) => TerminalEvent::Unreadable(error),
+        };
+        let is_last = matches!(awaited, TerminalEvent::Unreadable(_));
+        if sender.send(awaited).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// Tells when the program shall end: SIGTERM, SIGHUP, or a terminal that has hung
+/// up. The latter sends SIGHUP only to processes whose controlling terminal it is.
+fn wait_for_end(sender: Sender<TerminalEvent>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start threads")?;
+    let (mut ended, mut hung_up) = {
+        let _inside = runtime.enter();
+        (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?)
+    };
+    let poll = Poll::new().context("keys cannot be waited for")?;
+    let terminal = std::io::stdin().as_raw_fd();
+    let registered = poll.registry().register(&mut SourceFd(&terminal), Token(0), Interest::READABLE);
+    registered.context("keys cannot be waited for")?;
+    let also = sender.clone();
+    // Nobody waits any more if the screen has ended already.
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            tokio::select! { _ = ended.recv() => {}, _ = hung_up.recv() => {} }
+        });
+        let _ = also.send(TerminalEvent::End);
+    })?;
+    std::thread::Builder::new().name("terminal".to_owned()).spawn(move || {
+        wait_for_close(poll);
+        let _ = sender.send(TerminalEvent::End);
+    })?;
+    Ok(())
+}
+
+/// Waits until nothing more can come from a terminal. Keys wake it too, once
+/// each; they are read elsewhere.
+fn wait_for_close(mut poll: Poll) {
+    let mut events = Events::with_capacity(1);
+    loop {
+        match poll.poll(&mut events, None) {
+            Err(error) if error.kind() != ErrorKind::Interrupted => return,
+            _ if events.iter().any(|event| event.is_read_closed() || event.is_error()) => return,
+            _ => {}
+        }
+    }
+}
+
+/// Asks every second, and at once when something else is wanted, as long as
+/// anybody wants it.
+fn ask(keeper: &ServerBackend, mut asked: TopQuery, wanted: &Receiver<TopQuery>, answers: &Sender<TerminalEvent>) {
+    loop {
+        match wanted.recv_timeout(ASK_EVERY) {
+            Ok(wanted) => asked = wanted,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if answers.send(TerminalEvent::Answer(ServerSnapshot::ask(keeper, &asked).map(Box::new))).is_err() {
+            return;
+        }
+    }
+}
+
+/// See no-color.org.
+fn has_colour() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}

@@ -1,0 +1,165 @@
+//! What every setting is, and where that comes from. Secrets are not shown.
+
+use std::path::Path;
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches};
+use toml::{Table, Value};
+
+use super::envoy_ratelimit_env::EnvoyEnvironment;
+use super::reference::{arguments, help};
+use super::telemetry::without_login;
+use super::{Config, ConfigError, ProxySettings, Settings, is_store, settings_file, variable};
+
+/// Where a value comes from that nobody gave.
+const DEFAULT: &str = "default";
+/// Settings that are also read from variables that platforms set for every program.
+const GENERAL: [(&str, &str); 6] = [
+    ("store", "REDIS_URL"),
+    ("database", "DATABASE_URL"),
+    ("log_level", "LOG_LEVEL"),
+    ("log_format", "LOG_FORMAT"),
+    ("otlp_endpoint", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"),
+    ("otlp_endpoint", "OTEL_EXPORTER_OTLP_ENDPOINT"),
+];
+
+/// One setting.
+#[derive(Debug, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct EffectiveSetting {
+    /// As the file calls it.
+    pub(crate) name: String,
+    pub(crate) value: String,
+    /// `flag`, the variable's name, the file's path, or `default`.
+    pub(crate) from: String,
+}
+
+impl EffectiveSetting {
+    /// Every setting of `serve`, and those of `proxy` if it is `with_proxy`.
+    pub(crate) fn all(
+        config: &Config,
+        given: &ArgMatches,
+        file: Option<&Path>,
+        with_proxy: bool,
+    ) -> Result<Vec<Self>, ConfigError> {
+        let file = settings_file(file);
+        let (path, kept) = match file {
+            Some(path) => (path.display().to_string(), table(path)?),
+            None => Default::default(),
+        };
+        let mut all = Vec::new();
+        for argument in arguments::<Settings>() {
+            let found = SettingSources { argument: &argument, given, path: &path, host: &config.listen_host };
+            all.push(found.setting(argument.get_id().as_str().to_owned(), &kept)?);
+        }
+        let is_general = |from: &str| GENERAL.iter().any(|(_, name)| *name == from);
+        for name in ["admin_token", "database", "key_secret", "store"] {
+            let held = all.iter().find(|setting| setting.name == format!("{name}_file")).map(|held| held.from.clone());
+            let Some(setting) = all.iter_mut().find(|setting| setting.name == name) else { continue };
+            // The variables of envoyproxy/ratelimit count before the settings file, the general ones after it.
+            let is_beaten = |held: &str| {
+                setting.from == DEFAULT
+                    || is_general(&setting.from) && (held != path || !EnvoyEnvironment(variable).is_set_up())
+            };
+            if let Some(from) = held.filter(|from| from != DEFAULT && is_beaten(from)) {
+                setting.from = from;
+            }
+            if setting.from != DEFAULT {
+                setting.value = match name {
+                    "store" => config.store_text(),
+                    "database" => config.database.to_string(),
+                    _ => "…".to_owned(),
+                };
+            }
+        }
+        for setting in all.iter_mut().filter(|setting| setting.from == DEFAULT) {
+            // What these are depends on other settings.
+            match setting.name.as_str() {
+                "http_listen" => setting.value.clone_from(&config.http_listen),
+                "grpc_listen" => setting.value = config.grpc_listen.clone().unwrap_or_default(),
+                "rules" => {
+                    if let Some(folder) = &config.rules {
+                        setting.value = folder.display().to_string();
+                    }
+                }
+                _ => {}
+            }
+        }
+        for setting in all.iter_mut().filter(|setting| setting.name == "otlp_endpoint") {
+            setting.value = without_login(&setting.value);
+        }
+        if with_proxy {
+            let kept = kept.get("proxy").and_then(Value::as_table).cloned().unwrap_or_default();
+            for argument in arguments::<ProxySettings>() {
+                let found = SettingSources { argument: &argument, given, path: &path, host: &config.listen_host };
+                all.push(found.setting(format!("proxy.{}", argument.get_id()), &kept)?);
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Where a setting may come from.
+struct SettingSources<'a> {
+    argument: &'a Arg,
+    given: &'a ArgMatches,
+    /// The settings file.
+    path: &'a str,
+    /// The host of listeners whose address is not given.
+    host: &'a str,
+}
+
+impl SettingSources<'_> {
+    fn setting(&self, name: String, kept: &Table) -> Result<EffectiveSetting, ConfigError> {
+        let id = self.argument.get_id().as_str();
+        let (value, from) = self.value(id, kept)?;
+        Ok(EffectiveSetting { name, value, from })
+    }
+
+    fn value(&self, id: &str, kept: &Table) -> Result<(String, String), ConfigError> {
+        let given = || {
+            let values = self.given.get_raw(id).into_iter().flatten();
+            values.map(|value| value.to_string_lossy().into_owned()).collect::<Vec<_>>().join(",")
+        };
+        match self.given.value_source(id) {
+            Some(ValueSource::CommandLine) => return Ok((given(), "flag".to_owned())),
+            Some(ValueSource::EnvVariable) => {
+                let name = self.argument.get_env().unwrap_or_default().to_string_lossy().into_owned();
+                return Ok((given(), name));
+            }
+            _ => {}
+        }
+        if let Some((value, name)) = EnvoyEnvironment(variable).of(id, self.host)? {
+            return Ok((value, name.to_owned()));
+        }
+        let mut general = GENERAL.iter().filter(|(name, _)| *name == id);
+        let general = general.find_map(|(_, name)| Some((variable(name).filter(|value| !value.is_empty())?, *name)));
+        // One that names no store of ours is somebody else's.
+        let general = general.filter(|(value, _)| id != "store" || is_store(value));
+        let kept = kept.get(id).map(|value| (text(value), self.path.to_owned()));
+        let general = general.map(|(value, name)| (value, name.to_owned()));
+        // Of these variables, those of the log count before the file.
+        let first = if id.starts_with("log_") { general.clone().or(kept) } else { kept.or(general) };
+        Ok(first.unwrap_or_else(|| (help(self.argument).1.unwrap_or_else(|| "none".to_owned()), DEFAULT.to_owned())))
+    }
+}
+
+fn table(path: &Path) -> Result<Table, ConfigError> {
+    let shown = path.display().to_string();
+    let text = super::read_limited::text(path);
+    let text = text.map_err(|reason| ConfigError::Unreadable { path: shown.clone(), reason })?;
+    super::from_toml(&shown, &text)
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Integer(number) => number.to_string(),
+        Value::Float(number) => number.to_string(),
+        Value::Boolean(is) => is.to_string(),
+        Value::Array(values) => values.iter().map(text).collect::<Vec<_>>().join(","),
+        Value::Table(table) => {
+            table.iter().map(|(key, value)| format!("{key}={}", text(value))).collect::<Vec<_>>().join(",")
+        }
+        Value::Datetime(_) => "a date".to_owned(),
+    }
+}

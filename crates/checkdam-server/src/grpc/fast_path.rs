@@ -1,0 +1,79 @@
+//! The gRPC door's responder: rate limit requests, of which there are most, are
+//! answered without the router, which would box and copy every one of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use http_body_util::Either;
+use hyper::body::Incoming;
+use tonic::Status;
+use tower_service::Service;
+
+use super::proto::{RateLimitRequest, RateLimitServiceServer, SHOULD_RATE_LIMIT};
+use super::service::EnvoyRateLimits;
+use super::unary::{PeekedBody, UnaryBody};
+use crate::http::{RequestArrival, Responder, ResponderResponse, route};
+
+/// The largest message in bytes. Envoy takes 60 KiB of headers from a client by
+/// default, and a header may stand in several descriptors: were this smaller, a
+/// client could make a message that is refused, which Envoy lets pass.
+const MESSAGE_MAX: usize = 4 << 20;
+/// How long a request may take to arrive.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Answers rate limit requests itself, and hands everything else to the router.
+#[derive(Clone)]
+pub(crate) struct FastPath {
+    rate_limits: Arc<EnvoyRateLimits>,
+    /// The same for messages that come in parts, or wrong.
+    streamed: RateLimitServiceServer<EnvoyRateLimits>,
+    others: Router,
+}
+
+impl FastPath {
+    /// `others` answers calls of methods that the service does not have.
+    pub(super) fn new(rate_limits: Arc<EnvoyRateLimits>, others: Router) -> Self {
+        let streamed = RateLimitServiceServer::from_arc(Arc::clone(&rate_limits));
+        Self { rate_limits, streamed: streamed.max_decoding_message_size(MESSAGE_MAX), others }
+    }
+}
+
+impl Responder for FastPath {
+    const IS_STRICT: bool = false;
+
+    type Own = UnaryBody;
+
+    async fn answer(&self, request: Request<Incoming>, arrival: RequestArrival) -> ResponderResponse<Self::Own> {
+        if request.uri().path() != SHOULD_RATE_LIMIT {
+            // Boxed, so that the others do not carry the room for it. Nobody is
+            // waited for for ever; streams have begun to be answered by then, and
+            // last as long as they like.
+            let answering = Box::pin(route(&self.others, request, arrival));
+            return match tokio::time::timeout(TIMEOUT, answering).await {
+                Ok(response) => response.map(Either::Right),
+                Err(_) => late(),
+            };
+        }
+        let (head, body) = request.into_parts();
+        let Ok(body) = tokio::time::timeout(TIMEOUT, PeekedBody::at(body)).await else { return late() };
+        if let Some(message) = body.message::<RateLimitRequest>(&head.headers) {
+            return match self.rate_limits.respond(&message).await {
+                Ok(answer) => UnaryBody::with(&answer).map(Either::Left),
+                Err(status) => status.into_http().map(Either::Right),
+            };
+        }
+        let streamed = self.streamed.clone().call(Request::from_parts(head, body));
+        match tokio::time::timeout(TIMEOUT, Box::pin(streamed)).await {
+            Ok(Ok(response)) => response.map(|body| Either::Right(Body::new(body))),
+            Ok(Err(never)) => match never {},
+            Err(_) => late(),
+        }
+    }
+}
+
+fn late() -> ResponderResponse<UnaryBody> {
+    Status::deadline_exceeded("the message did not arrive in time").into_http().map(Either::Right)
+}

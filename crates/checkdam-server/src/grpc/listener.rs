@@ -1,0 +1,129 @@
+//! The door: its services, and how it is left.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use axum::Router;
+use tokio::sync::mpsc;
+use tonic::service::Routes;
+use tonic_health::ServingStatus;
+use tonic_health::pb::health_server::HealthServer;
+use tonic_health::server::{HealthReporter, HealthService};
+
+use super::fast_path::FastPath;
+use super::proto::DESCRIPTORS;
+use super::service::EnvoyRateLimits;
+use crate::app::App;
+use crate::config::ShutdownOptions;
+use crate::http::{Listener, Server};
+
+/// How long those who watch our health have to hear that we are leaving when
+/// nobody new is let in: whose watch ended before could begin another.
+const HEARD: Duration = Duration::from_millis(500);
+/// How often it is looked whether requests are wanted.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Whose health can be asked: everything's, the service's, and the name that
+/// envoyproxy/ratelimit has for it.
+const NAMES: [&str; 3] = ["", "envoy.service.ratelimit.v3.RateLimitService", "ratelimit"];
+
+/// The gRPC door, open.
+pub(crate) struct GrpcListener {
+    app: Arc<App>,
+    server: Server<FastPath>,
+    health: HealthReporter,
+}
+
+impl GrpcListener {
+    /// The door on this listener.
+    pub(crate) async fn new(
+        listener: Listener,
+        app: Arc<App>,
+        rate_limits: Arc<EnvoyRateLimits>,
+    ) -> anyhow::Result<Self> {
+        let health = HealthReporter::new();
+        tell(&health, ServingStatus::Serving).await;
+        let others = router(&health).context("the messages cannot be described")?;
+        let server = Server::for_grpc(listener, Arc::clone(&app), FastPath::new(rate_limits, others));
+        Ok(Self { app, server, health })
+    }
+
+    /// Where the door is.
+    pub(crate) fn address(&self) -> std::io::Result<SocketAddr> {
+        self.server.address()
+    }
+
+    /// Serves until `stop` says so, then tells everybody that it is leaving and
+    /// goes away as `leave` says, or at once if `stop` says so again.
+    pub(crate) async fn run(self, mut stop: mpsc::Receiver<()>, leave: ShutdownOptions) {
+        let Self { app, server, mut health } = self;
+        let (forward, stop_server) = mpsc::channel(1);
+        let leaving = async move {
+            follow(&app, &health, &mut stop).await;
+            tell(&health, ServingStatus::NotServing).await;
+            let _ = forward.send(()).await;
+            let heard = leave.notice + HEARD.min(leave.drain / 2);
+            if let Ok(Some(())) = tokio::time::timeout(heard, stop.recv()).await {
+                let _ = forward.send(()).await;
+            }
+            end_watches(&mut health).await;
+            while stop.recv().await.is_some() {
+                let _ = forward.send(()).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = server.run(stop_server, leave) => {}
+            () = leaving => {}
+        }
+    }
+}
+
+/// Tells whoever asks or watches whether requests are wanted, until `stop` says
+/// that they no longer are.
+async fn follow(app: &App, health: &HealthReporter, stop: &mut mpsc::Receiver<()>) {
+    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    let mut was_ready = true;
+    loop {
+        tokio::select! {
+            _ = stop.recv() => return,
+            _ = ticks.tick() => {}
+        }
+        let is_ready = app.readiness().is_ready();
+        if std::mem::replace(&mut was_ready, is_ready) != is_ready {
+            tell(health, if is_ready { ServingStatus::Serving } else { ServingStatus::NotServing }).await;
+        }
+    }
+}
+
+async fn tell(health: &HealthReporter, status: ServingStatus) {
+    for name in NAMES {
+        health.set_service_status(name, status).await;
+    }
+}
+
+/// Ends the streams of those who watch, which would hold the exit up. Who asks
+/// is still answered.
+async fn end_watches(health: &mut HealthReporter) {
+    for name in NAMES {
+        health.clear_service_status(name).await;
+        health.set_service_status(name, ServingStatus::NotServing).await;
+    }
+}
+
+/// All services but the rate limits, which [`FastPath`] answers. A method that
+/// nobody has is answered as unimplemented.
+fn router(health: &HealthReporter) -> Result<Router, tonic_reflection::server::Error> {
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let mut routes = Routes::builder();
+    routes
+        .add_service(HealthServer::new(HealthService::from_health_reporter(health.clone())))
+        .add_service(reflection().build_v1()?)
+        .add_service(reflection().build_v1alpha()?);
+    Ok(routes.routes().into_axum_router())
+}

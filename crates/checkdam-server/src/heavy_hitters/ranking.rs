@@ -1,0 +1,105 @@
+//! Several lists of who came how often, added up.
+
+use std::collections::HashMap;
+
+use super::{HeavyHitters, HitterCount, RuleSubject};
+
+/// Lists of different times, or of different nodes, added up: who is missing
+/// from one of them counts with what that one says of the missing.
+#[derive(Debug, Default)]
+pub(crate) struct Ranking {
+    sums: HashMap<RuleSubject, RankingSum>,
+    floor: u64,
+    total: u64,
+}
+
+/// What is known of a name beyond what is said of the missing.
+#[derive(Debug, Clone, Copy, Default)]
+struct RankingSum {
+    count: u64,
+    too_high_by: u64,
+    /// What is said of the missing by the lists that have it.
+    floor: u64,
+}
+
+/// Who came how often, most often first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct RankedSubject {
+    pub(crate) names: Vec<(RuleSubject, HitterCount)>,
+    /// Whoever is not listed came at most so often.
+    pub(crate) missing_at_most: u64,
+    /// How much was seen in all.
+    pub(crate) total: u64,
+}
+
+impl Ranking {
+    /// Adds a sketch.
+    pub(crate) fn add(&mut self, sketch: &HeavyHitters) {
+        let listed = sketch.each().map(|(name, count)| (name.clone(), count));
+        self.add_list(listed, sketch.missing_at_most(), sketch.total());
+    }
+
+    /// Adds a list that names nobody twice.
+    pub(crate) fn add_list(
+        &mut self,
+        listed: impl IntoIterator<Item = (RuleSubject, HitterCount)>,
+        floor: u64,
+        total: u64,
+    ) {
+        for (name, HitterCount { count, too_high_by }) in listed {
+            let sum = self.sums.entry(name).or_default();
+            sum.count = sum.count.saturating_add(count);
+            sum.too_high_by = sum.too_high_by.saturating_add(too_high_by);
+            sum.floor = sum.floor.saturating_add(floor);
+        }
+        self.floor = self.floor.saturating_add(floor);
+        self.total = self.total.saturating_add(total);
+    }
+
+    /// Everybody, most often first.
+    pub(crate) fn ranked(self) -> RankedSubject {
+        RankedSubject::joined([self])
+    }
+
+    fn unsorted(self) -> RankedSubject {
+        let Self { sums, floor, total } = self;
+        let names = sums
+            .into_iter()
+            .map(|(name, sum)| {
+                let missing = floor.saturating_sub(sum.floor);
+                let count = sum.count.saturating_add(missing);
+                (name, HitterCount { count, too_high_by: sum.too_high_by.saturating_add(missing) })
+            })
+            .collect();
+        RankedSubject { names, missing_at_most: floor, total }
+    }
+}
+
+impl RankedSubject {
+    /// Everybody of several that have nobody in common.
+    pub(crate) fn joined(rankings: impl IntoIterator<Item = Ranking>) -> Self {
+        let mut all = Self::default();
+        for ranked in rankings.into_iter().map(Ranking::unsorted) {
+            all.names.extend(ranked.names);
+            all.missing_at_most = all.missing_at_most.max(ranked.missing_at_most);
+            all.total = all.total.saturating_add(ranked.total);
+        }
+        sort(&mut all.names);
+        all
+    }
+
+    /// Keeps the first; the others are missing then.
+    pub(crate) fn truncate(&mut self, max: usize) {
+        if let Some((_, first)) = self.names.get(max) {
+            self.missing_at_most = self.missing_at_most.max(first.count);
+        }
+        self.names.truncate(max);
+    }
+}
+
+fn sort(names: &mut [(RuleSubject, HitterCount)]) {
+    names.sort_by(|(name, one), (other, two)| {
+        let counts = two.count.cmp(&one.count).then(one.too_high_by.cmp(&two.too_high_by));
+        counts.then_with(|| (&name.rule, &name.subject).cmp(&(&other.rule, &other.subject)))
+    });
+}

@@ -1,0 +1,85 @@
+//! Who may come in: those who know the token, or without one those on this
+//! machine that are no web page.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::Admin;
+use crate::config::Token;
+use crate::http::problem::{Problem, shown};
+use crate::http::same_origin::{foreign_page, host, is_local, without_port};
+
+/// Lets a request through, or says why not.
+pub(super) async fn guard(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
+    let problem = match &admin.token {
+        Some(token) if !knows(request.headers(), token) => {
+            let mut response = Problem::unauthorized().into_response();
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            return response;
+        }
+        Some(_) => None,
+        None => foreign_host(request.headers(), request.uri()),
+    };
+    match problem.or_else(|| foreign_page(request.headers(), request.uri())) {
+        Some(problem) => problem.into_response(),
+        None => next.run(request).await,
+    }
+}
+
+/// The same for what needs no token: without one the door must still be called by
+/// a name of this machine.
+pub(super) async fn guard_host(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
+    let foreign = if admin.token.is_none() { foreign_host(request.headers(), request.uri()) } else { None };
+    match foreign {
+        Some(problem) => problem.into_response(),
+        None => next.run(request).await,
+    }
+}
+
+fn knows(headers: &HeaderMap, token: &Token) -> bool {
+    let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+    let given = match given.get(..7) {
+        Some(scheme) if scheme.eq_ignore_ascii_case(b"Bearer ") => &given[7..],
+        _ => &[],
+    };
+    constant_time_eq::constant_time_eq(given, token.secret().as_bytes())
+}
+
+/// Without a token the door must be called by a name of this machine: else any
+/// web page could lead its visitor's browser here by a name of its own.
+fn foreign_host(headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
+    let host = host(headers, uri)?;
+    (!is_local(without_port(host))).then(|| {
+        Problem::forbidden(format!(
+            "the admin door was called as {:?}: without a token it answers to localhost, 127.0.0.1 and [::1] only",
+            shown(host)
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::header::HOST;
+
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_are_ours() {
+        let judged = |host: &str| {
+            let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_str(host).unwrap())]);
+            foreign_host(&headers, &Uri::from_static("/")).is_none()
+        };
+        for host in ["localhost", "localhost:8082", "127.0.0.1:8082", "127.0.0.2", "[::1]:8082"] {
+            assert!(judged(host), "{host}");
+        }
+        for host in ["example.com", "localhost.example.com:8082", "10.0.0.1", "[2001:db8::1]:8082", "127.0.0.1.nip.io"]
+        {
+            assert!(!judged(host), "{host}");
+        }
+    }
+}

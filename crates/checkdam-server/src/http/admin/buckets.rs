@@ -1,0 +1,40 @@
+//! Where a request's buckets stand, and giving back what was charged: the same as
+//! on the door for requests, for those who have the token of this one.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+
+use super::Admin;
+use super::rules::{AdminErrorResponses, AdminResult};
+use crate::http::openapi::example;
+use crate::http::v1;
+use crate::http::wire::{Answer, CheckBody, ExplainAnswer};
+
+/// Says which rules concern a request and where its buckets stand, charging nothing.
+#[utoipa::path(post, path = "/admin/v1/inspect", tag = "buckets",
+    request_body(content = CheckBody<'_>, example = json!({"attributes": {"user": "42", "plan": "free"}})),
+    responses((status = 200, description = "Which rules concern it, and why", body = ExplainAnswer<'_>,
+        example = json!(example::explained())), AdminErrorResponses))]
+pub(super) async fn inspect(State(admin): State<Arc<Admin>>, body: Body) -> AdminResult {
+    v1::explain(State(Arc::clone(&admin.app)), body).await
+}
+
+/// Forgets what is owed to every limit that concerns a request.
+#[utoipa::path(post, path = "/admin/v1/reset", tag = "buckets",
+    request_body(content = CheckBody<'_>, example = json!({"attributes": {"user": "42", "plan": "free"}})),
+    responses((status = 200, description = "Where the request stands afterwards", body = Answer<'_>,
+        example = json!(example::answer())), AdminErrorResponses))]
+pub(super) async fn reset_bucket(State(admin): State<Arc<Admin>>, body: Body) -> AdminResult {
+    v1::reset(State(Arc::clone(&admin.app)), body).await
+}
+
+/// Gives back a request's cost to every limit that concerns it, at most what is owed.
+#[utoipa::path(post, path = "/admin/v1/refund", tag = "buckets",
+    request_body(content = CheckBody<'_>, example = json!({"attributes": {"user": "42", "plan": "free"}, "cost": 1})),
+    responses((status = 200, description = "Where the request stands afterwards", body = Answer<'_>,
+        example = json!(example::answer())), AdminErrorResponses))]
+pub(super) async fn refund_bucket(State(admin): State<Arc<Admin>>, body: Body) -> AdminResult {
+    v1::refund(State(Arc::clone(&admin.app)), body).await
+}

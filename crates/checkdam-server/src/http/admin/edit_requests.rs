@@ -1,0 +1,161 @@
+//! What all edits have in common: whether they are possible, what they expect,
+//! and how they are refused.
+
+use axum::body::Body;
+use axum::http::header::{ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
+use axum::http::{HeaderMap, Response, StatusCode};
+use axum::response::IntoResponse;
+use checkdam::rule_file::RuleFileError;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::rules::answer;
+use super::{Admin, RuleSource};
+use crate::http::problem::{Problem, shown};
+use crate::http::request_body;
+use crate::rulebook::{Rulebook, RulebookError};
+
+/// What an edit takes for granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ExpectedVersion {
+    /// Nothing.
+    Anything,
+    /// That it exists.
+    Something,
+    /// That nobody has changed it since.
+    Version(u64),
+    /// That it does not exist.
+    Nothing,
+}
+
+impl ExpectedVersion {
+    /// Reads `If-Match` and `If-None-Match`.
+    pub(super) fn read(headers: &HeaderMap) -> Result<Self, Problem> {
+        let header = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?").trim());
+        if let Some(value) = header(IF_NONE_MATCH) {
+            let refused = || Problem::invalid("If-None-Match".to_owned(), format!("use *, not {:?}", shown(value)));
+            return if value == "*" { Ok(Self::Nothing) } else { Err(refused()) };
+        }
+        let Some(value) = header(IF_MATCH) else { return Ok(Self::Anything) };
+        if value == "*" {
+            return Ok(Self::Something);
+        }
+        let version = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
+        version.and_then(|version| version.parse().ok()).map(Self::Version).ok_or_else(|| {
+            let detail = format!("If-Match is {:?}: send the ETag of the answer that was read", shown(value));
+            Problem::invalid("If-Match".to_owned(), detail)
+        })
+    }
+
+    /// The version that is expected, for edits of what exists.
+    pub(super) const fn version(self) -> Option<u64> {
+        match self {
+            Self::Version(version) => Some(version),
+            Self::Anything | Self::Something | Self::Nothing => None,
+        }
+    }
+
+    /// Refuses an edit that expects something else than whether it `exists`;
+    /// gives the version that is expected.
+    pub(super) fn check(self, exists: bool) -> Result<Option<u64>, Problem> {
+        match self {
+            Self::Nothing if exists => Err(Problem::changed("it exists already")),
+            Self::Something if !exists => Err(Problem::changed("it does not exist")),
+            _ => Ok(self.version()),
+        }
+    }
+}
+
+/// The tag of a version.
+pub(super) fn etag(version: u64) -> (HeaderName, HeaderValue) {
+    let tag = HeaderValue::from_str(&format!("\"{version}\""));
+    (ETAG, tag.unwrap_or_else(|_| HeaderValue::from_static("\"0\"")))
+}
+
+/// Where edits go, if there may be any.
+pub(super) fn editable(admin: &Admin) -> Result<&Rulebook, Problem> {
+    match (&*admin.rules, &admin.rulebook) {
+        (RuleSource::Database(_), Some(rulebook)) => Ok(rulebook),
+        (RuleSource::File(path), _) => Err(Problem::rules_from_file(path)),
+        (RuleSource::Database(_), None) => Err(Problem::unavailable("there is no database".to_owned())),
+    }
+}
+
+/// The body as text.
+pub(super) async fn text(body: Body, bytes_max: usize) -> Result<String, Problem> {
+    let bytes = request_body::read_within(body, bytes_max).await?;
+    String::from_utf8(bytes.into()).map_err(|_| {
+        Problem::malformed("body".to_owned(), "the body is not UTF-8: send JSON or YAML as UTF-8".to_owned())
+    })
+}
+
+/// What the parser did not understand.
+pub(super) fn misread(error: &RuleFileError) -> Problem {
+    Problem::invalid("body".to_owned(), error.to_string())
+}
+
+/// What the rulebook did not do.
+#[expect(clippy::needless_pass_by_value, reason = "it is what becomes of an error")]
+pub(super) fn refused(error: RulebookError) -> Problem {
+    let detail = error.to_string();
+    match error {
+        RulebookError::NotFound { .. } => Problem::missing(detail),
+        RulebookError::Exists { .. } => Problem::exists(detail),
+        RulebookError::Changed { .. } => Problem::changed(&detail),
+        RulebookError::Invalid { .. } => Problem::invalid("body".to_owned(), detail),
+        RulebookError::Unavailable { .. } => Problem::unavailable(detail),
+    }
+}
+
+/// An edit that is stored and not yet active on this node.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Pending {
+    /// Why not, and where to look.
+    pending: String,
+}
+
+/// The answer to an edit that was committed: `response` once it is active here, and
+/// 202 with what is known if that takes too long.
+pub(super) async fn settled(admin: &Admin, response: impl FnOnce() -> Response<Body>) -> Response<Body> {
+    match admin.wait_until_active().await {
+        None => response(),
+        Some(pending) => (StatusCode::ACCEPTED, answer(&Pending { pending })).into_response(),
+    }
+}
+
+/// Reads one item, also as it is answered: what only a row knows is left out.
+pub(super) async fn item<T>(body: Body, parse: impl Fn(&str) -> Result<T, RuleFileError>) -> Result<T, Problem> {
+    let text = text(body, request_body::BODY_MAX).await?;
+    if let Ok(serde_json::Value::Object(mut fields)) = serde_json::from_str(&text) {
+        let known = fields.len();
+        leave_out_row(&mut fields);
+        if fields.len() < known {
+            return parse(&serde_json::Value::Object(fields).to_string()).map_err(|error| misread(&error));
+        }
+    }
+    parse(&text).map_err(|error| misread(&error))
+}
+
+/// Leaves out what only a row knows.
+pub(super) fn leave_out_row(fields: &mut serde_json::Map<String, serde_json::Value>) {
+    fields.retain(|name, _| !["id", "version", "created_at", "updated_at"].contains(&name.as_str()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_edit_expects_is_read_from_its_headers() {
+        let read = |name: HeaderName, value: &'static str| {
+            ExpectedVersion::read(&HeaderMap::from_iter([(name, HeaderValue::from_static(value))])).ok()
+        };
+        assert_eq!(read(IF_MATCH, "\"3\""), Some(ExpectedVersion::Version(3)));
+        assert_eq!(read(IF_MATCH, "*"), Some(ExpectedVersion::Something));
+        assert_eq!(read(IF_NONE_MATCH, "*"), Some(ExpectedVersion::Nothing));
+        for (name, value) in [(IF_MATCH, "3"), (IF_MATCH, "\"x\""), (IF_MATCH, "W/\"3\""), (IF_NONE_MATCH, "\"3\"")] {
+            assert_eq!(read(name, value), None, "{value}");
+        }
+        assert_eq!(ExpectedVersion::read(&HeaderMap::new()).ok(), Some(ExpectedVersion::Anything));
+    }
+}

@@ -1,0 +1,143 @@
+//! Whole documents: dry runs, import, export.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::Uri;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::IntoResponse;
+use checkdam::{Definitions, rule_file};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::Admin;
+use super::edit_requests::{Pending, editable, misread, refused, settled, text};
+use super::query_parameters::QueryParameters;
+use super::rules::{AdminErrorResponses, AdminResult, answer, check_name};
+use crate::http::problem::Problem;
+use crate::rulebook::{ImportCounts, RulebookError, Snapshot, as_rules, refusal};
+
+/// The largest document that is imported.
+const DOCUMENT_MAX: usize = 64 << 20;
+
+/// What a document holds.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Valid {
+    /// Always true: what is not valid is answered as a problem.
+    ok: bool,
+    /// How many rules it holds.
+    rules: usize,
+    /// How many overrides.
+    overrides: usize,
+    /// How many bans.
+    bans: usize,
+}
+
+/// What an import did, or would do.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ImportAnswer {
+    /// The version of the rulebook that is in force here now.
+    version: u64,
+    /// Whether nothing was done.
+    dry_run: bool,
+    /// What was new.
+    added: usize,
+    /// What was there and is now different.
+    changed: usize,
+    /// What was there and is gone.
+    removed: usize,
+    /// What was there and is the same.
+    unchanged: usize,
+}
+
+/// Judges a rule, or a whole document, together with the rules that are there; changes nothing.
+#[utoipa::path(post, path = "/admin/v1/rules/validate", tag = "rules",
+    request_body(content = String, description = "One rule, or a document with rules, overrides and bans: JSON or YAML"),
+    responses((status = 200, description = "It is valid", body = Valid), AdminErrorResponses))]
+pub(super) async fn validate(State(admin): State<Arc<Admin>>, body: Body) -> AdminResult {
+    let text = text(body, DOCUMENT_MAX).await?;
+    let read = move || match rule_file::parse_rule(&text) {
+        Ok(rule) => Ok(Definitions::from(vec![rule])),
+        Err(error) if is_rule(&text) => Err(misread(&error)),
+        Err(_) => rule_file::parse_definitions_within(&text, DOCUMENT_MAX).map_err(|error| misread(&error)),
+    };
+    let definitions = blocking(read).await?;
+    let (rules, overrides, bans) = (definitions.rules.len(), definitions.overrides.len(), definitions.bans.len());
+    check_names(&definitions)?;
+    match editable(&admin) {
+        Ok(rulebook) => drop(rulebook.rehearse(as_rules(definitions).0, false).await.map_err(refused)?),
+        // Rules from a file are replaced as a whole.
+        Err(_) => blocking(move || Snapshot::of_file(definitions).compile().map(drop).map_err(refused)).await?,
+    }
+    Ok(answer(&Valid { ok: true, rules, overrides, bans }))
+}
+
+/// Takes over a whole document, all or nothing.
+#[utoipa::path(post, path = "/admin/v1/rules/import", tag = "rules",
+    params(("replace" = Option<bool>, Query, description = "Remove whatever the document does not name"),
+        ("dry_run" = Option<bool>, Query, description = "Say what would be done, and do nothing"),
+        ("partly" = Option<bool>, Query, description = "Leave out limits of descriptors that no rule can say")),
+    request_body(content = String, description = "A document with rules, overrides and bans: YAML or JSON"),
+    responses((status = 200, description = "It is active", body = ImportAnswer),
+        (status = 202, description = "It is stored, and not yet active on this node", body = Pending),
+        (status = 409, description = "The rules come from a file", body = Problem,
+            content_type = "application/problem+json"),
+        AdminErrorResponses))]
+pub(super) async fn import(State(admin): State<Arc<Admin>>, uri: Uri, body: Body) -> AdminResult {
+    let query = QueryParameters::read(&uri, &["replace", "dry_run", "partly"])?;
+    let (replace, dry_run, partly) = (query.flag("replace")?, query.flag("dry_run")?, query.flag("partly")?);
+    let rulebook = editable(&admin)?;
+    let text = text(body, DOCUMENT_MAX).await?;
+    let read = move || rule_file::parse_definitions_within(&text, DOCUMENT_MAX).map_err(|error| misread(&error));
+    let (definitions, left_out) = as_rules(blocking(read).await?);
+    if !left_out.is_empty() && !partly {
+        return Err(Problem::invalid("descriptors".to_owned(), refusal(&left_out, "import the rest with partly=true")));
+    }
+    check_names(&definitions)?;
+    let told = |ImportCounts { version, added, changed, removed, unchanged }| {
+        answer(&ImportAnswer { version, dry_run, added, changed, removed, unchanged })
+    };
+    if dry_run {
+        return rulebook.rehearse(definitions, replace).await.map(told).map_err(refused);
+    }
+    let imported = rulebook.import(definitions, replace).await.map_err(refused)?;
+    Ok(settled(&admin, || told(imported)).await)
+}
+
+/// Gives everything that is in force as one document, as import takes it.
+#[utoipa::path(get, path = "/admin/v1/rules/export", tag = "rules",
+    responses((status = 200, description = "Rules, overrides and bans", body = String, content_type = "application/yaml"),
+        AdminErrorResponses))]
+pub(super) async fn export(State(admin): State<Arc<Admin>>) -> AdminResult {
+    let book = admin.app.book();
+    let text = blocking(move || {
+        let (definitions, left_out) = as_rules(book.definitions());
+        let comments = left_out.iter().map(|text| format!("# left out: {}\n", text.replace('\n', " ")));
+        Ok(comments.chain([rule_file::write(&definitions)]).collect::<String>())
+    })
+    .await?;
+    Ok(([(CONTENT_TYPE, "application/yaml"), (CACHE_CONTROL, "no-store")], text).into_response())
+}
+
+/// Whether the text means one rule: then its fault is to be named, not that it
+/// is no document.
+fn is_rule(text: &str) -> bool {
+    let has = |key: &str| {
+        let (quoted, plain) = (format!("\"{key}\""), format!("{key}:"));
+        text.contains(&quoted) || text.lines().any(|line| line.starts_with(&plain))
+    };
+    !["rules", "overrides", "bans"].iter().any(|key| has(key))
+}
+
+fn check_names(definitions: &Definitions) -> Result<(), Problem> {
+    definitions.rules.iter().try_for_each(|rule| check_name(&rule.name))
+}
+
+/// Does long work where it holds up no request.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(refused(RulebookError::Unavailable { reason: error.to_string() })))
+}

@@ -1,0 +1,78 @@
+//! The queue of those who have connected and are not accepted yet. Whoever
+//! waits there when a listener is closed is cut off, although nothing tells the
+//! client before it has sent its request. So the queue is made small and its
+//! last places are taken by ourselves: then nobody else waits. Only whose greeting
+//! is half done in that moment is still cut off.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::net::TcpStream;
+
+/// The shortest queue for which the system does not think that it is flooded.
+/// It holds one more than this.
+const BACKLOG: i32 = 1;
+/// How long a connection to ourselves may take. In a full queue there is no place.
+const LIMIT: Duration = Duration::from_millis(20);
+
+/// The last places of a queue.
+pub(super) struct BacklogDrain {
+    address: SocketAddr,
+}
+
+/// The places, taken by us until this is dropped.
+#[derive(Debug)]
+pub(super) struct FilledBacklog {
+    _first: TcpStream,
+    _second: TcpStream,
+}
+
+impl BacklogDrain {
+    /// Makes the queue as small as can be; none if the system does not do it.
+    pub(super) fn of(listener: &TcpListener) -> Option<Self> {
+        let mut address = listener.local_addr().ok()?;
+        SockRef::from(listener).listen(BACKLOG).ok()?;
+        match address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+            IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+            _ => {}
+        }
+        Some(Self { address })
+    }
+
+    /// Takes all of them; none if somebody else has one, who must be accepted first.
+    pub(super) async fn take(&self) -> Option<FilledBacklog> {
+        Some(FilledBacklog { _first: self.take_one().await?, _second: self.take_one().await? })
+    }
+
+    async fn take_one(&self) -> Option<TcpStream> {
+        tokio::time::timeout(LIMIT, TcpStream::connect(self.address)).await.ok()?.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Linux drops the greetings of others while the queue is full.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn nobody_else_waits_once_the_last_places_are_taken() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let early = TcpStream::connect(address).await.unwrap();
+        let places = BacklogDrain::of(&listener).unwrap();
+        assert!(places.take().await.is_none(), "one is somebody else's");
+        let (_, peer) = listener.accept().unwrap();
+        assert_eq!(peer, early.local_addr().unwrap(), "who came first is accepted first");
+        while listener.accept().is_ok() {}
+        let taken = places.take().await.unwrap();
+        let late = tokio::time::timeout(Duration::from_millis(100), TcpStream::connect(address)).await;
+        assert!(late.is_err(), "no place is left: {late:?}");
+        drop((listener, taken));
+        let refused = TcpStream::connect(address).await.unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    }
+}

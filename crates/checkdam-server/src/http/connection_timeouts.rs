@@ -1,0 +1,299 @@
+//! A connection that is given up when its client keeps it waiting: with the
+//! head of a request half sent, or with nothing to say for too long.
+//!
+//! hyper's own header timeout also ends idle connections, which would break
+//! clients that pool them; and it arms a timer for every request.
+
+use std::io::{Error, ErrorKind};
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+
+use super::queueing_delay::Wakeups;
+use super::request_framing::{FramingFault, FramingScanner};
+use crate::overload;
+
+/// How long a request's head may take, the first one from the connection's
+/// beginning.
+pub(super) const HEAD: Duration = Duration::from_secs(5);
+/// How long a connection may rest between requests. Longer than the minute
+/// after which common clients and balancers let go, so that they do it first.
+const IDLE: Duration = Duration::from_secs(75);
+/// How long a new connection does not count as idle, so that its first request
+/// can arrive.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// How long a client may leave an answer lying before it takes more of it.
+const STUCK: Duration = Duration::from_secs(30);
+/// How many bytes are looked at at a time.
+const LOOK_MAX: usize = 16 << 10;
+
+/// How far a connection's requests are, as the service that answers them sees it.
+#[derive(Debug)]
+pub(super) struct RequestProgress {
+    begun: AtomicU64,
+    ended: AtomicU64,
+    is_http2: AtomicBool,
+    is_tunnel: AtomicBool,
+    /// Whether it is to be closed as soon as nothing is under way.
+    is_told_to_close: AtomicBool,
+    /// When its last request began, or the connection itself.
+    active: AtomicU64,
+    pub(super) wakeups: Arc<Wakeups>,
+    /// From which request on they are ambiguous, and why.
+    fault: OnceLock<(u64, FramingFault)>,
+}
+
+impl Default for RequestProgress {
+    /// Of a connection that is accepted now.
+    fn default() -> Self {
+        let wakeups = Arc::new(Wakeups::new());
+        Self {
+            begun: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            is_http2: AtomicBool::new(false),
+            is_tunnel: AtomicBool::new(false),
+            is_told_to_close: AtomicBool::new(false),
+            active: AtomicU64::new(wakeups.since()),
+            wakeups,
+            fault: OnceLock::new(),
+        }
+    }
+}
+
+impl RequestProgress {
+    /// Of a connection that is known to speak HTTP/2 before it has asked
+    /// anything.
+    pub(super) fn of_http2() -> Self {
+        Self { is_http2: AtomicBool::new(true), ..Self::default() }
+    }
+
+    /// When the last request of an idle connection began, or the connection itself;
+    /// none if a request is under way, or if the connection is new and its first
+    /// request may still come.
+    pub(super) fn idle_since(&self) -> Option<u64> {
+        let active = self.active.load(Ordering::Relaxed);
+        let is_idle = self.is_idle() && !(self.is_new() && overload::elapsed(active) < GRACE);
+        is_idle.then_some(active)
+    }
+
+    /// Whether no request is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        let ended = self.ended.load(Ordering::Relaxed);
+        ended == self.begun.load(Ordering::Relaxed)
+    }
+
+    /// Whether no request has begun yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.begun.load(Ordering::Relaxed) == 0
+    }
+
+    /// Closes the connection as soon as nothing is under way.
+    pub(super) fn tell_to_close(&self) {
+        self.is_told_to_close.store(true, Ordering::Relaxed);
+        self.wakeups.wake();
+    }
+
+    /// Whether it is to be closed.
+    pub(super) fn is_told_to_close(&self) -> bool {
+        self.is_told_to_close.load(Ordering::Relaxed)
+    }
+
+    /// A request's head has arrived; why it is ambiguous, if it is.
+    pub(super) fn begin(&self, is_http2: bool) -> Option<FramingFault> {
+        let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+        self.active.store(self.wakeups.since(), Ordering::Relaxed);
+        if is_http2 {
+            self.is_http2.store(true, Ordering::Relaxed);
+        }
+        self.fault.get().filter(|(from, _)| *from <= number).map(|(_, fault)| *fault)
+    }
+
+    /// From now on the connection carries something else than HTTP.
+    pub(super) fn tunnel(&self) {
+        self.is_tunnel.store(true, Ordering::Relaxed);
+    }
+
+    /// A request was answered.
+    pub(super) fn end(&self) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection with a deadline for what its client owes.
+pub(super) struct TimedConnection {
+    io: TokioIo<TcpStream>,
+    progress: Arc<RequestProgress>,
+    /// Looks for requests that are ambiguous, where they are passed on.
+    framing: Option<FramingScanner>,
+    /// When the client's silence becomes too long.
+    due: Instant,
+    /// Whether bytes have come that belong to no request yet.
+    has_begun_head: bool,
+    /// The requests that had begun when last looked.
+    begun: u64,
+    timer: Pin<Box<Sleep>>,
+    /// Rings when the client has taken nothing for too long.
+    stuck: Option<Pin<Box<Sleep>>>,
+}
+
+impl TimedConnection {
+    /// Of a connection that was accepted then.
+    pub(super) fn new(stream: TcpStream, progress: Arc<RequestProgress>, is_strict: bool, accepted: Instant) -> Self {
+        let due = accepted + HEAD;
+        let timer = Box::pin(tokio::time::sleep_until(due));
+        let (io, framing) = (TokioIo::new(stream), is_strict.then(FramingScanner::new));
+        // Connecting counts as the beginning of the first head.
+        Self { io, progress, framing, due, has_begun_head: true, begun: 0, timer, stuck: None }
+    }
+
+    fn poll_bytes(&mut self, context: &mut Context<'_>, mut buffer: ReadBufCursor<'_>) -> Poll<Result<(), Error>> {
+        if self.progress.is_tunnel.load(Ordering::Relaxed) {
+            self.framing = None;
+        }
+        let Some(framing) = &mut self.framing else {
+            return Pin::new(&mut self.io).poll_read(context, buffer);
+        };
+        // hyper's buffer shows nobody what was read into it.
+        let mut space = [const { MaybeUninit::uninit() }; LOOK_MAX];
+        let mut read = ReadBuf::uninit(&mut space[..buffer.remaining().min(LOOK_MAX)]);
+        std::task::ready!(Pin::new(self.io.inner_mut()).poll_read(context, &mut read))?;
+        if let Some(fault) = framing.read(read.filled())? {
+            // Only the first counts: nothing is read after it.
+            let _ = self.progress.fault.set(fault);
+        }
+        buffer.put_slice(read.filled());
+        Poll::Ready(Ok(()))
+    }
+
+    fn heard(&mut self) {
+        let is_http2 = self.progress.is_http2.load(Ordering::Relaxed);
+        if is_http2 {
+            // Frames that open no stream are signs of life.
+            self.due = Instant::now() + IDLE;
+        } else if !self.has_begun_head && !self.is_answering() {
+            self.has_begun_head = true;
+            self.due = Instant::now() + HEAD;
+        }
+    }
+
+    /// Whether a request has begun and is not answered: what comes is its body.
+    fn is_answering(&self) -> bool {
+        self.progress.ended.load(Ordering::Relaxed) < self.progress.begun.load(Ordering::Relaxed)
+    }
+
+    /// Called when the client takes nothing; whether it has not for too long.
+    fn is_stuck(&mut self, context: &mut Context<'_>) -> bool {
+        let stuck = self.stuck.get_or_insert_with(|| Box::pin(tokio::time::sleep(STUCK)));
+        stuck.as_mut().poll(context).is_ready()
+    }
+
+    /// Called when the client is silent; whether it has been for too long.
+    fn is_over(&mut self, context: &mut Context<'_>) -> bool {
+        let begun = self.progress.begun.load(Ordering::Relaxed);
+        if begun != self.begun {
+            self.begun = begun;
+            self.has_begun_head = false;
+            self.due = Instant::now() + IDLE;
+        }
+        if self.is_answering() {
+            // It is we who owe an answer, or a body that has its own deadline.
+            self.due = Instant::now() + IDLE;
+        }
+        if self.timer.deadline() > self.due {
+            self.timer.as_mut().reset(self.due);
+        }
+        while self.timer.as_mut().poll(context).is_ready() {
+            if self.due <= Instant::now() {
+                return true;
+            }
+            // The timer is moved only when it rings, not at every request.
+            self.timer.as_mut().reset(self.due);
+        }
+        false
+    }
+}
+
+impl Read for TimedConnection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<Result<(), Error>> {
+        match self.poll_bytes(context, buffer) {
+            Poll::Ready(read) => {
+                self.heard();
+                Poll::Ready(read)
+            }
+            Poll::Pending if self.is_over(context) => Poll::Ready(Err(ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl Write for TimedConnection {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, Error>> {
+        match Pin::new(&mut self.io).poll_write(context, bytes) {
+            Poll::Pending if self.is_stuck(context) => Poll::Ready(Err(ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+            written => {
+                self.stuck = None;
+                written
+            }
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[std::io::IoSlice<'_>],
+    ) -> Poll<Result<usize, Error>> {
+        match Pin::new(&mut self.io).poll_write_vectored(context, slices) {
+            Poll::Pending if self.is_stuck(context) => Poll::Ready(Err(ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+            written => {
+                self.stuck = None;
+                written
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_connection_is_idle_only_after_a_grace() {
+        let progress = RequestProgress::default();
+        assert_eq!(progress.idle_since(), None, "its first request may be on its way");
+        // The clock's first instant.
+        progress.active.store(1, Ordering::Relaxed);
+        assert_eq!(progress.idle_since(), Some(1));
+        progress.begin(false);
+        assert_eq!(progress.idle_since(), None);
+        progress.end();
+        assert!(progress.idle_since().is_some(), "it has had its first request");
+    }
+}

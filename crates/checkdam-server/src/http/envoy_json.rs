@@ -1,0 +1,55 @@
+//! `POST /json`: Envoy's rate limit service for those who do not speak gRPC.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{Response, StatusCode};
+use axum::response::IntoResponse;
+
+use super::problem::Problem;
+use super::request_body::read;
+use super::wire;
+use crate::grpc::{Code, DecisionError, EnvoyRateLimits};
+
+/// Charges all descriptors of a request to their limits, or none: Envoy's ShouldRateLimit as JSON.
+#[utoipa::path(
+    post, path = "/json", tag = "decisions",
+    request_body(content = serde_json::Value, content_type = "application/json",
+        description = "A RateLimitRequest of envoy.service.ratelimit.v3 in protobuf's JSON form",
+        example = json!({"domain": "edge", "descriptors": [{"entries": [{"key": "user", "value": "42"}]}]})),
+    responses(
+        (status = 200, description = "It passes: a RateLimitResponse", body = serde_json::Value,
+            example = json!({"overallCode": "OK", "statuses": [{
+                "code": "OK", "currentLimit": {"requestsPerUnit": 10, "unit": "MINUTE"},
+                "limitRemaining": 9, "durationUntilReset": "42s",
+            }]})),
+        (status = 429, description = "It is over a limit, and nothing was charged: a RateLimitResponse",
+            body = serde_json::Value, example = json!({"overallCode": "OVER_LIMIT", "statuses": [{
+                "code": "OVER_LIMIT", "currentLimit": {"requestsPerUnit": 10, "unit": "MINUTE"},
+                "durationUntilReset": "42s",
+            }]})),
+        (status = 400, description = "It is not understood; nothing was charged", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 500, description = "There are no rules to decide by", body = Problem,
+            content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn decide(
+    State(rate_limits): State<Arc<EnvoyRateLimits>>,
+    body: Body,
+) -> Result<Response<Body>, Problem> {
+    let body = read(body).await?;
+    let message = wire::parse_rate_limit(&body)?;
+    let answer = rate_limits.decide(&message).await.map_err(|refusal| refused(&refusal))?;
+    let status = if answer.overall_code() == Code::Ok { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
+    Ok((status, [(CONTENT_TYPE, "application/json")], wire::rate_limit(&answer)).into_response())
+}
+
+fn refused(refusal: &DecisionError) -> Problem {
+    match refusal.field() {
+        Some(field) => Problem::malformed(field, refusal.to_string()),
+        None => Problem::undecided(refusal.to_string()),
+    }
+}

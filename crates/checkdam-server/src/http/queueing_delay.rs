@@ -1,0 +1,140 @@
+//! Queueing delay of a connection's requests: the time between the wake-up of
+//! its task, when its socket became readable, and the run of that task.
+//!
+//! Under load tasks wait in the runtime's queues, and not equally long: those
+//! that overflow a worker's own queue wait for all others. So a probe beside them
+//! does not see what they wait, and every connection measures for itself.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Wake, Waker};
+
+use crate::overload;
+
+/// When a task was woken. Times are those of [`overload::now`].
+#[derive(Debug)]
+pub(super) struct Wakeups {
+    /// The first wake-up since the task last ran; 0 if there was none.
+    woken: AtomicU64,
+    /// The wake-up that made it run.
+    since: AtomicU64,
+    /// The task's own waker. Not one that notes: that one holds this, and neither
+    /// would ever be dropped.
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Wakeups {
+    /// Of a task that is spawned now.
+    pub(super) fn new() -> Self {
+        let now = overload::now();
+        Self { woken: AtomicU64::new(now), since: AtomicU64::new(now), waker: Mutex::default() }
+    }
+
+    /// Since when what the task does now has been waiting.
+    pub(super) fn since(&self) -> u64 {
+        self.since.load(Ordering::Relaxed)
+    }
+
+    /// Another task goes on with the work of this one: its wait began when this one
+    /// was woken.
+    pub(super) fn hand_over(&self) {
+        self.woken.store(self.since(), Ordering::Relaxed);
+    }
+
+    /// Wakes the task.
+    pub(super) fn wake(&self) {
+        self.woken();
+        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn woken(&self) {
+        if self.woken.load(Ordering::Relaxed) == 0 {
+            self.woken.store(overload::now(), Ordering::Relaxed);
+        }
+    }
+
+    fn runs(&self) {
+        let since = match self.woken.swap(0, Ordering::Relaxed) {
+            0 => overload::now(),
+            woken => woken,
+        };
+        self.since.store(since, Ordering::Relaxed);
+    }
+}
+
+/// A waker that notes when it was used.
+struct RecordingWaker {
+    wakeups: Arc<Wakeups>,
+    task: Waker,
+}
+
+impl Wake for RecordingWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.wakeups.woken();
+        self.task.wake_by_ref();
+    }
+}
+
+/// Runs a task to its end, and notes when it is woken.
+pub(super) async fn noting<F: Future>(wakeups: Arc<Wakeups>, future: F) -> F::Output {
+    let mut future = pin!(future);
+    let mut wakers: Option<(Waker, Waker)> = None;
+    poll_fn(move |context| {
+        wakeups.runs();
+        let (_, noting) = match wakers.take() {
+            Some((task, noting)) if task.will_wake(context.waker()) => wakers.insert((task, noting)),
+            _ => {
+                let task = context.waker().clone();
+                let noting =
+                    Waker::from(Arc::new(RecordingWaker { wakeups: Arc::clone(&wakeups), task: task.clone() }));
+                *wakeups.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.clone());
+                wakers.insert((task, noting))
+            }
+        };
+        future.as_mut().poll(&mut Context::from_waker(noting))
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A task that is ready and does not run: another keeps the only thread busy.
+    #[tokio::test]
+    async fn a_task_knows_since_when_it_waits_for_its_turn() {
+        let busy = Duration::from_millis(5);
+        let wakeups = Arc::new(Wakeups::new());
+        let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
+        let noted = Arc::clone(&wakeups);
+        let task = tokio::spawn(noting(Arc::clone(&wakeups), async move {
+            receiver.await.unwrap();
+            (noted.since(), overload::elapsed(noted.since()))
+        }));
+        tokio::task::yield_now().await;
+        let before = overload::now();
+        sender.send(()).unwrap();
+        std::thread::sleep(busy);
+        let (since, waited) = task.await.unwrap();
+        wakeups.hand_over();
+        let next = Arc::clone(&wakeups);
+        let handed_over = tokio::spawn(noting(Arc::clone(&wakeups), async move { next.since() }));
+        assert_eq!(handed_over.await.unwrap(), since, "what a task waited counts for the one that goes on");
+        let left = Arc::downgrade(&wakeups);
+        drop(wakeups);
+        assert!(left.upgrade().is_none(), "nothing of a task that has ended is left");
+        assert!(since >= before, "the time before it was woken does not count");
+        assert!(waited >= busy, "{waited:?}");
+    }
+}

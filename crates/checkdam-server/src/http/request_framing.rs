@@ -1,0 +1,297 @@
+//! Watches how an HTTP/1 client marks the ends of its requests.
+//!
+//! A request that two programs could cut in different places is the way to
+//! smuggle another one past the first of them. hyper reads such requests in one
+//! way and hides that there was another, so their bytes are looked at before it
+//! sees them. Nothing is changed: a head that is ambiguous is reported and the
+//! request refused, a body that is malformed ends the connection.
+
+use std::io::{Error, ErrorKind};
+
+/// What is kept of a line: enough for every line that is looked at.
+const LINE_MAX: usize = 256;
+/// How a connection begins that speaks HTTP/2.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0";
+
+/// Why a request's end is ambiguous.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FramingFault {
+    #[error("both Content-Length and Transfer-Encoding are given: send one of them")]
+    TwoLengths,
+    #[error("Content-Length is given twice: give it once")]
+    RepeatedLength,
+    #[error("Content-Length is no number: write digits only")]
+    BadLength,
+    #[error("Transfer-Encoding is something else than \"chunked\", once: send chunked, or Content-Length")]
+    BadCoding,
+    #[error("a line of the head ends without a carriage return: end lines with CR LF")]
+    BareLineFeed,
+}
+
+/// Where in its client's bytes a connection is.
+#[derive(Debug)]
+pub(super) struct FramingScanner {
+    place: ScanState,
+    /// The beginning of the line that is being read, without its end.
+    line: Vec<u8>,
+    /// The last byte of that line, however long it is.
+    last: u8,
+    /// How many heads have begun.
+    heads: u64,
+    length: Option<u64>,
+    is_chunked: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ScanState {
+    /// Before a request's first line.
+    Outside,
+    /// In the lines of a head.
+    Head,
+    /// In a body with so many bytes left.
+    Body(u64),
+    /// In the line that says how long a chunk is.
+    ChunkSize,
+    /// In a chunk with so many bytes left, its line end included.
+    Chunk(u64),
+    /// In the lines after the last chunk.
+    Trailers,
+    /// Where there is nothing more to see.
+    Blind,
+}
+
+impl FramingScanner {
+    pub(super) fn new() -> Self {
+        Self { place: ScanState::Outside, line: Vec::new(), last: 0, heads: 0, length: None, is_chunked: false }
+    }
+
+    /// Looks at the bytes that came next. The fault of a head comes with the
+    /// head's number, from 1; nothing is looked at afterwards.
+    pub(super) fn read(&mut self, mut bytes: &[u8]) -> Result<Option<(u64, FramingFault)>, Error> {
+        while !bytes.is_empty() {
+            bytes = match self.place {
+                ScanState::Blind => return Ok(None),
+                ScanState::Body(left) => {
+                    let taken = taken(left, bytes);
+                    let left = left - taken as u64;
+                    self.place = if left == 0 { ScanState::Outside } else { ScanState::Body(left) };
+                    &bytes[taken..]
+                }
+                ScanState::Chunk(left) => self.chunk(left, bytes)?,
+                ScanState::Outside | ScanState::Head | ScanState::ChunkSize | ScanState::Trailers => {
+                    let Some(rest) = self.collect(bytes) else { return Ok(None) };
+                    if self.is_line_of_head() {
+                        if let Err(fault) = self.head_line() {
+                            self.place = ScanState::Blind;
+                            return Ok(Some((self.heads, fault)));
+                        }
+                    } else {
+                        self.body_line()?;
+                    }
+                    self.line.clear();
+                    self.last = 0;
+                    rest
+                }
+            };
+        }
+        Ok(None)
+    }
+
+    const fn is_line_of_head(&self) -> bool {
+        matches!(self.place, ScanState::Outside | ScanState::Head)
+    }
+
+    /// Takes a line's bytes; what follows the line, if it ended.
+    fn collect<'a>(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        if self.place == ScanState::Outside
+            && self.line.is_empty()
+            && self.last == 0
+            && bytes[0] != b'\r'
+            && bytes[0] != b'\n'
+        {
+            self.heads += 1;
+        }
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        let part = &bytes[..end.unwrap_or(bytes.len())];
+        let room = (LINE_MAX - self.line.len()).min(part.len());
+        self.line.extend_from_slice(&part[..room]);
+        self.last = part.last().copied().unwrap_or(self.last);
+        end.map(|end| &bytes[end + 1..])
+    }
+
+    /// The line that has ended, without its carriage return.
+    fn line(&self) -> Option<&[u8]> {
+        if self.last != b'\r' {
+            return None;
+        }
+        // A line that is longer than what is kept has lost its end.
+        Some(self.line.strip_suffix(b"\r").unwrap_or(&self.line))
+    }
+
+    fn head_line(&mut self) -> Result<(), FramingFault> {
+        let line = self.line().ok_or(FramingFault::BareLineFeed)?;
+        if self.place == ScanState::Outside {
+            // Empty lines before a request are to be ignored.
+            let is_empty = line.is_empty();
+            self.place = match line {
+                PREFACE if self.heads == 1 => ScanState::Blind,
+                _ if is_empty => ScanState::Outside,
+                _ => ScanState::Head,
+            };
+            return Ok(());
+        }
+        if line.is_empty() {
+            self.place = match (self.is_chunked, self.length.unwrap_or(0)) {
+                (true, _) => ScanState::ChunkSize,
+                (false, 0) => ScanState::Outside,
+                (false, length) => ScanState::Body(length),
+            };
+            (self.length, self.is_chunked) = (None, false);
+            return Ok(());
+        }
+        // A line without a colon, or with a space before it, hyper refuses.
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { return Ok(()) };
+        let (name, value) = (line[..colon].trim_ascii(), line[colon + 1..].trim_ascii());
+        // Of a line that fills what is kept, the end may be missing.
+        let is_whole = self.line.len() < LINE_MAX;
+        if name.eq_ignore_ascii_case(b"content-length") {
+            let length = content_length(value).filter(|_| is_whole).ok_or(FramingFault::BadLength)?;
+            if self.length.replace(length).is_some() {
+                return Err(FramingFault::RepeatedLength);
+            }
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            if self.is_chunked || !is_whole || !value.eq_ignore_ascii_case(b"chunked") {
+                return Err(FramingFault::BadCoding);
+            }
+            self.is_chunked = true;
+        }
+        if self.is_chunked && self.length.is_some() { Err(FramingFault::TwoLengths) } else { Ok(()) }
+    }
+
+    fn body_line(&mut self) -> Result<(), Error> {
+        let line = self.line().ok_or_else(|| malformed("a line of a chunked body ends without a carriage return"))?;
+        if self.place == ScanState::Trailers {
+            if line.is_empty() {
+                self.place = ScanState::Outside;
+            }
+            return Ok(());
+        }
+        if line.len() >= LINE_MAX {
+            return Err(malformed("the extension of a chunk is too long"));
+        }
+        self.place = match chunk_size(line).map(|size| (size, size.checked_add(2))) {
+            Some((0, _)) => ScanState::Trailers,
+            Some((_, Some(with_end))) => ScanState::Chunk(with_end),
+            _ => return Err(malformed("the size of a chunk is no hexadecimal number")),
+        };
+        Ok(())
+    }
+
+    /// Passes over a chunk's bytes; its last two must end the line.
+    fn chunk<'a>(&mut self, left: u64, bytes: &'a [u8]) -> Result<&'a [u8], Error> {
+        if left > 2 {
+            let taken = taken(left - 2, bytes);
+            self.place = ScanState::Chunk(left - taken as u64);
+            return Ok(&bytes[taken..]);
+        }
+        let (expected, place) = if left == 2 { (b'\r', ScanState::Chunk(1)) } else { (b'\n', ScanState::ChunkSize) };
+        if bytes[0] != expected {
+            return Err(malformed("a chunk is longer than it said"));
+        }
+        self.place = place;
+        Ok(&bytes[1..])
+    }
+}
+
+/// How many of these bytes belong to what has so many left.
+fn taken(left: u64, bytes: &[u8]) -> usize {
+    usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len())
+}
+
+/// What a line says before a chunk, if it is a number and ends where one may.
+pub(crate) fn chunk_size(line: &[u8]) -> Option<u64> {
+    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let is_well_ended = matches!(line.get(digits), None | Some(b';' | b' ' | b'\t'));
+    u64::from_str_radix(std::str::from_utf8(&line[..digits]).ok()?, 16).ok().filter(|_| is_well_ended)
+}
+
+/// The length that a Content-Length names, if it is digits and nothing else.
+pub(crate) fn content_length(value: &[u8]) -> Option<u64> {
+    let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(value).ok().filter(|_| is_number)?.parse().ok()
+}
+
+fn malformed(reason: &'static str) -> Error {
+    Error::new(ErrorKind::InvalidData, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is found in these bytes: however they are cut, the same.
+    fn found(bytes: &str) -> Result<Option<(u64, FramingFault)>, String> {
+        let whole = FramingScanner::new().read(bytes.as_bytes()).map_err(|error| error.to_string());
+        for size in [1, 2, 3, 7] {
+            let mut framing = FramingScanner::new();
+            let mut parts = bytes.as_bytes().chunks(size).map(|part| framing.read(part).map_err(|e| e.to_string()));
+            let in_parts = parts.find(|part| !matches!(part, Ok(None))).unwrap_or(Ok(None));
+            assert_eq!(in_parts, whole, "{bytes:?} in parts of {size}");
+        }
+        whole
+    }
+
+    const GOOD: &str = "POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello\r\nPUT / HTTP/1.1\r\nTransfer-Encoding: \
+                        Chunked\r\n\r\n5;a=b\r\nhello\r\nA\r\n0123456789\r\n0\r\nX: y\r\n\r\nGET / HTTP/1.1\r\n\r\n";
+
+    #[test]
+    fn requests_that_end_in_one_way_only_pass() {
+        assert_eq!(found(GOOD), Ok(None));
+        assert_eq!(found(&GOOD.repeat(3)), Ok(None));
+        let long = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "content-length: 5\t".repeat(100));
+        assert_eq!(found(&long.repeat(2)), Ok(None));
+    }
+
+    #[test]
+    fn a_head_that_ends_in_two_ways_is_found_wherever_it_stands() {
+        for (lines, fault) in [
+            ("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", FramingFault::TwoLengths),
+            ("transfer-encoding: chunked\r\nX: y\r\ncontent-length: 0\r\n", FramingFault::TwoLengths),
+            ("Content-Length: 5\r\nContent-Length: 5\r\n", FramingFault::RepeatedLength),
+            ("Content-Length: 5, 5\r\n", FramingFault::BadLength),
+            ("Content-Length: +5\r\n", FramingFault::BadLength),
+            ("Content-Length:\r\n", FramingFault::BadLength),
+            ("Content-Length: 99999999999999999999\r\n", FramingFault::BadLength),
+            ("Transfer-Encoding: gzip, chunked\r\n", FramingFault::BadCoding),
+            ("Transfer-Encoding: identity\r\n", FramingFault::BadCoding),
+            ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", FramingFault::BadCoding),
+            ("Content-Length: 5\nX: y\r\n", FramingFault::BareLineFeed),
+            ("X: y\n\n", FramingFault::BareLineFeed),
+        ] {
+            let head = format!("POST / HTTP/1.1\r\n{lines}\r\n");
+            assert_eq!(found(&head), Ok(Some((1, fault))), "{lines:?}");
+            assert_eq!(found(&format!("{GOOD}{head}")), Ok(Some((4, fault))), "{lines:?}");
+        }
+        let long = format!("POST / HTTP/1.1\r\nContent-Length: {:0>300}\r\n\r\n", 5);
+        assert_eq!(found(&long), Ok(Some((1, FramingFault::BadLength))));
+    }
+
+    #[test]
+    fn a_body_that_is_malformed_is_an_error() {
+        let head = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+        for body in
+            ["5\nhello\r\n0\r\n\r\n", "x\r\n", "5x\r\n", "-1\r\n", "\r\n", "5\r\nhello!\r\n", "5\r\nhello\n0\r\n"]
+        {
+            assert!(found(&format!("{head}{body}")).is_err(), "{body:?}");
+        }
+        for body in ["0\r\nX: y\n\r\n", "fffffffffffffffff\r\n", "ffffffffffffffff\r\n"] {
+            assert!(found(&format!("{head}{body}")).is_err(), "{body:?}");
+        }
+        assert!(found(&format!("{head}5;{}\r\n", "x".repeat(300))).is_err());
+    }
+
+    #[test]
+    fn nothing_is_looked_for_in_http2() {
+        assert_eq!(found("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\nContent-Length: x\n"), Ok(None));
+    }
+}

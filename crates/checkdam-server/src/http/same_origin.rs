@@ -1,0 +1,211 @@
+//! The same-origin check: refuses requests that a web page of another origin
+//! makes a visitor's browser send. The browser keeps the answer from the page,
+//! but only after the request was decided and charged.
+//!
+//! Three signs tell: [`Sec-Fetch-Site`](https://www.w3.org/TR/fetch-metadata/),
+//! which no page can change; `Origin`; and on a loopback listener a host name
+//! that is not local, as after DNS rebinding. Programs send none of them.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::extract::{Request, State};
+use axum::http::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN, USER_AGENT};
+use axum::http::{HeaderMap, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::problem::{Problem, shown};
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Headers by which a proxy describes its client's request. A page can send none
+/// of them to another origin: they need a preflight request, which is not granted.
+const OF_PROXIES: [&str; 10] = [
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-method",
+    "x-forwarded-proto",
+    "x-forwarded-uri",
+    "x-original-method",
+    "x-original-uri",
+    "x-original-url",
+    "x-real-ip",
+    "forwarded",
+];
+
+/// Media types that a page may post to another origin without a preflight request.
+const OF_FORMS: [&str; 3] = ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"];
+
+/// The hosts that a listener answers to when a request decides something.
+#[derive(Debug, Clone)]
+pub(crate) struct AllowedHosts {
+    /// The port of a loopback listener; none if the listener can be reached from
+    /// elsewhere, where any name may lead to it.
+    loopback_port: Option<u16>,
+    /// Names in lower case besides the local ones; `*` is every name.
+    allowed: Vec<String>,
+}
+
+impl AllowedHosts {
+    /// Of a listener on this address.
+    pub(crate) fn new(address: Option<SocketAddr>, allowed: &[String]) -> Self {
+        let loopback_port = address.filter(|address| address.ip().is_loopback()).map(|address| address.port());
+        Self { loopback_port, allowed: allowed.iter().map(|name| name.to_lowercase()).collect() }
+    }
+
+    /// Why a request that decides something is refused, if it is.
+    pub(super) fn refuse(&self, headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
+        let (site, origin) = (headers.get(SEC_FETCH_SITE), headers.get(ORIGIN));
+        // Programs send neither.
+        if site.is_some() || origin.is_some() {
+            let problem = site.and_then(foreign_site).or_else(|| foreign_page(headers, uri));
+            let problem = problem.or_else(|| headers.get(CONTENT_TYPE).and_then(form));
+            if problem.is_some() {
+                return problem;
+            }
+        }
+        let host = self.loopback_port.and_then(|_| host(headers, uri)).filter(|host| !self.knows(host))?;
+        Some(self.foreign_host(host))
+    }
+
+    /// The same for `/v1/auth`. A proxy passes on what its client's browser sent,
+    /// so only a request that no proxy describes is taken for a browser's own.
+    pub(super) fn refuse_auth(&self, headers: &HeaderMap, uri: &Uri, is_of_proxy: bool) -> Option<Problem> {
+        if is_of_proxy || OF_PROXIES.iter().any(|name| headers.contains_key(*name)) {
+            // After DNS rebinding the page's origin has our own port, and its requests may have any header.
+            let is_rebound = |host: &&str| self.loopback_port.is_some_and(|own| port(host) == Some(own));
+            return host(headers, uri)
+                .filter(is_rebound)
+                .filter(|host| !self.knows(host))
+                .map(|host| self.foreign_host(host));
+        }
+        let is_browser = |agent: &HeaderValue| agent.as_bytes().starts_with(b"Mozilla/");
+        if !headers.contains_key(SEC_FETCH_SITE) && headers.get(USER_AGENT).is_some_and(is_browser) {
+            let detail = "a browser asked /v1/auth, which is for proxies: let the proxy send X-Forwarded-Uri";
+            return Some(Problem::forbidden(detail.to_owned()));
+        }
+        self.refuse(headers, uri)
+    }
+
+    fn knows(&self, host: &str) -> bool {
+        let bare = without_port(host);
+        is_local(bare) || self.allowed.iter().any(|allowed| allowed == "*" || bare.eq_ignore_ascii_case(allowed))
+    }
+
+    fn foreign_host(&self, host: &str) -> Problem {
+        Problem::forbidden(format!(
+            "this listener is on loopback and was called as {:?}: call it localhost, or allow that name with \
+             --allowed-hosts",
+            shown(host)
+        ))
+    }
+}
+
+/// Refuses what must not be decided.
+pub(super) async fn refuse_foreign(
+    State(hosts): State<std::sync::Arc<AllowedHosts>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match hosts.refuse(request.headers(), request.uri()) {
+        Some(problem) => problem.into_response(),
+        None => next.run(request).await,
+    }
+}
+
+/// What the browser says of the page: only a page of ours, or a person, may ask.
+fn foreign_site(site: &HeaderValue) -> Option<Problem> {
+    let is_own = site == "same-origin" || site == "none";
+    (!is_own).then(|| {
+        let site = String::from_utf8_lossy(site.as_bytes());
+        Problem::forbidden(format!("a web page of another origin may not ask this (Sec-Fetch-Site: {})", shown(&site)))
+    })
+}
+
+/// A browser sends these of a form without asking us first.
+fn form(content_type: &HeaderValue) -> Option<Problem> {
+    let text = String::from_utf8_lossy(content_type.as_bytes());
+    let media_type = text.split(';').next().unwrap_or_default().trim();
+    let is_form = OF_FORMS.iter().any(|form| media_type.eq_ignore_ascii_case(form));
+    is_form.then(|| Problem::wrong_media_type(&shown(&text)))
+}
+
+/// Refuses a page of another origin.
+pub(super) fn foreign_page(headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
+    let origin = headers.get(ORIGIN)?;
+    let own = host(headers, uri).unwrap_or_default();
+    let theirs = origin.to_str().ok().and_then(|text| text.split_once("://")).map(|(_, host)| host);
+    if theirs == Some(own) {
+        return None;
+    }
+    let text = String::from_utf8_lossy(origin.as_bytes());
+    Some(Problem::forbidden(format!(
+        "a page of {:?} may not ask this of {:?}; behind a proxy, let it pass the Host header on",
+        shown(&text),
+        shown(own)
+    )))
+}
+
+/// The host that the client asks, with or without a port.
+pub(super) fn host<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<&'a str> {
+    let named = headers.get(HOST).and_then(|host| host.to_str().ok());
+    named.or_else(|| uri.authority().map(axum::http::uri::Authority::as_str))
+}
+
+/// Whether a host, without a port, is this machine in any browser.
+pub(super) fn is_local(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+pub(super) fn without_port(host: &str) -> &str {
+    match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    }
+}
+
+/// The port of a host; that of plain HTTP if it names none.
+fn port(host: &str) -> Option<u16> {
+    match host.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')) {
+        Some((_, port)) => port.parse().ok(),
+        None => Some(80),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(given: &[(HeaderName, &'static str)]) -> HeaderMap {
+        given.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect()
+    }
+
+    #[test]
+    fn pages_of_other_origins_are_refused() {
+        let passes = |origin| foreign_page(&headers(&[(HOST, "localhost:8082"), (ORIGIN, origin)]), &Uri::default());
+        assert!(passes("http://localhost:8082").is_none());
+        for origin in ["http://localhost:3000", "https://example.com", "null", ""] {
+            assert!(passes(origin).is_some(), "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_listener_that_others_can_reach_answers_to_any_host() {
+        let named = headers(&[(HOST, "limits.example:8080")]);
+        for (address, refuses) in [("127.0.0.1:8080", true), ("[::1]:8080", true), ("0.0.0.0:8080", false)] {
+            let hosts = AllowedHosts::new(address.parse().ok(), &[]);
+            assert_eq!(hosts.refuse(&named, &Uri::default()).is_some(), refuses, "{address}");
+        }
+    }
+
+    #[test]
+    fn behind_a_proxy_only_our_own_port_looks_like_rebinding() {
+        let hosts = AllowedHosts::new("127.0.0.1:80".parse().ok(), &[]);
+        for (host, refuses) in
+            [("shop.example", true), ("shop.example:443", false), ("[2001:db8::1]:80", true), ("localhost", false)]
+        {
+            let named = headers(&[(HOST, host), (HeaderName::from_static("x-forwarded-uri"), "/")]);
+            assert_eq!(hosts.refuse_auth(&named, &Uri::default(), false).is_some(), refuses, "{host}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The endpoints under `/v1`.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::State;
+use axum::http::Response;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use http_body_util::Full;
+
+use super::openapi::{ErrorResponses, example};
+use super::problem::Problem;
+use super::request_body::read;
+use super::wire::{self, Answer, BatchAnswer, BatchBody, CheckBody, Denied, ExplainAnswer};
+use crate::app::App;
+
+/// Where checks are asked for.
+pub(super) const CHECK: &str = "/v1/check";
+
+type V1Result = Result<Response<Body>, Problem>;
+
+/// Charges a request to every limit that concerns it, or to none.
+#[utoipa::path(
+    post, path = "/v1/check", tag = "decisions",
+    request_body(content = CheckBody<'_>, examples(
+        ("a user of the free plan" = (value = json!({"attributes": {"user": "42", "plan": "free"}}))),
+        ("every usual attribute, and a cost" = (value = json!({
+            "attributes": {"user": "42", "plan": "free", "endpoint": "/api/search", "method": "GET", "ip": "203.0.113.9"},
+            "cost": 5
+        }))),
+    )),
+    responses(
+        (status = 200, description = "It passes and was charged", body = Answer<'_>, example = json!(example::answer())),
+        (status = 403, description = "It is banned; nothing was charged", body = Denied<'_>,
+            content_type = "application/problem+json", example = json!(example::banned())),
+        (status = 429, description = "It must wait; nothing was charged", body = Denied<'_>,
+            content_type = "application/problem+json", example = json!(example::denied())),
+        ErrorResponses,
+    )
+)]
+pub(super) async fn check(State(app): State<Arc<App>>, body: Body) -> V1Result {
+    checked(&app, body).await.map(whole)
+}
+
+/// The same for a caller that knows where it is.
+pub(super) async fn checked<B>(app: &App, body: B) -> Result<Response<Full<Bytes>>, Problem>
+where
+    B: HttpBody<Data = Bytes, Error: Display> + Unpin,
+{
+    let body = read(body).await?;
+    let request = wire::parse(&body)?;
+    let outcome = app.check(&request).await;
+    Ok(wire::answer(&request, &outcome, app.dialect()))
+}
+
+/// Charges several requests, each on its own, in their order.
+///
+/// One malformed request spoils the batch: nothing is charged then.
+#[utoipa::path(
+    post, path = "/v1/check/batch", tag = "decisions",
+    request_body(content = BatchBody<'_>, example = json!({"requests": [
+        {"attributes": {"user": "42", "plan": "free"}},
+        {"attributes": {"user": "43", "plan": "pro"}, "cost": 2}
+    ]})),
+    responses(
+        (status = 200, description = "Every request was decided: each result has its own status", body = BatchAnswer<'_>,
+            example = json!(example::batch())),
+        ErrorResponses,
+    )
+)]
+pub(super) async fn batch(State(app): State<Arc<App>>, body: Body) -> V1Result {
+    let body = read(body).await?;
+    let requests = wire::parse_batch(&body)?;
+    let mut decided = Vec::with_capacity(requests.len());
+    for request in requests {
+        let outcome = app.check(&request).await;
+        decided.push((request, outcome));
+    }
+    Ok(wire::batch(&decided))
+}
+
+/// Answers as a check would, charging nothing: always 200.
+#[utoipa::path(
+    post, path = "/v1/peek", tag = "state",
+    request_body(content = CheckBody<'_>, example = json!({"attributes": {"user": "42", "plan": "free"}})),
+    responses(
+        (status = 200, description = "Where the request stands: `allowed` tells whether it would pass", body = Answer<'_>,
+            example = json!(example::answer())),
+        ErrorResponses,
+    )
+)]
+pub(super) async fn peek(State(app): State<Arc<App>>, body: Body) -> V1Result {
+    let body = read(body).await?;
+    let request = wire::parse(&body)?;
+    let outcome = app.peek(&request).await;
+    Ok(whole(wire::state(&request, &outcome, app.dialect())))
+}
+
+/// Gives back the request's cost to every limit that concerns it, at most what is owed.
+#[utoipa::path(
+    post, path = "/v1/refund", tag = "state",
+    request_body(content = CheckBody<'_>, example = json!({"attributes": {"user": "42", "plan": "free"}, "cost": 1})),
+    responses(
+        (status = 200, description = "Where the request stands afterwards", body = Answer<'_>,
+            example = json!(example::answer())),
+        (status = 403, description = "A web page of another origin asked", body = Problem,
+            content_type = "application/problem+json"),
+        ErrorResponses,
+    )
+)]
+pub(super) async fn refund(State(app): State<Arc<App>>, body: Body) -> V1Result {
+    let body = read(body).await?;
+    let request = wire::parse(&body)?;
+    let outcome = app.refund(&request).await;
+    Ok(whole(wire::state(&request, &outcome, app.dialect())))
+}
+
+/// Forgets what is owed to every limit that concerns the request.
+#[utoipa::path(
+    post, path = "/v1/reset", tag = "state",
+    request_body(content = CheckBody<'_>, example = json!({"attributes": {"user": "42", "plan": "free"}})),
+    responses(
+        (status = 200, description = "Where the request stands afterwards", body = Answer<'_>,
+            example = json!(example::answer())),
+        (status = 403, description = "A web page of another origin asked", body = Problem,
+            content_type = "application/problem+json"),
+        ErrorResponses,
+    )
+)]
+pub(super) async fn reset(State(app): State<Arc<App>>, body: Body) -> V1Result {
+    let body = read(body).await?;
+    let request = wire::parse(&body)?;
+    let outcome = app.reset(&request).await;
+    Ok(whole(wire::state(&request, &outcome, app.dialect())))
+}
+
+/// Says which rules concern the request and why, with their state, charging nothing.
+#[utoipa::path(
+    post, path = "/v1/explain", tag = "state",
+    request_body(content = CheckBody<'_>, example = json!({"attributes": {"user": "42", "plan": "free"}})),
+    responses(
+        (status = 200, description = "Which rules concern it, and why", body = ExplainAnswer<'_>,
+            example = json!(example::explained())),
+        ErrorResponses,
+    )
+)]
+pub(super) async fn explain(State(app): State<Arc<App>>, body: Body) -> V1Result {
+    let body = read(body).await?;
+    let request = wire::parse(&body)?;
+    let outcome = app.peek(&request).await;
+    let explained = wire::explain(outcome.rules(), &request, &outcome, &app.watch().attributes().unseen());
+    Ok(([(CONTENT_TYPE, "application/json")], explained).into_response())
+}
+
+fn whole(response: Response<Full<Bytes>>) -> Response<Body> {
+    response.map(Body::new)
+}

@@ -1,0 +1,41 @@
+//! One request after the other: what each of many lanes does until the end.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::key_distribution::KeyGenerator;
+use super::request_result::{RequestFailure, RequestResult};
+use super::schedule::Schedule;
+use super::tally::LoadTally;
+
+/// A lane of a closed loop waits so long before it knocks again where nobody
+/// takes connections.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// How requests reach a server. What is cancelled while it waits for an answer
+/// leaves nothing behind that a later answer could be taken for.
+pub(crate) trait Client: Send {
+    /// Connects, if it is not connected. What fails now fails again when it asks.
+    fn open(&mut self) -> impl Future<Output = ()> + Send;
+
+    /// Sends the request of a key, and waits for its answer.
+    fn ask(&mut self, key: u64) -> impl Future<Output = Result<RequestResult, RequestFailure>> + Send;
+}
+
+/// Sends what the schedule says, and tallies what comes of it.
+pub(crate) async fn run(
+    door: &mut impl Client,
+    keys: &mut KeyGenerator,
+    schedule: &Schedule,
+    tally: &Mutex<LoadTally>,
+) {
+    while let Some(turn) = schedule.next().await {
+        let answered = tokio::time::timeout(schedule.timeout(), door.ask(keys.draw())).await;
+        let answered = answered.unwrap_or(Err(RequestFailure::Timeout));
+        let is_refused = matches!(answered, Err(RequestFailure::Refused | RequestFailure::Other(_)));
+        tally.lock().unwrap_or_else(PoisonError::into_inner).count(&turn, answered);
+        if is_refused && !schedule.is_open() {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}

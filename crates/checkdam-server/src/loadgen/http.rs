@@ -1,0 +1,234 @@
+//! Requests over HTTP/1.1, one connection a lane: their text is prepared but
+//! for the key, and of answers no more is read than counts.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::http::HeaderName;
+use axum::http::header::{CONTENT_TYPE, HOST};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use super::connection_loop::Client;
+use super::http_response::{ParsedResponse, ResponseParser};
+use super::key_template::KeyTemplate;
+use super::request_result::{RequestFailure, RequestResult, ServerVerdict};
+
+/// A header that is given, with its value.
+pub(crate) type HeaderTemplate = (HeaderName, KeyTemplate);
+
+/// The text of requests.
+#[derive(Debug)]
+pub(crate) struct HttpRequest {
+    /// The request line and the headers but the length, each with its line end.
+    head: KeyTemplate,
+    body: Option<KeyTemplate>,
+}
+
+impl HttpRequest {
+    /// Asks to decide, by `POST`.
+    pub(crate) fn check(path: &KeyTemplate, authority: &str, headers: &[HeaderTemplate], body: KeyTemplate) -> Self {
+        let mut head = head("POST", path, authority, headers);
+        if !has(headers, &CONTENT_TYPE) {
+            head = head.text("content-type: application/json\r\n");
+        }
+        Self { head, body: Some(body) }
+    }
+
+    /// Asks for a page, by `GET`.
+    pub(crate) fn get(path: &KeyTemplate, authority: &str, headers: &[HeaderTemplate]) -> Self {
+        Self { head: head("GET", path, authority, headers), body: None }
+    }
+
+    fn write(&self, key: u64, out: &mut Vec<u8>) {
+        let mut digits = itoa::Buffer::new();
+        let key = digits.format(key);
+        out.clear();
+        self.head.write(key, out);
+        if let Some(body) = &self.body {
+            out.extend_from_slice(b"content-length: ");
+            out.extend_from_slice(itoa::Buffer::new().format(body.length(key.len())).as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(b"\r\n");
+        if let Some(body) = &self.body {
+            body.write(key, out);
+        }
+    }
+
+    fn verdict(&self, status: u16) -> ServerVerdict {
+        let is_check = self.body.is_some();
+        match status {
+            200..=299 => ServerVerdict::Allowed,
+            300..=399 if !is_check => ServerVerdict::Allowed,
+            429 => ServerVerdict::Limited,
+            // A ban.
+            403 if is_check => ServerVerdict::Limited,
+            _ => ServerVerdict::Undecided,
+        }
+    }
+}
+
+fn head(method: &str, path: &KeyTemplate, authority: &str, headers: &[HeaderTemplate]) -> KeyTemplate {
+    let mut head = KeyTemplate::of(format!("{method} ")).then(path).text(" HTTP/1.1\r\n");
+    if !has(headers, &HOST) {
+        head = head.text(&format!("host: {authority}\r\n"));
+    }
+    for (name, value) in headers {
+        head = head.text(&format!("{name}: ")).then(value).text("\r\n");
+    }
+    head
+}
+
+/// Whether it is given: then it stands in place of ours.
+fn has(headers: &[HeaderTemplate], wanted: &HeaderName) -> bool {
+    headers.iter().any(|(name, _)| name == wanted)
+}
+
+/// A connection, and a new one where it has ended.
+#[derive(Debug)]
+pub(crate) struct HttpClient {
+    address: SocketAddr,
+    request: Arc<HttpRequest>,
+    connection: Option<Connection>,
+    text: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    stream: TcpStream,
+    replies: ResponseParser,
+}
+
+impl HttpClient {
+    pub(crate) const fn new(address: SocketAddr, request: Arc<HttpRequest>) -> Self {
+        Self { address, request, connection: None, text: Vec::new() }
+    }
+
+    async fn connect(&self) -> Result<Connection, RequestFailure> {
+        let stream = TcpStream::connect(self.address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Connection { stream, replies: ResponseParser::default() })
+    }
+}
+
+impl Client for HttpClient {
+    async fn open(&mut self) {
+        self.connection = self.connect().await.ok();
+    }
+
+    async fn ask(&mut self, key: u64) -> Result<RequestResult, RequestFailure> {
+        // Taken out: a connection whose answer was not awaited is never used again.
+        let kept = self.connection.take().filter(Connection::is_alive);
+        let mut connection = match kept {
+            Some(connection) => connection,
+            None => self.connect().await?,
+        };
+        self.request.write(key, &mut self.text);
+        connection.stream.write_all(&self.text).await?;
+        let has_decision = self.request.body.is_some();
+        let reply = connection.replies.read(&mut connection.stream, has_decision).await?;
+        let ParsedResponse { status, is_kept, decided_by, bytes } = reply;
+        if is_kept {
+            self.connection = Some(connection);
+        }
+        Ok(RequestResult {
+            verdict: self.request.verdict(status),
+            status: Some(status),
+            decided_by,
+            has_limit: None,
+            sent_bytes: self.text.len(),
+            received_bytes: bytes,
+        })
+    }
+}
+
+impl Connection {
+    /// Whether the server has neither closed it meanwhile nor said more than it
+    /// was asked, which would be taken for the next answer. Asks the system only
+    /// if something has come.
+    fn is_alive(&self) -> bool {
+        if !self.replies.is_empty() {
+            return false;
+        }
+        let nothing = self.stream.try_read(&mut [0]);
+        matches!(nothing, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_say_how_long_they_are() {
+        let path = "/p/{key}".parse().unwrap();
+        let headers = [(HeaderName::from_static("x-user"), "u{key}".parse().unwrap())];
+        let body = KeyTemplate::of("{\"a\":\"").then(&"{key}".parse().unwrap()).text("\"}");
+        let check = HttpRequest::check(&path, "here:1", &headers, body);
+        let mut text = Vec::new();
+        check.write(1234, &mut text);
+        assert_eq!(
+            String::from_utf8(text.clone()).unwrap(),
+            "POST /p/1234 HTTP/1.1\r\nhost: here:1\r\nx-user: u1234\r\ncontent-type: application/json\r\n\
+             content-length: 12\r\n\r\n{\"a\":\"1234\"}"
+        );
+        HttpRequest::get(&path, "here:1", &[]).write(7, &mut text);
+        assert_eq!(String::from_utf8(text).unwrap(), "GET /p/7 HTTP/1.1\r\nhost: here:1\r\n\r\n");
+    }
+
+    #[test]
+    fn headers_that_are_given_replace_ours() {
+        let headers =
+            [(HOST, "u{key}.example".parse().unwrap()), (CONTENT_TYPE, KeyTemplate::of("application/problem+json"))];
+        let path = KeyTemplate::of("/");
+        let mut text = Vec::new();
+        HttpRequest::check(&path, "here:1", &headers, KeyTemplate::of("{}")).write(7, &mut text);
+        assert_eq!(
+            String::from_utf8(text.clone()).unwrap(),
+            "POST / HTTP/1.1\r\nhost: u7.example\r\ncontent-type: application/problem+json\r\n\
+             content-length: 2\r\n\r\n{}"
+        );
+        HttpRequest::get(&path, "here:1", &headers[..1]).write(8, &mut text);
+        assert_eq!(String::from_utf8(text).unwrap(), "GET / HTTP/1.1\r\nhost: u8.example\r\n\r\n");
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_said_too_much_is_not_used_again() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(async move {
+            let both = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nHTTP/1.1 429 No\r\ncontent-length: 0\r\n\r\n";
+            // They stay open: only what was said ends their use.
+            let mut open = Vec::new();
+            while open.len() < 2 {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                stream.write_all(both).await.unwrap();
+                open.push(stream);
+            }
+            open
+        });
+        let request = HttpRequest::get(&KeyTemplate::of("/"), "here", &[]);
+        let mut door = HttpClient::new(address, Arc::new(request));
+        for _ in 0..2 {
+            assert_eq!(door.ask(0).await.unwrap().status, Some(200));
+        }
+        serving.await.unwrap();
+    }
+
+    #[test]
+    fn verdicts_follow_the_status() {
+        let path = KeyTemplate::of("/");
+        let check = HttpRequest::check(&path, "", &[], KeyTemplate::of("{}"));
+        let get = HttpRequest::get(&path, "", &[]);
+        for (status, of_check, of_get) in [
+            (200, ServerVerdict::Allowed, ServerVerdict::Allowed),
+            (302, ServerVerdict::Undecided, ServerVerdict::Allowed),
+            (403, ServerVerdict::Limited, ServerVerdict::Undecided),
+            (429, ServerVerdict::Limited, ServerVerdict::Limited),
+            (503, ServerVerdict::Undecided, ServerVerdict::Undecided),
+        ] {
+            assert_eq!((check.verdict(status), get.verdict(status)), (of_check, of_get), "{status}");
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Reads answers of HTTP/1.1, keeping of them what is counted.
+
+use std::io::{Error, ErrorKind};
+use std::sync::LazyLock;
+
+use checkdam::DecidedBy;
+use memchr::{memchr, memmem};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// The longest head, and the longest body that is searched for who decided.
+const HEAD_MAX: usize = 64 << 10;
+/// Room for an answer of the usual length.
+const ROOM: usize = 8 << 10;
+
+static DECIDED_BY: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(b"\"decided_by\":\""));
+
+/// One answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ParsedResponse {
+    pub(crate) status: u16,
+    /// Whether the connection takes another request.
+    pub(crate) is_kept: bool,
+    pub(crate) decided_by: Option<DecidedBy>,
+    /// Its length with its head.
+    pub(crate) bytes: usize,
+}
+
+/// The answers of a connection, one behind the other.
+#[derive(Debug, Default)]
+pub(crate) struct ResponseParser {
+    buffer: Vec<u8>,
+    /// What of the buffer is read from the connection and not yet used.
+    start: usize,
+    end: usize,
+}
+
+/// How a body ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BodyFraming {
+    Length(usize),
+    Chunked,
+    /// With the connection.
+    Close,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct ParsedHead {
+    status: u16,
+    body: BodyFraming,
+    is_kept: bool,
+}
+
+impl ResponseParser {
+    /// Reads the next answer to its end. Who decided is looked for only if it
+    /// is a decision.
+    pub(crate) async fn read(
+        &mut self,
+        stream: &mut (impl AsyncRead + Unpin),
+        has_decision: bool,
+    ) -> Result<ParsedResponse, Error> {
+        let mut bytes = 0;
+        let head = loop {
+            let length = self.until(stream, b"\r\n\r\n").await?;
+            let head = ParsedHead::parse(&self.unused()[..length])?;
+            self.start += length;
+            bytes += length;
+            // Answers that only announce one are passed over.
+            if head.status >= 200 {
+                break head;
+            }
+        };
+        let mut decided_by = None;
+        let mut is_kept = head.is_kept;
+        bytes += match head.body {
+            BodyFraming::Length(length) => {
+                if has_decision && length <= HEAD_MAX {
+                    self.hold(stream, length).await?;
+                    decided_by = find_decided_by(&self.unused()[..length]);
+                }
+                self.skip(stream, length).await?
+            }
+            BodyFraming::Chunked => self.skip_chunks(stream).await?,
+            BodyFraming::Close => {
+                is_kept = false;
+                self.skip_all(stream).await?
+            }
+        };
+        Ok(ParsedResponse { status: head.status, is_kept, decided_by, bytes })
+    }
+
+    /// Whether nothing has come that no answer was read from.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    fn unused(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// How many bytes there are up to and with the mark.
+    async fn until(&mut self, stream: &mut (impl AsyncRead + Unpin), mark: &[u8]) -> Result<usize, Error> {
+        loop {
+            if let Some(place) = memmem::find(self.unused(), mark) {
+                return Ok(place + mark.len());
+            }
+            if self.unused().len() > HEAD_MAX {
+                return Err(invalid("the head is too long"));
+            }
+            self.fill(stream).await?;
+        }
+    }
+
+    /// Reads until so many bytes are in the buffer.
+    async fn hold(&mut self, stream: &mut (impl AsyncRead + Unpin), length: usize) -> Result<(), Error> {
+        while self.unused().len() < length {
+            self.fill(stream).await?;
+        }
+        Ok(())
+    }
+
+    /// Passes over so many bytes without keeping them.
+    async fn skip(&mut self, stream: &mut (impl AsyncRead + Unpin), length: usize) -> Result<usize, Error> {
+        let mut left = length;
+        loop {
+            let used = left.min(self.unused().len());
+            self.start += used;
+            left -= used;
+            if left == 0 {
+                return Ok(length);
+            }
+            self.fill(stream).await?;
+        }
+    }
+
+    async fn skip_chunks(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> Result<usize, Error> {
+        let mut bytes = 0;
+        loop {
+            let line = self.until(stream, b"\r\n").await?;
+            let digits = self.unused()[..line].split(|byte| matches!(byte, b';' | b'\r' | b' ')).next();
+            let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+            let length = digits.and_then(|digits| usize::from_str_radix(digits, 16).ok());
+            let length = length.ok_or_else(|| invalid("a chunk has no length"))?;
+            bytes += self.skip(stream, line).await?;
+            if length == 0 {
+                break;
+            }
+            bytes += self.skip(stream, length.saturating_add(2)).await?;
+        }
+        // Trailers, up to an empty line.
+        loop {
+            let line = self.until(stream, b"\r\n").await?;
+            bytes += self.skip(stream, line).await?;
+            if line == 2 {
+                return Ok(bytes);
+            }
+        }
+    }
+
+    async fn skip_all(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> Result<usize, Error> {
+        let mut bytes = 0;
+        loop {
+            bytes += self.unused().len();
+            self.start = self.end;
+            match self.fill(stream).await {
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(bytes),
+                filled => filled?,
+            }
+        }
+    }
+
+    async fn fill(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> Result<(), Error> {
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        if self.buffer.len() - self.end < ROOM / 2 {
+            self.buffer.resize(self.end + ROOM, 0);
+        }
+        match stream.read(&mut self.buffer[self.end..]).await? {
+            0 => Err(ErrorKind::UnexpectedEof.into()),
+            count => {
+                self.end += count;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl ParsedHead {
+    fn parse(text: &[u8]) -> Result<Self, Error> {
+        let status = match text {
+            [b'H', b'T', b'T', b'P', b'/', b'1', b'.', _, b' ', digits @ ..] => digits.get(..3).and_then(number),
+            _ => None,
+        };
+        let status = status.ok_or_else(|| invalid("the answer is not HTTP/1.1"))?;
+        let is_last_version = text[7] != b'0';
+        let mut head = Self { status: status as u16, body: BodyFraming::Close, is_kept: is_last_version };
+        let mut rest = text;
+        while let Some(end) = memchr(b'\n', rest) {
+            let line = &rest[..end];
+            rest = &rest[end + 1..];
+            head.header(line)?;
+        }
+        if head.status < 200 || matches!(head.status, 204 | 304) {
+            head.body = BodyFraming::Length(0);
+        }
+        Ok(head)
+    }
+
+    fn header(&mut self, line: &[u8]) -> Result<(), Error> {
+        // All that matter begin with one of two letters, and most do not.
+        match line.first() {
+            Some(b'c' | b'C') => {
+                if let Some(value) = value_of(line, b"content-length:") {
+                    let length = number(value).ok_or_else(|| invalid("the length of the answer is no number"))?;
+                    if self.body != BodyFraming::Chunked {
+                        self.body = BodyFraming::Length(length);
+                    }
+                } else if let Some(value) = value_of(line, b"connection:") {
+                    self.is_kept = !value.eq_ignore_ascii_case(b"close");
+                }
+            }
+            Some(b't' | b'T') if value_of(line, b"transfer-encoding:").is_some() => self.body = BodyFraming::Chunked,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let (start, value) = line.split_at_checked(name.len())?;
+    start.eq_ignore_ascii_case(name).then(|| value.trim_ascii())
+}
+
+fn number(digits: &[u8]) -> Option<usize> {
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()
+}
+
+fn find_decided_by(body: &[u8]) -> Option<DecidedBy> {
+    let word = &body[DECIDED_BY.find(body)? + DECIDED_BY.needle().len()..];
+    let word = &word[..memchr(b'"', word)?];
+    DecidedBy::ALL.into_iter().find(|decided_by| decided_by.name().as_bytes() == word)
+}
+
+fn invalid(reason: &'static str) -> Error {
+    Error::new(ErrorKind::InvalidData, reason)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! Text in which `{key}` stands for the key of each request.
+
+use std::str::FromStr;
+
+/// What stands for the key.
+const PLACE: &str = "{key}";
+
+/// The text between the keys: always one piece more than there are keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeyTemplate {
+    pieces: Vec<String>,
+}
+
+impl KeyTemplate {
+    /// Text without a key.
+    pub(crate) fn of(text: impl Into<String>) -> Self {
+        Self { pieces: vec![text.into()] }
+    }
+
+    /// Adds text.
+    pub(crate) fn text(mut self, text: &str) -> Self {
+        if let Some(last) = self.pieces.last_mut() {
+            last.push_str(text);
+        }
+        self
+    }
+
+    /// Adds another template.
+    pub(crate) fn then(mut self, other: &Self) -> Self {
+        for (place, piece) in other.pieces.iter().enumerate() {
+            if place > 0 {
+                self.pieces.push(String::new());
+            }
+            self = self.text(piece);
+        }
+        self
+    }
+
+    /// The same with each piece of text rewritten. A key is digits, which need
+    /// no rewriting anywhere.
+    pub(crate) fn map(&self, rewrite: impl Fn(&str) -> String) -> Self {
+        Self { pieces: self.pieces.iter().map(|piece| rewrite(piece)).collect() }
+    }
+
+    /// Whether requests differ by their key.
+    pub(crate) fn has_key(&self) -> bool {
+        self.pieces.len() > 1
+    }
+
+    /// Whether some piece has such a character.
+    pub(crate) fn contains(&self, is_found: impl Fn(char) -> bool) -> bool {
+        self.pieces.iter().any(|piece| piece.contains(&is_found))
+    }
+
+    /// How long it is with a key of that length.
+    pub(crate) fn length(&self, key_length: usize) -> usize {
+        self.pieces.iter().map(String::len).sum::<usize>() + (self.pieces.len() - 1) * key_length
+    }
+
+    /// Writes it with the key in its places.
+    pub(crate) fn write(&self, key: &str, out: &mut Vec<u8>) {
+        for (place, piece) in self.pieces.iter().enumerate() {
+            if place > 0 {
+                out.extend_from_slice(key.as_bytes());
+            }
+            out.extend_from_slice(piece.as_bytes());
+        }
+    }
+
+    /// The same as text.
+    pub(crate) fn filled(&self, key: &str) -> String {
+        self.pieces.join(key)
+    }
+}
+
+impl FromStr for KeyTemplate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let pieces: Vec<String> = text.split(PLACE).map(ToOwned::to_owned).collect();
+        if pieces.iter().any(|piece| piece.contains(['{', '}'])) {
+            return Err(format!("{text:?} has braces around something else than key: only {PLACE} is replaced"));
+        }
+        Ok(Self { pieces })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_put_in_their_places() {
+        for (text, filled) in [("", ""), ("free", "free"), ("{key}", "42"), ("a{key}b{key}", "a42b42")] {
+            let template: KeyTemplate = text.parse().unwrap();
+            let mut written = Vec::new();
+            template.write("42", &mut written);
+            assert_eq!(String::from_utf8(written).unwrap(), filled);
+            assert_eq!((template.filled("42").as_str(), template.length(2)), (filled, filled.len()));
+            assert_eq!(template.has_key(), text.contains("key"));
+        }
+        let joined = KeyTemplate::of("<").then(&"a{key}".parse().unwrap()).text(">").then(&"{key}".parse().unwrap());
+        assert_eq!(joined.map(str::to_uppercase).filled("1"), "<A1>1");
+        for text in ["{user}", "{key", "key}", "{{key}}", "{}"] {
+            assert!(text.parse::<KeyTemplate>().unwrap_err().contains(text), "{text}");
+        }
+    }
+}

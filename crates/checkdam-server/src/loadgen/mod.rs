@@ -1,0 +1,147 @@
+//! Load for a server that somebody owns: `checkdam bench`.
+//!
+//! The generator shares the machine with what it loads more often than not, so
+//! it is cheap, and it says of itself what it cost and where it was the one that
+//! was slow. It must never make a server look better than it was: nothing that
+//! was due is left out (see [`schedule`]). It sends nothing to machines that are
+//! not said to be one's own, and nothing without an end.
+
+mod connection_loop;
+mod grpc;
+mod http;
+mod http_response;
+mod key_distribution;
+mod key_template;
+mod report;
+mod request_result;
+mod schedule;
+mod tally;
+mod target;
+mod worker;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use self::connection_loop::Client;
+pub(crate) use self::grpc::GrpcRequest;
+use self::grpc::{GrpcClient, SharedChannel};
+pub(crate) use self::http::{HeaderTemplate, HttpRequest};
+pub(crate) use self::key_distribution::KeyDistribution;
+pub(crate) use self::key_template::KeyTemplate;
+pub(crate) use self::report::{LoadReport, PERCENTILES};
+pub(crate) use self::request_result::{RequestFailure, RequestResult};
+pub(crate) use self::schedule::LoadLimits;
+use self::schedule::Schedule;
+pub(crate) use self::tally::LoadTally;
+pub(crate) use self::target::{Target, false_port};
+use self::worker::{Worker, runtime};
+
+/// How often it is looked what was done.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What is sent to whom.
+#[derive(Debug, Clone)]
+pub(crate) struct LoadPlan {
+    pub(crate) target: Target,
+    /// The one of the target's addresses that is loaded.
+    pub(crate) address: SocketAddr,
+    pub(crate) asked: PlannedRequest,
+    /// Requests in flight at once.
+    pub(crate) lanes: u64,
+    pub(crate) threads: u64,
+    pub(crate) keys: u64,
+    pub(crate) spread: KeyDistribution,
+    pub(crate) seed: u64,
+    pub(crate) bounds: LoadLimits,
+}
+
+/// What is asked.
+#[derive(Debug, Clone)]
+pub(crate) enum PlannedRequest {
+    Http(Arc<HttpRequest>),
+    Grpc(Arc<GrpcRequest>),
+}
+
+/// Why there is no load.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum LoadError {
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] std::io::Error),
+    #[error("cannot keep latencies: {0}")]
+    Latencies(#[from] hdrhistogram::CreationError),
+    #[error("a thread ended without a word: this is a fault of checkdam")]
+    Lost,
+}
+
+/// What the last second brought.
+#[derive(Debug)]
+pub(crate) struct LoadProgress<'a> {
+    /// Since counting began; none while it warms up.
+    pub(crate) elapsed: Option<Duration>,
+    /// The time that `fresh` is from.
+    pub(crate) interval: Duration,
+    pub(crate) fresh: &'a LoadTally,
+    pub(crate) total: &'a LoadTally,
+}
+
+/// Asks once, whether there is anybody to load.
+pub(crate) fn probe_grpc(
+    address: SocketAddr,
+    request: GrpcRequest,
+    timeout: Duration,
+) -> std::io::Result<Result<RequestResult, RequestFailure>> {
+    let mut door = GrpcClient::new(Arc::new(SharedChannel::new(address)), Arc::new(request));
+    let asked = async { tokio::time::timeout(timeout, door.ask(0)).await.unwrap_or(Err(RequestFailure::Timeout)) };
+    Ok(runtime()?.block_on(asked))
+}
+
+/// Sends what is planned until its end, or until it is stopped, and tells every
+/// second how it goes.
+pub(crate) fn run(
+    plan: &LoadPlan,
+    is_stopped: &Arc<AtomicBool>,
+    mut tell: impl FnMut(&LoadProgress<'_>),
+) -> Result<LoadReport, LoadError> {
+    let threads = plan.threads.clamp(1, plan.lanes);
+    let mut crew = (0..threads).map(|thread| Worker::start(plan, thread, threads)).collect::<Result<Vec<_>, _>>()?;
+    for worker in &mut crew {
+        worker.wait_until_connected()?;
+    }
+    let schedule = Arc::new(Schedule::new(plan.bounds.clone(), Arc::clone(is_stopped)));
+    for worker in &mut crew {
+        worker.begin(&schedule);
+    }
+    let pacer = Arc::clone(&schedule);
+    let pacer = std::thread::Builder::new().name("pacer".to_owned()).spawn(move || pacer.pace())?;
+    let mut total = LoadTally::new()?;
+    let mut looked = Instant::now();
+    loop {
+        let is_done = crew.iter().all(Worker::is_finished);
+        if is_done || looked.elapsed() >= LOOK {
+            let mut fresh = LoadTally::new()?;
+            for worker in &crew {
+                fresh.add(&worker.take()?);
+            }
+            total.add(&fresh);
+            let elapsed = Instant::now().checked_duration_since(schedule.counted_from());
+            tell(&LoadProgress { elapsed, interval: looked.elapsed(), fresh: &fresh, total: &total });
+            looked = Instant::now();
+        }
+        if is_done {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let _ = pacer.join();
+    let mut busy = Duration::ZERO;
+    for worker in crew {
+        busy += worker.end()?;
+    }
+    schedule.left_in_line().for_each(|waited| total.count_unsent(waited));
+    Ok(LoadReport::new(plan.clone(), threads, total, &schedule, busy, is_stopped))
+}

@@ -1,0 +1,192 @@
+//! The other nodes, as they were last heard of.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use checkdam::store::redis::PubSubError;
+use tokio::time::Instant;
+
+use super::announcement::Announcement;
+use super::message::NodeMessage;
+use super::publish_interval::PublishInterval;
+use super::settings_mismatch::AnnouncedNode;
+
+/// The most nodes that are kept: whoever can reach the Redis can make some up.
+const PEERS_MAX: usize = 1_000;
+
+/// The other nodes, as they were last heard of.
+#[derive(Debug)]
+pub(super) struct KnownNodes {
+    own_id: u64,
+    deployment: String,
+    known: Mutex<KnownNode>,
+}
+
+#[derive(Debug, Default)]
+struct KnownNode {
+    nodes: HashMap<u64, (NodeMessage, Instant)>,
+    /// Every node on the Redis, also those whose messages cannot be read.
+    announced: HashMap<u64, (AnnouncedNode, Instant)>,
+    /// When we last heard ourselves, and what.
+    echo: Option<(NodeMessage, Instant)>,
+    /// Why the last word could not be said, and why nothing is heard.
+    untold: Option<PubSubError>,
+    unheard: Option<PubSubError>,
+}
+
+impl KnownNodes {
+    pub(super) fn new(deployment: String) -> Self {
+        Self { own_id: RandomState::new().hash_one(0_u8), deployment, known: Mutex::default() }
+    }
+
+    /// Which process this is.
+    pub(super) const fn own_id(&self) -> u64 {
+        self.own_id
+    }
+
+    pub(super) fn deployment(&self) -> &str {
+        &self.deployment
+    }
+
+    /// Somebody told how it goes, whoever it was.
+    pub(super) fn heard(&self, message: NodeMessage, now: Instant) {
+        if message.deployment != self.deployment {
+            return;
+        }
+        let mut known = self.lock();
+        known.unheard = None;
+        if message.id == self.own_id {
+            known.echo = Some((message, now));
+            return;
+        }
+        known.nodes.retain(|_, node| is_there(node, now));
+        if known.nodes.len() < PEERS_MAX || known.nodes.contains_key(&message.id) {
+            known.nodes.insert(message.id, (message, now));
+        }
+    }
+
+    /// A node told by what settings it limits; `unix_ms` is the time here.
+    pub(super) fn announced(&self, announcement: Announcement, now: Instant, unix_ms: u64) {
+        if announcement.id == self.own_id {
+            return;
+        }
+        let ahead_ms = i64::try_from(announcement.unix_ms).unwrap_or(i64::MAX).saturating_sub_unsigned(unix_ms);
+        let mut known = self.lock();
+        known.announced.retain(|_, node| is_announced(node, now));
+        if known.announced.len() < PEERS_MAX || known.announced.contains_key(&announcement.id) {
+            known.announced.insert(announcement.id, (AnnouncedNode { announcement, ahead_ms }, now));
+        }
+    }
+
+    /// The other nodes on the Redis.
+    pub(super) fn all_announced(&self, now: Instant) -> Vec<AnnouncedNode> {
+        let known = self.lock();
+        known.announced.values().filter(|node| is_announced(node, now)).map(|(node, _)| node.clone()).collect()
+    }
+
+    /// Nothing is heard.
+    pub(super) fn unheard(&self, trouble: PubSubError) {
+        self.lock().unheard = Some(trouble);
+    }
+
+    /// A word was said, or why not.
+    pub(super) fn told(&self, trouble: Option<PubSubError>) {
+        self.lock().untold = trouble;
+    }
+
+    /// Whether what is said is heard.
+    pub(super) fn is_heard(&self, now: Instant) -> bool {
+        self.lock().echo.as_ref().is_some_and(|echo| is_there(echo, now))
+    }
+
+    /// What is in the way.
+    pub(super) fn trouble(&self) -> Option<PubSubError> {
+        let known = self.lock();
+        let both = [&known.unheard, &known.untold];
+        both.into_iter().flatten().max_by_key(|trouble| trouble.is_forbidden).cloned()
+    }
+
+    /// How often to speak among those that are there.
+    pub(super) fn pace(&self, now: Instant) -> PublishInterval {
+        PublishInterval::among(self.each(now, |_, _| ()).len() + 1)
+    }
+
+    /// Something of every node that is there, with the time since it was heard.
+    pub(super) fn each<T>(&self, now: Instant, make: impl Fn(&NodeMessage, Duration) -> T) -> Vec<T> {
+        let known = self.lock();
+        let there = known.nodes.values().filter(|node| is_there(node, now));
+        there.map(|(message, heard)| make(message, now.duration_since(*heard))).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, KnownNode> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_there((message, heard): &(NodeMessage, Instant), now: Instant) -> bool {
+    now.duration_since(*heard) < PublishInterval::silence(message.every_s)
+}
+
+fn is_announced((node, heard): &(AnnouncedNode, Instant), now: Instant) -> bool {
+    now.duration_since(*heard) < PublishInterval::silence(node.announcement.every_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nodes::NodeSummary;
+    use crate::nodes::message::TopLists;
+    use crate::telemetry::TopSubjects;
+
+    fn word(id: u64, deployment: &str) -> NodeMessage {
+        let (deployment, summary) = (deployment.to_owned(), NodeSummary::example(&format!("node:{id}")));
+        NodeMessage { id, deployment, summary, every_s: 0, top: Some(TopLists::of(&TopSubjects::new())) }
+    }
+
+    fn count(peers: &KnownNodes, now: Instant) -> usize {
+        peers.each(now, |message, _| message.id).len()
+    }
+
+    #[test]
+    fn nodes_come_and_go_and_strangers_are_not_seen() {
+        let (peers, start) = (KnownNodes::new("ours".to_owned()), Instant::now());
+        peers.heard(word(1, "ours"), start);
+        peers.heard(word(2, "theirs"), start);
+        assert_eq!(peers.each(start, |message, _| message.id), [1]);
+        assert!(!peers.is_heard(start), "we have not heard ourselves");
+        peers.heard(word(peers.own_id(), "ours"), start);
+        assert!(peers.is_heard(start));
+        assert_eq!(count(&peers, start), 1, "we are none of the others");
+        let later = start + Duration::from_secs(15);
+        assert_eq!((count(&peers, later), peers.is_heard(later)), (0, false));
+    }
+
+    #[test]
+    fn a_flood_of_nodes_takes_no_more_space() {
+        let (peers, start) = (KnownNodes::new("ours".to_owned()), Instant::now());
+        for id in 0..PEERS_MAX as u64 + 100 {
+            peers.heard(word(id, "ours"), start);
+        }
+        assert_eq!(count(&peers, start), PEERS_MAX);
+        let later = start + Duration::from_secs(15);
+        peers.heard(word(1_000_000, "ours"), later);
+        assert_eq!(count(&peers, later), 1);
+    }
+
+    #[test]
+    fn what_is_forbidden_is_told_first() {
+        let peers = KnownNodes::new(String::new());
+        let redis = redis_error("NOPERM");
+        peers.told(Some(redis.clone()));
+        peers.unheard(redis_error("IO"));
+        assert_eq!(peers.trouble(), Some(redis));
+        peers.told(None);
+        assert_eq!(peers.trouble().map(|trouble| trouble.is_forbidden), Some(false));
+    }
+
+    fn redis_error(code: &str) -> PubSubError {
+        PubSubError { reason: code.to_owned(), is_forbidden: code == "NOPERM" }
+    }
+}

@@ -1,0 +1,71 @@
+//! How often a node tells how it goes, and how much of it.
+//!
+//! Everybody hears everybody, so that what Redis passes on would grow with the
+//! square of the nodes. With more than ten nodes each speaks less often and says
+//! less: each hears at most five words a second, and Redis passes on at most
+//! 1.6 MB a second to 150 nodes together. Beyond those words come no rarer and
+//! hardly shorter: a thousand nodes make 35 MB a second.
+
+use std::time::Duration;
+
+/// As many nodes speak every two seconds, and say all.
+const NODES_FEW: usize = 10;
+const EVERY_MIN: Duration = Duration::from_secs(2);
+const EVERY_MAX: Duration = Duration::from_secs(30);
+/// The longest message in bytes.
+pub(super) const MESSAGE_MAX: usize = 32 << 10;
+/// Room for how a node goes, and hardly more.
+const MESSAGE_MIN: usize = 1 << 10;
+/// A node that missed so many turns is gone.
+const TURNS_MISSED: u32 = 5;
+
+/// How often a node tells how it goes, and in how many bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PublishInterval {
+    pub(super) every: Duration,
+    pub(super) bytes_max: usize,
+}
+
+impl PublishInterval {
+    /// The pace among so many nodes.
+    pub(super) fn among(nodes: usize) -> Self {
+        let nodes = nodes.max(NODES_FEW);
+        let every = EVERY_MIN.mul_f64(nodes as f64 / NODES_FEW as f64).min(EVERY_MAX);
+        Self { every, bytes_max: (MESSAGE_MAX * NODES_FEW / nodes).max(MESSAGE_MIN) }
+    }
+
+    /// For how long a node is believed to be there that speaks every so many
+    /// seconds, whatever it claims.
+    pub(super) fn silence(every_s: u64) -> Duration {
+        Duration::from_secs(every_s).clamp(EVERY_MIN, EVERY_MAX) * TURNS_MISSED
+    }
+
+    /// The pace in whole seconds, not too few.
+    pub(super) fn every_s(self) -> u64 {
+        self.every.as_secs() + u64::from(self.every.subsec_nanos() > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_nodes_speak_less_often_and_say_less() {
+        assert_eq!(PublishInterval::among(1), PublishInterval { every: EVERY_MIN, bytes_max: MESSAGE_MAX });
+        assert_eq!(PublishInterval::among(10), PublishInterval::among(1));
+        for nodes in [10, 11, 40, 149, 150] {
+            let PublishInterval { every, bytes_max } = PublishInterval::among(nodes);
+            let passed_on = (nodes * nodes * bytes_max) as f64 / every.as_secs_f64();
+            assert!(passed_on <= 1.64e6, "{nodes} nodes: {passed_on} B/s");
+            assert!(nodes as f64 / every.as_secs_f64() <= 5.001, "{nodes} nodes");
+        }
+        assert_eq!(PublishInterval::among(1_000), PublishInterval { every: EVERY_MAX, bytes_max: MESSAGE_MIN });
+    }
+
+    #[test]
+    fn nobody_is_believed_to_be_there_for_long() {
+        assert_eq!(PublishInterval::silence(0), Duration::from_secs(10));
+        assert_eq!(PublishInterval::silence(u64::MAX), Duration::from_secs(150));
+    }
+}

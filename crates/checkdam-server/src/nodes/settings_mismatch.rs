@@ -1,0 +1,198 @@
+//! Settings that must be the same on every node, compared: where they differ, limits
+//! are multiplied, and every node by itself looks well.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::announcement::Announcement;
+
+/// Clocks may differ by so much, words between nodes being late included.
+const CLOCKS_MS: u64 = 5_000;
+
+/// A node as it was last heard of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AnnouncedNode {
+    pub(crate) announcement: Announcement,
+    /// Its clock less that of whoever heard it, when its word came.
+    pub(crate) ahead_ms: i64,
+}
+
+/// Something that differs between nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Difference {
+    /// What it is about, for programs.
+    pub(crate) topic: &'static str,
+    pub(crate) seen: String,
+    pub(crate) remedy: &'static str,
+}
+
+/// Topics, and for how many seconds a difference must last before it is told: edits
+/// reach nodes one after the other, and nodes come and go.
+pub(super) const TOPICS: [(&str, u64); 4] = [("key_secret", 0), ("rules", 6), ("nodes", 20), ("clocks", 6)];
+
+/// What differs between a node and the others on its Redis.
+pub(crate) fn differences(own: &AnnouncedNode, others: &[AnnouncedNode]) -> Vec<Difference> {
+    let (alike, strangers): (Vec<_>, Vec<_>) =
+        others.iter().partition(|other| other.announcement.deployment == own.announcement.deployment);
+    [secrets(own, &strangers), rules(own, &alike), nodes(own, &alike), clocks(own, others)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// What differs between nodes, seen from one of those that most name buckets like.
+pub(crate) fn differences_among(all: &[AnnouncedNode]) -> Vec<Difference> {
+    let alike = |one: &AnnouncedNode| {
+        all.iter().filter(|other| other.announcement.deployment == one.announcement.deployment).count()
+    };
+    let Some((place, own)) = all.iter().enumerate().max_by_key(|(_, one)| alike(one)) else { return Vec::new() };
+    let others: Vec<_> =
+        all.iter().enumerate().filter(|(other, _)| *other != place).map(|(_, one)| one.clone()).collect();
+    differences(own, &others)
+}
+
+/// Since when settings differ, by topic.
+#[derive(Debug, Default)]
+pub(super) struct MismatchSince(HashMap<&'static str, Instant>);
+
+impl MismatchSince {
+    /// Whether a topic has differed for so long now.
+    pub(super) fn has_lasted(&mut self, topic: &'static str, differs: bool, patience: Duration, now: Instant) -> bool {
+        if !differs {
+            self.0.remove(topic);
+            return false;
+        }
+        now.duration_since(*self.0.entry(topic).or_insert(now)) >= patience
+    }
+}
+
+/// Nodes that name buckets otherwise. Those with a secret of their own and other
+/// rules are taken for another deployment that shares the Redis.
+fn secrets(own: &AnnouncedNode, strangers: &[&AnnouncedNode]) -> Option<Difference> {
+    let own = &own.announcement;
+    let is_meant = |other: &Announcement| !(own.has_secret && other.has_secret && own.rules != other.rules);
+    let strangers: Vec<_> = strangers.iter().map(|other| &other.announcement).filter(|other| is_meant(other)).collect();
+    if strangers.is_empty() {
+        return None;
+    }
+    let without = strangers.iter().chain([&own]).filter(|node| !node.has_secret).count();
+    Some(Difference {
+        topic: "key_secret",
+        seen: format!(
+            "{} on this Redis another --key-secret or --readable-keys than the others ({}): they have buckets of their \
+             own, so that a subject passes once for each secret",
+            count(strangers.len(), "node has", "nodes have"),
+            count(without, "node has no secret", "nodes have no secret")
+        ),
+        remedy: "give every node the same --key-secret and --readable-keys",
+    })
+}
+
+fn rules(own: &AnnouncedNode, alike: &[&AnnouncedNode]) -> Option<Difference> {
+    let differing = alike.iter().filter(|other| other.announcement.rules != own.announcement.rules).count();
+    (differing > 0).then(|| Difference {
+        topic: "rules",
+        seen: format!(
+            "{} other rules, overrides or bans than the others: which limit holds depends on the node that is asked",
+            count(differing, "node has", "nodes have")
+        ),
+        remedy: "give every node the same rule file, or the same --database",
+    })
+}
+
+fn nodes(own: &AnnouncedNode, alike: &[&AnnouncedNode]) -> Option<Difference> {
+    let seen = alike.len() as u64 + 1;
+    let mut said: Vec<u64> = alike.iter().chain([&own]).map(|other| other.announcement.nodes).collect();
+    said.sort_unstable();
+    said.dedup();
+    if said == [seen] {
+        return None;
+    }
+    let said: Vec<String> = said.iter().map(u64::to_string).collect();
+    Some(Difference {
+        topic: "nodes",
+        seen: format!(
+            "--nodes is {}, and {} seen: while Redis is away, each admits one part in --nodes of every limit",
+            said.join(" and "),
+            count(alike.len() + 1, "node is", "nodes are")
+        ),
+        remedy: "set --nodes on every node to the number of nodes",
+    })
+}
+
+fn clocks(own: &AnnouncedNode, others: &[AnnouncedNode]) -> Option<Difference> {
+    let furthest_ms = others.iter().map(|other| other.ahead_ms.abs_diff(own.ahead_ms)).max().unwrap_or_default();
+    (furthest_ms > CLOCKS_MS).then(|| Difference {
+        topic: "clocks",
+        seen: format!(
+            "the clocks of nodes differ by up to {} s: bans end, and limits without Redis count, at other times",
+            furthest_ms / 1_000
+        ),
+        remedy: "synchronize the clocks of all machines (NTP)",
+    })
+}
+
+fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(deployment: &str, rules: &str, nodes: u64, ahead_ms: i64) -> AnnouncedNode {
+        let announcement = Announcement {
+            id: 0,
+            deployment: deployment.to_owned(),
+            has_secret: deployment != "none",
+            rules: rules.to_owned(),
+            nodes,
+            unix_ms: 0,
+            every_s: 2,
+        };
+        AnnouncedNode { announcement, ahead_ms }
+    }
+
+    #[test]
+    fn what_passes_is_not_told() {
+        let (mut lasting, start) = (MismatchSince::default(), Instant::now());
+        let mut told = |differs, after_s| {
+            let now = start + Duration::from_secs(after_s);
+            lasting.has_lasted("rules", differs, Duration::from_secs(6), now)
+        };
+        assert!(!told(true, 0) && !told(true, 5) && told(true, 6) && told(true, 60));
+        assert!(!told(false, 61) && !told(true, 62) && !told(true, 67) && told(true, 68));
+    }
+
+    #[test]
+    fn what_differs_is_named() {
+        let table: [(AnnouncedNode, Vec<AnnouncedNode>, &[&str]); 9] = [
+            (node("a", "x", 1, 0), vec![], &[]),
+            (node("a", "x", 2, 0), vec![node("a", "x", 2, 4_000)], &[]),
+            (node("a", "x", 1, 0), vec![node("none", "x", 1, 0)], &["key_secret"]),
+            (node("none", "x", 1, 0), vec![node("a", "y", 1, 0)], &["key_secret"]),
+            (node("a", "x", 1, 0), vec![node("b", "x", 1, 0)], &["key_secret"]),
+            // Another deployment, with rules and a secret of its own.
+            (node("a", "x", 1, 0), vec![node("b", "y", 1, 0)], &[]),
+            (node("a", "x", 2, 0), vec![node("a", "y", 2, 0)], &["rules"]),
+            (node("a", "x", 3, 0), vec![node("a", "x", 1, 0)], &["nodes"]),
+            (node("a", "x", 2, 0), vec![node("a", "x", 2, -6_000)], &["clocks"]),
+        ];
+        for (own, others, expected) in table {
+            let topics: Vec<_> = differences(&own, &others).iter().map(|difference| difference.topic).collect();
+            assert_eq!(topics, expected, "{own:?} {others:?}");
+        }
+        let three = [node("a", "x", 1, 0), node("a", "x", 1, 0)];
+        let [only] = differences(&node("a", "x", 1, 0), &three).try_into().unwrap();
+        assert!(only.seen.starts_with("--nodes is 1, and 3 nodes are seen"), "{}", only.seen);
+        assert!(
+            differences(&node("a", "x", 1, 0), &[node("none", "x", 1, 0)])[0].seen.contains("1 node has no secret")
+        );
+        let minority_first = [node("none", "x", 1, 0), node("a", "x", 2, 0), node("a", "y", 2, 0)];
+        let topics = differences_among(&minority_first);
+        assert_eq!(topics.iter().map(|one| one.topic).collect::<Vec<_>>(), ["key_secret", "rules"]);
+        assert!(TOPICS.iter().any(|(topic, _)| *topic == only.topic));
+    }
+}

@@ -1,0 +1,262 @@
+//! The heads of requests and answers: what is meant for one connection only is
+//! taken out, and what the next must know is put in.
+
+use std::net::IpAddr;
+
+use axum::http::header::{
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+};
+use axum::http::uri::{Authority, PathAndQuery};
+use axum::http::{Method, Request, Version};
+use checkdam::normalize::PathNormalization;
+
+use super::error_responses::ProxyError;
+use crate::http::is_of_proxies;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// Besides those that Connection names.
+static OF_ONE_CONNECTION: [HeaderName; 7] = [
+    CONNECTION,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    HeaderName::from_static("http2-settings"),
+];
+
+/// What is forwarded of a request besides its body. The client's headers are
+/// kept as they came and sorted out as they are written.
+#[derive(Debug)]
+pub(super) struct ForwardedHead {
+    pub(super) method: Method,
+    pub(super) path: PathAndQuery,
+    pub(super) host: Option<HeaderValue>,
+    /// What the connection is to become, if it is to carry something else.
+    pub(super) upgrade: Option<HeaderValue>,
+    headers: HeaderMap,
+    /// What Connection lists besides.
+    listed: Vec<HeaderName>,
+    takes_trailers: bool,
+    /// Whom it is forwarded for; nobody if it is our own.
+    sender: Option<ForwardedFor>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct ForwardedFor {
+    peer: IpAddr,
+    /// Whether what it says of its own client counts.
+    is_trusted: bool,
+    via: &'static str,
+}
+
+/// The host that a request is for: one, and the same wherever it is named.
+pub(super) fn host<B>(request: &Request<B>) -> Result<Option<HeaderValue>, ProxyError> {
+    let mut named = request.headers().get_all(HOST).iter();
+    let header = named.next();
+    if named.next().is_some() {
+        return Err(ProxyError::BadHost("the header Host is given more than once: give it once"));
+    }
+    if header.is_none() && request.version() == Version::HTTP_11 {
+        return Err(ProxyError::BadHost("the header Host is missing"));
+    }
+    let is_host = |value: &&HeaderValue| {
+        let authority = Authority::try_from(value.as_bytes());
+        authority.is_ok_and(|authority| !authority.as_str().contains('@'))
+    };
+    if header.is_some_and(|value| !value.is_empty() && !is_host(&value)) {
+        return Err(ProxyError::BadHost("the header Host is no host"));
+    }
+    let Some(authority) = request.uri().authority() else { return Ok(header.cloned()) };
+    if authority.as_str().contains('@') {
+        return Err(ProxyError::BadHost("the target has a login"));
+    }
+    let is_same = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes());
+    if request.version() == Version::HTTP_2 && !header.is_none_or(is_same) {
+        return Err(ProxyError::BadHost("the header Host and :authority differ"));
+    }
+    // Of an HTTP/1 request's two hosts the target's counts.
+    HeaderValue::from_str(authority.as_str()).map(Some).map_err(|_| ProxyError::BadHost("the target's host is none"))
+}
+
+/// What a connection is asked to become: a WebSocket, by HTTP/1.1. Anything else
+/// could carry requests past the limits.
+pub(super) fn upgrade<B>(request: &Request<B>) -> Option<HeaderValue> {
+    let is_asked = request.version() == Version::HTTP_11 && has_token(request.headers(), &CONNECTION, "upgrade");
+    let wanted = request.headers().get(UPGRADE).filter(|_| is_asked)?;
+    wanted.as_bytes().eq_ignore_ascii_case(b"websocket").then(|| wanted.clone())
+}
+
+/// Takes out what is meant for one connection.
+pub(super) fn strip(headers: &mut HeaderMap) {
+    // Of an answer that has both, the chunks were believed.
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+    }
+    let listed = listed(headers);
+    remove(headers, |name| OF_ONE_CONNECTION.contains(name) || listed.contains(name));
+}
+
+/// What Connection says is meant for one connection. Where a message ends and
+/// whom it is for concerns all.
+fn listed(headers: &HeaderMap) -> Vec<HeaderName> {
+    let names = tokens(headers, &CONNECTION).filter_map(|name| HeaderName::try_from(name).ok());
+    names.filter(|name| *name != CONTENT_LENGTH && *name != HOST).collect()
+}
+
+/// Takes out what is such. Names are compared instead of looked up: there are
+/// mostly fewer in a head than could be such.
+pub(super) fn remove(headers: &mut HeaderMap, is_such: impl Fn(&HeaderName) -> bool) {
+    let removed: Vec<_> = headers.keys().filter(|name| is_such(name)).cloned().collect();
+    for name in removed {
+        headers.remove(name);
+    }
+}
+
+/// Many programs cannot tell X_API_Key from X-API-Key, so the former must not
+/// pass where the latter is looked at.
+fn is_underscored(name: &HeaderName) -> bool {
+    name.as_str().contains('_')
+}
+
+/// Takes out of a body's trailers what would be taken out of its head.
+pub(super) fn clean_trailers(trailers: &mut HeaderMap) {
+    let is_of_head = |name: &HeaderName| {
+        is_of_proxies(name) || OF_ONE_CONNECTION.contains(name) || [HOST, CONTENT_LENGTH].contains(name)
+    };
+    remove(trailers, |name| is_underscored(name) || is_of_head(name));
+}
+
+impl ForwardedHead {
+    /// The request as its upstream shall see it. What `peer` says of its own
+    /// client counts if it is trusted.
+    pub(super) fn new<B>(
+        request: &mut Request<B>,
+        host: Option<HeaderValue>,
+        (peer, is_trusted): (IpAddr, bool),
+        paths: &PathNormalization,
+    ) -> Self {
+        let upgrade = upgrade(request);
+        let headers = std::mem::take(request.headers_mut());
+        let via = if request.version() == Version::HTTP_2 { "2 checkdam" } else { "1.1 checkdam" };
+        Self {
+            method: request.method().clone(),
+            path: forwarded_path(request.uri().path_and_query(), paths),
+            host,
+            takes_trailers: upgrade.is_none() && has_token(&headers, &TE, "trailers"),
+            upgrade,
+            listed: listed(&headers),
+            headers,
+            sender: Some(ForwardedFor { peer, is_trusted, via }),
+        }
+    }
+
+    /// A request of our own.
+    pub(super) fn get(path: PathAndQuery) -> Self {
+        Self {
+            method: Method::GET,
+            path,
+            host: None,
+            upgrade: None,
+            headers: HeaderMap::new(),
+            listed: Vec::new(),
+            takes_trailers: false,
+            sender: None,
+        }
+    }
+
+    /// Whether the client said how long its body is.
+    pub(super) fn has_length(&self) -> bool {
+        self.headers.contains_key(CONTENT_LENGTH)
+    }
+
+    /// The trailers that may follow the body.
+    pub(super) fn announced(&self) -> Vec<HeaderName> {
+        tokens(&self.headers, &TRAILER).filter_map(|name| HeaderName::try_from(name).ok()).collect()
+    }
+
+    /// Calls `write` with each header that is forwarded, without the host and
+    /// what says where the body ends: that is for who writes the body.
+    pub(super) fn each(&self, mut write: impl FnMut(&str, &[u8])) {
+        for (name, value) in &self.headers {
+            if self.passes(name) {
+                write(name.as_str(), value.as_bytes());
+            }
+        }
+        if let Some(wanted) = &self.upgrade {
+            write("connection", b"upgrade");
+            write("upgrade", wanted.as_bytes());
+        } else if self.takes_trailers {
+            write("te", b"trailers");
+        }
+        let Some(ForwardedFor { peer, is_trusted, via }) = self.sender else { return };
+        let is_said = |name: &HeaderName| is_trusted && self.headers.contains_key(name);
+        let client = crate::http::address_text(peer.to_canonical());
+        match is_said(&X_FORWARDED_FOR) {
+            true => write(X_FORWARDED_FOR.as_str(), &self.joined(&X_FORWARDED_FOR, &client)),
+            false => write(X_FORWARDED_FOR.as_str(), client.as_bytes()),
+        }
+        if !is_said(&X_FORWARDED_PROTO) {
+            write(X_FORWARDED_PROTO.as_str(), b"http");
+        }
+        if let Some(host) = self.host.as_ref().filter(|_| !is_said(&X_FORWARDED_HOST)) {
+            write(X_FORWARDED_HOST.as_str(), host.as_bytes());
+        }
+        match self.headers.contains_key(VIA) && !self.listed.contains(&VIA) {
+            true => write(VIA.as_str(), &self.joined(&VIA, via)),
+            false => write(VIA.as_str(), via.as_bytes()),
+        }
+    }
+
+    /// Whether a header of the client is forwarded as it is.
+    fn passes(&self, name: &HeaderName) -> bool {
+        let is_trusted = self.sender.is_some_and(|sender| sender.is_trusted);
+        let is_ours = match name.as_str() {
+            "host" | "content-length" | "via" | "x-forwarded-for" => true,
+            // We have told the client to go on by the time anything is forwarded.
+            "expect" => true,
+            _ => false,
+        };
+        !is_ours
+            && !OF_ONE_CONNECTION.contains(name)
+            && (is_trusted || !is_of_proxies(name))
+            && !is_underscored(name)
+            && !self.listed.contains(name)
+    }
+
+    /// A list, which may stand in several headers, and one entry more.
+    fn joined(&self, name: &HeaderName, entry: &str) -> Vec<u8> {
+        let mut list = Vec::new();
+        for known in self.headers.get_all(name) {
+            list.extend_from_slice(known.as_bytes());
+            list.extend_from_slice(b", ");
+        }
+        list.extend_from_slice(entry.as_bytes());
+        list
+    }
+}
+
+/// The path as it came. One with dot segments is forwarded as rules see it:
+/// the upstream might not follow them, and serve what they did not limit.
+fn forwarded_path(asked: Option<&PathAndQuery>, paths: &PathNormalization) -> PathAndQuery {
+    let Some(asked) = asked else { return PathAndQuery::from_static("/") };
+    if !paths.has_dot_segments(asked.path()) {
+        return asked.clone();
+    }
+    let query = asked.query().map(|query| format!("?{query}")).unwrap_or_default();
+    // Rules have seen it: it is not refused.
+    let meant = paths.endpoint(asked.path()).unwrap_or("/".into());
+    PathAndQuery::try_from(format!("{meant}{query}")).unwrap_or_else(|_| PathAndQuery::from_static("/"))
+}
+
+fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+    let lists = headers.get_all(name).iter();
+    lists.flat_map(|list| list.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
+}
+
+fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
+    tokens(headers, name).any(|known| known.eq_ignore_ascii_case(token.as_bytes()))
+}

@@ -1,0 +1,264 @@
+//! A request's way through the proxy: judged, charged, held back, forwarded,
+//! answered.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
+use axum::http::uri::PathAndQuery;
+use axum::http::{Method, Request, Response, StatusCode, Version};
+use axum::response::IntoResponse;
+use http_body_util::Either;
+use hyper::body::Incoming;
+
+use super::charge_by_bytes::ByteCharge;
+use super::error_responses::ProxyError;
+use super::forwarded_headers::{self, ForwardedHead};
+use super::forwarder::Forwarder;
+use super::request_body::{ClientPace, LentBody, discard};
+use super::response_body::ProxyBody;
+use super::routes::{Route, RouteTable};
+use super::upload_limit::{UploadLimit, UploadPermit};
+use super::upstream_body::UpstreamBody;
+use super::{health_checks, tunnel};
+use crate::app::App;
+use crate::config::{ClientIdentityOptions, ProxyOptions};
+use crate::http::{
+    self, ClientIdentity, DescribedRequest, FramingFault, InFlightRequest, RequestArrival, Responder, ResponderResponse,
+};
+use crate::overload::SheddingListener;
+
+/// The proxy.
+pub(crate) struct Proxy {
+    app: Arc<App>,
+    origin: ClientIdentity,
+    routes: RouteTable,
+    forwarder: Arc<Forwarder>,
+    cost_header: Option<HeaderName>,
+    idle_timeout: Duration,
+    body_timeout: Duration,
+    /// The slowest that bodies may come.
+    pace: ClientPace,
+    /// The bodies that clients are sending; none if upstreams speak HTTP/2, where
+    /// a body holds no connection of its own.
+    uploads: Option<Arc<UploadLimit>>,
+    delay_max: Duration,
+}
+
+/// A request that may pass.
+struct AdmittedRequest {
+    /// What is still to be charged, if its answer is.
+    charge: Option<Box<ByteCharge>>,
+    /// The headers that tell where the client stands; empty if no rule concerns it.
+    standing: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Proxy {
+    /// A proxy as the settings say. It begins to ask its upstreams whether
+    /// they are well, if it is to.
+    pub(crate) fn start(app: Arc<App>, options: &ProxyOptions, origin: &ClientIdentityOptions) -> anyhow::Result<Self> {
+        let (routes, forwarder) = (RouteTable::new(options), Arc::new(Forwarder::new(options)?));
+        let is_http1 = !options.is_upstream_http2;
+        let bytes_per_s_min = Some(options.body_rate_min).filter(|rate| *rate > 0 && is_http1);
+        for upstream in routes.upstreams() {
+            upstream.pool.sweep();
+        }
+        if let Some(path) = &options.health_path {
+            let path: PathAndQuery = path.parse()?;
+            for upstream in routes.upstreams() {
+                let (forwarder, upstream) = (Arc::clone(&forwarder), Arc::clone(upstream));
+                tokio::spawn(health_checks::watch(forwarder, upstream, path.clone(), options.health_interval));
+            }
+        }
+        Ok(Self {
+            app,
+            origin: ClientIdentity::new(origin),
+            routes,
+            forwarder,
+            cost_header: origin.cost_header.clone(),
+            idle_timeout: options.idle_timeout,
+            body_timeout: options.body_timeout,
+            pace: ClientPace { patience: options.body_timeout, bytes_per_s_min },
+            uploads: is_http1.then(|| Arc::new(UploadLimit::new(options.uploads_per_client))),
+            delay_max: options.delay_max,
+        })
+    }
+
+    async fn pass(
+        &self,
+        mut request: Request<Incoming>,
+        arrival: RequestArrival,
+    ) -> Result<ResponderResponse<ProxyBody>, ProxyError> {
+        if let Some(fault) = arrival.fault {
+            return Err(ProxyError::Ambiguous(fault));
+        }
+        if request.headers().get_all(CONTENT_LENGTH).iter().count() > 1 {
+            // In HTTP/2; of HTTP/1 the bytes were looked at.
+            return Err(ProxyError::Ambiguous(FramingFault::RepeatedLength));
+        }
+        if request.method() == Method::CONNECT {
+            return Err(ProxyError::Connect);
+        }
+        if self.app.overload().sheds(SheddingListener::Proxy, arrival.since) {
+            discard(request.into_body());
+            return Err(ProxyError::Overloaded);
+        }
+        let uploading = match self.count_upload(&request, arrival.peer) {
+            Ok(uploading) => uploading,
+            Err(refusal) => {
+                discard(request.into_body());
+                return Err(refusal);
+            }
+        };
+        let host = forwarded_headers::host(&request)?;
+        if host.as_ref().is_none_or(HeaderValue::is_empty) && self.needs_host() {
+            return Err(ProxyError::BadHost("the request names no host, and rules or routes go by it: name one"));
+        }
+        let asked = self.origin.request(DescribedRequest {
+            method: request.method().as_str(),
+            target: request.uri().path_and_query().map_or("/", PathAndQuery::as_str),
+            host: host.as_ref().and_then(|host| host.to_str().ok()),
+            headers: request.headers(),
+            peer: arrival.peer,
+        })?;
+        let route = self.routes.find(&asked).ok_or(ProxyError::NoRoute)?;
+        let is_trusted = self.origin.is_trusted(arrival.peer);
+        let names_cost = |header: &HeaderName| is_trusted && request.headers().contains_key(header);
+        let asked = route.ask(asked, request.method(), self.cost_header.as_ref().is_some_and(names_cost));
+        // On the heap, so that a request that waits for its upstream does not carry the room for it.
+        let AdmittedRequest { charge, standing } = match Box::pin(self.admit(route, asked)).await {
+            Ok(admitted) => admitted,
+            Err(answer) => {
+                discard(request.into_body());
+                return Ok(answer);
+            }
+        };
+        let head = ForwardedHead::new(&mut request, host, (arrival.peer, is_trusted), self.origin.paths());
+        let mut response = match self.forward(route, (request, uploading), &head, charge, arrival.under_way).await {
+            Ok(response) => response,
+            Err(refusal) => refused(refusal),
+        };
+        mark(response.headers_mut(), standing);
+        Ok(response)
+    }
+
+    /// Counts a request's body as one that its client is sending, if it has one.
+    /// A proxy that is trusted or on this machine, and does not say for whom it
+    /// sends, is no one client.
+    fn count_upload(&self, request: &Request<Incoming>, peer: IpAddr) -> Result<Option<UploadPermit>, ProxyError> {
+        let Some(uploads) = self.uploads.as_ref().filter(|_| !request.body().is_end_stream()) else { return Ok(None) };
+        let client = self.origin.client_ip(peer, request.headers());
+        let peer = peer.to_canonical();
+        let is_local = peer.is_loopback() && client == checkdam::normalize::client_address(peer);
+        if is_local || self.origin.is_trusted(client) {
+            return Ok(None);
+        }
+        let refused = ProxyError::TooManyUploads { max: uploads.per_client_max() };
+        uploads.begin(client).map(Some).ok_or(refused)
+    }
+
+    /// Whether a request without a host would pass by a rule or a route.
+    fn needs_host(&self) -> bool {
+        self.routes.name_hosts() || self.app.watch().attributes().is_named("host")
+    }
+
+    /// Charges a request and holds it back as long as it must be; the answer,
+    /// if it may not pass.
+    async fn admit(
+        &self,
+        route: &Route,
+        asked: checkdam::Request<'static>,
+    ) -> Result<AdmittedRequest, ResponderResponse<ProxyBody>> {
+        let dialect = self.app.dialect();
+        let outcome = self.app.check_within(&asked, self.delay_max).await;
+        if !outcome.is_allowed() {
+            return Err(http::refuse(&outcome, dialect).map(|body| Either::Right(Body::new(body))));
+        }
+        let delay = Duration::from_micros(outcome.delay_us());
+        let standing = http::standing(&outcome, dialect);
+        drop(outcome);
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        let charge = route.response_bytes.map(|bytes| Box::new(ByteCharge::new(Arc::clone(&self.app), asked, bytes)));
+        Ok(AdmittedRequest { charge, standing })
+    }
+
+    async fn forward(
+        &self,
+        route: &Route,
+        (mut request, uploading): (Request<Incoming>, Option<UploadPermit>),
+        head: &ForwardedHead,
+        charge: Option<Box<ByteCharge>>,
+        under_way: InFlightRequest,
+    ) -> Result<ResponderResponse<ProxyBody>, ProxyError> {
+        let is_http2 = request.version() == Version::HTTP_2;
+        let client = head.upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
+        let source = LentBody::new(request.into_body(), self.pace, uploading);
+        let mut response = match self.forwarder.forward(&route.upstreams, head, &source).await {
+            Ok(response) => response,
+            Err(refusal) => {
+                if let Some(body) = source.into_untouched() {
+                    discard(body);
+                }
+                return Err(refusal);
+            }
+        };
+        let is_switch = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        let mut headers = std::mem::take(response.headers_mut());
+        let status = response.status();
+        let body = match response.into_body() {
+            UpstreamBody::Http1(body) if is_switch => {
+                let (client, upstream) = client.zip(body.into_connection()).ok_or(ProxyError::Broken)?;
+                tokio::spawn(tunnel::carry(client, upstream, self.idle_timeout, under_way));
+                return Ok(switched(headers));
+            }
+            UpstreamBody::Http1(body) => UpstreamBody::Http1(body),
+            // HTTP/2 has no such answer.
+            UpstreamBody::Http2(_) if is_switch => return Err(ProxyError::Broken),
+            UpstreamBody::Http2(body) => {
+                forwarded_headers::strip(&mut headers);
+                UpstreamBody::Http2(body)
+            }
+        };
+        let body = ProxyBody::new(body, charge, self.idle_timeout, under_way);
+        let body = if is_http2 { body.watch(self.body_timeout) } else { body };
+        let mut answer = Response::new(Either::Left(body));
+        (*answer.status_mut(), *answer.headers_mut()) = (status, headers);
+        Ok(answer)
+    }
+}
+
+impl Responder for Arc<Proxy> {
+    const IS_STRICT: bool = true;
+
+    type Own = ProxyBody;
+
+    async fn answer(&self, request: Request<Incoming>, arrival: RequestArrival) -> ResponderResponse<ProxyBody> {
+        self.pass(request, arrival).await.unwrap_or_else(refused)
+    }
+}
+
+fn refused(refusal: ProxyError) -> ResponderResponse<ProxyBody> {
+    refusal.into_response().map(Either::Right)
+}
+
+/// Answers that the connection becomes something else.
+fn switched(mut headers: HeaderMap) -> ResponderResponse<ProxyBody> {
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    let mut answer = Response::new(Either::Right(Body::empty()));
+    (*answer.status_mut(), *answer.headers_mut()) = (StatusCode::SWITCHING_PROTOCOLS, headers);
+    answer
+}
+
+/// Puts where the client stands on an answer: in place of what the upstream
+/// says of its own limits, if a rule of ours concerned the request.
+fn mark(headers: &mut HeaderMap, standing: Vec<(HeaderName, HeaderValue)>) {
+    if standing.is_empty() {
+        return;
+    }
+    forwarded_headers::remove(headers, |name| http::STANDING.contains(name));
+    headers.extend(standing);
+}

@@ -1,0 +1,123 @@
+//! The body of an answer, as it comes.
+
+use std::io::{Error, ErrorKind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use axum::body::HttpBody;
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
+
+use super::chunked_decoder::{ChunkedDecoder, ChunkedPart};
+use super::connection::Connection;
+use super::pool::Pool;
+use super::response_head::BodyFraming;
+
+/// The body of an answer. When it has ended its connection rests, if it may.
+pub(in crate::proxy) struct Body {
+    /// None when the body has ended.
+    connection: Option<Box<Connection>>,
+    rest: Remaining,
+    /// Where the connection goes then; nowhere if it cannot be used again.
+    pool: Option<Arc<Pool>>,
+}
+
+/// What is still to come.
+enum Remaining {
+    Length(u64),
+    Chunks(ChunkedDecoder),
+    Closed,
+}
+
+impl Body {
+    pub(super) fn new(connection: Box<Connection>, framing: BodyFraming, pool: Option<Arc<Pool>>) -> Self {
+        let rest = match framing {
+            BodyFraming::Length(length) => Remaining::Length(length),
+            BodyFraming::Chunked => Remaining::Chunks(ChunkedDecoder::default()),
+            BodyFraming::Closed => Remaining::Closed,
+        };
+        let mut body = Self { connection: Some(connection), rest, pool };
+        if matches!(body.rest, Remaining::Length(0)) {
+            body.end();
+        }
+        body
+    }
+
+    /// Of an answer after which the connection carries something else.
+    pub(super) const fn switched(connection: Box<Connection>) -> Self {
+        Self { connection: Some(connection), rest: Remaining::Closed, pool: None }
+    }
+
+    /// The connection, in the midst of whatever it carries.
+    pub(in crate::proxy) fn into_connection(self) -> Option<Box<Connection>> {
+        self.connection
+    }
+
+    fn end(&mut self) {
+        if let (Some(connection), Some(pool)) = (self.connection.take(), self.pool.take()) {
+            pool.put(connection);
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        loop {
+            let Some(connection) = &mut self.connection else { return Poll::Ready(None) };
+            match &mut self.rest {
+                Remaining::Length(left) if !connection.unread.is_empty() => {
+                    let data = connection.take(*left);
+                    *left -= data.len() as u64;
+                    if *left == 0 {
+                        self.end();
+                    }
+                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                }
+                Remaining::Closed if !connection.unread.is_empty() => {
+                    return Poll::Ready(Some(Ok(Frame::data(connection.take(u64::MAX)))));
+                }
+                Remaining::Chunks(chunks) => match chunks.next(connection)? {
+                    ChunkedPart::Data(data) => return Poll::Ready(Some(Ok(Frame::data(data)))),
+                    ChunkedPart::Trailers(trailers) => return Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
+                    ChunkedPart::End => {
+                        self.end();
+                        return Poll::Ready(None);
+                    }
+                    ChunkedPart::Missing => {}
+                },
+                Remaining::Length(_) | Remaining::Closed => {}
+            }
+            if ready!(connection.poll_more(context))? == 0 {
+                self.connection = None;
+                return Poll::Ready(match self.rest {
+                    Remaining::Closed => None,
+                    _ => Some(Err(Error::new(ErrorKind::UnexpectedEof, "the upstream broke off in its answer"))),
+                });
+            }
+        }
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let polled = self.poll(context);
+        if matches!(polled, Poll::Ready(Some(Err(_)))) {
+            self.connection = None;
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.connection.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match (&self.connection, &self.rest) {
+            (None, _) => SizeHint::with_exact(0),
+            (Some(_), Remaining::Length(left)) => SizeHint::with_exact(*left),
+            (Some(_), _) => SizeHint::default(),
+        }
+    }
+}

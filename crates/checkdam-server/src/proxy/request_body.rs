@@ -1,0 +1,285 @@
+//! A request's body on its way to an upstream.
+//!
+//! It is lent to each attempt and taken only when an upstream wants its bytes:
+//! as long as nobody has, another upstream can be tried. It also knows who is
+//! waited for: the client, who must go on within a time, or the upstream.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::HttpBody;
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::{Frame, Incoming, SizeHint};
+use tokio::time::{Instant, Sleep};
+
+use super::upload_limit::UploadPermit;
+
+/// Why a body did not arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum UploadError {
+    #[error("the client sent nothing for too long")]
+    Stalled,
+    #[error("the client sent its body too slowly")]
+    Slow,
+    #[error("the client broke off")]
+    Broken,
+}
+
+/// What is read and thrown away of a body that is not forwarded, so that its
+/// sender is still listening when the answer comes.
+const DISCARD_MAX: usize = 1 << 20;
+/// How long that may take.
+const DISCARD_LIMIT: Duration = Duration::from_secs(5);
+
+/// A body that can be lent until somebody takes it.
+pub(super) struct LentBody {
+    /// None if there is no body.
+    shared: Option<Arc<Mutex<LentBodyState>>>,
+    size: SizeHint,
+    pace: ClientPace,
+}
+
+struct LentBodyState {
+    untouched: Option<Incoming>,
+    flow: BodyProgress,
+    /// Counts the body as one that its client is sending.
+    uploading: Option<UploadPermit>,
+}
+
+/// How long a client may be waited for. Only time in which the client is waited
+/// for counts: it is not to blame for a slow upstream.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ClientPace {
+    /// How long it may send nothing.
+    pub(super) patience: Duration,
+    /// Minimum average rate in bytes a second, enforced once the total wait exceeds `patience`.
+    pub(super) bytes_per_s_min: Option<u64>,
+}
+
+impl ClientPace {
+    /// How long it may be waited for in all, if it has sent so much.
+    fn allowed(&self, received: u64) -> Duration {
+        let Some(rate) = self.bytes_per_s_min else { return Duration::MAX };
+        let earned_ms = u128::from(received) * 1_000 / u128::from(rate.max(1));
+        self.patience.saturating_add(Duration::from_millis(u64::try_from(earned_ms).unwrap_or(u64::MAX)))
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum BodyProgress {
+    /// The client owes its next part.
+    FromClient,
+    /// The upstream owes something, since then: taking the next part, or its answer.
+    ToUpstream(Instant),
+    Failed(UploadError),
+}
+
+impl LentBody {
+    pub(super) fn new(body: Incoming, pace: ClientPace, uploading: Option<UploadPermit>) -> Self {
+        if body.is_end_stream() {
+            return Self::empty();
+        }
+        let size = body.size_hint();
+        let shared = LentBodyState { untouched: Some(body), flow: BodyProgress::ToUpstream(Instant::now()), uploading };
+        Self { shared: Some(Arc::new(Mutex::new(shared))), size, pace }
+    }
+
+    /// No body.
+    pub(super) fn empty() -> Self {
+        let pace = ClientPace { patience: Duration::ZERO, bytes_per_s_min: None };
+        Self { shared: None, size: SizeHint::with_exact(0), pace }
+    }
+
+    /// The body for one attempt.
+    pub(super) fn lend(&self) -> UploadBody {
+        if let Some(shared) = &self.shared {
+            locked(shared).flow = BodyProgress::ToUpstream(Instant::now());
+        }
+        UploadBody {
+            shared: self.shared.clone(),
+            size: self.size,
+            pace: self.pace,
+            is_begun: false,
+            taken: None,
+            received: 0,
+            waited: Duration::ZERO,
+            waiting: None,
+        }
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.shared.is_none()
+    }
+
+    /// Whether nothing of it was read.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.shared.as_ref().is_none_or(|shared| locked(shared).untouched.is_some())
+    }
+
+    /// Since when the upstream owes something; `None` while the client does.
+    /// Without a body, it has owed its answer since the attempt was begun.
+    pub(super) fn owed_since(&self, begun: Instant) -> Option<Instant> {
+        let Some(shared) = &self.shared else { return Some(begun) };
+        match locked(shared).flow {
+            BodyProgress::ToUpstream(since) => Some(since),
+            BodyProgress::FromClient | BodyProgress::Failed(_) => None,
+        }
+    }
+
+    /// Why it did not arrive, if that is so.
+    pub(super) fn failure(&self) -> Option<UploadError> {
+        match locked(self.shared.as_ref()?).flow {
+            BodyProgress::Failed(error) => Some(error),
+            BodyProgress::FromClient | BodyProgress::ToUpstream(_) => None,
+        }
+    }
+
+    /// The body, if nobody took it.
+    pub(super) fn into_untouched(self) -> Option<Incoming> {
+        locked(self.shared.as_ref()?).untouched.take()
+    }
+}
+
+/// A body as an upstream reads it.
+pub(super) struct UploadBody {
+    shared: Option<Arc<Mutex<LentBodyState>>>,
+    size: SizeHint,
+    pace: ClientPace,
+    /// Whether it was taken from the source.
+    is_begun: bool,
+    taken: Option<Incoming>,
+    /// How much has come.
+    received: u64,
+    /// How long the client was waited for, without the present wait.
+    waited: Duration,
+    /// Since when the client is waited for, and when that is too long.
+    waiting: Option<(Instant, Pin<Box<Sleep>>)>,
+}
+
+impl UploadBody {
+    /// What nobody has read of it, if somebody has begun to.
+    pub(super) fn into_rest(mut self) -> Option<Incoming> {
+        self.taken.take()
+    }
+
+    /// Called when the client is silent; what it is too slow for, if it is.
+    fn overdue(&mut self, context: &mut Context<'_>) -> Option<UploadError> {
+        let left = self.pace.allowed(self.received).saturating_sub(self.waited);
+        let patience = self.pace.patience;
+        let begin = || (Instant::now(), Box::pin(tokio::time::sleep(left.min(patience))));
+        let (_, timer) = self.waiting.get_or_insert_with(begin);
+        match timer.as_mut().poll(context) {
+            Poll::Ready(()) if left < patience => Some(UploadError::Slow),
+            Poll::Ready(()) => Some(UploadError::Stalled),
+            Poll::Pending => None,
+        }
+    }
+
+    /// Called when something came, or the end.
+    fn heard(&mut self, bytes: usize) {
+        self.received += bytes as u64;
+        if let Some((since, _)) = self.waiting.take() {
+            self.waited += since.elapsed();
+        }
+    }
+}
+
+impl Drop for UploadBody {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.as_ref().filter(|_| self.is_begun) {
+            locked(shared).uploading = None;
+        }
+    }
+}
+
+impl HttpBody for UploadBody {
+    type Data = Bytes;
+    type Error = UploadError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
+        let Some(shared) = self.shared.clone() else { return Poll::Ready(None) };
+        if self.taken.is_none() {
+            self.taken = locked(&shared).untouched.take();
+            self.is_begun |= self.taken.is_some();
+        }
+        let Some(body) = &mut self.taken else { return Poll::Ready(None) };
+        let (flow, polled) = match Pin::new(body).poll_frame(context) {
+            Poll::Ready(Some(Ok(mut frame))) => {
+                self.heard(frame.data_ref().map_or(0, Bytes::len));
+                if let Some(trailers) = frame.trailers_mut() {
+                    super::forwarded_headers::clean_trailers(trailers);
+                }
+                (BodyProgress::ToUpstream(Instant::now()), Poll::Ready(Some(Ok(frame))))
+            }
+            Poll::Ready(None) => (BodyProgress::ToUpstream(Instant::now()), Poll::Ready(None)),
+            Poll::Ready(Some(Err(_))) => {
+                (BodyProgress::Failed(UploadError::Broken), Poll::Ready(Some(Err(UploadError::Broken))))
+            }
+            Poll::Pending => match self.overdue(context) {
+                Some(error) => (BodyProgress::Failed(error), Poll::Ready(Some(Err(error)))),
+                None => (BodyProgress::FromClient, Poll::Pending),
+            },
+        };
+        locked(&shared).flow = flow;
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.taken.as_ref().map_or(self.shared.is_none(), HttpBody::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.taken.as_ref().map_or(self.size, HttpBody::size_hint)
+    }
+}
+
+impl fmt::Debug for UploadBody {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Upload").field("size", &self.size).finish_non_exhaustive()
+    }
+}
+
+/// Reads what a client is still sending, within a bound and a time. Whoever
+/// sends more is cut off.
+pub(super) fn discard(mut body: Incoming) {
+    if body.is_end_stream() {
+        return;
+    }
+    let reading = async move {
+        let mut length = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            length += frame.data_ref().map_or(0, Bytes::len);
+            if length > DISCARD_MAX {
+                return;
+            }
+        }
+    };
+    tokio::spawn(tokio::time::timeout(DISCARD_LIMIT, reading));
+}
+
+/// Nothing panics while it holds the lock; if it did, the state would still be
+/// whole.
+fn locked(shared: &Mutex<LentBodyState>) -> MutexGuard<'_, LentBodyState> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_earns_time_by_what_it_sends() {
+        let patience = Duration::from_secs(30);
+        let pace = ClientPace { patience, bytes_per_s_min: Some(500) };
+        assert_eq!([pace.allowed(0), pace.allowed(1_000)], [patience, patience + Duration::from_secs(2)]);
+        assert_eq!(pace.allowed(u64::MAX), patience + Duration::from_millis(u64::MAX));
+        assert_eq!(ClientPace { patience, bytes_per_s_min: None }.allowed(0), Duration::MAX);
+    }
+}

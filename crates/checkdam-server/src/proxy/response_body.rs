@@ -1,0 +1,141 @@
+//! An upstream's answer on its way to the client.
+
+use std::io::{Error, ErrorKind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::HttpBody;
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
+use tokio::runtime::Handle;
+use tokio::time::Sleep;
+
+use super::charge_by_bytes::ByteCharge;
+use super::upstream_body::UpstreamBody;
+use crate::http::InFlightRequest;
+
+/// The body of an answer: cut if its upstream falls silent, or if its client
+/// takes nothing of it; charged when it ends.
+pub(crate) struct ProxyBody(Arc<Mutex<ProxyBodyState>>);
+
+struct ProxyBodyState {
+    /// None if it was cut.
+    body: Option<UpstreamBody>,
+    bytes: u64,
+    charge: Option<Box<ByteCharge>>,
+    /// How long the upstream may be silent.
+    patience: Duration,
+    timer: Option<Pin<Box<Sleep>>>,
+    /// How often the client asked for more.
+    asked: u64,
+    /// Whether it is the upstream that is waited for.
+    is_awaited: bool,
+    /// The request is answered when its body is.
+    under_way: Option<InFlightRequest>,
+}
+
+impl ProxyBody {
+    pub(super) fn new(
+        body: UpstreamBody,
+        charge: Option<Box<ByteCharge>>,
+        patience: Duration,
+        under_way: InFlightRequest,
+    ) -> Self {
+        Self(Arc::new(Mutex::new(ProxyBodyState {
+            body: Some(body),
+            bytes: 0,
+            charge,
+            patience,
+            timer: None,
+            asked: 0,
+            is_awaited: false,
+            under_way: Some(under_way),
+        })))
+    }
+
+    /// Cuts the answer if its client takes nothing of it for so long. Who reads
+    /// a whole connection slowly is noticed there; on a stream of HTTP/2 nobody
+    /// else would.
+    pub(super) fn watch(self, patience: Duration) -> Self {
+        let watched = Arc::downgrade(&self.0);
+        tokio::spawn(async move {
+            let mut asked = None;
+            loop {
+                tokio::time::sleep(patience).await;
+                let Some(answer) = watched.upgrade() else { return };
+                let mut answer = locked(&answer);
+                if asked == Some(answer.asked) && !answer.is_awaited {
+                    answer.end();
+                    return;
+                }
+                asked = Some(answer.asked);
+            }
+        });
+        self
+    }
+}
+
+impl ProxyBodyState {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        self.asked += 1;
+        let Some(body) = &mut self.body else {
+            let slow = Error::new(ErrorKind::TimedOut, "the client took nothing of its answer");
+            return Poll::Ready(Some(Err(slow)));
+        };
+        let polled = Pin::new(body).poll_frame(context);
+        self.is_awaited = polled.is_pending();
+        if polled.is_pending() {
+            let patience = self.patience;
+            let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+            std::task::ready!(timer.as_mut().poll(context));
+            let silent = Error::new(ErrorKind::TimedOut, "the upstream fell silent in the midst of its answer");
+            return Poll::Ready(Some(Err(silent)));
+        }
+        self.timer = None;
+        polled.map(|frame| {
+            let frame = frame?;
+            if let Some(data) = frame.as_ref().ok().and_then(Frame::data_ref) {
+                self.bytes += data.len() as u64;
+            }
+            Some(frame.map_err(Error::other))
+        })
+    }
+
+    /// However the answer ended, what was passed on of it is charged.
+    fn end(&mut self) {
+        (self.body, self.under_way) = (None, None);
+        if let (Some(charge), Ok(runtime)) = (self.charge.take(), Handle::try_current()) {
+            runtime.spawn(charge.settle(self.bytes));
+        }
+    }
+}
+
+impl HttpBody for ProxyBody {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        locked(&self.0).poll(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        locked(&self.0).body.as_ref().is_some_and(HttpBody::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        locked(&self.0).body.as_ref().map(HttpBody::size_hint).unwrap_or_default()
+    }
+}
+
+impl Drop for ProxyBody {
+    fn drop(&mut self) {
+        locked(&self.0).end();
+    }
+}
+
+/// Nothing is left half done by whoever panics with it.
+fn locked(answer: &Mutex<ProxyBodyState>) -> MutexGuard<'_, ProxyBodyState> {
+    answer.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,44 @@
+//! By what the clients of a sample are known: which limits are a client's own.
+
+use std::collections::HashMap;
+
+use checkdam::{Request, Rule};
+
+use crate::telemetry::{IDENTITIES, SampledRequest};
+
+/// How many entries there are by what they are known by, and by which of
+/// [`IDENTITIES`] they have.
+#[derive(Debug)]
+pub(super) struct ClientAttributes(HashMap<(&'static str, u32), u64>);
+
+impl ClientAttributes {
+    pub(super) fn of(entries: &[SampledRequest<'_>]) -> Self {
+        let mut counts = HashMap::new();
+        for entry in entries.iter().map(|one| one.entry) {
+            let Some(requests) = entry.requests() else { continue };
+            let has = names(|name| requests.iter().any(|request: &Request<'_>| request.get(name).is_some()));
+            *counts.entry((entry.identity().unwrap_or_default(), has)).or_default() += 1;
+        }
+        Self(counts)
+    }
+
+    /// Whether a rule counts a client's own requests, all of which are in the
+    /// sample. It does if its key names what clients are known by; where that is
+    /// not the same in all requests that it can concern, in most of them.
+    pub(super) fn own(&self, rule: &Rule) -> bool {
+        let key = names(|name| rule.key.attributes().any(|known| known == name));
+        let (mut own, mut shared) = (0, 0);
+        for ((identity, has), count) in &self.0 {
+            if has & key == key {
+                let is_named = rule.key.attributes().any(|name| name == *identity);
+                *if is_named { &mut own } else { &mut shared } += count;
+            }
+        }
+        own > shared
+    }
+}
+
+/// Those of [`IDENTITIES`] for which it is so, one bit each.
+fn names(is_so: impl Fn(&str) -> bool) -> u32 {
+    IDENTITIES.iter().zip(0..).filter(|(name, _)| is_so(name)).map(|(_, place)| 1 << place).sum()
+}

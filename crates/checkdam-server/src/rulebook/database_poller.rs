@@ -1,0 +1,326 @@
+//! Follows a rulebook: a change is active on this node within a second, and an
+//! invalid one is refused whole and the old rules stay. Whatever the database holds
+//! is loaded, also an earlier version: a database that lost edits would else differ
+//! from this node, and every node from one that was restarted.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use checkdam::RuleSet;
+use checkdam::time::rfc3339;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use super::database_rulebook::Rulebook;
+use super::load_status::now_unix_ms;
+use super::postgres_notifications::listen;
+use super::snapshot::{Revision, RulebookError, Snapshot};
+
+/// How changes are noticed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PollOptions {
+    /// How often the version is asked for: the net under everything quicker.
+    pub(crate) poll: Duration,
+    /// Whether a database that can tell of changes is listened to.
+    pub(crate) listens: bool,
+}
+
+/// The pause before whoever waits for an edit looks again.
+const AGAIN: Duration = Duration::from_millis(50);
+
+impl Default for PollOptions {
+    fn default() -> Self {
+        Self { poll: Duration::from_millis(500), listens: true }
+    }
+}
+
+/// How far this node is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PollStatus {
+    /// The state that is active.
+    pub(crate) revision: Revision,
+    /// Since when.
+    pub(crate) loaded_unix_ms: u64,
+    /// Whether the database answered when it was last asked.
+    pub(crate) is_connected: bool,
+    /// Why what the database holds is not active, or why that is not known.
+    pub(crate) error: Option<String>,
+    /// Edits that were active here and are no longer in the database.
+    pub(crate) lost: Option<LostEdits>,
+}
+
+/// Edits that the database lost: it was restored, or a replica took over that did
+/// not have them yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LostEdits {
+    /// The version that was active.
+    pub(crate) from_version: u64,
+    /// The version that the database held instead.
+    pub(crate) to_version: u64,
+    /// When that was noticed.
+    pub(crate) noticed_unix_ms: u64,
+}
+
+impl fmt::Display for LostEdits {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { from_version, to_version, noticed_unix_ms } = self;
+        write!(
+            out,
+            "at {} the rulebook's database went from version {from_version} to version {to_version}: it was restored, \
+             or a replica took over that had not all edits; its rules are active, compare them with what they should be",
+            rfc3339(noticed_unix_ms / 1_000)
+        )
+    }
+}
+
+/// Follows a rulebook until it is dropped.
+#[derive(Debug)]
+pub(crate) struct DatabasePoller {
+    hint: Arc<Notify>,
+    status: watch::Receiver<PollStatus>,
+    steps: watch::Receiver<PollCount>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// How many times the rulebook was looked at.
+#[derive(Debug, Clone, Copy, Default)]
+struct PollCount {
+    /// One more when a look begins and when it ends: odd while one is under way.
+    number: u64,
+    last: PollOutcome,
+}
+
+/// What a look at the rulebook came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum PollOutcome {
+    /// The database could not be read.
+    #[default]
+    Failed,
+    /// What the database holds is active on this node.
+    Current,
+    /// What the database holds is not valid.
+    Refused,
+}
+
+/// Has the rulebook looked at, and waits for it.
+#[derive(Debug)]
+pub(crate) struct PollRequests {
+    hint: Arc<Notify>,
+    steps: watch::Receiver<PollCount>,
+}
+
+impl PollRequests {
+    /// Waits for a look that begins after now. Whether the database answered
+    /// tells the status.
+    pub(crate) async fn look(&mut self) {
+        let _ = self.look_once().await;
+    }
+
+    /// Waits for a look that begins after now and reads the database. Whether what
+    /// it held then, and so whatever was committed before, is active now.
+    pub(crate) async fn until_read(&mut self) -> bool {
+        loop {
+            match self.look_once().await {
+                Some(PollOutcome::Failed) => tokio::time::sleep(AGAIN).await,
+                last => return last == Some(PollOutcome::Current),
+            }
+        }
+    }
+
+    /// A look that begins after now. None without a follower: then there is nothing
+    /// to wait for.
+    async fn look_once(&mut self) -> Option<PollOutcome> {
+        let step = self.steps.borrow().number;
+        self.hint.notify_one();
+        // The one under way may have asked already.
+        let target = step + 2 + step % 2;
+        let reached = self.steps.wait_for(|reached| reached.number >= target && reached.number.is_multiple_of(2));
+        reached.await.ok().map(|reached| reached.last)
+    }
+}
+
+impl DatabasePoller {
+    /// Follows `rulebook`, of which `revision` is active; `apply` makes
+    /// rules active and must not wait for anything.
+    pub(crate) fn start(
+        rulebook: Rulebook,
+        revision: Revision,
+        options: PollOptions,
+        apply: impl Fn(RuleSet, Snapshot) + Send + Sync + 'static,
+    ) -> Self {
+        let hint = Arc::new(Notify::new());
+        let status =
+            PollStatus { revision, loaded_unix_ms: now_unix_ms(), is_connected: true, error: None, lost: None };
+        let (sender, receiver) = watch::channel(status);
+        let mut tasks = Vec::new();
+        if let Some(server) = rulebook.listen_options().filter(|_| options.listens) {
+            tasks.push(tokio::spawn(listen(server.clone(), Arc::clone(&hint))));
+        }
+        let mut following = PollTask { rulebook, apply, status: sender, refused: None };
+        let (stepping, steps) = watch::channel(PollCount::default());
+        let hinted = Arc::clone(&hint);
+        tasks.push(tokio::spawn(async move {
+            loop {
+                // Whichever comes first; a hint that comes while we look counts for the next look.
+                let _ = tokio::time::timeout(options.poll, hinted.notified()).await;
+                stepping.send_modify(|step| step.number += 1);
+                let last = following.look().await;
+                stepping.send_modify(|step| *step = PollCount { number: step.number + 1, last });
+            }
+        }));
+        Self { hint, status: receiver, steps, tasks }
+    }
+
+    /// Notify it if there may be something new: it costs one question for the revision.
+    pub(crate) fn hints(&self) -> Arc<Notify> {
+        Arc::clone(&self.hint)
+    }
+
+    /// The same for callers that wait for it.
+    pub(crate) fn looks(&self) -> PollRequests {
+        PollRequests { hint: self.hints(), steps: self.steps.clone() }
+    }
+
+    /// How far this node is.
+    pub(crate) fn status(&self) -> PollStatus {
+        self.status.borrow().clone()
+    }
+
+    /// The same for a task that looks again and again.
+    pub(crate) fn statuses(&self) -> watch::Receiver<PollStatus> {
+        self.status.clone()
+    }
+
+    /// Waits until the version is active here.
+    #[cfg(test)]
+    pub(crate) async fn reached(&self, version: u64) {
+        // The sender lives as long as the task, which lives as long as this.
+        let _ = self.status.clone().wait_for(|status| status.revision.version >= version).await;
+    }
+}
+
+impl Drop for DatabasePoller {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+struct PollTask<A> {
+    rulebook: Rulebook,
+    apply: A,
+    status: watch::Sender<PollStatus>,
+    /// The state that was refused, so that it is validated and reported once.
+    refused: Option<Revision>,
+}
+
+impl<A: Fn(RuleSet, Snapshot) + Send + Sync> PollTask<A> {
+    /// Loads what the database holds, unless it is active already.
+    async fn look(&mut self) -> PollOutcome {
+        let active = self.status.borrow().revision.clone();
+        let mut revision = match self.rulebook.revision().await {
+            Ok(revision) => revision,
+            Err(error) => return self.lost(&error),
+        };
+        if revision.version < active.version {
+            // A standby that lags behind may have answered: only the primary knows.
+            revision = match self.rulebook.revision_of_primary().await {
+                Ok(revision) => revision,
+                Err(error) => return self.lost(&error),
+            };
+        }
+        if revision == active {
+            self.found();
+            self.accept();
+            return PollOutcome::Current;
+        }
+        if self.refused.as_ref() == Some(&revision) {
+            self.found();
+            return PollOutcome::Refused;
+        }
+        match self.rulebook.load_compiled().await {
+            // What was asked for and what was loaded may be different states: then the next look loads the newer.
+            Ok((book, rules)) => self.activate(&active, book, rules),
+            Err((_, error @ RulebookError::Unavailable { .. })) => return self.lost(&error),
+            Err((seen, error)) => {
+                self.refuse(&active, seen.unwrap_or(revision), &error);
+                return PollOutcome::Refused;
+            }
+        }
+        PollOutcome::Current
+    }
+
+    fn refuse(&mut self, active: &Revision, refused: Revision, error: &RulebookError) {
+        self.found();
+        let (reason, version) = (error.to_string(), refused.version);
+        tracing::error!(version, active = active.version, reason, "the rulebook is invalid; the active rules stay");
+        self.refused = Some(refused);
+        self.status.send_modify(|status| status.error = Some(reason));
+    }
+
+    fn activate(&mut self, active: &Revision, book: Snapshot, rules: RuleSet) {
+        let (revision, count, now) = (book.revision.clone(), rules.rules().len(), now_unix_ms());
+        let lost = (revision.version <= active.version && revision != *active).then_some(LostEdits {
+            from_version: active.version,
+            to_version: revision.version,
+            noticed_unix_ms: now,
+        });
+        (self.apply)(rules, book);
+        self.refused = None;
+        let version = revision.version;
+        match &lost {
+            Some(_) => tracing::error!(
+                version,
+                lost_version = active.version,
+                "the rulebook's database lost edits (it was restored, or a replica without them took over): its rules \
+                 are loaded; compare rules, overrides and bans with what they should be"
+            ),
+            None => tracing::info!(version, rules = count, "rules reloaded"),
+        }
+        self.status.send_modify(|status| {
+            let lost = lost.or(status.lost.take());
+            *status = PollStatus { revision, loaded_unix_ms: now, is_connected: true, error: None, lost };
+        });
+    }
+
+    /// The database does not answer: said once.
+    fn lost(&self, error: &RulebookError) -> PollOutcome {
+        let reason = error.to_string();
+        self.status.send_if_modified(|status| {
+            if status.is_connected {
+                tracing::warn!(reason, "the rulebook cannot be read; the active rules stay");
+                status.is_connected = false;
+                status.error = Some(reason);
+                return true;
+            }
+            false
+        });
+        PollOutcome::Failed
+    }
+
+    /// The database holds what is active: a state that was refused is gone.
+    fn accept(&mut self) {
+        if self.refused.take().is_some() {
+            self.status.send_modify(|status| status.error = None);
+        }
+    }
+
+    /// It answers again.
+    fn found(&mut self) {
+        let is_back = self.status.send_if_modified(|status| {
+            let is_back = !status.is_connected;
+            if is_back {
+                tracing::info!("the rulebook can be read again");
+                status.is_connected = true;
+                status.error = None;
+            }
+            is_back
+        });
+        if is_back {
+            // Whatever was wrong with it is to be said again.
+            self.refused = None;
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! The rulebook: rules that are kept in a database.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use checkdam::{Ban, Definitions, Override, Rule, RuleSet};
+use sqlx::postgres::PgConnectOptions;
+
+use super::database::{Dialect, Engine, OpenError, Session};
+use super::database_url::DatabaseUrl;
+use super::import::ImportMode;
+use super::row_cache::{RawRowCache, RowCache};
+use super::rows::override_key;
+use super::snapshot::{ImportCounts, Revision, RulebookError, Snapshot, Stored};
+
+/// How long a question may take.
+pub(super) const ASK_LIMIT: Duration = Duration::from_secs(2);
+/// How long a hundred thousand rows may take to come.
+pub(super) const LOAD_LIMIT: Duration = Duration::from_secs(30);
+/// How long they may take to go.
+pub(super) const EDIT_LIMIT: Duration = Duration::from_secs(60);
+
+/// Rules, overrides and bans in a database, and who was denied by them. Copies
+/// share their connections and what was read.
+#[derive(Debug, Clone)]
+pub(crate) struct Rulebook {
+    pub(super) engine: Engine,
+    /// What was last read or written here.
+    known: Arc<Mutex<Arc<RowCache>>>,
+}
+
+impl Rulebook {
+    /// Opens a database and makes its tables, if they are not there.
+    ///
+    /// # Errors
+    /// Says which database cannot be opened, and why.
+    pub(crate) async fn open(url: &DatabaseUrl) -> Result<Self, OpenError> {
+        Engine::open(url).await.map(|engine| Self { engine, known: Arc::default() })
+    }
+
+    /// Ends all connections: what stands beside a database file is put into it.
+    pub(crate) async fn close(&self) {
+        self.engine.close().await;
+    }
+
+    /// Everything, as it stood at one instant.
+    pub(crate) async fn load(&self) -> Result<Snapshot, RulebookError> {
+        self.snapshot().await.map(|snapshot| snapshot.book())
+    }
+
+    /// The same with what decisions are made by.
+    ///
+    /// # Errors
+    /// Gives also the revision that was read, if it was.
+    pub(crate) async fn load_compiled(&self) -> Result<(Snapshot, RuleSet), (Option<Revision>, RulebookError)> {
+        let snapshot = self.snapshot().await.map_err(|error| (None, error))?;
+        let revision = snapshot.revision.clone();
+        let compiled = blocking(move || {
+            let book = snapshot.book();
+            let rules = book.compile()?;
+            snapshot.set_valid();
+            Ok((book, rules))
+        });
+        compiled.await.map_err(|error| (Some(revision), error))
+    }
+
+    /// Which state it is in.
+    pub(crate) async fn revision(&self) -> Result<Revision, RulebookError> {
+        within(ASK_LIMIT, async {
+            let mut session = self.engine.read().await?;
+            let revision = revision(&mut session).await?;
+            session.commit().await?;
+            Ok(revision)
+        })
+        .await
+    }
+
+    /// The same, by a transaction that may write: a standby cannot answer it.
+    pub(super) async fn revision_of_primary(&self) -> Result<Revision, RulebookError> {
+        within(ASK_LIMIT, async {
+            let mut session = self.engine.write().await?;
+            let revision = revision_for_edit(&mut session).await?;
+            session.abort().await?;
+            Ok(revision)
+        })
+        .await
+    }
+
+    /// The newest state; only rows that changed since the last one are read.
+    async fn snapshot(&self) -> Result<Arc<RowCache>, RulebookError> {
+        let known = self.known();
+        let read = within(LOAD_LIMIT, async {
+            let mut session = self.engine.read().await?;
+            let revision = revision(&mut session).await?;
+            let raw = if revision == known.revision {
+                None
+            } else {
+                Some(RawRowCache::read(&mut session, revision, Arc::clone(&known)).await?)
+            };
+            session.commit().await?;
+            Ok(raw)
+        });
+        let Some(raw) = read.await? else { return Ok(known) };
+        let snapshot = blocking(move || Ok(Arc::new(raw.parse()))).await?;
+        self.know(&snapshot);
+        Ok(snapshot)
+    }
+
+    /// What was last read or written here.
+    pub(super) fn known(&self) -> Arc<RowCache> {
+        Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn know(&self, snapshot: &Arc<RowCache>) {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(snapshot);
+    }
+
+    /// Adds a rule.
+    pub(crate) async fn add_rule(&self, rule: Rule) -> Result<Stored<Rule>, RulebookError> {
+        self.add(rule).await
+    }
+
+    /// Replaces the rule of that name, perhaps with one of another name, if it is still the expected version.
+    pub(crate) async fn set_rule(
+        &self,
+        name: &str,
+        rule: Rule,
+        expected: Option<u64>,
+    ) -> Result<Stored<Rule>, RulebookError> {
+        self.set(name.to_owned(), format!("rule {name:?}"), rule, expected).await
+    }
+
+    /// Removes the rule of that name, if it is still the expected version.
+    pub(crate) async fn remove_rule(&self, name: &str, expected: Option<u64>) -> Result<(), RulebookError> {
+        self.remove::<Rule>(name.to_owned(), format!("rule {name:?}"), expected).await
+    }
+
+    /// Adds an override, or replaces the one of the same rule and subject.
+    pub(crate) async fn put_override(
+        &self,
+        one: Override,
+        expected: Option<u64>,
+    ) -> Result<Stored<Override>, RulebookError> {
+        self.put(one, expected).await
+    }
+
+    /// Removes an override.
+    pub(crate) async fn remove_override(
+        &self,
+        rule: &str,
+        subject: &str,
+        expected: Option<u64>,
+    ) -> Result<(), RulebookError> {
+        let what = format!("override of {subject:?} for rule {rule:?}");
+        self.remove::<Override>(override_key(rule, subject), what, expected).await
+    }
+
+    /// Adds a ban, or replaces the one of the same subject.
+    pub(crate) async fn put_ban(&self, ban: Ban, expected: Option<u64>) -> Result<Stored<Ban>, RulebookError> {
+        self.put(ban, expected).await
+    }
+
+    /// Removes the ban of a subject.
+    pub(crate) async fn remove_ban(&self, subject: &str, expected: Option<u64>) -> Result<(), RulebookError> {
+        let key = Ban::new(subject).map_or_else(|_| subject.to_owned(), |ban| ban.subject());
+        self.remove::<Ban>(key, format!("ban {subject:?}"), expected).await
+    }
+
+    /// Takes over what `definitions` say, all or nothing; `replace` removes
+    /// whatever they do not name.
+    pub(crate) async fn import(&self, definitions: Definitions, replace: bool) -> Result<ImportCounts, RulebookError> {
+        self.take_over(definitions, ImportMode::Import { replace }).await
+    }
+
+    /// What an import would do; nothing is changed.
+    pub(crate) async fn rehearse(
+        &self,
+        definitions: Definitions,
+        replace: bool,
+    ) -> Result<ImportCounts, RulebookError> {
+        self.take_over(definitions, ImportMode::Rehearse { replace }).await
+    }
+
+    /// Takes over `definitions` if nobody has ever written anything here.
+    pub(crate) async fn seed(&self, definitions: Definitions) -> Result<ImportCounts, RulebookError> {
+        // A book that was ever written need not be read to know it.
+        let version = self.revision().await?.version;
+        if version > 0 {
+            return Ok(ImportCounts { version, ..ImportCounts::default() });
+        }
+        self.take_over(definitions, ImportMode::Seed).await
+    }
+
+    /// How to reach a server that tells of changes; `None` if there is none.
+    pub(super) fn listen_options(&self) -> Option<&PgConnectOptions> {
+        self.engine.listen_options()
+    }
+}
+
+/// The rulebook's state as this transaction sees it.
+pub(super) async fn revision(session: &mut Session) -> Result<Revision, sqlx::Error> {
+    let rows = session.rows("SELECT version || ' ' || revision FROM checkdam_rulebook", &[]).await?;
+    let read = rows.first().and_then(|row| row.split_once(' '));
+    let (version, id) = read.ok_or(sqlx::Error::RowNotFound)?;
+    Ok(Revision { version: version.parse().unwrap_or_default(), id: id.to_owned() })
+}
+
+/// As [`revision`], and nobody else edits before this transaction ends: every
+/// change of a rule, also by hand, changes this one row.
+pub(super) async fn revision_for_edit(session: &mut Session) -> Result<Revision, sqlx::Error> {
+    if session.dialect() == Dialect::Postgres {
+        session.script("SELECT version FROM checkdam_rulebook FOR UPDATE").await?;
+    }
+    revision(session).await
+}
+
+/// Does `work` in time, or says that the database does not answer.
+pub(super) async fn within<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, RulebookError> {
+    match tokio::time::timeout(limit, work).await {
+        Ok(done) => done.map_err(|error| unavailable(&error)),
+        Err(_) => Err(RulebookError::Unavailable { reason: format!("no answer within {limit:?}") }),
+    }
+}
+
+pub(super) fn unavailable(error: &sqlx::Error) -> RulebookError {
+    RulebookError::Unavailable { reason: super::database::reason(error) }
+}
+
+/// Does long work where it holds up no request.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, RulebookError> + Send + 'static,
+) -> Result<T, RulebookError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(RulebookError::Unavailable { reason: error.to_string() }))
+}

@@ -1,0 +1,55 @@
+//! Rules that concern exactly the same requests.
+
+use std::collections::HashMap;
+
+use checkdam::{Condition, Mode, Rule};
+use serde_json::Value;
+
+/// Which requests a rule concerns: its domain, key, scope and conditions.
+type MatchedRequests<'a> = (&'a str, &'a str, &'a str, Vec<&'a (String, Condition)>);
+
+/// Refuses two enforced rules with the same domain, key, scope and conditions:
+/// it would be unclear which of them is meant. The database's own index does the
+/// same for statements that bypass this program.
+pub(super) fn check(rules: &[Rule]) -> Result<(), String> {
+    let mut known = HashMap::new();
+    for rule in rules.iter().filter(|rule| rule.mode == Mode::Enforce) {
+        if let Some(earlier) = known.insert(concern(rule), &rule.name) {
+            return Err(refusal(rule, earlier));
+        }
+    }
+    Ok(())
+}
+
+/// The same for one rule among others that do not conflict with each other.
+pub(super) fn check_among<'a>(rule: &Rule, mut others: impl Iterator<Item = &'a Rule>) -> Result<(), String> {
+    if rule.mode != Mode::Enforce {
+        return Ok(());
+    }
+    let concerned = concern(rule);
+    match others.find(|other| other.mode == Mode::Enforce && concern(other) == concerned) {
+        Some(other) => Err(refusal(rule, &other.name)),
+        None => Ok(()),
+    }
+}
+
+fn concern(rule: &Rule) -> MatchedRequests<'_> {
+    let mut conditions: Vec<_> = rule.when.iter().collect();
+    conditions.sort_by(|(one, _), (other, _)| one.cmp(other));
+    (&rule.domain, rule.key.text(), &rule.scope, conditions)
+}
+
+fn refusal(rule: &Rule, other: &str) -> String {
+    format!(
+        "rule {:?}: it has the same domain, key, scope and conditions as the rule {other:?}: \
+         join their limits, or make one of them a shadow",
+        rule.name
+    )
+}
+
+/// The conditions as an object, in the order of their names.
+pub(super) fn conditions(rule: &Rule) -> Value {
+    let text = checkdam::rule_file::RuleText::from(rule);
+    // The text has nothing that JSON has not.
+    serde_json::to_value(text.when).unwrap_or_default()
+}

@@ -1,0 +1,98 @@
+//! Follows a rule file: a valid change is in force within a second, an invalid
+//! one is refused whole and the old rules stay.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use checkdam::rule_file::FileOptions;
+
+use super::rule_file::{FileTexts, LoadError, RuleFile, remark};
+use super::snapshot::Snapshot;
+use crate::app::App;
+
+/// Reading the text itself, and not what the file system says about it, works
+/// with atomic renames, swapped links, mounted volumes and coarse clocks.
+const POLL: Duration = Duration::from_millis(250);
+
+/// What is known of the file.
+struct WatchedFile {
+    path: PathBuf,
+    options: FileOptions,
+    /// The text last judged, or why there is none.
+    judged: Result<FileTexts, String>,
+    /// The text of the last look, if it was not yet judged: a file may be seen
+    /// half written, so it counts once two looks agree.
+    seen: Option<Result<FileTexts, String>>,
+}
+
+/// Follows a file whose rules are in force, until the program ends; each
+/// message on `reload` has it judged at once, and is dropped when that is done.
+pub(crate) async fn watch<T>(app: Arc<App>, file: RuleFile, mut reload: mpsc::Receiver<T>) {
+    let RuleFile { path, texts, options, is_followed } = file;
+    let mut watched = WatchedFile { path, options, judged: Ok(texts), seen: None };
+    loop {
+        let asked = tokio::select! {
+            asked = reload.recv() => match asked {
+                Some(asked) => Some(asked),
+                None => return,
+            },
+            () = tokio::time::sleep(POLL), if is_followed => None,
+        };
+        let path = watched.path.clone();
+        // A pipe in the file's place would hold the reader for ever.
+        let look =
+            move || if path.is_dir() || path.is_file() || !path.exists() { Some(FileTexts::read(&path)) } else { None };
+        let Ok(Some(now)) = tokio::task::spawn_blocking(look).await else { continue };
+        watched.look(&app, now, asked.is_some());
+    }
+}
+
+impl WatchedFile {
+    fn look(&mut self, app: &App, now: Result<FileTexts, LoadError>, is_asked: bool) {
+        let now = now.map_err(|error| error.to_string());
+        if !is_asked {
+            if now == self.judged {
+                self.seen = None;
+                return;
+            }
+            if self.seen.as_ref() != Some(&now) {
+                self.seen = Some(now);
+                return;
+            }
+        }
+        self.seen = None;
+        self.judge(app, &now);
+        self.judged = now;
+    }
+
+    fn judge(&self, app: &App, now: &Result<FileTexts, String>) {
+        let file = self.path.display().to_string();
+        let texts = match now {
+            Ok(texts) => texts,
+            Err(reason) => {
+                tracing::error!(reason, "the rule file cannot be read; the rules in force stay");
+                app.loading().tell(Some(reason.clone()));
+                return;
+            }
+        };
+        let loaded = texts.load(&self.options);
+        app.loading().tell(loaded.as_ref().err().map(ToString::to_string));
+        match loaded {
+            Ok((rules, definitions)) => {
+                let count = rules.rules().len();
+                let book = Snapshot::of_file(definitions).showing(&rules);
+                remark(&rules, &book);
+                app.put_in_force(rules, book);
+                tracing::info!(file, rules = count, "rules reloaded");
+            }
+            Err(LoadError::Invalid { path, line, column, reason }) => {
+                let file = path.display().to_string();
+                tracing::error!(file, line, column, reason, "the rule file is invalid; the rules in force stay");
+            }
+            Err(error) => tracing::error!(reason = %error, "the rule file is refused; the rules in force stay"),
+        }
+    }
+}

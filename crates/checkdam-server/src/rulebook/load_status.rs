@@ -1,0 +1,43 @@
+//! Whether the rules in force are the newest, as anybody may ask.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Whether the rules in force are the newest.
+#[derive(Debug)]
+pub(crate) struct ReloadStatus {
+    loaded_unix_ms: AtomicU64,
+    error: Mutex<Option<String>>,
+}
+
+impl ReloadStatus {
+    /// The first rules are in force.
+    pub(crate) fn new() -> Self {
+        Self { loaded_unix_ms: AtomicU64::new(now_unix_ms()), error: Mutex::default() }
+    }
+
+    /// Newer rules are in force.
+    pub(crate) fn succeeded(&self) {
+        self.loaded_unix_ms.store(now_unix_ms(), Ordering::Relaxed);
+        self.tell(None);
+    }
+
+    /// Why newer rules are not in force, if there may be any.
+    pub(crate) fn tell(&self, error: Option<String>) {
+        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
+
+    /// Since when the rules are in force.
+    pub(crate) fn loaded_unix_ms(&self) -> u64 {
+        self.loaded_unix_ms.load(Ordering::Relaxed)
+    }
+
+    /// Why newer rules are not in force.
+    pub(crate) fn error(&self) -> Option<String> {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+pub(super) fn now_unix_ms() -> u64 {
+    checkdam::time::unix_us() / 1_000
+}

@@ -1,0 +1,135 @@
+//! Which attributes are taken from a log, where from, and in which form.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use checkdam::normalize::{PathNormalization, Slashes, client_address, host};
+
+use crate::http::RequestTarget;
+
+/// Other names under which logs commonly have an attribute.
+const ALIASES: [(&str, &[&str]); 7] = [
+    ("ip", &["remote_addr", "client_ip", "clientip", "remote_ip", "remote_address", "ip_address"]),
+    ("remote_address", &["ip", "remote_addr", "client_ip", "clientip", "remote_ip"]),
+    ("user", &["remote_user", "user_id", "userid", "username"]),
+    ("method", &["request_method", "http_method", "verb"]),
+    ("endpoint", &["path", "uri", "request_uri", "url", "request_path"]),
+    ("host", &["http_host", "server_name", "vhost"]),
+    ("api_key", &["apikey", "x_api_key"]),
+];
+/// Names under which logs commonly have the time.
+pub(super) const TIMES: [&str; 9] =
+    ["time", "timestamp", "ts", "@timestamp", "time_iso8601", "time_local", "msec", "datetime", "date"];
+
+/// What is taken from a log.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FieldMapping {
+    pub(super) attributes: Vec<MappedAttribute>,
+    /// The field with the time; by its usual names if not given.
+    pub(super) time_field: Option<String>,
+    /// The field with the cost; 1 if not given.
+    pub(super) cost_field: Option<String>,
+}
+
+/// One attribute.
+#[derive(Debug, Clone)]
+pub(super) struct MappedAttribute {
+    pub(super) name: String,
+    /// The field that it is taken from, if that was said.
+    field: Option<String>,
+    /// What it is where the log does not say it.
+    fixed: Option<String>,
+    form: ValueNormalization,
+}
+
+/// In which form a value is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ValueNormalization {
+    Plain,
+    Address,
+    Path,
+    Host,
+}
+
+impl FieldMapping {
+    /// Takes these attributes.
+    pub(crate) fn new(
+        names: impl IntoIterator<Item = String>,
+        map: &[(String, String)],
+        set: &[(String, String)],
+    ) -> Self {
+        let mut names: Vec<String> = names.into_iter().collect();
+        names.sort_unstable();
+        names.dedup();
+        let given = |pairs: &[(String, String)], name: &str| {
+            pairs.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+        };
+        let attribute = |name: String| {
+            let (field, fixed) = (given(map, &name), given(set, &name));
+            let form = ValueNormalization::of(&name)
+                .or_else(|| ValueNormalization::of(field.as_deref()?))
+                .unwrap_or(ValueNormalization::Plain);
+            MappedAttribute { name, field, fixed, form }
+        };
+        Self { attributes: names.into_iter().map(attribute).collect(), ..Self::default() }
+    }
+
+    /// With the time and the cost from these fields.
+    pub(crate) fn with_fields(mut self, time_field: Option<String>, cost_field: Option<String>) -> Self {
+        (self.time_field, self.cost_field) = (time_field, cost_field);
+        self
+    }
+
+    /// The name of an attribute by its number.
+    pub(super) fn name(&self, number: u16) -> &str {
+        &self.attributes[usize::from(number)].name
+    }
+}
+
+impl MappedAttribute {
+    /// The names of fields it may be taken from, best first.
+    pub(super) fn fields(&self) -> impl Iterator<Item = &str> {
+        let usual = ALIASES.iter().find(|(name, _)| *name == self.name && self.field.is_none());
+        let usual = usual.into_iter().flat_map(|(_, names)| names.iter().copied());
+        std::iter::once(self.field.as_deref().unwrap_or(&self.name)).chain(usual)
+    }
+
+    /// The value as it is compared; none if the log does not say it.
+    pub(super) fn value<'l>(&self, found: Option<Cow<'l, str>>) -> Option<Cow<'l, str>> {
+        let found = found.filter(|value| !value.is_empty() && value != "-");
+        match found {
+            Some(Cow::Borrowed(text)) => Some(self.form.of_text(text)),
+            Some(Cow::Owned(text)) => Some(Cow::Owned(self.form.of_text(&text).into_owned())),
+            None => self.fixed.clone().map(Cow::Owned),
+        }
+    }
+}
+
+/// As listeners read paths by default, but for what they refuse: it is in the log.
+const LOGGED_PATHS: PathNormalization =
+    PathNormalization { slashes: Slashes::Keep, are_parameters_stripped: true, ..PathNormalization::AS_WRITTEN };
+
+impl ValueNormalization {
+    fn of(name: &str) -> Option<Self> {
+        match name {
+            "ip" | "remote_address" => Some(Self::Address),
+            "endpoint" => Some(Self::Path),
+            "host" => Some(Self::Host),
+            _ => None,
+        }
+    }
+
+    fn of_text(self, text: &str) -> Cow<'_, str> {
+        match self {
+            Self::Plain => Cow::Borrowed(text),
+            // IPv4 has one form already.
+            Self::Address if !text.contains(':') => Cow::Borrowed(text),
+            Self::Address => {
+                let address = text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+                address.map_or(Cow::Borrowed(text), |address| Cow::Owned(client_address(address).to_string()))
+            }
+            Self::Path => RequestTarget::parse(text).endpoint(&LOGGED_PATHS).unwrap_or(Cow::Borrowed(text)),
+            Self::Host => host(text).map_or(Cow::Borrowed(text), Cow::Owned),
+        }
+    }
+}

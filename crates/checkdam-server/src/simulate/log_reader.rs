@@ -1,0 +1,202 @@
+//! One log, read on a thread of its own: unpacked, cut into lines, understood.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use flate2::bufread::MultiGzDecoder;
+use memchr::memrchr;
+
+use super::combined_log_format::{CombinedLogFormat, is_combined};
+use super::csv::{Csv, separator};
+use super::field_mapping::FieldMapping;
+use super::json_lines::JsonLines;
+use super::log_chunk::{LogChunk, UnreadableLine};
+use super::timestamps::believed;
+
+/// What is read at once, and again while it is looked at.
+const CHUNK: usize = 1 << 20;
+/// The longest line.
+const LINE_MAX: usize = 8 << 20;
+/// Blocks that wait to be looked at.
+const WAITING: usize = 2;
+/// Faults that a block tells; all are counted.
+const FAULTS_MAX: usize = 5;
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// How the lines of a log are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    /// By the first line
+    #[default]
+    Auto,
+    /// As nginx and Apache do: common, combined, and combined behind a host
+    Combined,
+    /// One object a line
+    Json,
+    /// A line of names, then a line a request
+    Csv,
+}
+
+/// What all logs of a run share.
+#[derive(Debug, Clone)]
+pub(super) struct ReaderContext {
+    pub(super) format: LogFormat,
+    pub(super) wanted: FieldMapping,
+    /// Bytes that were read, packed as they are.
+    pub(super) read: Arc<AtomicU64>,
+    pub(super) is_stopped: Arc<AtomicBool>,
+}
+
+/// What is heard of a log: blocks, and at last perhaps why there are no more.
+pub(super) type ChunkResult = Result<LogChunk, String>;
+
+/// Whether a path means standard input.
+pub(super) fn is_stdin(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Reads a log until it ends or nobody listens.
+pub(super) fn start(path: &Path, shared: ReaderContext) -> std::io::Result<Receiver<ChunkResult>> {
+    let raw: Box<dyn Read + Send> =
+        if is_stdin(path) { Box::new(std::io::stdin()) } else { Box::new(File::open(path)?) };
+    let (sender, receiver) = sync_channel(WAITING);
+    std::thread::Builder::new().name("log".to_owned()).spawn(move || {
+        let counted = CountingReader { raw, read: Arc::clone(&shared.read) };
+        if let Err(reason) = read(counted, &shared, &sender) {
+            // Nobody listens any more: then nobody needs to know.
+            let _ = sender.send(Err(reason));
+        }
+    })?;
+    Ok(receiver)
+}
+
+fn read(counted: CountingReader, shared: &ReaderContext, sender: &SyncSender<ChunkResult>) -> Result<(), String> {
+    let mut packed = BufReader::with_capacity(CHUNK / 8, counted);
+    let failed = |error: std::io::Error| format!("it cannot be read: {error}");
+    let is_packed = packed.fill_buf().map_err(failed)?.starts_with(&GZIP);
+    let mut plain: Box<dyn Read> = if is_packed { Box::new(MultiGzDecoder::new(packed)) } else { Box::new(packed) };
+    let mut lines: Option<LineParser> = None;
+    let mut kept: Vec<u8> = Vec::new();
+    let mut line = 0;
+    loop {
+        let (bytes, is_end) = next_lines(&mut plain, &mut kept).map_err(failed)?;
+        if bytes.len() > LINE_MAX {
+            return Err(format!("line {} is longer than {LINE_MAX} bytes", line + 1));
+        }
+        let text = String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into());
+        if lines.is_none() && !text.trim().is_empty() {
+            lines = Some(LineParser::of(shared, &text)?);
+        }
+        if let Some(lines) = &mut lines {
+            let block = lines.block(text, line);
+            line += block.lines;
+            if sender.send(Ok(block)).is_err() {
+                return Ok(());
+            }
+        }
+        if is_end || shared.is_stopped.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+    }
+}
+
+/// The next whole lines, and whether they are the last. What is read of the line
+/// after them is kept.
+fn next_lines(plain: &mut impl Read, kept: &mut Vec<u8>) -> std::io::Result<(Vec<u8>, bool)> {
+    let mut bytes = Vec::with_capacity(CHUNK + kept.len());
+    bytes.append(kept);
+    loop {
+        let more = plain.by_ref().take(CHUNK as u64).read_to_end(&mut bytes)?;
+        if more == 0 || bytes.len() > LINE_MAX {
+            return Ok((bytes, true));
+        }
+        if let Some(end) = memrchr(b'\n', &bytes) {
+            kept.extend_from_slice(&bytes[end + 1..]);
+            bytes.truncate(end + 1);
+            return Ok((bytes, false));
+        }
+    }
+}
+
+/// Understands the lines of one log.
+enum LineParser {
+    Combined(CombinedLogFormat),
+    Json(JsonLines),
+    Csv { csv: Csv, is_header_next: bool },
+}
+
+impl LineParser {
+    /// Finds out how a log is written.
+    fn of(shared: &ReaderContext, text: &str) -> Result<Self, String> {
+        let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        let wanted = shared.wanted.clone();
+        let format = match shared.format {
+            LogFormat::Auto if first.trim_start().starts_with('{') => LogFormat::Json,
+            LogFormat::Auto if text.lines().take(20).any(is_combined) => LogFormat::Combined,
+            LogFormat::Auto if first.bytes().any(|byte| byte == separator(first)) => LogFormat::Csv,
+            LogFormat::Auto => {
+                let shown: String = first.chars().take(80).collect();
+                return Err(format!("its format is not known from {shown:?}: give it with --format"));
+            }
+            given => given,
+        };
+        match format {
+            LogFormat::Json => Ok(Self::Json(JsonLines::new(wanted))),
+            LogFormat::Csv => Csv::new(wanted, first).map(|csv| Self::Csv { csv, is_header_next: true }),
+            LogFormat::Combined | LogFormat::Auto => CombinedLogFormat::new(wanted).map(Self::Combined),
+        }
+    }
+
+    /// Understands some lines; `line` stand before them.
+    fn block(&mut self, text: String, line: u64) -> LogChunk {
+        let mut block = LogChunk::default();
+        {
+            let mut values = Vec::new();
+            for one in text.lines() {
+                block.lines += 1;
+                if one.trim().is_empty() {
+                    continue;
+                }
+                let read = match self {
+                    Self::Combined(combined) => combined.read(one, &mut values),
+                    Self::Json(json) => json.read(one, &mut values),
+                    Self::Csv { is_header_next: header @ true, .. } => {
+                        *header = false;
+                        continue;
+                    }
+                    Self::Csv { csv, .. } => csv.read(one, &mut values),
+                };
+                match read.and_then(|read| believed(read.0).map(|()| read)) {
+                    Ok((at_us, cost)) => block.add(&text, at_us, cost, &values),
+                    Err(reason) => {
+                        block.unreadable += 1;
+                        if block.faults.len() < FAULTS_MAX {
+                            block.faults.push(UnreadableLine { line: line + block.lines, reason });
+                        }
+                    }
+                }
+                values.clear();
+            }
+        }
+        block.text = text;
+        block
+    }
+}
+
+/// Counts what is read.
+struct CountingReader {
+    raw: Box<dyn Read + Send>,
+    read: Arc<AtomicU64>,
+}
+
+impl Read for CountingReader {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.raw.read(into)?;
+        self.read.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}

@@ -1,0 +1,216 @@
+//! Redis, and what was last said of it.
+//!
+//! What becomes of requests tells how Redis goes. Where they tell too little
+//! (none came yet, or some failed) it is asked for something that charges nobody.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use checkdam::store::redis::{CallError, RedisOptions, RedisStats, RedisStore, StoreUrlError, startup_check};
+use checkdam::store::{BucketName, FailurePolicy, Operation, Tier};
+use checkdam::{Algorithm, Align, Quota, QuotaSpec};
+
+/// How often Redis is asked at the start: what connects for the first time may
+/// need longer than a decision may take.
+const FIRST_TRIES: u32 = 3;
+/// The pause between them.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// How long the start may wait for it, however patient decisions are.
+const FIRST_LIMIT: Duration = Duration::from_secs(1);
+
+/// Redis, and what was last said of it.
+#[derive(Debug)]
+pub(crate) struct MonitoredRedis {
+    pub(super) store: RedisStore,
+    /// Its URL without the password.
+    url: String,
+    options: RedisOptions,
+    /// A bucket that no rule has: rules have names.
+    bucket: BucketName,
+    quota: Option<Quota>,
+    seen: Mutex<RedisHealth>,
+}
+
+#[derive(Debug, Default)]
+struct RedisHealth {
+    stats: RedisStats,
+    /// Whether requests failed when it was last looked.
+    is_failing: bool,
+    /// Whether nothing at all was answered then.
+    is_away: bool,
+    /// Whether Redis was too far away for the deadline.
+    is_too_far: bool,
+}
+
+/// What became of requests since it was last looked.
+#[derive(Debug, Clone, Copy)]
+struct RequestOutcomes {
+    failed: u64,
+    answered: u64,
+}
+
+impl MonitoredRedis {
+    pub(super) fn new(options: &RedisOptions) -> Result<Self, StoreUrlError> {
+        let spec = QuotaSpec { amount: 1, period_us: 1_000_000, burst: None, initial: None, align: Align::default() };
+        Ok(Self {
+            url: options.shown_url(),
+            options: options.clone(),
+            bucket: BucketName::new("", 0),
+            quota: Quota::new(spec, Algorithm::TokenBucket).ok(),
+            seen: Mutex::default(),
+            store: RedisStore::new(options.clone())?,
+        })
+    }
+
+    /// Tries Redis for the first time, and says at once if it cannot be used; what
+    /// else is wrong with it is said in a moment. The connection stays: the first
+    /// request need not wait for it.
+    pub(super) async fn begin(&self) {
+        tokio::spawn(remark(self.options.clone()));
+        let tried = tokio::time::timeout(FIRST_LIMIT, self.try_first()).await;
+        self.tell_distance(true);
+        let Err(error) = tried.unwrap_or(Err(CallError::Late)) else { return };
+        let mut seen = self.seen();
+        (seen.is_failing, seen.is_away) = (true, true);
+        tracing::warn!(
+            store = self.url,
+            %error,
+            "Redis cannot be used: rules follow their on_store_failure until it answers; \
+             check --store and the server, checkdam doctor says what is wrong"
+        );
+    }
+
+    /// To be called about once a second: says once when Redis begins to fail, and
+    /// once when it answers again. If it `is_needed`, it is asked also while nobody
+    /// else asks.
+    pub(super) async fn look(&self, is_needed: bool) {
+        let passed = self.passed();
+        let is_failing = self.seen().is_failing || passed.failed > 0;
+        let is_asked = is_failing || is_needed && passed.answered == 0;
+        let probed = if is_asked { Some(self.probe().await) } else { None };
+        self.tell(passed, probed.as_ref());
+        self.tell_distance(false);
+    }
+
+    /// Says how far Redis is: at the start, and when the deadline can no longer be
+    /// met, or again.
+    fn tell_distance(&self, is_start: bool) {
+        let Some(round_trip) = self.store.round_trip() else { return };
+        let (deadline, is_too_far) = (self.store.deadline(), !self.store.is_near_enough());
+        let was_too_far = std::mem::replace(&mut self.seen().is_too_far, is_too_far);
+        if is_too_far && !was_too_far {
+            tracing::warn!(
+                store = self.url,
+                ?round_trip,
+                ?deadline,
+                "Redis is too far away for the deadline: most decisions follow on_store_failure; move it closer, or \
+                 set --store-deadline to three round trips, and Envoy's timeout to more than that"
+            );
+        } else if is_start || was_too_far && !is_too_far {
+            tracing::info!(store = self.url, ?round_trip, ?deadline, "Redis is near enough for the deadline");
+        }
+    }
+
+    /// Whether it did not answer when it was last asked.
+    pub(super) fn is_failing(&self) -> bool {
+        self.seen().is_failing
+    }
+
+    /// Whether nobody at all was answered when it was last asked.
+    pub(super) fn is_away(&self) -> bool {
+        self.seen().is_away
+    }
+
+    /// How many nodes share the limits, as the settings say.
+    pub(super) const fn nodes(&self) -> u64 {
+        self.options.nodes
+    }
+
+    /// Tells the other nodes that something has changed.
+    pub(crate) async fn announce(&self) {
+        if let Err(error) = self.store.publish_rules_changed().await {
+            tracing::debug!(%error, "other nodes were not told of a change; they look by themselves");
+        }
+    }
+
+    /// A message whenever another node has changed something.
+    pub(crate) fn hints(&self) -> tokio::sync::mpsc::Receiver<()> {
+        self.store.subscribe_rules_changed()
+    }
+
+    async fn try_first(&self) -> Result<(), CallError> {
+        let mut tried = self.probe().await;
+        for _ in 1..FIRST_TRIES {
+            if tried.is_ok() {
+                break;
+            }
+            tokio::time::sleep(FIRST_PAUSE).await;
+            tried = self.probe().await;
+        }
+        tried
+    }
+
+    fn seen(&self) -> MutexGuard<'_, RedisHealth> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn passed(&self) -> RequestOutcomes {
+        let stats = self.store.stats();
+        let mut seen = self.seen();
+        let failures = |stats: &RedisStats| stats.unknown + stats.refused + stats.not_asked;
+        let passed = RequestOutcomes {
+            failed: failures(&stats) - failures(&seen.stats),
+            answered: stats.answered - seen.stats.answered,
+        };
+        seen.stats = stats;
+        passed
+    }
+
+    /// Asks Redis as a decision would, charging nobody.
+    async fn probe(&self) -> Result<(), CallError> {
+        // One a second is a quota: there is always one.
+        let Some(quota) = &self.quota else { return Ok(()) };
+        let tier = Tier {
+            quota,
+            bucket: &self.bucket,
+            subject: b"",
+            cost: 1,
+            group: 0,
+            on_failure: FailurePolicy::Closed,
+            lease: None,
+        };
+        self.store.try_apply(Operation::Peek, &[tier]).await.map(drop)
+    }
+
+    fn tell(&self, passed: RequestOutcomes, probed: Option<&Result<(), CallError>>) {
+        let RequestOutcomes { failed, answered } = passed;
+        let mut seen = self.seen();
+        let refused = probed.and_then(|probed| probed.as_ref().err());
+        seen.is_away = answered == 0 && refused.is_some();
+        if !seen.is_failing && (failed > 0 || seen.is_away) {
+            seen.is_failing = true;
+            // What is wrong with it, such as that it is a replica, follows in a moment.
+            tokio::spawn(remark(self.options.clone()));
+            tracing::warn!(
+                store = self.url,
+                failed,
+                answered,
+                breaker_open = self.store.is_open(),
+                error = refused.map(tracing::field::display),
+                "Redis does not answer: rules follow their on_store_failure; check --store and the server"
+            );
+        } else if seen.is_failing && failed == 0 && refused.is_none() {
+            seen.is_failing = false;
+            tracing::info!(store = self.url, answered, "Redis answers again");
+        }
+    }
+}
+
+/// Says what lets limits fail, or will one day.
+async fn remark(options: RedisOptions) {
+    // A URL that is not understood was refused before.
+    for (server, finding) in startup_check(&options).await.unwrap_or_default() {
+        let remedy = finding.remedy.unwrap_or_default();
+        tracing::warn!(server, look = finding.look, seen = finding.seen, remedy, "the store is not as it should be");
+    }
+}

@@ -1,0 +1,380 @@
+//! How many requests were decided how, by rule: exact, and bounded by the rules
+//! that are counted by themselves.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use arc_swap::ArcSwap;
+use checkdam::{DecidedBy, Outcome, RuleSet, TierView, Verdict};
+
+use super::traffic_history::Counts;
+use super::{Observation, Representative};
+
+/// Under this name the rules are counted for which there is no room.
+const OTHER: &str = "other";
+
+/// What metrics call the decisions, in the order of [`decision_place`].
+pub(crate) const DECISIONS: [&str; 5] = ["allowed", "denied", "cost_exceeds_burst", "unavailable", "banned"];
+const UNAVAILABLE: usize = decision_place(Verdict::Unavailable);
+const BANNED: usize = decision_place(Verdict::Banned);
+/// What metrics call those who decide, in the order of [`DecidedBy::number`].
+pub(crate) const STORES: [&str; DecidedBy::ALL.len()] = {
+    let mut names = [""; DecidedBy::ALL.len()];
+    let mut place = 0;
+    while place < names.len() {
+        names[DecidedBy::ALL[place].number()] = DecidedBy::ALL[place].name();
+        place += 1;
+    }
+    names
+};
+
+/// How many requests were decided how, by rule.
+#[derive(Debug)]
+pub(crate) struct DecisionCounters {
+    rules_max: usize,
+    /// Every rule that is counted by itself, and the values that limits of
+    /// trees ask to be told.
+    known: RwLock<HashMap<String, Arc<RuleCounts>>>,
+    /// The same by their number in the rules in force.
+    numbered: ArcSwap<NumberedRules>,
+    /// Requests that no rule speaks for.
+    none: Arc<RuleCounts>,
+    other: Arc<RuleCounts>,
+    /// Requests that passed, and those that did not: the counts of rules do not
+    /// add up to them once rules are gone.
+    passed: AtomicU64,
+    refused: AtomicU64,
+    /// Requests that any rule in shadow would have denied.
+    shadowed: AtomicU64,
+    /// Of those that did not pass: the banned, and those whose store did not answer.
+    banned: AtomicU64,
+    unavailable: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct NumberedRules {
+    rules: Option<Arc<RuleSet>>,
+    counts: Vec<Arc<RuleCounts>>,
+}
+
+/// The counts of one rule.
+#[derive(Debug, Default)]
+pub(crate) struct RuleCounts {
+    name: String,
+    /// Requests that it spoke for, once each, by decision and by who decided.
+    spoken: [[AtomicU64; STORES.len()]; DECISIONS.len()],
+    /// Requests that it concerned and that passed.
+    allowed: AtomicU64,
+    /// Requests that it denied.
+    denied: AtomicU64,
+    /// Requests that it would have denied were it not in shadow.
+    shadow: AtomicU64,
+    /// Requests that it denied because its store did not answer.
+    unavailable: AtomicU64,
+}
+
+impl RuleCounts {
+    fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+
+    /// The rule; empty for requests that none speaks for.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Requests that it spoke for: the one that denied them, or else the one
+    /// with the fewest remaining. Places are those of [`DECISIONS`] and [`STORES`].
+    pub(crate) fn spoken(&self, decision: usize, store: usize) -> u64 {
+        self.spoken[decision][store].load(Ordering::Relaxed)
+    }
+
+    /// Requests that it concerned and that passed.
+    pub(crate) fn allowed(&self) -> u64 {
+        self.allowed.load(Ordering::Relaxed)
+    }
+
+    /// Requests that it denied.
+    pub(crate) fn denied(&self) -> u64 {
+        self.denied.load(Ordering::Relaxed)
+    }
+
+    /// Requests that it would have denied were it not in shadow.
+    pub(crate) fn shadow(&self) -> u64 {
+        self.shadow.load(Ordering::Relaxed)
+    }
+
+    /// Requests that it denied because its store did not answer; they count as
+    /// denied too.
+    pub(crate) fn unavailable(&self) -> u64 {
+        self.unavailable.load(Ordering::Relaxed)
+    }
+}
+
+impl DecisionCounters {
+    /// Counts so many rules by themselves, and the others together.
+    pub(crate) fn new(rules_max: usize) -> Self {
+        Self {
+            rules_max,
+            known: RwLock::default(),
+            numbered: ArcSwap::default(),
+            none: Arc::default(),
+            other: Arc::new(RuleCounts::new(OTHER)),
+            passed: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            shadowed: AtomicU64::new(0),
+            banned: AtomicU64::new(0),
+            unavailable: AtomicU64::new(0),
+        }
+    }
+
+    /// Other rules are in force. Those that are gone are still shown while
+    /// there is room.
+    pub(super) fn follow(&self, rules: &Arc<RuleSet>) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let added = rules.numbered().filter(|rule| !known.contains_key(&rule.name)).count();
+        if known.len() + added > self.rules_max {
+            let names: std::collections::HashSet<&str> = rules.numbered().map(|rule| rule.name.as_str()).collect();
+            known.retain(|name, _| names.contains(name.as_str()));
+        }
+        let counts = rules.numbered().map(|rule| {
+            let counts = known_or_new(&mut known, &rule.name, self.rules_max);
+            counts.unwrap_or_else(|| Arc::clone(&self.other))
+        });
+        let counts = counts.collect();
+        self.numbered.store(Arc::new(NumberedRules { rules: Some(Arc::clone(rules)), counts }));
+    }
+
+    /// Counts requests that were decided.
+    pub(super) fn note(&self, seen: &Observation<'_, '_>) {
+        let Some(Representative { outcome: speaking, decision, store }) = seen.speaking else { return };
+        add_one(if seen.is_allowed { &self.passed } else { &self.refused });
+        match decision {
+            BANNED => add_one(&self.banned),
+            UNAVAILABLE => add_one(&self.unavailable),
+            _ => {}
+        }
+        let numbered = self.numbered.load();
+        match speaking.governing() {
+            Some(_) if speaking.has_detailed_metric() => {
+                add_one(&self.of_values(seen, speaking).spoken[decision][store]);
+            }
+            Some(tier) => self.count(&numbered, speaking, &tier, |counts| &counts.spoken[decision][store]),
+            None => add_one(&self.none.spoken[decision][store]),
+        }
+        let mut is_shadowed = false;
+        for outcome in seen.outcomes {
+            is_shadowed |= self.note_rules(&numbered, outcome, seen.is_allowed);
+        }
+        if is_shadowed {
+            add_one(&self.shadowed);
+        }
+    }
+
+    /// The counts of a request that a limit of a tree asks to be counted with
+    /// its values.
+    #[cold]
+    fn of_values(&self, seen: &Observation<'_, '_>, speaking: &Outcome) -> Arc<RuleCounts> {
+        let asked = seen.each().find(|(_, outcome)| std::ptr::eq(*outcome, speaking));
+        let name = asked.and_then(|(request, outcome)| outcome.metric_name(request)).unwrap_or_default();
+        let name = checkdam::shortened(&name);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let (counts, is_full) = (known.get(&*name).cloned(), known.len() >= self.rules_max);
+        drop(known);
+        if let Some(counts) = counts {
+            return counts;
+        }
+        if is_full {
+            return Arc::clone(&self.other);
+        }
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let counts = known_or_new(&mut known, &name, self.rules_max);
+        counts.unwrap_or_else(|| Arc::clone(&self.other))
+    }
+
+    /// Whether any rule in shadow would have denied it.
+    fn note_rules(&self, numbered: &NumberedRules, outcome: &Outcome, is_allowed: bool) -> bool {
+        let mut is_shadowed = false;
+        for mut tiers in outcome.by_rule() {
+            let is_denied = tiers.clone().any(|tier| !tier.decision.is_allowed());
+            let Some(tier) = tiers.next() else { continue };
+            is_shadowed |= is_denied && !tier.is_enforced();
+            if is_denied || is_allowed {
+                self.count(numbered, outcome, &tier, |counts| match (is_denied, tier.is_enforced()) {
+                    (true, true) => &counts.denied,
+                    (true, false) => &counts.shadow,
+                    (false, _) => &counts.allowed,
+                });
+                let is_unavailable = |tier: TierView<'_>| tier.decision.verdict == Verdict::Unavailable;
+                if is_denied && tier.is_enforced() && [tier].into_iter().chain(tiers).any(is_unavailable) {
+                    self.count(numbered, outcome, &tier, |counts| &counts.unavailable);
+                }
+            }
+        }
+        is_shadowed
+    }
+
+    fn count(
+        &self,
+        numbered: &NumberedRules,
+        outcome: &Outcome,
+        tier: &TierView<'_>,
+        counter: impl Fn(&RuleCounts) -> &AtomicU64,
+    ) {
+        let is_in_force =
+            numbered.rules.as_ref().is_some_and(|rules| std::ptr::eq(Arc::as_ptr(rules), outcome.rules()));
+        if is_in_force && let Some(counts) = numbered.counts.get(tier.number) {
+            return add_one(counter(counts));
+        }
+        // Decided by rules that have just been replaced, or are just being put in force.
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        add_one(counter(known.get(&tier.rule.name).unwrap_or(&self.other)));
+    }
+
+    /// Every request once, and never less than before.
+    pub(super) fn totals(&self) -> Counts {
+        [&self.passed, &self.refused, &self.shadowed, &self.banned, &self.unavailable]
+            .map(|counter| counter.load(Ordering::Relaxed))
+    }
+
+    /// Every rule that is counted by itself, by name, and what limits of trees
+    /// ask to be told (of these only what they spoke for); before them what no
+    /// rule speaks for, and last all others together.
+    pub(crate) fn all(&self) -> Vec<Arc<RuleCounts>> {
+        let mut rules = self.unsorted();
+        rules.sort_by(|one, other| one.name.cmp(&other.name));
+        rules.insert(0, Arc::clone(&self.none));
+        rules.push(Arc::clone(&self.other));
+        rules
+    }
+
+    /// Those that can be charted, in no order.
+    pub(super) fn charted(&self) -> Vec<Arc<RuleCounts>> {
+        let mut rules = self.unsorted();
+        rules.push(Arc::clone(&self.other));
+        rules
+    }
+
+    fn unsorted(&self) -> Vec<Arc<RuleCounts>> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.values().cloned().collect()
+    }
+}
+
+/// The counts under this name, if there are any or there is room for them.
+fn known_or_new(known: &mut HashMap<String, Arc<RuleCounts>>, name: &str, rules_max: usize) -> Option<Arc<RuleCounts>> {
+    if let Some(counts) = known.get(name) {
+        return Some(Arc::clone(counts));
+    }
+    // A rule of that name is counted with the others: no name is told twice.
+    if known.len() >= rules_max || name == OTHER {
+        return None;
+    }
+    let counts = Arc::new(RuleCounts::new(name));
+    known.insert(name.to_owned(), Arc::clone(&counts));
+    Some(counts)
+}
+
+fn add_one(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Where a verdict stands in [`DECISIONS`].
+pub(crate) const fn decision_place(verdict: Verdict) -> usize {
+    match verdict {
+        Verdict::Allowed => 0,
+        Verdict::Denied => 1,
+        Verdict::CostExceedsBurst => 2,
+        Verdict::Unavailable => 3,
+        Verdict::Banned => 4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use checkdam::store::{MemoryOptions, MemoryStore};
+    use checkdam::{Limiter, Mode, Request, Rule};
+
+    use super::*;
+
+    fn rule(name: &str, limit: &str) -> Rule {
+        Rule::new(name, "user:{user}".parse().unwrap(), vec![limit.parse().unwrap()])
+    }
+
+    fn limiter(rules: Vec<Rule>) -> Limiter<MemoryStore> {
+        Limiter::new(RuleSet::new(rules).unwrap(), MemoryStore::new(MemoryOptions::default()))
+    }
+
+    async fn ask(limiter: &Limiter<MemoryStore>, counters: &DecisionCounters, times: usize) {
+        let requests = [Request::new().with("user", "42").unwrap()];
+        for _ in 0..times {
+            let outcomes = [limiter.check(&requests[0]).await];
+            let is_allowed = outcomes[0].is_allowed();
+            counters.note(&Observation::new(&requests, &outcomes, is_allowed, Duration::ZERO));
+        }
+    }
+
+    fn told(counters: &DecisionCounters) -> Vec<(String, [u64; 5])> {
+        let spoken =
+            |counts: &RuleCounts, decision| (0..STORES.len()).map(|store| counts.spoken(decision, store)).sum();
+        let told = |counts: Arc<RuleCounts>| {
+            let figures = [spoken(&counts, 0), spoken(&counts, 1), counts.allowed(), counts.denied(), counts.shadow()];
+            (counts.name().to_owned(), figures)
+        };
+        counters.all().into_iter().map(told).filter(|(_, figures)| figures.iter().any(|figure| *figure > 0)).collect()
+    }
+
+    #[tokio::test]
+    async fn every_request_is_spoken_for_once_and_every_rule_says_its_own() {
+        let mut shadow = rule("shadow", "1/h");
+        shadow.mode = Mode::Shadow;
+        let limiter = limiter(vec![rule("narrow", "2/h"), rule("wide", "5/h"), shadow]);
+        let counters = DecisionCounters::new(10);
+        counters.follow(&limiter.rules());
+        ask(&limiter, &counters, 4).await;
+        let expected = [("narrow", [2, 2, 2, 2, 0]), ("shadow", [0, 0, 1, 0, 3]), ("wide", [0, 0, 2, 0, 0])];
+        assert_eq!(told(&counters), expected.map(|(name, figures)| (name.to_owned(), figures)));
+    }
+
+    #[tokio::test]
+    async fn what_no_rule_concerns_is_counted_too() {
+        let limiter = limiter(vec![]);
+        let counters = DecisionCounters::new(10);
+        counters.follow(&limiter.rules());
+        ask(&limiter, &counters, 3).await;
+        assert_eq!(told(&counters), [(String::new(), [3, 0, 0, 0, 0])]);
+    }
+
+    #[tokio::test]
+    async fn rules_beyond_the_bound_are_counted_together() {
+        let limiter = limiter(vec![rule("first", "9/h"), rule("second", "8/h"), rule("third", "7/h")]);
+        let counters = DecisionCounters::new(1);
+        counters.follow(&limiter.rules());
+        ask(&limiter, &counters, 1).await;
+        let expected = [("first", [0, 0, 1, 0, 0]), ("other", [1, 0, 2, 0, 0])];
+        assert_eq!(told(&counters), expected.map(|(name, figures)| (name.to_owned(), figures)));
+    }
+
+    #[tokio::test]
+    async fn counts_outlive_a_change_of_rules_and_late_outcomes_find_their_rule() {
+        let limiter = limiter(vec![rule("kept", "9/h"), rule("gone", "8/h")]);
+        let counters = DecisionCounters::new(10);
+        counters.follow(&limiter.rules());
+        ask(&limiter, &counters, 1).await;
+        limiter.set_rules(RuleSet::new(vec![rule("new", "1/h"), rule("kept", "9/h")]).unwrap());
+        // Decided by rules that are not followed yet: "new" has no place of its own so far.
+        ask(&limiter, &counters, 1).await;
+        counters.follow(&limiter.rules());
+        ask(&limiter, &counters, 1).await;
+        let expected = [
+            ("gone", [1, 0, 1, 0, 0]),
+            ("kept", [0, 0, 2, 0, 0]),
+            ("new", [0, 1, 0, 1, 0]),
+            ("other", [1, 0, 1, 0, 0]),
+        ];
+        assert_eq!(told(&counters), expected.map(|(name, figures)| (name.to_owned(), figures)));
+    }
+}

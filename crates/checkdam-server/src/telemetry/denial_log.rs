@@ -1,0 +1,127 @@
+//! Logs some of the denials: so many a second and rule, and how many not.
+//!
+//! The lines are the only ones that say whom a decision concerned, and are made
+//! only if somebody asks for them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use checkdam::{Outcome, Request, TierView};
+
+use super::Observation;
+use crate::audit::{BAN, Redaction};
+
+/// Logs some of the denials.
+#[derive(Debug)]
+pub(crate) struct DenialLog {
+    per_second: u32,
+    /// Counts up with every tick.
+    second: AtomicU64,
+    /// Those that have denied something lately.
+    rules: Mutex<HashMap<String, LoggedDenials>>,
+    recorded: Redaction,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct LoggedDenials {
+    second: u64,
+    in_second: u32,
+    /// Since the last line.
+    left_out: u64,
+}
+
+impl DenialLog {
+    pub(super) fn new(log_denials: u32, recorded: Redaction) -> Self {
+        Self { per_second: log_denials, second: AtomicU64::new(0), rules: Mutex::default(), recorded }
+    }
+
+    /// Requests were decided.
+    pub(super) fn note(&self, seen: &Observation<'_, '_>) {
+        if self.per_second == 0 || seen.is_allowed {
+            return;
+        }
+        for (request, outcome) in seen.each().filter(|(_, outcome)| !outcome.is_allowed()) {
+            let violated = outcome.violated();
+            let rule = violated.as_ref().map_or(BAN, |tier| tier.rule.name.as_str());
+            if let Some(left_out) = self.is_due(rule) {
+                self.log(request, outcome, violated.as_ref(), left_out);
+            }
+        }
+    }
+
+    /// To be called once a second. Who has stopped denying has the rest told.
+    pub(super) fn tick(&self) {
+        if self.per_second == 0 {
+            return;
+        }
+        let second = self.second.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut untold = Vec::new();
+        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        rules.retain(|rule, logged| {
+            let is_recent = logged.second + 1 >= second;
+            if !is_recent && logged.left_out > 0 {
+                untold.push((rule.clone(), logged.left_out));
+            }
+            is_recent
+        });
+        drop(rules);
+        for (rule, left_out) in untold {
+            tracing::info!(rule, left_out, "denied, not logged one by one");
+        }
+    }
+
+    /// Whether a denial is to be logged: then how many were not since the last.
+    fn is_due(&self, rule: &str) -> Option<u64> {
+        let second = self.second.load(Ordering::Relaxed);
+        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        let logged = match rules.get_mut(rule) {
+            Some(logged) => logged,
+            None => rules.entry(rule.to_owned()).or_default(),
+        };
+        if logged.second != second {
+            (logged.second, logged.in_second) = (second, 0);
+        }
+        if logged.in_second >= self.per_second {
+            logged.left_out += 1;
+            return None;
+        }
+        logged.in_second += 1;
+        Some(std::mem::take(&mut logged.left_out))
+    }
+
+    fn log(&self, request: &Request<'_>, outcome: &Outcome, violated: Option<&TierView<'_>>, left_out: u64) {
+        let (rule, subject) = match (violated, outcome.ban()) {
+            (Some(tier), _) => (tier.rule.name.as_str(), self.recorded.subject(&tier.rule.key, request)),
+            (None, ban) => (BAN, ban.map(|ban| self.recorded.banned(ban)).unwrap_or_default()),
+        };
+        tracing::info!(
+            rule,
+            // As text, not displayed: both formats of the log escape it then.
+            subject = subject.as_str(),
+            limit = violated.map(|tier| tracing::field::display(tier.quota)),
+            retry_after_ms = outcome.retry_after_us().div_ceil(1_000),
+            decided_by = outcome.decided_by().name(),
+            left_out,
+            "denied"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_logs_so_much_a_second_and_tells_of_the_rest() {
+        let denials = DenialLog::new(2, Redaction::default());
+        let due = |rule: &str| denials.is_due(rule);
+        assert_eq!([due("a"), due("a"), due("a"), due("a")], [Some(0), Some(0), None, None]);
+        assert_eq!(due("b"), Some(0), "each rule by itself");
+        denials.tick();
+        assert_eq!([due("a"), due("a"), due("a")], [Some(2), Some(0), None]);
+        denials.tick();
+        denials.tick();
+        assert!(denials.rules.lock().unwrap().is_empty(), "what is over is forgotten");
+    }
+}

@@ -1,0 +1,180 @@
+//! What is seen of decisions once they are made: how many, how fast, whose.
+//!
+//! Nothing here decides anything, waits, or fails. A request is seen once, with
+//! its outcome; once a second a tick makes history of it.
+
+mod attribute_usage;
+mod counters;
+mod denial_log;
+mod latencies;
+mod recent_requests;
+mod top_subjects;
+mod traffic_history;
+
+pub(crate) use self::attribute_usage::{AttributeUsage, Unseen, unknown_attributes};
+pub(crate) use self::counters::{DECISIONS, DecisionCounters, RuleCounts, STORES};
+pub(crate) use self::latencies::{BOUNDS, Latencies, LatencyCounts};
+use self::recent_requests::RecentRequests;
+pub(crate) use self::recent_requests::{DecidedTotals, IDENTITIES, RequestSample, SampledRequest};
+pub(crate) use self::top_subjects::{TopOf, TopSubjects, TopWindow};
+pub(crate) use self::traffic_history::{TrafficHistory, TrafficPoint, TrafficSecond, TrafficSeries, TrafficWindow};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use checkdam::normalize::PathNormalization;
+use checkdam::{Outcome, Request, RuleSet, Verdict};
+
+use self::counters::decision_place;
+use self::denial_log::DenialLog;
+use crate::audit::Redaction;
+use crate::config::TelemetryOptions;
+use crate::rulebook::Snapshot;
+use crate::trace::TraceId;
+
+/// What is seen of decisions.
+#[derive(Debug)]
+pub(crate) struct Telemetry {
+    counters: DecisionCounters,
+    latencies: Latencies,
+    traffic: TrafficHistory,
+    top: TopSubjects,
+    recent: RecentRequests,
+    denials: DenialLog,
+    attributes: AttributeUsage,
+    paths: PathNormalization,
+}
+
+/// Requests that were decided together, mostly one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Observation<'a, 'r> {
+    pub(crate) requests: &'a [Request<'r>],
+    /// One a request.
+    pub(crate) outcomes: &'a [Outcome],
+    /// Whether they pass.
+    pub(crate) is_allowed: bool,
+    /// How long the decision took.
+    pub(crate) latency: Duration,
+    /// What speaks for all, if there is anything.
+    pub(crate) speaking: Option<Representative<'a>>,
+}
+
+/// The outcome that speaks for all: the first that denies, if they do not pass.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Representative<'a> {
+    pub(crate) outcome: &'a Outcome,
+    /// Where what became of them stands in [`DECISIONS`].
+    decision: usize,
+    /// Where who decided stands in [`STORES`].
+    store: usize,
+}
+
+impl<'a, 'r> Observation<'a, 'r> {
+    pub(crate) fn new(
+        requests: &'a [Request<'r>],
+        outcomes: &'a [Outcome],
+        is_allowed: bool,
+        latency: Duration,
+    ) -> Self {
+        let denying = outcomes.iter().find(|outcome| !is_allowed && !outcome.is_allowed());
+        let speaking = denying.or_else(|| outcomes.first()).map(|outcome| {
+            let verdict = if is_allowed { Verdict::Allowed } else { outcome.verdict() };
+            Representative { outcome, decision: decision_place(verdict), store: outcome.decided_by().number() }
+        });
+        Self { requests, outcomes, is_allowed, latency, speaking }
+    }
+
+    /// Each request with its outcome.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&'a Request<'r>, &'a Outcome)> {
+        self.requests.iter().zip(self.outcomes)
+    }
+}
+
+impl Telemetry {
+    /// Nothing has been seen yet.
+    pub(crate) fn new(options: &TelemetryOptions, paths: PathNormalization, recorded: Redaction) -> Self {
+        Self {
+            counters: DecisionCounters::new(options.rules_max),
+            latencies: Latencies::new(options.exemplars),
+            traffic: TrafficHistory::new(),
+            top: TopSubjects::new(),
+            recent: RecentRequests::new(options.recent_max),
+            denials: DenialLog::new(options.log_denials, recorded),
+            attributes: AttributeUsage::new(),
+            paths,
+        }
+    }
+
+    /// Other rules are in force.
+    pub(crate) fn follow(&self, rules: &Arc<RuleSet>, book: &Snapshot) {
+        self.counters.follow(rules);
+        self.attributes.follow(rules, book.trees.iter().map(|tree| tree.domain.clone()).collect());
+        attribute_usage::warn_of_unmatched_paths(rules, &self.paths);
+    }
+
+    /// Requests were decided.
+    pub(crate) fn note(&self, seen: Observation<'_, '_>) {
+        self.counters.note(&seen);
+        self.latencies.note(&seen);
+        self.top.note(&seen);
+        self.recent.note(&seen);
+        self.denials.note(&seen);
+        self.attributes.note(seen.requests);
+    }
+
+    /// Requests that were noted belong to this trace.
+    pub(crate) fn mark(&self, seen: &Observation<'_, '_>, trace: TraceId) {
+        self.latencies.mark(seen, trace);
+    }
+
+    /// To be called once a second.
+    pub(crate) fn tick(&self) {
+        self.traffic.tick(&self.counters);
+        self.top.tick();
+        self.recent.tick(self.live());
+        self.denials.tick();
+        self.attributes.tick();
+    }
+
+    /// How many requests were decided how, by rule.
+    pub(crate) const fn counters(&self) -> &DecisionCounters {
+        &self.counters
+    }
+
+    /// How long decisions took.
+    pub(crate) const fn latencies(&self) -> &Latencies {
+        &self.latencies
+    }
+
+    /// What passed in the last minutes and hours, by rule.
+    pub(crate) const fn traffic(&self) -> &TrafficHistory {
+        &self.traffic
+    }
+
+    /// Who asks and who is limited most.
+    pub(crate) const fn top(&self) -> &TopSubjects {
+        &self.top
+    }
+
+    /// Which attributes rules name and requests have.
+    pub(crate) const fn attributes(&self) -> &AttributeUsage {
+        &self.attributes
+    }
+
+    /// What was asked last.
+    pub(crate) fn sample(&self) -> RequestSample {
+        self.recent.sample(self.live())
+    }
+
+    /// All that was decided until now.
+    fn live(&self) -> DecidedTotals {
+        let [allowed, limited, ..] = self.counters.totals();
+        DecidedTotals { allowed, limited }
+    }
+}
+
+/// What metrics and spans call a verdict.
+#[cfg(feature = "otlp")]
+pub(crate) const fn decision_name(verdict: checkdam::Verdict) -> &'static str {
+    DECISIONS[decision_place(verdict)]
+}

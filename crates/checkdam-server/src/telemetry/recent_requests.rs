@@ -1,0 +1,364 @@
+//! What was asked in the last minutes, kept so that a change of the rules can be
+//! tried on it. It stays in memory.
+//!
+//! Where not everything fits, the oldest goes, down to a minute. Then clients are
+//! left out, not requests: of each client that is kept the whole sequence is, so
+//! that its buckets stand where they would. Clients that ask most are never left
+//! out. The first look at a request takes no lock.
+
+mod busy_clients;
+mod encoding;
+
+pub(crate) use self::encoding::{EncodedEntry, IDENTITIES};
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use self::busy_clients::{BusyClients, ClientHashes};
+use self::encoding::ClientHash;
+use super::Observation;
+
+/// How far back requests are kept.
+const SECONDS_MAX: u64 = 300;
+/// Clients are left out only where less than that would be kept of all.
+const SECONDS_MIN: u64 = 60;
+/// So few clients besides the loud ones speak for nobody else: rather less time is
+/// kept.
+const CLIENTS_MIN: usize = 50;
+/// What an entry may take on average; most take a third of it.
+const ENTRY_BYTES: usize = 300;
+/// One client in so many at least.
+const MASK_MAX: u64 = (1 << 16) - 1;
+/// The share of what was asked lately by which it is judged whether more fits.
+const LATELY_S: u64 = 30;
+
+/// What was asked last.
+#[derive(Debug)]
+pub(crate) struct RecentRequests {
+    entries_max: usize,
+    /// Clients are kept whose hash has none of these bits. Keyed at random, so
+    /// that nobody can choose to be left out.
+    mask: AtomicU64,
+    hasher: foldhash::quality::RandomState,
+    /// Clients that are kept whatever their hash is.
+    loud: BusyClients,
+    /// What was asked since the last tick.
+    fresh: Mutex<SecondOfRequests>,
+    /// Whether that takes no more, so that nobody need wait to be told.
+    is_full: AtomicBool,
+    kept: Mutex<RecentState>,
+}
+
+/// Entries of one second.
+#[derive(Debug, Clone, Default)]
+struct SecondOfRequests {
+    bytes: Vec<u8>,
+    entries: usize,
+    mask: u64,
+    /// When it was made, in ticks.
+    tick: u64,
+    last_us: u64,
+    /// Whether a request was dropped for lack of room: the sequence is incomplete.
+    is_cut: bool,
+    /// Clients that were kept whatever their hash is.
+    loud: ClientHashes,
+    live: DecidedTotals,
+}
+
+/// What was decided, of all clients.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct DecidedTotals {
+    pub(crate) allowed: u64,
+    pub(crate) limited: u64,
+}
+
+#[derive(Debug, Default)]
+struct RecentState {
+    blocks: VecDeque<Arc<SecondOfRequests>>,
+    ticks: u64,
+    /// When the share that is kept last changed.
+    changed_at: u64,
+    /// All that was decided until the last tick.
+    decided: DecidedTotals,
+}
+
+/// What was kept at one instant.
+#[derive(Debug)]
+pub(crate) struct RequestSample {
+    blocks: Vec<Arc<SecondOfRequests>>,
+    mask: u64,
+    /// How far it reaches back.
+    pub(crate) seconds: u64,
+    /// What was decided in that time, of all clients.
+    pub(crate) live: DecidedTotals,
+}
+
+/// An entry of a sample.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SampledRequest<'a> {
+    pub(crate) entry: EncodedEntry<'a>,
+    /// Whether its client is one of those that are always kept, and so speaks for
+    /// nobody else.
+    pub(crate) is_loud: bool,
+}
+
+impl RecentRequests {
+    pub(super) fn new(entries_max: usize) -> Self {
+        Self {
+            entries_max,
+            mask: AtomicU64::new(0),
+            hasher: foldhash::quality::RandomState::default(),
+            loud: BusyClients::new(),
+            fresh: Mutex::default(),
+            is_full: AtomicBool::new(false),
+            kept: Mutex::default(),
+        }
+    }
+
+    /// Requests were decided.
+    pub(super) fn note(&self, seen: &Observation<'_, '_>) {
+        if self.entries_max == 0 || self.is_full.load(Ordering::Relaxed) {
+            return;
+        }
+        let client = ClientHash::of(seen.requests, &self.hasher);
+        let mask = self.mask.load(Ordering::Relaxed);
+        let Some(outcome) = seen.outcomes.first() else { return };
+        if client.hash & mask != 0 && !self.loud.contains(client.hash) {
+            self.loud.miss(client.hash);
+            return;
+        }
+        let mut fresh = lock(&self.fresh);
+        if fresh.entries >= self.entries_max || fresh.bytes.len() >= self.bytes_max() {
+            fresh.is_cut = true;
+            self.is_full.store(true, Ordering::Relaxed);
+            return;
+        }
+        // What was decided without a store has no time of its own.
+        let at_us = if outcome.at_us() == 0 { fresh.last_us } else { outcome.at_us() };
+        fresh.last_us = fresh.last_us.max(at_us);
+        fresh.entries += 1;
+        encoding::write(&mut fresh.bytes, client, at_us, seen.requests);
+    }
+
+    /// To be called once a second, with all that was decided until now.
+    pub(super) fn tick(&self, decided: DecidedTotals) {
+        if self.entries_max == 0 {
+            return;
+        }
+        let mut kept = lock(&self.kept);
+        kept.ticks += 1;
+        let now = kept.ticks;
+        let live = decided.since(kept.decided);
+        kept.decided = decided;
+        // As much room as was needed last, made while nobody waits.
+        let bytes = Vec::with_capacity(kept.blocks.back().map_or(0, |last| last.bytes.len()));
+        let mut block = {
+            let mut fresh = lock(&self.fresh);
+            self.is_full.store(false, Ordering::Relaxed);
+            let last_us = fresh.last_us;
+            std::mem::replace(&mut *fresh, SecondOfRequests { bytes, last_us, ..SecondOfRequests::default() })
+        };
+        kept.blocks.retain(|block| block.tick + SECONDS_MAX > now);
+        if block.entries > 0 || live != DecidedTotals::default() {
+            block.bytes.shrink_to_fit();
+            (block.tick, block.mask) = (now, self.mask.load(Ordering::Relaxed));
+            (block.loud, block.live) = (self.loud.hashes(), live);
+            if block.is_cut || kept.blocks.back().is_some_and(|last| last.is_cut) {
+                // The sequences before it have a gap.
+                kept.blocks.clear();
+            }
+            kept.blocks.push_back(Arc::new(block));
+        }
+        self.loud.tick(live.sum());
+        self.fit(&mut kept);
+        self.widen(&mut kept);
+    }
+
+    /// What was kept until now, when so much was decided. Copies what is not a
+    /// second old.
+    pub(super) fn sample(&self, decided: DecidedTotals) -> RequestSample {
+        let kept = lock(&self.kept);
+        let live = decided.since(kept.decided);
+        let fresh = lock(&self.fresh).clone();
+        let mut blocks: Vec<_> = kept.blocks.iter().cloned().collect();
+        let seconds = blocks.first().map_or(0, |first| kept.ticks - first.tick) + 1;
+        drop(kept);
+        if fresh.entries > 0 {
+            if fresh.is_cut || blocks.last().is_some_and(|last| last.is_cut) {
+                blocks.clear();
+            }
+            let (mask, loud) = (self.mask.load(Ordering::Relaxed), self.loud.hashes());
+            blocks.push(Arc::new(SecondOfRequests { mask, loud, live, ..fresh }));
+        }
+        let mask = blocks.iter().map(|block| block.mask).max().unwrap_or(0);
+        let live = blocks.iter().fold(DecidedTotals::default(), |sum, block| sum.plus(block.live));
+        RequestSample { seconds: if blocks.is_empty() { 0 } else { seconds }, blocks, mask, live }
+    }
+
+    /// Forgets the oldest down to a minute, then leaves out half of the clients,
+    /// until what is kept fits. Where few clients ask for most of it, the oldest
+    /// goes all the same.
+    fn fit(&self, kept: &mut RecentState) {
+        while kept.entries() > self.entries_max || kept.bytes() > self.bytes_max() || kept.is_cut() {
+            let mask = self.mask.load(Ordering::Relaxed) << 1 | 1;
+            let is_long = kept.blocks.front().is_some_and(|first| first.tick + SECONDS_MIN <= kept.ticks);
+            if is_long && !kept.is_cut() || !self.thin(kept, mask) {
+                if kept.blocks.len() < 2 {
+                    return;
+                }
+                kept.blocks.pop_front();
+            } else if kept.is_cut() {
+                return;
+            }
+        }
+    }
+
+    /// Leaves out the clients that a mask does, but for those that ask most; not if
+    /// too few would be left to speak for the others.
+    fn thin(&self, kept: &mut RecentState, mask: u64) -> bool {
+        let mut counts: HashMap<u64, u64> = HashMap::new();
+        for entry in kept.blocks.iter().flat_map(|block| EncodedEntry::all(&block.bytes)) {
+            *counts.entry(entry.hash()).or_default() += 1;
+        }
+        let asked = kept.blocks.iter().map(|block| block.live.sum()).sum::<u64>().max(kept.entries() as u64);
+        let loud = self.loud.choose(&counts, asked);
+        let is_left = |hash: &&u64| **hash & mask == 0 && loud.binary_search(hash).is_err();
+        if mask > MASK_MAX || counts.keys().filter(is_left).count() < CLIENTS_MIN {
+            return false;
+        }
+        for block in &mut kept.blocks {
+            *block = block.thinned(mask, &loud);
+        }
+        kept.changed_at = kept.ticks;
+        self.mask.store(mask, Ordering::Relaxed);
+        true
+    }
+
+    /// Keeps twice as many clients again once they fit.
+    fn widen(&self, kept: &mut RecentState) {
+        let mask = self.mask.load(Ordering::Relaxed);
+        if mask == 0 || kept.ticks < kept.changed_at + LATELY_S {
+            return;
+        }
+        let lately = || kept.blocks.iter().filter(|block| block.tick + LATELY_S > kept.ticks);
+        let grown = (SECONDS_MIN / LATELY_S) as usize * 2;
+        let entries = lately().map(|block| block.entries).sum::<usize>() * grown;
+        let bytes = lately().map(|block| block.bytes.len()).sum::<usize>() * grown;
+        if entries < self.entries_max / 5 * 4 && bytes < self.bytes_max() / 5 * 4 {
+            self.mask.store(mask >> 1, Ordering::Relaxed);
+            kept.changed_at = kept.ticks;
+            if mask == 1 {
+                self.loud.forget();
+            }
+        }
+    }
+
+    const fn bytes_max(&self) -> usize {
+        self.entries_max * ENTRY_BYTES
+    }
+}
+
+impl RecentState {
+    fn entries(&self) -> usize {
+        self.blocks.iter().map(|block| block.entries).sum()
+    }
+
+    fn bytes(&self) -> usize {
+        self.blocks.iter().map(|block| block.bytes.len()).sum()
+    }
+
+    /// Whether a second alone was too much.
+    fn is_cut(&self) -> bool {
+        self.blocks.back().is_some_and(|last| last.is_cut && last.tick == self.ticks)
+    }
+}
+
+impl DecidedTotals {
+    /// How many requests were decided.
+    pub(crate) const fn sum(self) -> u64 {
+        self.allowed + self.limited
+    }
+
+    const fn plus(self, other: Self) -> Self {
+        Self { allowed: self.allowed + other.allowed, limited: self.limited + other.limited }
+    }
+
+    const fn since(self, before: Self) -> Self {
+        Self {
+            allowed: self.allowed.saturating_sub(before.allowed),
+            limited: self.limited.saturating_sub(before.limited),
+        }
+    }
+}
+
+impl SecondOfRequests {
+    /// The same with those clients only that a mask leaves, and the loud ones.
+    fn thinned(&self, mask: u64, loud: &ClientHashes) -> Arc<Self> {
+        let loud: Vec<u64> = loud.iter().chain(self.loud.iter()).copied().collect();
+        let loud = busy_clients::sorted(loud);
+        let mut thinned = Self {
+            bytes: Vec::new(),
+            entries: 0,
+            mask: self.mask.max(mask),
+            loud: Arc::new(loud),
+            tick: self.tick,
+            last_us: self.last_us,
+            is_cut: self.is_cut,
+            live: self.live,
+        };
+        for entry in EncodedEntry::all(&self.bytes) {
+            if entry.hash() & mask == 0 || thinned.is_loud(entry) {
+                thinned.bytes.extend_from_slice(entry.bytes());
+                thinned.entries += 1;
+            }
+        }
+        Arc::new(thinned)
+    }
+
+    fn is_loud(&self, entry: EncodedEntry<'_>) -> bool {
+        self.loud.binary_search(&entry.hash()).is_ok()
+    }
+}
+
+impl RequestSample {
+    /// Of clients that do not ask most, one in so many was kept.
+    pub(crate) const fn one_in(&self) -> u64 {
+        self.mask + 1
+    }
+
+    /// What was asked, in the order in which it was decided.
+    pub(crate) fn entries(&self) -> Vec<SampledRequest<'_>> {
+        let all = self.blocks.iter().flat_map(|block| {
+            let sampled = |entry| SampledRequest { entry, is_loud: self.mask == 0 || block.is_loud(entry) };
+            EncodedEntry::all(&block.bytes).map(sampled)
+        });
+        let mut entries: Vec<_> = all.filter(|one| one.is_loud || one.entry.hash() & self.mask == 0).collect();
+        self.find_loud(&mut entries);
+        entries.sort_by_key(|one| one.entry.at_us());
+        entries
+    }
+
+    /// One that asks most and was kept by its hash speaks for nobody else either.
+    fn find_loud(&self, entries: &mut [SampledRequest<'_>]) {
+        if self.mask == 0 {
+            return;
+        }
+        let mut counts: HashMap<u64, u64> = HashMap::new();
+        for one in entries.iter().filter(|one| !one.is_loud) {
+            *counts.entry(one.entry.hash()).or_default() += 1;
+        }
+        let total = self.live.sum().max(entries.len() as u64);
+        counts.retain(|_, count| *count * busy_clients::SHARE >= total);
+        for one in entries.iter_mut() {
+            one.is_loud |= counts.contains_key(&one.entry.hash());
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

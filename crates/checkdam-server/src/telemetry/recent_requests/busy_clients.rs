@@ -1,0 +1,94 @@
+//! The clients that ask most: they are always kept.
+//!
+//! While clients are left out, those that are left out are counted by hash in a
+//! fixed number of counters. One that reaches its threshold within a second is
+//! kept from then on. Two that share a counter may make one of them loud too
+//! early, never too late.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use arc_swap::ArcSwap;
+
+/// A client is loud that asks for one in so many of all requests.
+pub(super) const SHARE: u64 = 128;
+/// The most of them.
+const LOUD_MAX: usize = 1_024;
+/// Who asks less often in a second is not loud, however little is asked.
+const PER_SECOND_MIN: u64 = 8;
+const COUNTERS: usize = 4_096;
+
+/// Hashes of clients, in order.
+pub(super) type ClientHashes = Arc<Vec<u64>>;
+
+/// The clients that ask most, and how often others were left out.
+#[derive(Debug)]
+pub(super) struct BusyClients {
+    hashes: ArcSwap<Vec<u64>>,
+    counters: Box<[AtomicU32]>,
+    /// So often in a second is loud.
+    threshold: AtomicU32,
+}
+
+impl BusyClients {
+    pub(super) fn new() -> Self {
+        let counters = (0..COUNTERS).map(|_| AtomicU32::new(0)).collect();
+        Self { hashes: ArcSwap::default(), counters, threshold: AtomicU32::new(PER_SECOND_MIN as u32) }
+    }
+
+    pub(super) fn contains(&self, hash: u64) -> bool {
+        self.hashes.load().binary_search(&hash).is_ok()
+    }
+
+    /// Those that are loud now.
+    pub(super) fn hashes(&self) -> ClientHashes {
+        self.hashes.load_full()
+    }
+
+    /// A request of a client was left out.
+    pub(super) fn miss(&self, hash: u64) {
+        // Other bits than those that say who is left out.
+        let counter = &self.counters[(hash >> 40) as usize % COUNTERS];
+        let count = counter.fetch_add(1, Ordering::Relaxed) + 1;
+        if count.is_multiple_of(self.threshold.load(Ordering::Relaxed).max(1)) {
+            self.hashes.rcu(|hashes| with(hashes, [hash]));
+        }
+    }
+
+    /// A second has ended in which so much was asked.
+    pub(super) fn tick(&self, asked: u64) {
+        let threshold = (asked / SHARE).max(PER_SECOND_MIN);
+        self.threshold.store(u32::try_from(threshold).unwrap_or(u32::MAX), Ordering::Relaxed);
+        self.counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
+    }
+
+    /// These are loud, by how often they asked of `total`. Those that were before
+    /// stay so until they ask half as often.
+    pub(super) fn choose(&self, counts: &std::collections::HashMap<u64, u64>, total: u64) -> ClientHashes {
+        let count = |hash: &u64| counts.get(hash).copied().unwrap_or(0);
+        let stay = self.hashes();
+        let stay = stay.iter().copied().filter(|hash| count(hash) * SHARE * 2 >= total);
+        let come = counts.iter().filter(|(_, count)| **count * SHARE >= total).map(|(hash, _)| *hash);
+        let chosen = Arc::new(with(&stay.collect::<Vec<_>>(), come));
+        self.hashes.store(Arc::clone(&chosen));
+        chosen
+    }
+
+    /// Nobody is left out any more.
+    pub(super) fn forget(&self) {
+        self.hashes.store(ClientHashes::default());
+    }
+}
+
+fn with(hashes: &[u64], more: impl IntoIterator<Item = u64>) -> Vec<u64> {
+    let mut all = sorted(hashes.iter().copied().chain(more).collect());
+    all.truncate(LOUD_MAX);
+    all
+}
+
+/// The same in order, each once.
+pub(super) fn sorted(mut hashes: Vec<u64>) -> Vec<u64> {
+    hashes.sort_unstable();
+    hashes.dedup();
+    hashes
+}
