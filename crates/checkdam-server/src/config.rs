@@ -20,6 +20,7 @@ mod store;
 mod telemetry;
 mod upstream;
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use checkdam::headers::Dialect;
@@ -158,6 +159,8 @@ pub(crate) enum ConfigError {
     NoRuntimeRoot { names: String, folder: String },
     #[error("there is more than one login to Redis: keep one of REDIS_AUTH, REDIS_AUTH_FILE and the one in REDIS_URL")]
     TwoLogins,
+    #[error("allowed_hosts names {value:?}: use a host name without scheme, port or path, or * for every name")]
+    NotAHost { value: String },
     #[error("key_prefix is {value:?}: use at most {KEY_PREFIX_MAX} printable characters without spaces and braces")]
     KeyPrefix { value: String },
     #[error("grpc_headers is {value:?}: give three names of headers, joined by commas, or on or off")]
@@ -209,7 +212,7 @@ impl Config {
         }
         Ok(Self {
             http_listen,
-            allowed_hosts: given.allowed_hosts.clone().or_else(|| from_file.allowed_hosts.clone()).unwrap_or_default(),
+            allowed_hosts: allowed_hosts(given.allowed_hosts.as_ref().or(from_file.allowed_hosts.as_ref()))?,
             grpc_listen: grpc::listen(&given, &from_file, &host),
             rate_limits: grpc::rate_limits(&given, &from_file)?,
             foreign,
@@ -310,6 +313,18 @@ fn redis_options(given: &Settings, file: &Settings, max_buckets: usize) -> Resul
 }
 
 /// A prefix that neither moves keys to another slot nor makes them unreadable.
+fn allowed_hosts(given: Option<&Vec<String>>) -> Result<Vec<String>, ConfigError> {
+    let hosts = given.cloned().unwrap_or_default();
+    let is_host = |host: &String| {
+        let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        host == "*" || host.parse::<IpAddr>().is_ok() || (!host.is_empty() && host.bytes().all(is_of_name))
+    };
+    match hosts.iter().find(|host| !is_host(host)) {
+        Some(host) => Err(ConfigError::NotAHost { value: host.clone() }),
+        None => Ok(hosts),
+    }
+}
+
 fn key_prefix(value: &str) -> Result<String, ConfigError> {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
     if value.len() > KEY_PREFIX_MAX || !value.bytes().all(is_plain) {

@@ -97,24 +97,25 @@ impl SubjectPattern {
     /// The pattern taken apart at the texts between a key's attributes: for each way
     /// to do so, what each attribute must be. So no attribute can hold what is meant
     /// for another. Where such a text is missing, the star in its place stands for
-    /// the end of one attribute and the beginning of the next. None if it cannot be
-    /// taken apart: then it is compared as a whole.
-    pub(crate) fn split(&self, texts: &[&str]) -> Vec<Vec<Self>> {
-        let [first, others @ ..] = texts else { return Vec::new() };
+    /// the end of one attribute and the beginning of the next. Empty if the pattern
+    /// cannot be taken apart: then it is compared as a whole. `None` if there are more
+    /// than [`SPLITS_MAX`] ways.
+    pub(crate) fn split(&self, texts: &[&str]) -> Option<Vec<Vec<Self>>> {
         let mut found = Vec::new();
+        let [first, others @ ..] = texts else { return Some(found) };
         if others.iter().rev().skip(1).any(|text| text.is_empty()) {
-            return found;
+            return Some(found);
         }
         // No way ends well if the pattern does not end as the key does.
         if !others.last().zip(self.chunks.last()).is_some_and(|(text, chunk)| chunk.ends_with(text)) {
-            return found;
+            return Some(found);
         }
-        let mut chunks = self.chunks.clone();
+        let (mut chunks, mut steps) = (self.chunks.clone(), STEPS_MAX);
         if let Some(rest) = chunks.first().and_then(|chunk| chunk.strip_prefix(first)).map(str::to_owned) {
             chunks[0] = rest;
-            split(&chunks, others, &mut Vec::new(), &mut found, &mut { STEPS_MAX });
+            split(&chunks, others, &mut Vec::new(), &mut found, &mut steps);
         }
-        found
+        (steps > 0 && found.len() <= SPLITS_MAX).then_some(found)
     }
 
     /// How many bytes it says of what it matches: the more, the nearer.
@@ -129,7 +130,7 @@ impl SubjectPattern {
 }
 
 /// The most ways in which one pattern is taken apart.
-const SPLITS_MAX: usize = 64;
+pub(crate) const SPLITS_MAX: usize = 64;
 
 /// The most places that are tried for it.
 const STEPS_MAX: usize = 10_000;
@@ -144,7 +145,7 @@ fn split(
     steps: &mut usize,
 ) {
     let [text, others @ ..] = texts else { return };
-    let Some((last, before)) = chunks.split_last().filter(|_| found.len() < SPLITS_MAX && *steps > 0) else { return };
+    let Some((last, before)) = chunks.split_last().filter(|_| found.len() <= SPLITS_MAX && *steps > 0) else { return };
     *steps -= 1;
     if others.is_empty() {
         if let Some(last) = last.strip_suffix(text) {
@@ -216,8 +217,8 @@ mod tests {
     #[test]
     fn a_pattern_that_fits_a_key_in_no_way_is_found_out_soon() {
         let slashes = SubjectPattern::parse(&("/".repeat(500) + "*"));
-        assert!(slashes.split(&["", "/", "/", "/", "x"]).is_empty());
-        assert!(slashes.split(&["", "/", "/", "/", ""]).len() <= SPLITS_MAX);
+        assert_eq!(slashes.split(&["", "/", "/", "/", "x"]), Some(Vec::new()));
+        assert_eq!(slashes.split(&["", "/", "/", "/", ""]), None);
     }
 
     #[test]
@@ -238,12 +239,15 @@ mod tests {
             ("a*", &["", "", ""], &[]),
         ];
         for (pattern, texts, expected) in table {
-            let found = SubjectPattern::parse(pattern).split(texts);
+            let found = SubjectPattern::parse(pattern).split(texts).unwrap();
             let found: Vec<Vec<&str>> =
                 found.iter().map(|way| way.iter().map(SubjectPattern::text).collect()).collect();
             assert_eq!(found, expected, "{pattern}");
         }
-        assert!(SubjectPattern::parse(&"/".repeat(1_000)).split(&["", "/", "/", "/", ""]).len() <= 65);
+        for (slashes, ways) in [(64, Some(64)), (65, None)] {
+            let found = SubjectPattern::parse(&("/".repeat(slashes) + "*")).split(&["", "/", ""]);
+            assert_eq!(found.map(|found| found.len()), ways);
+        }
     }
 
     #[test]

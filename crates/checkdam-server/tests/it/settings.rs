@@ -77,6 +77,7 @@ fn what_is_not_a_setting_is_an_error_that_names_it() {
         (["--drain-timeout", "soon"], ["soon", "500ms"]),
         (["--headers", "all"], ["all", "ietf"]),
         (["--http-listen", "off"], ["off", "nothing to serve"]),
+        (["--allowed-hosts", "limits.example:8080"], ["limits.example:8080", "without scheme, port or path"]),
         (["--http-listen", "nonsense"], ["nonsense", "--http-listen"]),
         (["--grpc-listen", "nonsense"], ["nonsense", "--grpc-listen"]),
         (["--grpc-headers", "a,b"], ["a,b", "three names"]),

@@ -10,7 +10,7 @@ use super::index::Map;
 use crate::overrides::{Allowance, Override};
 use crate::quota::Quota;
 use crate::rule::{QUOTAS_MAX, Rule};
-use crate::subject::SubjectPattern;
+use crate::subject::{SPLITS_MAX, SubjectPattern};
 
 /// The overrides of one rule.
 #[derive(Debug, Default)]
@@ -133,7 +133,13 @@ impl OverridesBuilder {
             if !self.wild.insert(one.subject.text().to_owned()) {
                 return Err(twice());
             }
-            let ways = one.subject.split(&rule.key.texts());
+            let Some(ways) = one.subject.split(&rule.key.texts()) else {
+                let key = rule.key.text();
+                return Err(format!(
+                    "the subject fits the key {key:?} in more than {SPLITS_MAX} ways: name its attributes with fewer \
+                     wildcards"
+                ));
+            };
             self.overrides.wild.push((Wild { subject: one.subject.clone(), ways }, compiled_override));
             return Ok(());
         };
