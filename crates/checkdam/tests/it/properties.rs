@@ -85,7 +85,7 @@ fn moved(now_us: u64, quota: &Quota, (direction, share): (i64, u64)) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 4_000,
-        failure_persistence: Some(Box::new(FileFailurePersistence::Direct("tests/properties.regressions"))),
+        failure_persistence: Some(Box::new(FileFailurePersistence::Direct("tests/it/properties.proptest-regressions"))),
         ..ProptestConfig::default()
     })]
 

@@ -1,0 +1,16 @@
+//! The library through its public API, without servers. `redis` and `layer` beside
+//! this need some; `allocations` and `flood` measure their whole process.
+
+mod bans;
+mod conformance;
+mod definitions;
+mod descriptors;
+mod eviction;
+mod index;
+mod leases;
+mod limiter;
+mod oracle;
+mod overrides;
+mod properties;
+mod quota;
+mod rule_file;
