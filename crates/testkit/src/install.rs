@@ -64,6 +64,12 @@ pub fn haproxy() -> PathBuf {
     FOUND.get_or_init(|| from_debian("haproxy")).clone()
 }
 
+/// The `curl` executable. Installs Debian's package when the process is root and apt-get exists.
+pub fn curl() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| from_debian("curl")).clone()
+}
+
 /// The `chromium` executable. Installs Debian's package when the process is root and apt-get exists.
 pub(crate) fn chromium() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();

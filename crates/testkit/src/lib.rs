@@ -66,7 +66,7 @@ pub use engine::Engine;
 pub use envoy::{Envoy, EnvoyPorts};
 pub use far_link::FarRedis;
 pub use install::{
-    caddy, hadolint, haproxy, helm, nginx, redis_cli, redis_server, systemd_analyze, traefik, valkey_server,
+    caddy, curl, hadolint, haproxy, helm, nginx, redis_cli, redis_server, systemd_analyze, traefik, valkey_server,
 };
 pub use migration::Migration;
 pub use port::free_port;

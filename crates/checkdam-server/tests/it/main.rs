@@ -32,6 +32,7 @@
 //! - `storm`: faults of every kind at once, under an oracle
 //! - `systemd`: what systemd is told
 //! - `deploy`: the files to run it with, judged by the programs they are for
+//! - `documents`: the README and the book: links, examples, references
 //! - `envoy_rule_files`: envoyproxy/ratelimit's own rule files
 //! - `invalid_rule_files`: which files are refused
 //! - `cli`: the commands
@@ -72,6 +73,7 @@ mod dashboard;
 mod denial_log;
 mod deploy;
 mod doctor;
+mod documents;
 mod echo_application;
 mod envoy;
 mod envoy_client;
