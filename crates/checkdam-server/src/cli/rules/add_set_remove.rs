@@ -23,7 +23,7 @@ pub(crate) struct AddArguments {
     name: Option<String>,
 
     /// Take the rule from this file instead, YAML or JSON, or from standard input (-)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "Fields"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "RuleFlags"])]
     file: Option<PathBuf>,
 
     #[command(flatten)]
