@@ -22,6 +22,8 @@ static UNSTABLE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"(?m)^date: .*$", "date: TIME"),
         (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
         (r#"(x-ratelimit-reset: |retry-after: |content-length: |;t=|_ms":)\d+"#, "${1}NUMBER"),
+        // Tokens return while the next command starts.
+        (r#"(x-ratelimit-remaining: |;r=|remaining":)\d+"#, "${1}NUMBER"),
         (r"\d+(\.\d+)? ?(µs|ms|s)\b", "TIME"),
         (r"[ \t]+", " "),
         (r"(?m) $", ""),
@@ -125,7 +127,8 @@ fn what_is_shown_matches_what_is_printed() {
         ("a\n", "a\nb\n", false),
         ("retry-after: 5\ndate: Tue\n", "retry-after: 4\ndate: Wed, 18 Nov\n", true),
         ("x  1.5s  2026-11-17T05:52:34Z\n", "x 900ms 2026-11-17T05:53:12.368Z\n", true),
-        ("r=49;t=1\n", "r=48;t=1\n", false),
+        ("q=50;r=49;t=1\n", "q=50;r=48;t=2\n", true),
+        ("q=50;r=49\n", "q=51;r=49\n", false),
     ] {
         assert_eq!(matches(shown, printed), expected, "{shown:?} {printed:?}");
     }
