@@ -5,6 +5,7 @@
 //! Status messages are sealed if the nodes have a secret. Without one, any client of
 //! the Redis can read and forge them.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -58,6 +59,12 @@ pub struct PubSubError {
     pub is_forbidden: bool,
 }
 
+impl PubSubError {
+    fn no_random_numbers() -> Self {
+        Self { reason: "the system has no random numbers to seal a message with".to_owned(), is_forbidden: false }
+    }
+}
+
 impl From<&RedisError> for PubSubError {
     fn from(error: &RedisError) -> Self {
         Self { reason: error.to_string(), is_forbidden: error.code() == Some("NOPERM") }
@@ -78,8 +85,11 @@ impl Publisher {
     /// # Errors
     /// If Redis cannot be reached or does not permit it.
     pub async fn publish(&mut self, message: &[u8]) -> Result<(), PubSubError> {
-        let sealed = self.sealer.as_ref().map(|sealer| sealer.seal(message));
-        let sent = self.publish_to(NODES_CHANNEL, sealed.as_deref().unwrap_or(message)).await;
+        let sealed = match &self.sealer {
+            Some(sealer) => Cow::Owned(sealer.seal(message).ok_or_else(PubSubError::no_random_numbers)?),
+            None => Cow::Borrowed(message),
+        };
+        let sent = self.publish_to(NODES_CHANNEL, &sealed).await;
         sent.map(drop).map_err(|error| PubSubError::from(&error))
     }
 

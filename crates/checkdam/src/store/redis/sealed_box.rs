@@ -1,50 +1,45 @@
-//! Words between nodes, sealed with what nodes have in common: whoever lacks the
-//! secret can neither read nor make one up. He can say an old one again.
+//! Messages between nodes, encrypted and authenticated with the secret that the nodes
+//! share: ChaCha20-Poly1305 (RFC 8439) of `ring`, the library that TLS uses here.
 //!
-//! BLAKE3 is all there is to it: a keyed hash of the word is its seal, and that
-//! seal begins the keyed stream that hides the word. Equal words are sealed
-//! alike, which is all that a stranger learns besides their length.
+//! A client of Redis without the secret can neither read nor forge a message; it can
+//! replay one. A sealed message is its nonce, the ciphertext and the tag.
 
-/// The length of a seal in bytes.
-const SEAL: usize = blake3::OUT_LEN;
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::rand::{SecureRandom, SystemRandom};
 
-/// Seals words and opens them.
+/// Seals messages and opens them.
 #[derive(Debug, Clone)]
-pub(super) struct Sealer {
-    seal_key: [u8; 32],
-    stream_key: [u8; 32],
-}
+pub(super) struct Sealer(LessSafeKey);
 
 impl Sealer {
     /// None without a secret.
     pub(super) fn new(secret: &str) -> Option<Self> {
-        let key = |purpose| blake3::derive_key(purpose, secret.as_bytes());
-        (!secret.is_empty()).then(|| Self {
-            seal_key: key("checkdam 2026 words between nodes: seal"),
-            stream_key: key("checkdam 2026 words between nodes: stream"),
-        })
+        let key = blake3::derive_key("checkdam 2026 messages between nodes", secret.as_bytes());
+        let key = UnboundKey::new(&CHACHA20_POLY1305, &key).ok().filter(|_| !secret.is_empty())?;
+        Some(Self(LessSafeKey::new(key)))
     }
 
-    /// The seal, and behind it the word that nobody can read.
-    pub(super) fn seal(&self, word: &[u8]) -> Vec<u8> {
-        let seal = blake3::keyed_hash(&self.seal_key, word);
-        [seal.as_bytes().as_slice(), &self.hide(seal.as_bytes(), word)].concat()
+    /// The sealed message; `None` if the system has no random numbers.
+    ///
+    /// Nonces are random: a thousand nodes that each publish once a second need 100 years
+    /// for a chance of one in ten thousand that two are equal.
+    pub(super) fn seal(&self, message: &[u8]) -> Option<Vec<u8>> {
+        let mut nonce = [0; NONCE_LEN];
+        SystemRandom::new().fill(&mut nonce).ok()?;
+        let mut sealed = [nonce.as_slice(), message].concat();
+        let nonce_of = Nonce::assume_unique_for_key(nonce);
+        let tag = self.0.seal_in_place_separate_tag(nonce_of, Aad::empty(), &mut sealed[NONCE_LEN..]).ok()?;
+        sealed.extend_from_slice(tag.as_ref());
+        Some(sealed)
     }
 
-    /// The word, if one of us sealed it.
+    /// The message, if a node with the same secret sealed it.
     pub(super) fn open(&self, sealed: &[u8]) -> Option<Vec<u8>> {
-        let (seal, hidden) = sealed.split_first_chunk::<SEAL>()?;
-        let word = self.hide(seal, hidden);
-        // Compared in constant time.
-        (blake3::keyed_hash(&self.seal_key, &word) == *seal).then_some(word)
-    }
-
-    /// Done twice, it is as before.
-    fn hide(&self, seal: &[u8; SEAL], word: &[u8]) -> Vec<u8> {
-        let mut stream = vec![0; word.len()];
-        blake3::Hasher::new_keyed(&self.stream_key).update(seal).finalize_xof().fill(&mut stream);
-        stream.iter_mut().zip(word).for_each(|(hidden, byte)| *hidden ^= byte);
-        stream
+        let (nonce, ciphertext) = sealed.split_first_chunk::<NONCE_LEN>()?;
+        let mut message = ciphertext.to_vec();
+        let length = self.0.open_in_place(Nonce::assume_unique_for_key(*nonce), Aad::empty(), &mut message).ok()?.len();
+        message.truncate(length);
+        Some(message)
     }
 }
 
@@ -53,15 +48,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_read_by_those_who_have_the_secret_and_made_by_no_other() {
+    fn a_message_is_opened_and_made_only_with_the_secret() {
         assert!(Sealer::new("").is_none());
         let (ours, theirs) = (Sealer::new("ours").unwrap(), Sealer::new("theirs").unwrap());
-        for word in [b"".as_slice(), b"user:42", &[7; 40_000]] {
-            let sealed = ours.seal(word);
-            assert_eq!(ours.open(&sealed).as_deref(), Some(word));
+        for message in [b"".as_slice(), b"user:42", &[7; 40_000]] {
+            let sealed = ours.seal(message).unwrap();
+            assert_eq!(ours.open(&sealed).as_deref(), Some(message));
             assert_eq!(theirs.open(&sealed), None);
-            assert!(word.len() != 7 || !sealed.windows(4).any(|part| part == b"user"));
-            for at in [0, SEAL - 1, sealed.len() - 1] {
+            assert!(message.len() != 7 || !sealed.windows(4).any(|part| part == b"user"));
+            for at in [0, NONCE_LEN - 1, sealed.len() - 1] {
                 let mut forged = sealed.clone();
                 forged[at] ^= 1;
                 assert_eq!(ours.open(&forged), None, "byte {at}");
@@ -69,6 +64,6 @@ mod tests {
             assert_eq!(ours.open(&sealed[..sealed.len() - 1]), None);
         }
         assert_eq!(ours.open(b"{}"), None);
-        assert_ne!(ours.seal(b"one")[SEAL..], ours.seal(b"two")[SEAL..]);
+        assert_ne!(ours.seal(b"one"), ours.seal(b"one"), "a nonce is never used twice");
     }
 }
