@@ -12,7 +12,7 @@ use checkdam::{Batch, Limiter, Outcome, Request, RuleSet};
 use crate::audit::{Audit, ShadowEffects};
 use crate::http::ScrapeCache;
 use crate::overload::Overload;
-use crate::readiness::{Readiness, is_lost_without_store};
+use crate::readiness::{Readiness, all_rules_need_store};
 use crate::rulebook::{ReloadStatus, Snapshot};
 use crate::store::ConfiguredStore;
 use crate::telemetry::{Observation, Telemetry};
@@ -58,10 +58,10 @@ impl App {
         (watch, tracer, overload): (Telemetry, Tracer, Overload),
     ) -> Self {
         let effects = ShadowEffects::default();
-        effects.follow(&rules);
-        let needs_store = is_lost_without_store(&rules);
+        effects.set_rules(&rules);
+        let needs_store = all_rules_need_store(&rules);
         let limiter = Limiter::new(rules, store);
-        watch.follow(&limiter.rules(), &book);
+        watch.set_rules(&limiter.rules(), &book);
         Self {
             limiter,
             book: ArcSwap::from_pointee(book),
@@ -82,93 +82,93 @@ impl App {
     }
 
     /// What scrapers were last told.
-    pub(crate) const fn texts(&self) -> &ScrapeCache {
+    pub(crate) const fn scrape_cache(&self) -> &ScrapeCache {
         &self.texts
     }
 
     /// Puts other rules in force, at once and whole.
-    pub(crate) fn put_in_force(&self, rules: RuleSet, book: Snapshot) {
-        self.effects.follow(&rules);
-        self.needs_store.store(is_lost_without_store(&rules), Ordering::Relaxed);
+    pub(crate) fn activate(&self, rules: RuleSet, book: Snapshot) {
+        self.effects.set_rules(&rules);
+        self.needs_store.store(all_rules_need_store(&rules), Ordering::Relaxed);
         self.limiter.set_rules(rules);
-        self.watch.follow(&self.limiter.rules(), &book);
+        self.watch.set_rules(&self.limiter.rules(), &book);
         self.book.store(Arc::new(book));
-        self.loading.succeeded();
+        self.loading.set_loaded();
     }
 
     /// Charges every tier that concerns the request, or none.
     pub(crate) async fn check(&self, request: &Request<'_>) -> Outcome {
-        let _deciding = self.overload.decide();
+        let _deciding = self.overload.begin_decision();
         let start = self.stopwatch.raw();
         let outcome = self.limiter.check(request).await;
-        self.note(request, &outcome, start);
+        self.record(request, &outcome, start);
         outcome
     }
 
     /// The same for a door that holds requests back as a leaky bucket asks, and
     /// for so long at most.
-    pub(crate) async fn check_within(&self, request: &Request<'_>, delay_max: Duration) -> Outcome {
+    pub(crate) async fn check_with_delay(&self, request: &Request<'_>, delay_max: Duration) -> Outcome {
         let delay_max_us = u64::try_from(delay_max.as_micros()).unwrap_or(u64::MAX);
-        let _deciding = self.overload.decide();
+        let _deciding = self.overload.begin_decision();
         let start = self.stopwatch.raw();
         let outcome = self.limiter.check_within(request, delay_max_us).await;
-        self.note(request, &outcome, start);
+        self.record(request, &outcome, start);
         outcome
     }
 
     /// Charges every tier that concerns any of the requests, or none.
     pub(crate) async fn check_together(&self, requests: &[Request<'_>]) -> Batch {
-        let _deciding = self.overload.decide();
+        let _deciding = self.overload.begin_decision();
         let start = self.stopwatch.raw();
         let together = self.limiter.check_batch(requests).await;
-        self.see(requests, together.outcomes(), together.is_allowed(), start);
+        self.record_batch(requests, together.outcomes(), together.is_allowed(), start);
         together
     }
 
-    fn note(&self, request: &Request<'_>, outcome: &Outcome, start: u64) {
+    fn record(&self, request: &Request<'_>, outcome: &Outcome, start: u64) {
         let (requests, outcomes) = (std::slice::from_ref(request), std::slice::from_ref(outcome));
-        self.see(requests, outcomes, outcome.is_allowed(), start);
+        self.record_batch(requests, outcomes, outcome.is_allowed(), start);
     }
 
     /// Everything that is seen of a decision is seen here.
-    fn see(&self, requests: &[Request<'_>], outcomes: &[Outcome], is_allowed: bool, start: u64) {
+    fn record_batch(&self, requests: &[Request<'_>], outcomes: &[Outcome], is_allowed: bool, start: u64) {
         let latency = self.stopwatch.delta(start, self.stopwatch.raw());
         let seen = Observation::new(requests, outcomes, is_allowed, latency);
-        for (request, outcome) in seen.each() {
+        for (request, outcome) in seen.iter() {
             // Who passes with the others was not denied, whatever one limit says.
             if let Some(audit) = self.audit.as_ref().filter(|_| !is_allowed) {
-                audit.note(request, outcome);
+                audit.record(request, outcome);
             }
-            observe("check", request, outcome);
-            self.effects.note(request, outcome);
+            log_decision("check", request, outcome);
+            self.effects.record(request, outcome);
         }
-        self.watch.note(seen);
-        if let Some(trace) = self.tracer.note(&seen) {
-            self.watch.mark(&seen, trace);
+        self.watch.record(seen);
+        if let Some(trace) = self.tracer.record(&seen) {
+            self.watch.set_trace(&seen, trace);
         }
     }
 
     /// Answers as a check would, charging nothing.
     pub(crate) async fn peek(&self, request: &Request<'_>) -> Outcome {
-        let _deciding = self.overload.decide();
+        let _deciding = self.overload.begin_decision();
         let outcome = self.limiter.peek(request).await;
-        observe("peek", request, &outcome);
+        log_decision("peek", request, &outcome);
         outcome
     }
 
     /// Gives back the request's cost.
     pub(crate) async fn refund(&self, request: &Request<'_>) -> Outcome {
-        let _deciding = self.overload.decide();
+        let _deciding = self.overload.begin_decision();
         let outcome = self.limiter.refund(request).await;
-        observe("refund", request, &outcome);
+        log_decision("refund", request, &outcome);
         outcome
     }
 
     /// Forgets the buckets that concern the request.
     pub(crate) async fn reset(&self, request: &Request<'_>) -> Outcome {
-        let _deciding = self.overload.decide();
+        let _deciding = self.overload.begin_decision();
         let outcome = self.limiter.reset(request).await;
-        observe("reset", request, &outcome);
+        log_decision("reset", request, &outcome);
         outcome
     }
 
@@ -178,12 +178,12 @@ impl App {
     }
 
     /// What the rules in force were made of.
-    pub(crate) fn book(&self) -> Arc<Snapshot> {
+    pub(crate) fn rule_snapshot(&self) -> Arc<Snapshot> {
         self.book.load_full()
     }
 
     /// Whether these are the newest.
-    pub(crate) const fn loading(&self) -> &ReloadStatus {
+    pub(crate) const fn reload_status(&self) -> &ReloadStatus {
         &self.loading
     }
 
@@ -198,12 +198,12 @@ impl App {
     }
 
     /// What the rules in shadow would have done.
-    pub(crate) const fn effects(&self) -> &ShadowEffects {
+    pub(crate) const fn shadow_effects(&self) -> &ShadowEffects {
         &self.effects
     }
 
     /// What is seen of decisions.
-    pub(crate) const fn watch(&self) -> &Telemetry {
+    pub(crate) const fn telemetry(&self) -> &Telemetry {
         &self.watch
     }
 
@@ -223,7 +223,7 @@ impl App {
     }
 
     /// A door is open: how many connections it has.
-    pub(crate) fn opened(&self, door: &'static str, connections: WatchedCount) {
+    pub(crate) fn add_listener(&self, door: &'static str, connections: WatchedCount) {
         self.doors.lock().unwrap_or_else(PoisonError::into_inner).push((door, connections));
     }
 
@@ -235,12 +235,12 @@ impl App {
 
     /// From now on the program is going away: it still answers, and asks its
     /// clients to go elsewhere.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn begin_shutdown(&self) {
         self.is_leaving.store(true, Ordering::Relaxed);
     }
 
     /// Whether the program is going away.
-    pub(crate) fn is_leaving(&self) -> bool {
+    pub(crate) fn is_shutting_down(&self) -> bool {
         self.is_leaving.load(Ordering::Relaxed)
     }
 
@@ -251,9 +251,9 @@ impl App {
 
     /// Whether the program wants requests.
     pub(crate) fn readiness(&self) -> Readiness {
-        if self.is_leaving() {
+        if self.is_shutting_down() {
             Readiness::Draining
-        } else if self.needs_store() && self.limiter.store().is_away() {
+        } else if self.needs_store() && self.limiter.store().is_unreachable() {
             Readiness::StoreAway
         } else {
             Readiness::Ready
@@ -262,7 +262,7 @@ impl App {
 }
 
 /// One event a decision; it names the rule, never the client's key.
-fn observe(operation: &'static str, request: &Request<'_>, outcome: &Outcome) {
+fn log_decision(operation: &'static str, request: &Request<'_>, outcome: &Outcome) {
     tracing::debug!(
         operation,
         allowed = outcome.is_allowed(),

@@ -40,7 +40,7 @@ use self::envoy_ratelimit_env::{EnvoyEnvironment, OtherSettings};
 pub(crate) use self::envoy_ratelimit_env::{EnvoyVariableReport, VariableEffect};
 pub(crate) use self::overload::{ConnectionOptions, OverloadOptions};
 pub(crate) use self::proxy::{ProxyOptions, ProxySettings, RouteOptions};
-pub(crate) use self::read_limited::text as read_text;
+pub(crate) use self::read_limited::read_text;
 pub(crate) use self::reference::reference;
 pub(crate) use self::rule_files::RuleFileArguments;
 pub(crate) use self::settings::Settings;
@@ -189,22 +189,22 @@ impl Config {
         let from_file = from_file(file)?;
         let given = given.with_secrets()?;
         let host = listen_host(&given, &from_file);
-        let around = OtherSettings { has_rules: says_where_rules_are(&given, &from_file), host: &host };
-        let (given, foreign) = EnvoyEnvironment(variable).under(given, around)?;
+        let around = OtherSettings { has_rules: has_rule_source(&given, &from_file), host: &host };
+        let (given, foreign) = EnvoyEnvironment(variable).merge_under(given, around)?;
         let max_buckets = given.max_buckets.or(from_file.max_buckets).unwrap_or(1_000_000);
         if max_buckets == 0 || max_buckets > BUCKETS_MAX {
             return Err(ConfigError::BucketsOutOfRange { value: max_buckets, max: BUCKETS_MAX });
         }
         let redis = redis_options(&given, &from_file, usize::try_from(max_buckets).unwrap_or(usize::MAX))?;
-        let admin = AdminListener::of(&given, &from_file)?;
+        let admin = AdminListener::from_settings(&given, &from_file)?;
         let database = storage::database(&given, &from_file)?;
-        let audit = AuditOptions::of(&given, &from_file)?;
+        let audit = AuditOptions::from_settings(&given, &from_file)?;
         let secret_attributes = storage::secret_attributes(&given, &from_file);
-        let origin = ClientIdentityOptions::of(&given, &from_file)?;
-        let watch = TelemetryOptions::of(&given, &from_file)?;
-        let trace = TraceOptions::of(&given, &from_file)?;
-        let overload = OverloadOptions::of(&given, &from_file)?;
-        let connections = ConnectionOptions::of(&given, &from_file, &origin)?;
+        let origin = ClientIdentityOptions::from_settings(&given, &from_file)?;
+        let watch = TelemetryOptions::from_settings(&given, &from_file)?;
+        let trace = TraceOptions::from_settings(&given, &from_file)?;
+        let overload = OverloadOptions::from_settings(&given, &from_file)?;
+        let connections = ConnectionOptions::from_settings(&given, &from_file, &origin)?;
         let http_listen = given.http_listen.as_ref().or(from_file.http_listen.as_ref());
         let http_listen = http_listen.cloned().unwrap_or_else(|| address(&host, "8080"));
         if http_listen == "off" {
@@ -213,7 +213,7 @@ impl Config {
         Ok(Self {
             http_listen,
             allowed_hosts: allowed_hosts(given.allowed_hosts.as_ref().or(from_file.allowed_hosts.as_ref()))?,
-            grpc_listen: grpc::listen(&given, &from_file, &host),
+            grpc_listen: grpc::listen_address(&given, &from_file, &host),
             rate_limits: grpc::rate_limits(&given, &from_file)?,
             foreign,
             redis,
@@ -226,7 +226,7 @@ impl Config {
             trace,
             overload,
             connections,
-            leave: ShutdownOptions::of(&given, &from_file),
+            leave: ShutdownOptions::from_settings(&given, &from_file),
             listen_host: host,
             rules: given.rules.or(from_file.rules),
             files: rule_files::options(
@@ -247,7 +247,7 @@ impl Config {
 impl Config {
     /// What is judged when the doors are opened and the store is made, without
     /// doing either.
-    pub(crate) fn judge(&self) -> Result<(), ConfigError> {
+    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         let admin = self.admin.as_ref().map(|door| &door.listen);
         let doors = [
             ("http_listen", Some(&self.http_listen)),
@@ -263,7 +263,7 @@ impl Config {
     }
 
     /// The store, for people: without its password.
-    pub(crate) fn store_text(&self) -> String {
+    pub(crate) fn store_description(&self) -> String {
         let buckets = self.max_buckets;
         match &self.redis {
             None => format!("memory, at most {buckets} buckets"),
@@ -283,8 +283,8 @@ fn redis_options(given: &Settings, file: &Settings, max_buckets: usize) -> Resul
     if nodes == 0 {
         return Err(ConfigError::NoNodes);
     }
-    let redis_url = match variable("REDIS_URL").filter(|url| is_store(url)) {
-        Some(_) => EnvoyEnvironment(variable).store()?,
+    let redis_url = match variable("REDIS_URL").filter(|url| is_redis_url(url)) {
+        Some(_) => EnvoyEnvironment(variable).redis_store_url()?,
         None => None,
     };
     let store = given.store.as_ref().or(file.store.as_ref()).or(redis_url.as_ref());
@@ -294,7 +294,7 @@ fn redis_options(given: &Settings, file: &Settings, max_buckets: usize) -> Resul
     let mut options = RedisOptions { nodes, max_buckets, ..RedisOptions::new(url) };
     if let Some(path) = given.store_ca.as_ref().or(file.store_ca.as_ref()) {
         let shown = path.display().to_string();
-        let pem = read_limited::bytes(path).map_err(|reason| ConfigError::Unreadable { path: shown, reason })?;
+        let pem = read_limited::read_bytes(path).map_err(|reason| ConfigError::Unreadable { path: shown, reason })?;
         options.root_certificate = Some(pem);
     }
     if let Some(deadline) = given.store_deadline.or(file.store_deadline) {
@@ -355,13 +355,13 @@ pub(crate) fn local_server() -> Option<String> {
 }
 
 /// Whether something says where the rules are, be it a file or a database.
-fn says_where_rules_are(given: &Settings, file: &Settings) -> bool {
+fn has_rule_source(given: &Settings, file: &Settings) -> bool {
     [given, file].iter().any(|said| said.rules.is_some() || said.database.is_some())
         || variable("DATABASE_URL").is_some_and(|url| !url.is_empty())
 }
 
 /// Whether `REDIS_URL` is for us: platforms set it for every program.
-fn is_store(url: &str) -> bool {
+fn is_redis_url(url: &str) -> bool {
     url.starts_with("redis") && url.contains("://")
 }
 
@@ -380,7 +380,7 @@ fn settings_file(given: Option<&Path>) -> Option<&Path> {
 
 fn read(path: &Path) -> Result<Settings, ConfigError> {
     let shown = path.display().to_string();
-    let text = match read_limited::text(path) {
+    let text = match read_limited::read_text(path) {
         Ok(text) => text,
         Err(reason) => return Err(ConfigError::Unreadable { path: shown, reason }),
     };

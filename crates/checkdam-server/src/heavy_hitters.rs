@@ -9,7 +9,7 @@
 
 mod ranking;
 
-pub(crate) use self::ranking::{RankedSubject, Ranking};
+pub(crate) use self::ranking::{RankedSubjects, Ranking};
 
 /// How often names came, for the most frequent ones.
 #[derive(Debug, Clone)]
@@ -52,10 +52,10 @@ impl HeavyHitters {
     /// Somebody came. The hash is the caller's, the same for the same name in
     /// every sketch that is merged with this one. Whoever is held already costs
     /// no allocation, and mostly neither does who takes another's place.
-    pub(crate) fn note(&mut self, hash: u64, rule: &str, subject: &str) {
+    pub(crate) fn record(&mut self, hash: u64, rule: &str, subject: &str) {
         self.total += 1;
         let tag = tag(hash);
-        if let Some(place) = self.place(tag, rule, subject) {
+        if let Some(place) = self.position(tag, rule, subject) {
             self.counts[place].count += 1;
             return;
         }
@@ -64,7 +64,7 @@ impl HeavyHitters {
             self.push(tag, RuleSubject { rule: rule.to_owned(), subject: subject.to_owned() }, count);
             return;
         }
-        let Some(place) = self.least() else { return };
+        let Some(place) = self.minimum() else { return };
         let count = self.counts[place].count;
         self.floor = count;
         self.tags[place] = tag;
@@ -82,7 +82,7 @@ impl HeavyHitters {
         let (own_floor, floor) = (self.floor, self.floor + other.floor);
         let mut is_met = vec![false; self.names.len()];
         for ((tag, name), theirs) in other.tags.iter().zip(&other.names).zip(&other.counts) {
-            match self.place(*tag, &name.rule, &name.subject) {
+            match self.position(*tag, &name.rule, &name.subject) {
                 Some(place) => {
                     is_met[place] = true;
                     let own = &mut self.counts[place];
@@ -102,11 +102,11 @@ impl HeavyHitters {
         }
         self.floor = floor;
         self.total += other.total;
-        self.drop_least();
+        self.evict_minimum();
     }
 
     /// Everybody who is listed, in no order.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (&RuleSubject, HitterCount)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&RuleSubject, HitterCount)> {
         self.names.iter().zip(self.counts.iter().copied())
     }
 
@@ -127,7 +127,7 @@ impl HeavyHitters {
     }
 
     #[inline]
-    fn place(&self, tag: u32, rule: &str, subject: &str) -> Option<usize> {
+    fn position(&self, tag: u32, rule: &str, subject: &str) -> Option<usize> {
         // Looked at by eights without leaving early, which compiles to a few instructions.
         for (number, tags) in self.tags.chunks(8).enumerate() {
             if !tags.iter().fold(false, |is_there, other| is_there | (*other == tag)) {
@@ -147,7 +147,7 @@ impl HeavyHitters {
     /// Where somebody stands whom nobody came less often than. None is below the
     /// floor, so whoever is at it will do: the search goes on where the last one
     /// ended, and in a flood of new names finds the next at once.
-    fn least(&mut self) -> Option<usize> {
+    fn minimum(&mut self) -> Option<usize> {
         let is_least = |place: &usize| self.counts[*place].count <= self.floor;
         let next = self.next.min(self.counts.len());
         let found = (next..self.counts.len()).chain(0..next).find(is_least);
@@ -156,7 +156,7 @@ impl HeavyHitters {
         Some(place)
     }
 
-    fn drop_least(&mut self) {
+    fn evict_minimum(&mut self) {
         if self.names.len() <= self.max {
             return;
         }

@@ -37,7 +37,7 @@ impl Readiness {
 /// Whether these rules can decide nothing without their store: there are rules
 /// that deny, and each of them is closed when the store fails. Where only some
 /// are, the others are answered, and no node could do better than this one.
-pub(crate) fn is_lost_without_store(rules: &RuleSet) -> bool {
+pub(crate) fn all_rules_need_store(rules: &RuleSet) -> bool {
     let mut enforced = rules.rules().filter(|rule| rule.mode == Mode::Enforce).peekable();
     enforced.peek().is_some() && enforced.all(|rule| rule.on_store_failure == FailurePolicy::Closed)
 }
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn a_set_is_lost_only_if_every_rule_that_denies_is_closed() {
-        let judged = |rules: &str| is_lost_without_store(&rule_file::compile(rules).unwrap());
+        let judged = |rules: &str| all_rules_need_store(&rule_file::compile(rules).unwrap());
         let rule =
             |name: &str, more: &str| format!("  - {{ name: {name}, key: \"{name}:{{x}}\", limits: [1/s]{more} }}\n");
         let closed = rule("a", ", on_store_failure: closed");

@@ -91,7 +91,7 @@ impl ConfiguredStore {
 
     /// How it goes; `text` says which it is.
     pub(crate) fn status(&self, text: &str) -> StoreStatus {
-        let (stats, is_open) = self.asked();
+        let (stats, is_open) = self.request_stats();
         let is_failing = matches!(self, Self::Redis(watched) if watched.is_failing());
         let RedisStats { answered, unknown, refused, not_asked, charged, not_charged, .. } = stats;
         StoreStatus {
@@ -105,7 +105,7 @@ impl ConfiguredStore {
             not_charged,
             is_open,
             is_failing,
-            is_away: self.is_away(),
+            is_away: self.is_unreachable(),
             round_trip_us: self.round_trip().map(micros),
             deadline_us: self.deadline().map(micros),
             is_too_far: self.redis_store().is_some_and(|store| !store.is_near_enough()),
@@ -122,7 +122,7 @@ impl ConfiguredStore {
     }
 
     /// What became of requests to Redis, and whether a circuit breaker is open.
-    pub(crate) fn asked(&self) -> (RedisStats, bool) {
+    pub(crate) fn request_stats(&self) -> (RedisStats, bool) {
         match self {
             Self::Memory(_) => (RedisStats::default(), false),
             Self::Redis(watched) => (watched.store.stats(), watched.store.is_open()),
@@ -170,9 +170,9 @@ impl ConfiguredStore {
     }
 
     /// Tries it for the first time, and says if it cannot be used.
-    pub(crate) async fn begin(&self) {
+    pub(crate) async fn connect(&self) {
         if let Self::Redis(watched) = self {
-            watched.begin().await;
+            watched.connect().await;
         }
     }
 
@@ -183,14 +183,14 @@ impl ConfiguredStore {
             Self::Memory(store) => store.maintain(),
             Self::Redis(watched) => {
                 watched.store.maintain();
-                watched.look(is_needed).await;
+                watched.poll(is_needed).await;
             }
         }
     }
 
     /// Whether it answers nobody.
-    pub(crate) fn is_away(&self) -> bool {
-        matches!(self, Self::Redis(watched) if watched.is_away())
+    pub(crate) fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Redis(watched) if watched.is_unreachable())
     }
 }
 

@@ -69,14 +69,14 @@ impl Audit {
 
     /// Notes the outcome if it is a denial. A store that did not answer is not
     /// the requester's fault, and is no violation.
-    pub(crate) fn note(&self, request: &Request<'_>, outcome: &Outcome) {
+    pub(crate) fn record(&self, request: &Request<'_>, outcome: &Outcome) {
         if !matches!(outcome.verdict(), Verdict::Denied | Verdict::CostExceedsBurst | Verdict::Banned) {
             return;
         }
         self.counters.denied.fetch_add(1, Ordering::Relaxed);
         let now_us = unix_us();
         let rule = outcome.violated().map_or(BAN, |tier| tier.rule.name.as_str());
-        if !self.sample.is_due(rule, now_us / 1_000_000) {
+        if !self.sample.count_and_sample(rule, now_us / 1_000_000) {
             self.counters.sampled_out.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -92,7 +92,7 @@ impl Audit {
         let violated = outcome.violated();
         let subject = match (&violated, outcome.ban()) {
             (Some(tier), _) => self.recorded.subject(&tier.rule.key, request),
-            (None, Some(ban)) => self.recorded.banned(ban),
+            (None, Some(ban)) => self.recorded.ban_subject(ban),
             (None, None) => String::new(),
         };
         Violation {
@@ -127,14 +127,14 @@ impl Audit {
 
     /// How often each rule denied since the start, most often first.
     pub(crate) fn denials_by_rule(&self) -> Vec<(String, u64)> {
-        self.sample.denials()
+        self.sample.denials_by_rule()
     }
 
-    fn wrote(&self, count: usize) {
+    fn count_written(&self, count: usize) {
         self.counters.written.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    fn dropped(&self, count: usize) {
+    fn count_dropped(&self, count: usize) {
         self.counters.dropped.fetch_add(count as u64, Ordering::Relaxed);
     }
 }

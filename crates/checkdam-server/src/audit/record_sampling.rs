@@ -8,11 +8,11 @@ use std::sync::{Mutex, PoisonError};
 pub(super) struct RecordSampling {
     per_second: u32,
     /// As many as there are rules; renamed and removed ones stay until the end.
-    rules: Mutex<HashMap<Box<str>, RuleSamples>>,
+    rules: Mutex<HashMap<Box<str>, RuleDenialCount>>,
 }
 
 #[derive(Debug, Default)]
-struct RuleSamples {
+struct RuleDenialCount {
     total: u64,
     second: u64,
     in_second: u32,
@@ -24,7 +24,7 @@ impl RecordSampling {
     }
 
     /// Counts a denial of the rule; whether it is to be written.
-    pub(super) fn is_due(&self, rule: &str, second: u64) -> bool {
+    pub(super) fn count_and_sample(&self, rule: &str, second: u64) -> bool {
         let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
         let denials = match rules.get_mut(rule) {
             Some(denials) => denials,
@@ -40,7 +40,7 @@ impl RecordSampling {
     }
 
     /// How often each rule denied, most often first.
-    pub(super) fn denials(&self) -> Vec<(String, u64)> {
+    pub(super) fn denials_by_rule(&self) -> Vec<(String, u64)> {
         let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
         let mut denials: Vec<_> = rules.iter().map(|(rule, denials)| (rule.to_string(), denials.total)).collect();
         drop(rules);
@@ -56,10 +56,10 @@ mod tests {
     #[test]
     fn a_rule_writes_so_much_a_second_and_counts_all() {
         let sample = RecordSampling::new(2);
-        let due: Vec<bool> = [1, 1, 1, 2, 2, 2, 1].map(|second| sample.is_due("a", second)).into();
+        let due: Vec<bool> = [1, 1, 1, 2, 2, 2, 1].map(|second| sample.count_and_sample("a", second)).into();
         assert_eq!(due, [true, true, false, true, true, false, true]);
-        assert!(sample.is_due("b", 1), "each rule by itself");
-        assert_eq!(sample.denials(), [("a".to_owned(), 7), ("b".to_owned(), 1)]);
-        assert!(!RecordSampling::new(0).is_due("a", 1), "none at all");
+        assert!(sample.count_and_sample("b", 1), "each rule by itself");
+        assert_eq!(sample.denials_by_rule(), [("a".to_owned(), 7), ("b".to_owned(), 1)]);
+        assert!(!RecordSampling::new(0).count_and_sample("a", 1), "none at all");
     }
 }

@@ -25,26 +25,26 @@ impl Redaction {
 
     /// An attribute of a request.
     pub(crate) fn attribute(&self, request: &Request<'_>, name: &str) -> Option<String> {
-        request.get(name).map(|value| self.value(name, value).into_owned())
+        request.get(name).map(|value| self.redact(name, value).into_owned())
     }
 
     /// The subject of a request.
     pub(crate) fn subject(&self, key: &KeyPattern, request: &Request<'_>) -> String {
-        let subject = key.render_with(|name| self.value(name, request.get(name).unwrap_or_default()));
+        let subject = key.render_with(|name| self.redact(name, request.get(name).unwrap_or_default()));
         shortened_to(&subject, SUBJECT_MAX).into_owned()
     }
 
     /// The subject of a ban: an attribute's name, a colon and its value.
-    pub(crate) fn banned(&self, ban: &Ban) -> String {
+    pub(crate) fn ban_subject(&self, ban: &Ban) -> String {
         let subject = ban.subject();
         let subject = match subject.split_once(':') {
-            Some((name, value)) => format!("{name}:{}", self.value(name, value)),
+            Some((name, value)) => format!("{name}:{}", self.redact(name, value)),
             None => subject,
         };
         shortened_to(&subject, SUBJECT_MAX).into_owned()
     }
 
-    fn value<'a>(&self, name: &str, value: &'a str) -> Cow<'a, str> {
+    fn redact<'a>(&self, name: &str, value: &'a str) -> Cow<'a, str> {
         // Names are written in many ways: X-API-Key, api_key.
         match !self.secret.is_empty() && self.secret.contains(&name.to_ascii_lowercase()) {
             true => Cow::Owned(hashed(value, &self.key)),

@@ -68,7 +68,7 @@ struct TopSubject {
 impl ShadowEffects {
     /// Follows the rules in shadow of a new rule set: those that are as they
     /// were keep their counts.
-    pub(crate) fn follow(&self, rules: &RuleSet) {
+    pub(crate) fn set_rules(&self, rules: &RuleSet) {
         let known = self.rules.load();
         let mut next = HashMap::new();
         for rule in rules.rules().filter(|rule| rule.mode == checkdam::Mode::Shadow) {
@@ -82,18 +82,18 @@ impl ShadowEffects {
     }
 
     /// Notes what the rules in shadow say of a request.
-    pub(crate) fn note(&self, request: &Request<'_>, outcome: &Outcome) {
+    pub(crate) fn record(&self, request: &Request<'_>, outcome: &Outcome) {
         for mut tiers in outcome.by_rule() {
             let denies = tiers.clone().any(|tier| !tier.decision.is_allowed());
             let Some(tier) = tiers.next().filter(|tier| !tier.is_enforced()) else { continue };
             if let Some(tried) = self.rules.load().get(&tier.rule.name) {
-                tried.note(denies.then(|| tier.rule.key.render(request)));
+                tried.record(denies.then(|| tier.rule.key.render(request)));
             }
         }
     }
 
     /// What the rule would have done; none if it is not in shadow.
-    pub(crate) fn of(&self, rule: &str) -> Option<Effect> {
+    pub(crate) fn effect_of(&self, rule: &str) -> Option<Effect> {
         self.rules.load().get(rule).map(|tried| tried.effect())
     }
 }
@@ -110,13 +110,13 @@ impl ShadowRule {
         }
     }
 
-    fn note(&self, denied: Option<String>) {
+    fn record(&self, denied: Option<String>) {
         self.seen.fetch_add(1, Ordering::Relaxed);
         let Some(subject) = denied else { return };
         self.denied.fetch_add(1, Ordering::Relaxed);
         let hash = self.hashing.hash_one(&subject);
         // The rule is the same for all: naming it would only take space.
-        self.subjects.lock().unwrap_or_else(PoisonError::into_inner).note(hash, "", &subject);
+        self.subjects.lock().unwrap_or_else(PoisonError::into_inner).record(hash, "", &subject);
     }
 
     fn effect(&self) -> Effect {

@@ -99,7 +99,7 @@ impl WriterTask {
         loop {
             match self.rulebook.write_violations(batch).await {
                 Ok(()) => {
-                    self.audit.wrote(batch.len());
+                    self.audit.count_written(batch.len());
                     batch.clear();
                     return None;
                 }
@@ -129,7 +129,7 @@ impl WriterTask {
                 return;
             }
             match timeout_at(deadline, self.rulebook.write_violations(&batch)).await {
-                Ok(Ok(())) => self.audit.wrote(batch.len()),
+                Ok(Ok(())) => self.audit.count_written(batch.len()),
                 Ok(Err(_)) if Instant::now() + PAUSE_FIRST < deadline => {
                     sleep(PAUSE_FIRST).await;
                     continue;
@@ -139,7 +139,7 @@ impl WriterTask {
                     while self.queue.try_recv().is_ok() {
                         lost += 1;
                     }
-                    self.audit.dropped(lost);
+                    self.audit.count_dropped(lost);
                     return;
                 }
             }

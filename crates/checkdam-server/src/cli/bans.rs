@@ -11,7 +11,7 @@ use super::backend::BackendArguments;
 use super::command_error::{CommandError, ErrorKind};
 use super::table::Table;
 use super::time_argument::now_unix_s;
-use super::{EditOutput, print, print_value, read_answer};
+use super::{EditOutput, parse_response, print, print_value};
 use crate::config::DurationText;
 
 /// What `checkdam ban` takes.
@@ -85,39 +85,39 @@ pub(crate) fn ban(arguments: &BanArguments) -> anyhow::Result<ExitCode> {
     if let Some(reason) = &arguments.reason {
         document["reason"] = json!(reason);
     }
-    let ban = rule_file::parse_ban(&document.to_string()).map_err(|error| CommandError::refused(error.reason))?;
+    let ban = rule_file::parse_ban(&document.to_string()).map_err(|error| CommandError::invalid(error.reason))?;
     if ban.until_unix_s.is_some_and(|until| until <= now_unix_s()) {
         let until = ban.until_unix_s.map(rfc3339).unwrap_or_default();
-        return Err(CommandError::refused(format!(
+        return Err(CommandError::invalid(format!(
             "the ban would end at {until}, which has passed: give a later time"
         ))
         .into());
     }
-    let keeper = arguments.place.keeper()?;
+    let keeper = arguments.place.backend()?;
     let row = keeper.put_ban(&ban)?;
     let until = ban.until_unix_s.map_or_else(|| "for ever".to_owned(), |until| format!("until {}", rfc3339(until)));
     let what = format!("{}: banned {until}", ban.subject());
-    EditOutput { what, row: Some(row), is_json: arguments.json }.tell(keeper.as_ref())
+    EditOutput { what, row: Some(row), is_json: arguments.json }.print(keeper.as_ref())
 }
 
 /// Ends a ban.
 pub(crate) fn unban(arguments: &UnbanArguments) -> anyhow::Result<ExitCode> {
-    let keeper = arguments.place.keeper()?;
+    let keeper = arguments.place.backend()?;
     keeper
         .remove_ban(&arguments.subject)
         .map_err(|failure| failure.advise(ErrorKind::NotFound, "`checkdam bans` shows those that are"))?;
     EditOutput { what: format!("{}: no longer banned", arguments.subject), row: None, is_json: false }
-        .tell(keeper.as_ref())
+        .print(keeper.as_ref())
 }
 
 /// Lists the bans.
 pub(crate) fn list(arguments: &BansArguments) -> anyhow::Result<ExitCode> {
-    let answer = arguments.place.keeper()?.bans()?;
+    let answer = arguments.place.backend()?.bans()?;
     if arguments.json {
         print_value(&answer)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let rows: Vec<BanRow> = read_answer(&answer["bans"])?;
+    let rows: Vec<BanRow> = parse_response(&answer["bans"])?;
     let now = now_unix_s();
     let mut table = Table::new(&["SUBJECT", "UNTIL", "REASON"]);
     for row in rows {

@@ -17,7 +17,7 @@ pub(crate) use self::arguments::BenchArguments;
 use self::progress::ProgressPrinter;
 use super::interrupt::stop_on_interrupt;
 use super::table::printable;
-use super::{SERVER_DEFAULT, print, print_value, say};
+use super::{SERVER_DEFAULT, print, print_notice, print_value};
 use crate::loadgen::{
     self, GrpcRequest, HttpRequest, KeyDistribution, KeyTemplate, LoadLimits, LoadPlan, PlannedRequest, Target,
 };
@@ -28,25 +28,25 @@ const GRPC_DEFAULT: &str = "http://127.0.0.1:8081";
 /// Loads, and prints what was measured.
 pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     let url = arguments.url.as_deref().unwrap_or(if arguments.grpc { GRPC_DEFAULT } else { SERVER_DEFAULT });
-    let target = Target::find(url, arguments.target_is_mine)?;
+    let target = Target::resolve(url, arguments.target_is_mine)?;
     let address = arguments.probe(&target)?;
     let plan = arguments.plan(target, address)?;
     if !arguments.quiet && !arguments.has_key() && plan.spread != KeyDistribution::One {
-        say("no {key} is in what is sent, so all requests are the same");
+        print_notice("no {key} is in what is sent, so all requests are the same");
     }
     let is_stopped = Arc::new(AtomicBool::new(false));
     stop_on_interrupt(&is_stopped)?;
     let mut teller = ProgressPrinter::new(arguments.quiet, plan.bounds.duration);
-    let report = loadgen::run(&plan, &is_stopped, |progress| teller.tell(progress));
-    teller.end();
+    let report = loadgen::run(&plan, &is_stopped, |progress| teller.print(progress));
+    teller.clear();
     let report = report?;
     if arguments.json {
         print_value(&report.json())?;
     } else {
-        print(text_report::of(&report).as_bytes())?;
+        print(text_report::render(&report).as_bytes())?;
     }
     if !arguments.quiet {
-        report.remarks().iter().for_each(|remark| say(&printable(remark)));
+        report.warnings().iter().for_each(|remark| print_notice(&printable(remark)));
     }
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -56,10 +56,10 @@ impl BenchArguments {
         let asked = if self.grpc {
             PlannedRequest::Grpc(Arc::new(self.grpc_request(&target)?))
         } else {
-            let path = KeyTemplate::of(target.prefix.as_str());
+            let path = KeyTemplate::literal(target.prefix.as_str());
             PlannedRequest::Http(Arc::new(match &self.get {
-                Some(get) => HttpRequest::get(&path.then(get), &target.authority, &self.header),
-                None => HttpRequest::check(&path.text("/v1/check"), &target.authority, &self.header, self.body()),
+                Some(get) => HttpRequest::get(&path.push_template(get), &target.authority, &self.header),
+                None => HttpRequest::check(&path.push_text("/v1/check"), &target.authority, &self.header, self.body()),
             }))
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -90,17 +90,20 @@ impl BenchArguments {
             let whole = quoted(text);
             whole[1..whole.len() - 1].to_owned()
         };
-        let mut body = KeyTemplate::of("{");
+        let mut body = KeyTemplate::literal("{");
         if let Some(domain) = &self.domain {
-            body = body.text(&format!("\"domain\":{},", quoted(domain)));
+            body = body.push_text(&format!("\"domain\":{},", quoted(domain)));
         }
-        body = body.text("\"attributes\":{");
+        body = body.push_text("\"attributes\":{");
         for (place, (name, value)) in self.attributes.iter().enumerate() {
             let comma = if place > 0 { "," } else { "" };
-            body = body.text(&format!("{comma}{}:\"", quoted(name))).then(&value.map(part)).text("\"");
+            body = body
+                .push_text(&format!("{comma}{}:\"", quoted(name)))
+                .push_template(&value.map_text(part))
+                .push_text("\"");
         }
         let cost = if self.cost == 1 { String::new() } else { format!(",\"cost\":{}", self.cost) };
-        body.text(&format!("}}{cost}}}"))
+        body.push_text(&format!("}}{cost}}}"))
     }
 
     fn grpc_request(&self, target: &Target) -> anyhow::Result<GrpcRequest> {

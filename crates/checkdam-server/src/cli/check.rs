@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde::Deserialize;
 
-use super::table::{Table, printable, time};
+use super::table::{Table, milliseconds_text, printable};
 use super::{RequestArguments, SERVER_DEFAULT, http_client, print, print_json};
 
 /// What `checkdam check` takes.
@@ -48,7 +48,7 @@ struct CheckedTier {
 /// Asks, prints the answer, and exits by it.
 pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
     let answered = http_client::post(&arguments.server, "/v1/check", arguments.asked.body())?;
-    let answer: CheckResult = http_client::decision(&answered)?;
+    let answer: CheckResult = http_client::parse_decision(&answered)?;
     if arguments.asked.json {
         print_json(&answered)?;
     } else {
@@ -69,9 +69,9 @@ impl CheckResult {
         let line = if !self.allowed {
             format!("denied: {}", printable(&self.detail))
         } else if self.delay_ms > 0 {
-            format!("allowed: hold it back for {}; {remaining} of {limit} left", time(self.delay_ms))
+            format!("allowed: hold it back for {}; {remaining} of {limit} left", milliseconds_text(self.delay_ms))
         } else {
-            format!("allowed: {remaining} of {limit} left, full again in {}", time(self.reset_after_ms))
+            format!("allowed: {remaining} of {limit} left, full again in {}", milliseconds_text(self.reset_after_ms))
         };
         format!("{line}\n\n{}", self.table())
     }
@@ -91,8 +91,8 @@ impl CheckResult {
                 verdict.to_owned(),
                 tier.limit.to_string(),
                 tier.remaining.to_string(),
-                time(tier.retry_after_ms),
-                time(tier.reset_after_ms),
+                milliseconds_text(tier.retry_after_ms),
+                milliseconds_text(tier.reset_after_ms),
             ]);
         }
         table.text()

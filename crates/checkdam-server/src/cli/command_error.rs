@@ -33,7 +33,7 @@ impl CommandError {
     }
 
     /// What was given is not valid.
-    pub(super) fn refused(reason: impl Into<String>) -> Self {
+    pub(super) fn invalid(reason: impl Into<String>) -> Self {
         Self::new(ErrorKind::Refused, reason)
     }
 

@@ -7,7 +7,7 @@ use clap::{ArgMatches, CommandFactory, Subcommand};
 use serde_json::json;
 
 use super::table::Table;
-use super::{Cli, CommandError, print, print_value, say};
+use super::{Cli, CommandError, print, print_notice, print_value};
 use crate::config::{Config, EffectiveSetting, ProxyOptions, ProxySettings, Settings, reference};
 use crate::rulebook::RuleFile;
 
@@ -64,20 +64,20 @@ pub(crate) fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
 
 fn check(arguments: ConfigCheckArguments) -> anyhow::Result<()> {
     let file = arguments.config_option.as_deref().or(arguments.config.as_deref());
-    let refused = |error: crate::config::ConfigError| CommandError::refused(error.to_string());
+    let refused = |error: crate::config::ConfigError| CommandError::invalid(error.to_string());
     let config = Config::load(arguments.settings, file).map_err(refused)?;
-    config.judge().map_err(refused)?;
+    config.validate().map_err(refused)?;
     if let Some(path) = &config.rules {
         let loaded = RuleFile::open(path, config.files).and_then(|file| file.load().map(drop));
-        loaded.map_err(|error| CommandError::refused(error.to_string()))?;
+        loaded.map_err(|error| CommandError::invalid(error.to_string()))?;
     }
     if arguments.proxy {
         ProxyOptions::load(arguments.proxy_settings, file).map_err(refused)?;
     }
     // Where a value comes from is known to the parser alone, which is asked again.
-    let settings = EffectiveSetting::all(&config, &given(), file, arguments.proxy).map_err(refused)?;
+    let settings = EffectiveSetting::all(&config, &own_matches(), file, arguments.proxy).map_err(refused)?;
     for name in crate::config::unknown_variables() {
-        say(&format!("the variable {name} sets nothing: see checkdam config reference"));
+        print_notice(&format!("the variable {name} sets nothing: see checkdam config reference"));
     }
     if arguments.json {
         return print_value(&json!({"valid": true, "settings": settings}));
@@ -87,12 +87,12 @@ fn check(arguments: ConfigCheckArguments) -> anyhow::Result<()> {
         table.row([name, value, from]);
     }
     print(table.text().as_bytes())?;
-    say("the settings are valid");
+    print_notice("the settings are valid");
     Ok(())
 }
 
 /// What was given to this command.
-fn given() -> ArgMatches {
+fn own_matches() -> ArgMatches {
     let mut given = Cli::command().get_matches();
     while let Some((_, inner)) = given.remove_subcommand() {
         given = inner;

@@ -38,12 +38,12 @@ const LEVELS: [Level; 4] = [Level::Problem, Level::Warning, Level::Advice, Level
 /// Examines the store, prints what was found, and exits by it.
 pub(crate) fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> {
     let Some(options) = arguments.store.options(arguments.config.as_deref())? else {
-        return memory(arguments.json);
+        return print_memory_store(arguments.json);
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
     let mut examination = runtime.block_on(examine(&options))?;
     if examination.is_reached() {
-        examination.findings.extend(nodes(&runtime.block_on(survey(&options))?));
+        examination.findings.extend(node_findings(&runtime.block_on(survey(&options))?));
     }
     if arguments.json {
         print_json(json(&examination).to_string().as_bytes())?;
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// What the nodes that answer on the store say of their settings.
-fn nodes(announced: &[AnnouncedNode]) -> Vec<Finding> {
+fn node_findings(announced: &[AnnouncedNode]) -> Vec<Finding> {
     const LOOK: &str = "nodes";
     let differing = differences_among(announced);
     if differing.is_empty() {
@@ -83,7 +83,7 @@ fn nodes(announced: &[AnnouncedNode]) -> Vec<Finding> {
 }
 
 /// Memory needs no examination.
-fn memory(as_json: bool) -> anyhow::Result<ExitCode> {
+fn print_memory_store(as_json: bool) -> anyhow::Result<ExitCode> {
     if as_json {
         print_json(json!({"store": "memory", "findings": [], "servers": []}).to_string().as_bytes())?;
     } else {
@@ -101,7 +101,7 @@ fn text(examination: &Examination, is_coloured: bool) -> String {
     let mut part = |title: &str, findings: &[Finding]| {
         text.push_str(&format!("\n{}\n", printable(title)));
         for finding in findings {
-            text.push_str(&lines(finding, width, is_coloured));
+            text.push_str(&finding_text(finding, width, is_coloured));
         }
     };
     if !examination.findings.is_empty() {
@@ -115,7 +115,7 @@ fn text(examination: &Examination, is_coloured: bool) -> String {
 }
 
 /// A finding, and under it what to do.
-fn lines(finding: &Finding, width: usize, is_coloured: bool) -> String {
+fn finding_text(finding: &Finding, width: usize, is_coloured: bool) -> String {
     let Finding { look, level, seen, remedy } = finding;
     let name = format!("{:<7}", level.name());
     let name = if is_coloured { format!("\x1b[{}m{name}\x1b[0m", colour(*level)) } else { name };

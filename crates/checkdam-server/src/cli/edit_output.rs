@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::backend::Backend;
 use super::table::printable;
-use super::{print, print_value, say};
+use super::{print, print_notice, print_value};
 
 /// An edit that was done.
 pub(super) struct EditOutput {
@@ -20,12 +20,12 @@ pub(super) struct EditOutput {
 
 impl EditOutput {
     /// Prints it, and says when it counts.
-    pub(super) fn tell(&self, keeper: &dyn Backend) -> anyhow::Result<ExitCode> {
+    pub(super) fn print(&self, keeper: &dyn Backend) -> anyhow::Result<ExitCode> {
         match &self.row {
             Some(row) if self.is_json => print_value(row)?,
             _ => print(format!("{}\n", printable(&self.what)).as_bytes())?,
         }
-        say(&keeper.in_force());
+        print_notice(&keeper.activation_notice());
         Ok(ExitCode::SUCCESS)
     }
 }

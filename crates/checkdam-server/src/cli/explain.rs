@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::backend::{SERVER_DEFAULT as ADMIN_DEFAULT, token};
 use super::http_client::ApiRequest;
-use super::table::{printable, time};
+use super::table::{milliseconds_text, printable};
 use super::{RequestArguments, SERVER_DEFAULT, http_client, print, print_json};
 use crate::config::RuleFileArguments;
 use crate::rulebook::FileTexts;
@@ -91,10 +91,10 @@ struct UnmatchedRule {
 /// Explains, prints, and exits by whether the request would pass.
 pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<ExitCode> {
     let answered = match &arguments.rules {
-        Some(path) => offline(path, &arguments.asked, &arguments.files)?,
-        None => online(arguments)?,
+        Some(path) => from_file(path, &arguments.asked, &arguments.files)?,
+        None => from_server(arguments)?,
     };
-    let explained: ExplainResult = http_client::decision(&answered)?;
+    let explained: ExplainResult = http_client::parse_decision(&answered)?;
     if arguments.asked.json {
         print_json(&answered)?;
     } else {
@@ -105,24 +105,24 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<ExitCode> {
 
 /// Asks the server that is given; else one that decides, and if there is none the
 /// admin API, which a proxy has too.
-fn online(arguments: &ExplainArguments) -> anyhow::Result<Vec<u8>> {
+fn from_server(arguments: &ExplainArguments) -> anyhow::Result<Vec<u8>> {
     let ask = |server: &str| {
         let answer = ApiRequest::new(Method::POST, "/v1/explain").body("application/json", arguments.asked.body());
         let answer = answer.send(server)?;
         match answer.status {
-            StatusCode::NOT_FOUND => inspect(server, arguments),
+            StatusCode::NOT_FOUND => from_admin_api(server, arguments),
             _ => anyhow::Ok(answer.body),
         }
     };
     let given = arguments.server.clone().or_else(|| std::env::var(SERVER_VARIABLE).ok());
     match given.filter(|server| !server.is_empty()) {
         Some(server) => ask(&server),
-        None => ask(SERVER_DEFAULT).or_else(|error| inspect(ADMIN_DEFAULT, arguments).map_err(|_| error)),
+        None => ask(SERVER_DEFAULT).or_else(|error| from_admin_api(ADMIN_DEFAULT, arguments).map_err(|_| error)),
     }
 }
 
 /// The same from an admin API.
-fn inspect(server: &str, arguments: &ExplainArguments) -> anyhow::Result<Vec<u8>> {
+fn from_admin_api(server: &str, arguments: &ExplainArguments) -> anyhow::Result<Vec<u8>> {
     let mut call = ApiRequest::new(Method::POST, "/admin/v1/inspect").body("application/json", arguments.asked.body());
     if let Some(token) = token(None, arguments.token_file.as_deref())? {
         call = call.header(AUTHORIZATION, format!("Bearer {token}"));
@@ -130,7 +130,7 @@ fn inspect(server: &str, arguments: &ExplainArguments) -> anyhow::Result<Vec<u8>
     Ok(call.send(server)?.body)
 }
 
-fn offline(path: &Path, asked: &RequestArguments, files: &RuleFileArguments) -> anyhow::Result<Vec<u8>> {
+fn from_file(path: &Path, asked: &RequestArguments, files: &RuleFileArguments) -> anyhow::Result<Vec<u8>> {
     let (rules, _) = FileTexts::read(path)?.load(&files.options())?;
     let request = asked.request()?;
     let limiter = Limiter::new(rules, MemoryStore::new(MemoryOptions { max_buckets: 1_000 }));
@@ -191,7 +191,7 @@ impl MatchedRule {
             let wait = match (allowed, retry_after_ms) {
                 (true, _) => String::new(),
                 (false, 0) => ", denies it for ever: the cost exceeds the limit".to_owned(),
-                (false, wait) => format!(", denies it for {}", time(*wait)),
+                (false, wait) => format!(", denies it for {}", milliseconds_text(*wait)),
             };
             text.push_str(&format!("  {quota}: {remaining} of {limit} left{wait}\n"));
         }

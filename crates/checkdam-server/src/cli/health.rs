@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::http_client::ApiRequest;
 use super::table::printable;
-use super::{SERVER_DEFAULT, print, say};
+use super::{SERVER_DEFAULT, print, print_notice};
 
 /// What `checkdam health` takes.
 #[derive(Debug, clap::Args)]
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &HealthArguments) -> anyhow::Result<ExitCode> {
             let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
             let parts = [&said["status"], &said["detail"]].into_iter().filter_map(Value::as_str);
             let why = parts.fold(status.as_u16().to_string(), |why, part| format!("{why}, {}", printable(part)));
-            say(&format!("the server at {server} is not ready: it answers with {why}"));
+            print_notice(&format!("the server at {server} is not ready: it answers with {why}"));
             Ok(ExitCode::FAILURE)
         }
     }

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-use crate::loadgen::false_port;
+use crate::loadgen::invalid_port;
 
 /// A server has this long to answer a simple question.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -54,35 +54,35 @@ impl ApiRequest {
 
     /// The same with a body, which is of this kind unless a header says otherwise.
     pub(super) fn body(self, kind: &str, body: impl Into<Bytes>) -> Self {
-        let typed = if self.has(&CONTENT_TYPE) { self } else { self.header(CONTENT_TYPE, kind) };
+        let typed = if self.has_header(&CONTENT_TYPE) { self } else { self.header(CONTENT_TYPE, kind) };
         Self { body: body.into(), ..typed }
     }
 
     /// Asks the server.
     pub(super) fn send(self, server: &str) -> anyhow::Result<ApiResponse> {
-        self.send_over(&ServerAddress::parse(server)?)
+        self.connect_and_send(&ServerAddress::parse(server)?)
     }
 
     /// Asks the server at this one of its addresses.
-    pub(super) fn send_to(self, server: &str, at: SocketAddr) -> anyhow::Result<ApiResponse> {
-        self.send_over(&ServerAddress { at: Some(at), ..ServerAddress::parse(server)? })
+    pub(super) fn send_to_address(self, server: &str, at: SocketAddr) -> anyhow::Result<ApiResponse> {
+        self.connect_and_send(&ServerAddress { at: Some(at), ..ServerAddress::parse(server)? })
     }
 
-    fn has(&self, wanted: &HeaderName) -> bool {
+    fn has_header(&self, wanted: &HeaderName) -> bool {
         self.headers.iter().any(|(name, _)| name == wanted)
     }
 
-    fn send_over(self, address: &ServerAddress) -> anyhow::Result<ApiResponse> {
+    fn connect_and_send(self, address: &ServerAddress) -> anyhow::Result<ApiResponse> {
         let server = &address.server;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let timeout = self.timeout;
-        match runtime.block_on(async { tokio::time::timeout(timeout, self.ask(address)).await }) {
+        match runtime.block_on(async { tokio::time::timeout(timeout, self.exchange(address)).await }) {
             Ok(answer) => answer,
             Err(_) => bail!("the server at {server} did not answer within {} s", timeout.as_secs()),
         }
     }
 
-    async fn ask(self, address: &ServerAddress) -> anyhow::Result<ApiResponse> {
+    async fn exchange(self, address: &ServerAddress) -> anyhow::Result<ApiResponse> {
         let server = &address.server;
         let connected = match address.at {
             Some(at) => TcpStream::connect(at).await,
@@ -91,7 +91,7 @@ impl ApiRequest {
         let stream = connected.with_context(|| {
             format!("cannot reach a server at {server}: start one with `checkdam serve`, or give another address")
         })?;
-        let has_host = self.has(&HOST);
+        let has_host = self.has_header(&HOST);
         let talked = async {
             let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
             tokio::spawn(connection);
@@ -120,7 +120,7 @@ pub(super) fn post(server: &str, path: &str, body: String) -> anyhow::Result<Vec
 
 /// Reads a decision; anything else that a server says is an error in its own
 /// words.
-pub(super) fn decision<T: DeserializeOwned>(answer: &[u8]) -> anyhow::Result<T> {
+pub(super) fn parse_decision<T: DeserializeOwned>(answer: &[u8]) -> anyhow::Result<T> {
     let value: Value = serde_json::from_slice(answer).context("the answer is not JSON: is it a checkdam server?")?;
     if !value["allowed"].is_boolean() {
         let detail = value["detail"].as_str().unwrap_or("the answer is no decision: is it a checkdam server?");
@@ -150,7 +150,7 @@ impl ServerAddress {
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             bail!("the server's URL has a login in it, which no door takes: give the admin token with --token-file");
         }
-        if let Some(port) = false_port(&uri) {
+        if let Some(port) = invalid_port(&uri) {
             bail!("the server {server:?} has the port {port:?}: ports are numbers up to 65535");
         }
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();

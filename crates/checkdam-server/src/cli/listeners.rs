@@ -15,7 +15,7 @@ pub(super) struct Listeners {
 impl Listeners {
     /// Serves until it is time to stop, and then until requests are answered.
     pub(super) async fn run(self, stop: mpsc::Receiver<()>, leave: ShutdownOptions) {
-        let [http_stop, grpc_stop] = spread(stop);
+        let [http_stop, grpc_stop] = duplicate(stop);
         let grpc = async {
             if let Some(grpc) = self.grpc {
                 grpc.run(grpc_stop, leave).await;
@@ -26,7 +26,7 @@ impl Listeners {
 }
 
 /// Every message to both.
-fn spread(mut from: mpsc::Receiver<()>) -> [mpsc::Receiver<()>; 2] {
+fn duplicate(mut from: mpsc::Receiver<()>) -> [mpsc::Receiver<()>; 2] {
     let ((first, http), (second, grpc)) = (mpsc::channel(1), mpsc::channel(1));
     tokio::spawn(async move {
         while from.recv().await.is_some() {

@@ -235,11 +235,11 @@ fn print_value(value: &Value) -> anyhow::Result<()> {
 }
 
 /// A word to people. Nobody is left to tell if standard error is closed.
-fn say(text: &str) {
+fn print_notice(text: &str) {
     let _ = writeln!(std::io::stderr(), "checkdam: {}", printable_lines(text));
 }
 
 /// What of an answer is shown.
-fn read_answer<T: DeserializeOwned>(answer: &Value) -> anyhow::Result<T> {
+fn parse_response<T: DeserializeOwned>(answer: &Value) -> anyhow::Result<T> {
     T::deserialize(answer).context("the answer is not understood: is the server of another version?")
 }

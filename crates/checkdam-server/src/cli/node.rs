@@ -74,7 +74,10 @@ pub(super) type Rules = (RuleFile, (RuleSet, Snapshot));
 ///
 /// Requests are served by one runtime. Another accepts connections and serves
 /// operators and health, so that these are answered in time under any load.
-pub(super) fn run<F>(config: &Config, serve: impl FnOnce(Option<Rules>, Handle) -> F) -> anyhow::Result<ExitCode>
+pub(super) fn run_with_logging<F>(
+    config: &Config,
+    serve: impl FnOnce(Option<Rules>, Handle) -> F,
+) -> anyhow::Result<ExitCode>
 where
     F: Future<Output = anyhow::Result<()>>,
 {
@@ -143,7 +146,7 @@ impl Node {
             }
         };
         let OpenedNode { rulebook, file, loaded } = opened;
-        rulebook::remark(&loaded.0, &loaded.1);
+        rulebook::log_warnings(&loaded.0, &loaded.1);
         let revision = loaded.1.revision.clone();
         let key = config.redis.as_ref().map_or("", |options| options.key_secret.as_str());
         let recorded = Redaction::new(&config.secret_attributes, key);
@@ -160,10 +163,10 @@ impl Node {
         let beside =
             (Telemetry::new(&config.watch, config.origin.paths, recorded), tracer, Overload::new(config.overload));
         let app = Arc::new(App::new(loaded, store, config.dialect, audit, beside));
-        let rules = Arc::new(follow(&app, file, rulebook.as_ref(), revision, signals.reload));
+        let rules = Arc::new(follow_rules(&app, file, rulebook.as_ref(), revision, signals.reload));
         let nodes = Nodes::start(Arc::clone(&app), node, config.share_subjects);
         let admin = admin_listener.zip(config.admin.as_ref()).map(|(listener, door)| {
-            let live = LiveEvents::start(Arc::clone(&app), config.store_text());
+            let live = LiveEvents::start(Arc::clone(&app), config.store_description());
             let admin = Admin {
                 app: Arc::clone(&app),
                 token: door.token.clone(),
@@ -172,7 +175,7 @@ impl Node {
                 nodes: Arc::clone(&nodes),
                 live: Arc::clone(&live),
                 database: config.database.to_string(),
-                store: config.store_text(),
+                store: config.store_description(),
                 previews: Arc::new(Semaphore::new(PREVIEWS_MAX)),
             };
             let listener = Listener::new(listener, &config.connections, &control)?;
@@ -180,12 +183,12 @@ impl Node {
         });
         let admin = admin.transpose()?;
         let statuses = match &*rules {
-            RuleSource::Database(follower) => Some(follower.statuses()),
+            RuleSource::Database(follower) => Some(follower.watch_status()),
             RuleSource::File(_) => None,
         };
-        tokio::spawn(maintain(Arc::clone(&app), statuses));
+        tokio::spawn(run_every_second(Arc::clone(&app), statuses));
         tokio::spawn(maintain_store(Arc::clone(&app)));
-        control.spawn(overload::watch(Arc::clone(&app)));
+        control.spawn(overload::log_episodes(Arc::clone(&app)));
         Ok(Some(Self { app, admin, rules, rulebook, writer, stop: signals.stop, control }))
     }
 
@@ -210,12 +213,12 @@ impl Node {
         let (admin, live) = self.admin.unzip();
         let admin = admin.map(|admin| self.control.spawn(admin.run(admin_stop, ADMIN_LEAVE)));
         let rules = self.app.limiter().rules().rules().len();
-        systemd::ready(&format!("{rules} rules are in force"));
+        systemd::notify_ready(&format!("{rules} rules are in force"));
         // If it panics there is nothing left to wait for.
         let _ = self.control.spawn(doors(self.stop)).await;
         // Nobody who watches shall hold the exit up.
         if let Some(live) = live {
-            live.end();
+            live.close();
         }
         // If it is gone, it has nothing to end.
         let _ = end_admin.send(()).await;
@@ -248,7 +251,7 @@ pub(super) async fn listen(address: &str, flag: &str) -> anyhow::Result<TcpListe
 }
 
 /// Follows what the rules come from.
-fn follow(
+fn follow_rules(
     app: &Arc<App>,
     file: Option<RuleFile>,
     rulebook: Option<&Rulebook>,
@@ -264,24 +267,24 @@ fn follow(
     };
     let following = Arc::clone(app);
     let apply = move |rules: RuleSet, book: Snapshot| {
-        rulebook::remark(&rules, &book);
-        following.put_in_force(rules, book);
+        rulebook::log_warnings(&rules, &book);
+        following.activate(rules, book);
     };
     let follower = DatabasePoller::start(rulebook.clone(), revision, PollOptions::default(), apply);
     if let ConfiguredStore::Redis(watched) = app.limiter().store() {
-        let (mut hints, hint) = (watched.hints(), follower.hints());
+        let (mut hints, hint) = (watched.change_notifications(), follower.poll_hint());
         tokio::spawn(async move {
             while hints.recv().await.is_some() {
                 hint.notify_one();
             }
         });
     }
-    let mut looks = follower.looks();
+    let mut looks = follower.poll_requests();
     tokio::spawn(async move {
         // The supervisor is told of the end when this is dropped.
         while let Some(_reloading) = reload.recv().await {
             tracing::info!("SIGHUP: the rulebook is looked at now");
-            if tokio::time::timeout(RELOAD_LIMIT, looks.look()).await.is_err() {
+            if tokio::time::timeout(RELOAD_LIMIT, looks.poll()).await.is_err() {
                 tracing::warn!("SIGHUP: the rulebook cannot be read in time; it is tried again and again");
             }
         }
@@ -306,16 +309,16 @@ async fn maintain_store(app: Arc<App>) {
     }
 }
 
-async fn maintain(app: Arc<App>, statuses: Option<watch::Receiver<PollStatus>>) {
+async fn run_every_second(app: Arc<App>, statuses: Option<watch::Receiver<PollStatus>>) {
     let mut ticks = tokio::time::interval(MAINTAIN_EVERY);
     loop {
         ticks.tick().await;
         // It may take a while where there is much: requests shall not wait for it.
         let watching = Arc::clone(&app);
-        let _ = tokio::task::spawn_blocking(move || watching.watch().tick()).await;
+        let _ = tokio::task::spawn_blocking(move || watching.telemetry().tick()).await;
         if let Some(statuses) = &statuses {
             let PollStatus { error, lost, .. } = statuses.borrow().clone();
-            app.loading().tell(error);
+            app.reload_status().set_error(error);
             app.warnings().set("lost_edits", lost.map(|lost| lost.to_string()));
         }
     }

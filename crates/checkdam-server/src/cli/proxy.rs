@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::node::{self, Node, Rules, listen};
-use super::serve::dashboard;
+use super::serve::dashboard_url;
 use super::signals::Signals;
 use crate::config::{Config, LogFormat, ProxyOptions, ProxySettings, Settings};
 use crate::http::{Listener, Server};
@@ -34,26 +34,26 @@ pub(crate) fn run(arguments: ProxyArguments) -> anyhow::Result<ExitCode> {
     let file = arguments.config.as_deref();
     let config = Config::load(arguments.settings, file)?;
     let options = ProxyOptions::load(arguments.proxy, file)?;
-    node::run(&config, |rules, control| serve(&config, &options, rules, control))
+    node::run_with_logging(&config, |rules, control| serve(&config, &options, rules, control))
 }
 
 async fn serve(config: &Config, options: &ProxyOptions, rules: Option<Rules>, control: Handle) -> anyhow::Result<()> {
     // Before anybody can know of us, so that no signal finds us unprepared.
-    let signals = Signals::on(&control)?;
+    let signals = Signals::listen(&control)?;
     let listener = listen(&options.listen, "--listen").await?;
     let opening = Node::open(config, rules, signals, listener.local_addr()?, control);
     let Some(node) = opening.await? else { return Ok(()) };
     let proxy = Arc::new(Proxy::start(Arc::clone(node.app()), options, &config.origin)?);
     let listener = Listener::new(listener, &config.connections, &Handle::current())?;
-    let server = Server::with(listener, Arc::clone(node.app()), proxy);
-    announce(config, options, &server, &node)?;
+    let server = Server::for_proxy(listener, Arc::clone(node.app()), proxy);
+    log_start(config, options, &server, &node)?;
     let leave = config.leave;
     node.run(move |stop| server.run(stop, leave)).await;
     Ok(())
 }
 
 /// Says what runs where, as an event or as a banner for people.
-fn announce(config: &Config, options: &ProxyOptions, server: &Server<Arc<Proxy>>, node: &Node) -> anyhow::Result<()> {
+fn log_start(config: &Config, options: &ProxyOptions, server: &Server<Arc<Proxy>>, node: &Node) -> anyhow::Result<()> {
     let (address, admin) = (server.address()?, node.admin_address()?);
     let rules = node.app().limiter().rules().rules().len();
     let source = config.rules.as_ref().map_or_else(|| config.database.to_string(), |path| path.display().to_string());
@@ -72,7 +72,7 @@ fn announce(config: &Config, options: &ProxyOptions, server: &Server<Arc<Proxy>>
         let upstreams = route.upstreams.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         banner.push_str(&format!("  route      {}{} to {upstreams}\n", from.0, from.1));
     }
-    let (admin, store) = (dashboard(admin), config.store_text());
+    let (admin, store) = (dashboard_url(admin), config.store_description());
     banner.push_str(&format!("  admin      {admin}\n  rules      {rules} from {source}\n  store      {store}\n\n"));
     // A closed standard error is no reason not to serve.
     let _ = std::io::stderr().write_all(banner.as_bytes());

@@ -13,7 +13,7 @@ use super::node::{self, Node, Rules, listen};
 use super::signals::Signals;
 use crate::config::{Config, LogFormat, Settings};
 use crate::grpc;
-use crate::http::{ClientIdentity, Listener, Server, answering};
+use crate::http::{ClientIdentity, Listener, Server, respond_until_opened};
 
 /// What `checkdam serve` takes.
 #[derive(Debug, clap::Args)]
@@ -29,19 +29,19 @@ pub(crate) struct ServeArguments {
 /// Serves until a signal ends it.
 pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let config = Config::load(arguments.settings, arguments.config.as_deref())?;
-    node::run(&config, |file, control| serve(&config, file, control))
+    node::run_with_logging(&config, |file, control| serve(&config, file, control))
 }
 
 async fn serve(config: &Config, file: Option<Rules>, control: Handle) -> anyhow::Result<()> {
     // Before anybody can know of us, so that no signal finds us unprepared.
-    let signals = Signals::on(&control)?;
+    let signals = Signals::listen(&control)?;
     let listener = listen(&config.http_listen, "--http-listen").await?;
     let grpc_listener = match &config.grpc_listen {
         Some(address) => Some(listen(address, "--grpc-listen").await?),
         None => None,
     };
     let opening = Box::pin(Node::open(config, file, signals, listener.local_addr()?, control));
-    let Some(node) = answering(&listener, opening).await? else { return Ok(()) };
+    let Some(node) = respond_until_opened(&listener, opening).await? else { return Ok(()) };
     let app = node.app();
     let rate_limits = Arc::new(grpc::EnvoyRateLimits::new(Arc::clone(app), config.rate_limits.clone()));
     let origin = Arc::new(ClientIdentity::new(&config.origin));
@@ -55,14 +55,14 @@ async fn serve(config: &Config, file: Option<Rules>, control: Handle) -> anyhow:
         None => None,
     };
     let doors = Listeners { http, grpc };
-    announce(config, &doors, &node)?;
+    log_start(config, &doors, &node)?;
     let leave = config.leave;
     node.run(move |stop| doors.run(stop, leave)).await;
     Ok(())
 }
 
 /// Says what runs where, as an event or as a banner for people.
-fn announce(config: &Config, doors: &Listeners, node: &Node) -> anyhow::Result<()> {
+fn log_start(config: &Config, doors: &Listeners, node: &Node) -> anyhow::Result<()> {
     let address = doors.http.address()?;
     let grpc = doors.grpc.as_ref().map(grpc::GrpcListener::address).transpose()?;
     let admin = node.admin_address()?;
@@ -72,16 +72,16 @@ fn announce(config: &Config, doors: &Listeners, node: &Node) -> anyhow::Result<(
         let version = env!("CARGO_PKG_VERSION");
         let admin = admin.map(tracing::field::display);
         let (grpc, max_buckets) = (grpc.map(tracing::field::display), config.max_buckets);
-        let store = config.store_text();
+        let store = config.store_description();
         tracing::info!(version, listen = %address, grpc, admin, rules, source, store, max_buckets, "started");
         return Ok(());
     }
-    let url = format!("http://{}", reachable(address));
+    let url = format!("http://{}", local_address(address));
     let source = match config.rules {
         Some(_) => format!("{rules} from {source}, watched for changes"),
         None => format!("{rules} from {source}"),
     };
-    let dashboard = dashboard(admin);
+    let dashboard = dashboard_url(admin);
     let grpc = grpc.map_or_else(|| "off".to_owned(), |address| format!("http://{address} (Envoy)"));
     let banner = format!(
         "checkdam {version}\n\
@@ -93,7 +93,7 @@ fn announce(config: &Config, doors: &Listeners, node: &Node) -> anyhow::Result<(
          \x20 try it     {url}/docs, or paste:\n\n\
          curl -i {url}/v1/check -d '{{\"attributes\": {{\"user\": \"42\", \"plan\": \"free\"}}}}'\n\n",
         version = env!("CARGO_PKG_VERSION"),
-        store = config.store_text(),
+        store = config.store_description(),
     );
     // A closed standard error is no reason not to serve.
     let _ = std::io::stderr().write_all(banner.as_bytes());
@@ -101,12 +101,12 @@ fn announce(config: &Config, doors: &Listeners, node: &Node) -> anyhow::Result<(
 }
 
 /// Where people see how it goes.
-pub(super) fn dashboard(admin: Option<SocketAddr>) -> String {
-    admin.map_or_else(|| "off".to_owned(), |address| format!("http://{} (dashboard)", reachable(address)))
+pub(super) fn dashboard_url(admin: Option<SocketAddr>) -> String {
+    admin.map_or_else(|| "off".to_owned(), |address| format!("http://{} (dashboard)", local_address(address)))
 }
 
 /// An address that a client on this machine can use.
-fn reachable(address: SocketAddr) -> SocketAddr {
+fn local_address(address: SocketAddr) -> SocketAddr {
     let host = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),

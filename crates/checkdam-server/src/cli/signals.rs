@@ -16,9 +16,9 @@ pub(super) struct Signals {
 
 impl Signals {
     /// Listens to them from now on, on that runtime.
-    pub(super) fn on(runtime: &Handle) -> std::io::Result<Self> {
+    pub(super) fn listen(runtime: &Handle) -> std::io::Result<Self> {
         let _entered = runtime.enter();
-        let stop = signals(&[SignalKind::terminate(), SignalKind::interrupt()], systemd::stopping)?;
+        let stop = signals(&[SignalKind::terminate(), SignalKind::interrupt()], systemd::notify_stopping)?;
         Ok(Self { stop, reload: signals(&[SignalKind::hangup()], ReloadNotice::begin)? })
     }
 }

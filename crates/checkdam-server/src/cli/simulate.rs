@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::command_error::CommandError;
 use super::interrupt::stop_on_interrupt;
-use super::{attribute, print, print_value, say};
+use super::{attribute, print, print_notice, print_value};
 use crate::config::{DurationText, RuleFileArguments};
 use crate::rulebook::FileTexts;
 use crate::simulate::{self, DescriptorPattern, FieldMapping, LogFormat, SimulateOptions, SimulateProgress, Summary};
@@ -101,7 +101,7 @@ pub(crate) struct SimulateArguments {
 
 /// Simulates, and prints what came of it.
 pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
-    spare_inputs(arguments)?;
+    refuse_to_overwrite_inputs(arguments)?;
     if let Some(key) = arguments.suggest.iter().find(|key| key.attributes().next().is_none()) {
         bail!(
             "--suggest {0:?} names no attribute, so all would share one bucket: write for example '{0}:{{{0}}}'",
@@ -115,34 +115,33 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     let options = options(arguments, &sides);
     let progress = SimulateProgress::default();
     stop_on_interrupt(&progress.is_stopped)?;
-    let bar = bar(&arguments.logs);
+    let bar = progress_bar(&arguments.logs);
     let done = simulate::run(&options, sides, &progress, |lines| {
         bar.set_position(progress.read.load(Ordering::Relaxed));
-        bar.set_message(format!("{} lines", simulate::grouped(lines)));
+        bar.set_message(format!("{} lines", simulate::with_thousands_separators(lines)));
     });
     bar.finish_and_clear();
-    let summary = done.map_err(CommandError::refused)?;
-    remark(&summary, arguments);
+    let summary = done.map_err(CommandError::invalid)?;
+    print_warnings(&summary, arguments);
     if summary.requests == 0 && summary.unreadable > 0 {
-        bail!(CommandError::refused(format!(
+        bail!(CommandError::invalid(format!(
             "none of {} lines could be read: see --format and --time-field",
             summary.lines
         )));
     }
     if summary.requests == 0 {
-        bail!(CommandError::refused("the logs hold no request".to_owned()));
+        bail!(CommandError::invalid("the logs hold no request".to_owned()));
     }
     let is_small = |one: &&simulate::Suggestion| one.subjects * one.sampled_one_in < simulate::SUBJECTS_MIN;
     if let Some(one) = summary.suggestions.iter().find(is_small) {
-        bail!(CommandError::refused(format!(
+        bail!(CommandError::invalid(format!(
             "the logs have {} subjects of {:?}: at least {} are needed to tell usual from unusual; give longer logs",
             one.subjects,
             one.key,
             simulate::SUBJECTS_MIN
         )));
     }
-    for (path, text) in
-        [(&arguments.report, simulate::page as fn(&Summary) -> String), (&arguments.svg, simulate::picture)]
+    for (path, text) in [(&arguments.report, simulate::html as fn(&Summary) -> String), (&arguments.svg, simulate::svg)]
     {
         if let Some(path) = path {
             std::fs::write(path, text(&summary)).with_context(|| format!("cannot write {}", path.display()))?;
@@ -151,13 +150,13 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     if arguments.json {
         print_value(&serde_json::to_value(&summary)?)?;
     } else {
-        print(text_report::of(&summary).as_bytes())?;
+        print(text_report::render(&summary).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Nothing that is read may be written over.
-fn spare_inputs(arguments: &SimulateArguments) -> anyhow::Result<()> {
+fn refuse_to_overwrite_inputs(arguments: &SimulateArguments) -> anyhow::Result<()> {
     let place = |path: &PathBuf| std::fs::canonicalize(path).ok();
     let read: Vec<PathBuf> =
         arguments.logs.iter().chain(&arguments.rules).chain(&arguments.against).filter_map(place).collect();
@@ -218,43 +217,48 @@ fn options(arguments: &SimulateArguments, sides: &[(String, RuleSet)]) -> Simula
 }
 
 /// What people must know of a result, on standard error.
-fn remark(summary: &Summary, arguments: &SimulateArguments) {
+fn print_warnings(summary: &Summary, arguments: &SimulateArguments) {
     for fault in &summary.faults {
-        say(&format!("{}:{}: not read: {}", fault.log, fault.line, super::table::printable(&fault.reason)));
+        print_notice(&format!("{}:{}: not read: {}", fault.log, fault.line, super::table::printable(&fault.reason)));
     }
     if summary.unreadable > summary.faults.len() as u64 {
-        say(&format!("{} lines were not read in all", simulate::grouped(summary.unreadable)));
+        print_notice(&format!(
+            "{} lines were not read in all",
+            simulate::with_thousands_separators(summary.unreadable)
+        ));
     }
     if summary.late > 0 {
-        say(&format!(
+        print_notice(&format!(
             "{} requests came more than {:?} late and were taken as of then: a larger --reorder puts them in order",
-            simulate::grouped(summary.late),
+            simulate::with_thousands_separators(summary.late),
             Duration::from(arguments.reorder)
         ));
     }
     for name in summary.absent_attributes.iter().filter(|_| summary.requests > 0) {
-        say(&format!("no line has the attribute {name:?}, so nothing that needs it applies: see --map and --set"));
+        print_notice(&format!(
+            "no line has the attribute {name:?}, so nothing that needs it applies: see --map and --set"
+        ));
     }
     for side in summary.results.iter().filter(|side| side.evicted > 0) {
-        say(&format!(
+        print_notice(&format!(
             "{}: {} buckets found no room, so some may have been limited early: a larger --max-buckets makes it exact",
             side.rules_file,
-            simulate::grouped(side.evicted)
+            simulate::with_thousands_separators(side.evicted)
         ));
     }
     if summary.moved_s > 0 {
-        say(&format!(
+        print_notice(&format!(
             "the log is from before 2026 and was tried {} years later: weeks begin on another day, and bans may have ended",
             summary.moved_s / (1_461 * 86_400) * 4
         ));
     }
     if summary.is_interrupted {
-        say("interrupted: this is what was seen until then");
+        print_notice("interrupted: this is what was seen until then");
     }
 }
 
 /// How far it is, for whoever watches.
-fn bar(logs: &[PathBuf]) -> ProgressBar {
+fn progress_bar(logs: &[PathBuf]) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }

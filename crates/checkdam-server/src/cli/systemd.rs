@@ -10,16 +10,16 @@ use sd_notify::NotifyState;
 
 /// The doors are open and the rules in force. From now on the supervisor hears
 /// that the program still works, if it wants to.
-pub(super) fn ready(status: &str) {
-    tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+pub(super) fn notify_ready(status: &str) {
+    notify(&[NotifyState::Ready, NotifyState::Status(status)]);
     if let Some(limit) = sd_notify::watchdog_enabled() {
-        tokio::spawn(prove_life(limit / 2));
+        tokio::spawn(ping_watchdog(limit / 2));
     }
 }
 
 /// The program is on its way out.
-pub(super) fn stopping() {
-    tell(&[NotifyState::Stopping, NotifyState::Status("going away: answering what still comes")]);
+pub(super) fn notify_stopping() {
+    notify(&[NotifyState::Stopping, NotifyState::Status("going away: answering what still comes")]);
 }
 
 /// The rules are being read anew, until this is dropped.
@@ -30,30 +30,30 @@ impl ReloadNotice {
     pub(super) fn begin() -> Self {
         // systemd wants to know when, to tell one reload from another.
         let when = NotifyState::monotonic_usec_now();
-        tell(&[Some(NotifyState::Reloading), when.ok()].into_iter().flatten().collect::<Vec<_>>());
+        notify(&[Some(NotifyState::Reloading), when.ok()].into_iter().flatten().collect::<Vec<_>>());
         Self(())
     }
 }
 
 impl Drop for ReloadNotice {
     fn drop(&mut self) {
-        tell(&[NotifyState::Ready]);
+        notify(&[NotifyState::Ready]);
     }
 }
 
 /// Says again and again that work is done: a task is given to the runtime, and
 /// only once it was run is the supervisor told.
-async fn prove_life(every: Duration) {
+async fn ping_watchdog(every: Duration) {
     let mut ticks = tokio::time::interval(every.max(Duration::from_millis(1)));
     loop {
         ticks.tick().await;
         if tokio::spawn(async {}).await.is_ok() {
-            tell(&[NotifyState::Watchdog]);
+            notify(&[NotifyState::Watchdog]);
         }
     }
 }
 
-fn tell(state: &[NotifyState<'_>]) {
+fn notify(state: &[NotifyState<'_>]) {
     static HAS_WARNED: AtomicBool = AtomicBool::new(false);
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let message: String = state.iter().map(|state| format!("{state}\n")).collect();

@@ -39,7 +39,7 @@ impl Table {
 /// The text without anything that could steer a terminal, or make text read
 /// otherwise than it is written.
 pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|character| if is_steering(character) { '\u{fffd}' } else { character }).collect()
+    text.chars().map(|character| if is_terminal_control(character) { '\u{fffd}' } else { character }).collect()
 }
 
 /// The same with its lines.
@@ -49,7 +49,7 @@ pub(crate) fn printable_lines(text: &str) -> String {
 
 /// Control characters (C0 and C1), those that set the direction of text (Unicode
 /// Standard Annex 9), and those that end lines or have no width.
-fn is_steering(character: char) -> bool {
+fn is_terminal_control(character: char) -> bool {
     character.is_control()
         || matches!(
             character,
@@ -58,7 +58,7 @@ fn is_steering(character: char) -> bool {
 }
 
 /// Milliseconds as people say them: `-` for none, `85ms`, `1.2s`, `3m 20s`.
-pub(super) fn time(ms: u64) -> String {
+pub(super) fn milliseconds_text(ms: u64) -> String {
     let (seconds, minutes, hours) = (ms / 1_000, ms / 60_000, ms / 3_600_000);
     match ms {
         0 => "-".to_owned(),
@@ -98,7 +98,7 @@ mod tests {
             (90_000_000, "1d 1h"),
         ];
         for (ms, text) in cases {
-            assert_eq!(time(ms), text, "{ms} ms");
+            assert_eq!(milliseconds_text(ms), text, "{ms} ms");
         }
     }
 

@@ -32,6 +32,6 @@ impl TextInput {
 }
 
 /// A fault in the form that editors understand.
-pub(super) fn place(shown: &str, error: &RuleFileError) -> String {
+pub(super) fn error_location(shown: &str, error: &RuleFileError) -> String {
     format!("{shown}:{}:{}: {}", error.line, error.column, error.reason)
 }

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use serde::Deserialize;
 
 use super::backend::{BackendArguments, ViolationQuery};
-use super::table::{Table, time};
+use super::table::{Table, milliseconds_text};
 use super::time_argument::TimeArgument;
-use super::{print, print_value, read_answer, say};
+use super::{parse_response, print, print_notice, print_value};
 
 /// What `checkdam violations` takes.
 #[derive(Debug, clap::Args)]
@@ -69,16 +69,16 @@ pub(crate) fn run(arguments: &ViolationsArguments) -> anyhow::Result<ExitCode> {
         until_unix_s: arguments.until.map(TimeArgument::unix_s),
         limit: arguments.limit as usize,
     };
-    let answer = arguments.place.keeper()?.violations(&wanted)?;
+    let answer = arguments.place.backend()?.violations(&wanted)?;
     if arguments.json {
         print_value(&answer)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let rows: Vec<ViolationRow> = read_answer(&answer["violations"])?;
+    let rows: Vec<ViolationRow> = parse_response(&answer["violations"])?;
     let is_full = rows.len() == wanted.limit;
     print(table(rows).text().as_bytes())?;
     if is_full {
-        say(&format!("these are the newest {}: ask for more with --limit", wanted.limit));
+        print_notice(&format!("these are the newest {}: ask for more with --limit", wanted.limit));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -97,7 +97,7 @@ fn table(rows: Vec<ViolationRow>) -> Table {
             or_none(Some(request.join(" "))),
             row.cost.to_string(),
             or_none(row.limit),
-            time(row.retry_after_ms.unwrap_or_default().max(0).unsigned_abs()),
+            milliseconds_text(row.retry_after_ms.unwrap_or_default().max(0).unsigned_abs()),
         ]);
     }
     table

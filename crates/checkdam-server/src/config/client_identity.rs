@@ -25,7 +25,7 @@ pub(crate) struct ClientIdentityOptions {
 }
 
 impl ClientIdentityOptions {
-    pub(super) fn of(given: &Settings, file: &Settings) -> Result<Self, ConfigError> {
+    pub(super) fn from_settings(given: &Settings, file: &Settings) -> Result<Self, ConfigError> {
         let trusted = given.trusted_proxies.as_ref().or(file.trusted_proxies.as_ref());
         let mapped = given.header_attributes.as_ref().or(file.header_attributes.as_ref());
         let mapped = mapped.map(Vec::as_slice).unwrap_or_default();
@@ -45,12 +45,12 @@ impl ClientIdentityOptions {
             trusted: trusted.into_iter().flatten().map(|Network(network)| *network).collect(),
             headers: mapped.iter().map(|mapped| (mapped.header.clone(), mapped.attribute.clone())).collect(),
             cost_header: cost_header.map(|HeaderNameSetting(name)| name.clone()),
-            paths: path_forms(given, file),
+            paths: path_normalization(given, file),
         })
     }
 }
 
-fn path_forms(given: &Settings, file: &Settings) -> PathNormalization {
+fn path_normalization(given: &Settings, file: &Settings) -> PathNormalization {
     let default = PathNormalization::default();
     let is_stripped = |given: Option<PathPart>, file: Option<PathPart>, default| {
         given.or(file).map_or(default, |part| part == PathPart::Strip)

@@ -8,8 +8,8 @@ use toml::{Table, Value};
 
 use super::envoy_ratelimit_env::EnvoyEnvironment;
 use super::reference::{arguments, help};
-use super::telemetry::without_login;
-use super::{Config, ConfigError, ProxySettings, Settings, is_store, settings_file, variable};
+use super::telemetry::redact_login;
+use super::{Config, ConfigError, ProxySettings, Settings, is_redis_url, settings_file, variable};
 
 /// Where a value comes from that nobody gave.
 const DEFAULT: &str = "default";
@@ -58,14 +58,14 @@ impl EffectiveSetting {
             // The variables of envoyproxy/ratelimit count before the settings file, the general ones after it.
             let is_beaten = |held: &str| {
                 setting.from == DEFAULT
-                    || is_general(&setting.from) && (held != path || !EnvoyEnvironment(variable).is_set_up())
+                    || is_general(&setting.from) && (held != path || !EnvoyEnvironment(variable).is_detected())
             };
             if let Some(from) = held.filter(|from| from != DEFAULT && is_beaten(from)) {
                 setting.from = from;
             }
             if setting.from != DEFAULT {
                 setting.value = match name {
-                    "store" => config.store_text(),
+                    "store" => config.store_description(),
                     "database" => config.database.to_string(),
                     _ => "…".to_owned(),
                 };
@@ -85,7 +85,7 @@ impl EffectiveSetting {
             }
         }
         for setting in all.iter_mut().filter(|setting| setting.name == "otlp_endpoint") {
-            setting.value = without_login(&setting.value);
+            setting.value = redact_login(&setting.value);
         }
         if with_proxy {
             let kept = kept.get("proxy").and_then(Value::as_table).cloned().unwrap_or_default();
@@ -128,14 +128,14 @@ impl SettingSources<'_> {
             }
             _ => {}
         }
-        if let Some((value, name)) = EnvoyEnvironment(variable).of(id, self.host)? {
+        if let Some((value, name)) = EnvoyEnvironment(variable).setting_value(id, self.host)? {
             return Ok((value, name.to_owned()));
         }
         let mut general = GENERAL.iter().filter(|(name, _)| *name == id);
         let general = general.find_map(|(_, name)| Some((variable(name).filter(|value| !value.is_empty())?, *name)));
         // One that names no store of ours is somebody else's.
-        let general = general.filter(|(value, _)| id != "store" || is_store(value));
-        let kept = kept.get(id).map(|value| (text(value), self.path.to_owned()));
+        let general = general.filter(|(value, _)| id != "store" || is_redis_url(value));
+        let kept = kept.get(id).map(|value| (value_text(value), self.path.to_owned()));
         let general = general.map(|(value, name)| (value, name.to_owned()));
         // Of these variables, those of the log count before the file.
         let first = if id.starts_with("log_") { general.clone().or(kept) } else { kept.or(general) };
@@ -145,20 +145,20 @@ impl SettingSources<'_> {
 
 fn table(path: &Path) -> Result<Table, ConfigError> {
     let shown = path.display().to_string();
-    let text = super::read_limited::text(path);
+    let text = super::read_limited::read_text(path);
     let text = text.map_err(|reason| ConfigError::Unreadable { path: shown.clone(), reason })?;
     super::from_toml(&shown, &text)
 }
 
-fn text(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Integer(number) => number.to_string(),
         Value::Float(number) => number.to_string(),
         Value::Boolean(is) => is.to_string(),
-        Value::Array(values) => values.iter().map(text).collect::<Vec<_>>().join(","),
+        Value::Array(values) => values.iter().map(value_text).collect::<Vec<_>>().join(","),
         Value::Table(table) => {
-            table.iter().map(|(key, value)| format!("{key}={}", text(value))).collect::<Vec<_>>().join(",")
+            table.iter().map(|(key, value)| format!("{key}={}", value_text(value))).collect::<Vec<_>>().join(",")
         }
         Value::Datetime(_) => "a date".to_owned(),
     }

@@ -4,7 +4,7 @@ use super::{ConfigError, Settings};
 use crate::grpc::{HeaderNames, RateLimitOptions};
 
 /// Where the gRPC door listens; none if it is switched off.
-pub(super) fn listen(given: &Settings, file: &Settings, host: &str) -> Option<String> {
+pub(super) fn listen_address(given: &Settings, file: &Settings, host: &str) -> Option<String> {
     let listen = given.grpc_listen.as_ref().or(file.grpc_listen.as_ref());
     Some(listen.cloned().unwrap_or_else(|| super::address(host, "8081"))).filter(|listen| listen != "off")
 }
@@ -22,13 +22,13 @@ pub(super) fn rate_limits(given: &Settings, file: &Settings) -> Result<RateLimit
 
 fn header_names(text: &str) -> Result<HeaderNames, ConfigError> {
     if text == "on" {
-        return HeaderNames::new(HeaderNames::DEFAULT).ok_or_else(|| wrong(text));
+        return HeaderNames::new(HeaderNames::DEFAULT).ok_or_else(|| invalid_header_names(text));
     }
     let names: Vec<&str> = text.split(',').map(str::trim).collect();
-    names.try_into().ok().and_then(HeaderNames::new).ok_or_else(|| wrong(text))
+    names.try_into().ok().and_then(HeaderNames::new).ok_or_else(|| invalid_header_names(text))
 }
 
-fn wrong(text: &str) -> ConfigError {
+fn invalid_header_names(text: &str) -> ConfigError {
     ConfigError::HeaderNames { value: text.to_owned() }
 }
 

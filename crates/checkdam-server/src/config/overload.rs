@@ -23,7 +23,11 @@ pub(crate) struct ConnectionOptions {
 }
 
 impl ConnectionOptions {
-    pub(super) fn of(given: &Settings, file: &Settings, origin: &ClientIdentityOptions) -> Result<Self, ConfigError> {
+    pub(super) fn from_settings(
+        given: &Settings,
+        file: &Settings,
+        origin: &ClientIdentityOptions,
+    ) -> Result<Self, ConfigError> {
         let in_range = |name, value: usize| match value {
             1..=CONNECTIONS_LIMIT => Ok(value),
             _ => Err(ConfigError::OutOfRange { name, value: value as u64, range: "1 to 1048576" }),
@@ -45,7 +49,7 @@ pub(crate) struct OverloadOptions {
 }
 
 impl OverloadOptions {
-    pub(super) fn of(given: &Settings, file: &Settings) -> Result<Self, ConfigError> {
+    pub(super) fn from_settings(given: &Settings, file: &Settings) -> Result<Self, ConfigError> {
         let late_max = given.shed_after.or(file.shed_after).map_or(Duration::from_millis(100), Into::into);
         let in_flight_max = given.in_flight_max.or(file.in_flight_max).unwrap_or(10_000);
         if in_flight_max == 0 {

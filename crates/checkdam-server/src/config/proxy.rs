@@ -177,17 +177,17 @@ impl ProxyOptions {
             upstreams,
             domain: String::new(),
             costs: given.cost.or(from_file.cost).unwrap_or_default(),
-            response_bytes: bytes(given.response_bytes.or(from_file.response_bytes))?,
+            response_bytes: positive_bytes(given.response_bytes.or(from_file.response_bytes))?,
         };
         let mut routes =
-            settings.route.into_iter().map(|route| route.over(&everything)).collect::<Result<Vec<_>, _>>()?;
+            settings.route.into_iter().map(|route| route.with_defaults(&everything)).collect::<Result<Vec<_>, _>>()?;
         if !everything.upstreams.is_empty() {
             routes.push(everything);
         }
         if routes.is_empty() {
             return Err(ConfigError::NoUpstream);
         }
-        let upstream_ca = given.upstream_ca.or(from_file.upstream_ca).as_deref().map(pem).transpose()?;
+        let upstream_ca = given.upstream_ca.or(from_file.upstream_ca).as_deref().map(read_pem).transpose()?;
         let health_interval = wait("health_interval", given.health_interval, from_file.health_interval, 5)?;
         Ok(Self {
             listen: given.listen.or(from_file.listen).unwrap_or_else(|| "127.0.0.1:8000".to_owned()),
@@ -199,11 +199,11 @@ impl ProxyOptions {
             idle_timeout: wait("idle_timeout", given.idle_timeout, from_file.idle_timeout, 300)?,
             body_timeout: wait("body_timeout", given.body_timeout, from_file.body_timeout, 30)?,
             body_rate_min: given.body_rate_min.or(from_file.body_rate_min).unwrap_or(500),
-            uploads_per_client: count(
+            uploads_per_client: positive_count(
                 "uploads_per_client",
                 given.uploads_per_client.or(from_file.uploads_per_client).unwrap_or(64),
             )?,
-            upstream_connections: count(
+            upstream_connections: positive_count(
                 "upstream_connections",
                 given.upstream_connections.or(from_file.upstream_connections).unwrap_or(4_096),
             )?,
@@ -217,7 +217,7 @@ impl ProxyOptions {
 
 impl RouteSettings {
     /// The route, with what it does not say taken from `[proxy]`.
-    fn over(self, everything: &RouteOptions) -> Result<RouteOptions, ConfigError> {
+    fn with_defaults(self, everything: &RouteOptions) -> Result<RouteOptions, ConfigError> {
         let shown = self.path.as_deref().or(self.host.as_deref()).unwrap_or("*").to_owned();
         let invalid = |reason: String| ConfigError::BadRoute { route: shown.clone(), reason };
         let path = self.path.as_deref().map(Pattern::new).transpose().map_err(|error| invalid(error.to_string()))?;
@@ -238,7 +238,7 @@ impl RouteSettings {
             upstreams,
             domain,
             costs: self.cost.unwrap_or_else(|| everything.costs.clone()),
-            response_bytes: bytes(self.response_bytes)?.or(everything.response_bytes),
+            response_bytes: positive_bytes(self.response_bytes)?.or(everything.response_bytes),
         })
     }
 }
@@ -246,22 +246,22 @@ impl RouteSettings {
 /// No system has more descriptors.
 const COUNT_LIMIT: usize = 1 << 20;
 
-fn count(name: &'static str, value: usize) -> Result<usize, ConfigError> {
+fn positive_count(name: &'static str, value: usize) -> Result<usize, ConfigError> {
     match value {
         1..=COUNT_LIMIT => Ok(value),
         _ => Err(ConfigError::OutOfRange { name, value: value as u64, range: "1 to 1048576" }),
     }
 }
 
-fn bytes(given: Option<u64>) -> Result<Option<u64>, ConfigError> {
+fn positive_bytes(given: Option<u64>) -> Result<Option<u64>, ConfigError> {
     match given {
         Some(0) => Err(ConfigError::OutOfRange { name: "response_bytes", value: 0, range: "1 or more" }),
         given => Ok(given),
     }
 }
 
-fn pem(path: &Path) -> Result<Vec<u8>, ConfigError> {
-    super::read_limited::bytes(path)
+fn read_pem(path: &Path) -> Result<Vec<u8>, ConfigError> {
+    super::read_limited::read_bytes(path)
         .map_err(|reason| ConfigError::Unreadable { path: path.display().to_string(), reason })
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 const BYTES_MAX: u64 = 1 << 20;
 
 /// What the file holds.
-pub(super) fn bytes(path: &Path) -> Result<Vec<u8>> {
+pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > BYTES_MAX {
@@ -18,8 +18,8 @@ pub(super) fn bytes(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// The same as text.
-pub(crate) fn text(path: &Path) -> Result<String> {
-    String::from_utf8(bytes(path)?).map_err(|_| Error::other("it is not UTF-8: name the file that is meant"))
+pub(crate) fn read_text(path: &Path) -> Result<String> {
+    String::from_utf8(read_bytes(path)?).map_err(|_| Error::other("it is not UTF-8: name the file that is meant"))
 }
 
 #[cfg(test)]
@@ -28,8 +28,8 @@ mod tests {
 
     #[test]
     fn a_file_without_end_is_refused() {
-        let refused = text(Path::new("/dev/zero")).unwrap_err();
+        let refused = read_text(Path::new("/dev/zero")).unwrap_err();
         assert!(refused.to_string().contains("longer than 1 MiB"), "{refused}");
-        assert_eq!(text(Path::new("/dev/null")).unwrap(), "");
+        assert_eq!(read_text(Path::new("/dev/null")).unwrap(), "");
     }
 }

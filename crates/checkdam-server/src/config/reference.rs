@@ -77,18 +77,18 @@ pub(crate) fn reference() -> String {
         if let Some((_, part)) = PARTS.iter().find(|(first, _)| argument.get_id() == first) {
             text.push_str(&format!("\n# ---- {part} ----\n"));
         }
-        text.push_str(&entry(&argument));
+        text.push_str(&setting_entry(&argument));
     }
     text.push_str("\n# ---- For `checkdam proxy` alone ----\n\n#[proxy]\n");
     for argument in arguments::<ProxySettings>() {
-        text.push_str(&entry(&argument));
+        text.push_str(&setting_entry(&argument));
     }
     text.push_str(
         "\n# Where `checkdam proxy` sends requests: the first route that fits counts, and what fits none goes\n",
     );
     text.push_str("# to the upstream of [proxy]. There may be many.\n#[[route]]\n");
     for (name, help, value) in ROUTE {
-        text.push_str(&format!("\n{}#{name} = {value}\n", commented(&split(help).0, split(help).1)));
+        text.push_str(&format!("\n{}#{name} = {value}\n", comment(&split_default(help).0, split_default(help).1)));
     }
     text
 }
@@ -100,40 +100,40 @@ pub(super) fn arguments<T: Args>() -> Vec<Arg> {
 
 /// What a setting means, and its default.
 pub(super) fn help(argument: &Arg) -> (String, Option<String>) {
-    split(&argument.get_help().map(ToString::to_string).unwrap_or_default())
+    split_default(&argument.get_help().map(ToString::to_string).unwrap_or_default())
 }
 
 /// Help without its default, and the default.
-fn split(help: &str) -> (String, Option<String>) {
+fn split_default(help: &str) -> (String, Option<String>) {
     match help.rsplit_once(" [default: ") {
         Some((meaning, default)) => (meaning.to_owned(), default.strip_suffix(']').map(str::to_owned)),
         None => (help.to_owned(), None),
     }
 }
 
-fn entry(argument: &Arg) -> String {
+fn setting_entry(argument: &Arg) -> String {
     let (meaning, default) = help(argument);
-    let mut text = format!("\n{}", commented(&meaning, default.clone()));
+    let mut text = format!("\n{}", comment(&meaning, default.clone()));
     let choices = argument.get_possible_values();
     if choices.iter().any(|choice| choice.get_help().is_some()) {
         let choices = choices.iter().map(|choice| match choice.get_help() {
             Some(help) => format!("{} ({help})", choice.get_name()),
             None => choice.get_name().to_owned(),
         });
-        text.push_str(&wrapped(&format!("One of: {}", choices.collect::<Vec<_>>().join(", "))));
+        text.push_str(&wrap(&format!("One of: {}", choices.collect::<Vec<_>>().join(", "))));
     }
     let flag = argument.get_long().map(|flag| format!("--{flag}"));
     let variable = argument.get_env().map(|name| name.to_string_lossy().into_owned());
-    text.push_str(&wrapped(&[flag, variable].into_iter().flatten().collect::<Vec<_>>().join(", ")));
+    text.push_str(&wrap(&[flag, variable].into_iter().flatten().collect::<Vec<_>>().join(", ")));
     let id = argument.get_id().as_str();
     let example = EXAMPLES.iter().find(|(name, _)| *name == id).map(|(_, example)| (*example).to_owned());
     let value = example.or(default).unwrap_or_default();
-    text.push_str(&format!("#{id} = {}\n", written(argument, &value)));
+    text.push_str(&format!("#{id} = {}\n", toml_value(argument, &value)));
     text
 }
 
 /// A value as TOML writes it.
-fn written(argument: &Arg, value: &str) -> String {
+fn toml_value(argument: &Arg, value: &str) -> String {
     // TOML reads JSON's quotes.
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
     if argument.get_value_delimiter().is_some() {
@@ -148,13 +148,13 @@ fn written(argument: &Arg, value: &str) -> String {
     }
 }
 
-fn commented(meaning: &str, default: Option<String>) -> String {
-    let default = default.map(|default| wrapped(&format!("Default: {default}"))).unwrap_or_default();
-    format!("{}{default}", wrapped(meaning))
+fn comment(meaning: &str, default: Option<String>) -> String {
+    let default = default.map(|default| wrap(&format!("Default: {default}"))).unwrap_or_default();
+    format!("{}{default}", wrap(meaning))
 }
 
 /// Lines of a comment, none too long.
-fn wrapped(text: &str) -> String {
+fn wrap(text: &str) -> String {
     const WIDTH: usize = 100;
     let mut lines = vec![String::from("#")];
     for word in text.split_whitespace() {

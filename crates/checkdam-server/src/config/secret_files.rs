@@ -25,7 +25,7 @@ impl Settings {
 /// The text of a file, without the line's end that editors add.
 pub(super) fn read(path: &Path) -> Result<String, ConfigError> {
     let shown = path.display().to_string();
-    match super::read_limited::text(path) {
+    match super::read_limited::read_text(path) {
         Ok(text) if text.trim().is_empty() => Err(ConfigError::EmptySecret { path: shown }),
         Ok(text) => Ok(text.trim_end().to_owned()),
         Err(reason) => Err(ConfigError::Unreadable { path: shown, reason }),

@@ -18,7 +18,7 @@ pub(crate) struct ShutdownOptions {
 }
 
 impl ShutdownOptions {
-    pub(super) fn of(given: &Settings, file: &Settings) -> Self {
+    pub(super) fn from_settings(given: &Settings, file: &Settings) -> Self {
         Self {
             notice: given.leave_notice.or(file.leave_notice).map_or(NOTICE, Into::into),
             drain: given.drain_timeout.or(file.drain_timeout).map_or(DRAIN, Into::into),
@@ -28,7 +28,7 @@ impl ShutdownOptions {
     /// Whether the notice is over as soon as nobody is connected. Whoever asks
     /// for a longer one has clients that hear late that we are leaving: that
     /// none is here says nothing of those.
-    pub(crate) fn ends_when_quiet(&self) -> bool {
+    pub(crate) fn ends_when_idle(&self) -> bool {
         self.notice <= NOTICE
     }
 }

@@ -56,7 +56,7 @@ pub(crate) struct AuditOptions {
 }
 
 impl AdminListener {
-    pub(super) fn of(given: &Settings, file: &Settings) -> Result<Option<Self>, ConfigError> {
+    pub(super) fn from_settings(given: &Settings, file: &Settings) -> Result<Option<Self>, ConfigError> {
         let listen = given.admin_listen.as_ref().or(file.admin_listen.as_ref());
         let listen = listen.map_or("127.0.0.1:8082", String::as_str).to_owned();
         if listen == "off" {
@@ -107,7 +107,7 @@ pub(super) fn database(given: &Settings, file: &Settings) -> Result<DatabaseUrl,
 }
 
 impl AuditOptions {
-    pub(super) fn of(given: &Settings, file: &Settings) -> Result<Self, ConfigError> {
+    pub(super) fn from_settings(given: &Settings, file: &Settings) -> Result<Self, ConfigError> {
         let queue_max = given.audit_queue.or(file.audit_queue).unwrap_or(10_000);
         if queue_max == 0 || queue_max > QUEUE_MAX {
             return Err(ConfigError::OutOfRange {
@@ -172,7 +172,7 @@ mod tests {
                 admin_token: token.map(str::to_owned),
                 ..Settings::default()
             };
-            AdminListener::of(&given, &Settings::default()).map_err(|error| error.to_string())
+            AdminListener::from_settings(&given, &Settings::default()).map_err(|error| error.to_string())
         };
         for address in ["127.0.0.1:8082", "[::1]:0", "localhost:8082"] {
             assert!(door(address, None).is_ok(), "{address}");

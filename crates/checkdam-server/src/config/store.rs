@@ -40,7 +40,7 @@ impl StoreSettings {
         let given = Settings { store, store_file, store_ca, store_deadline, key_prefix, ..Settings::default() };
         // Rules and listeners do not matter here.
         let around = OtherSettings { has_rules: true, host: "127.0.0.1" };
-        let (given, _) = EnvoyEnvironment(variable).under(given.with_secrets()?, around)?;
+        let (given, _) = EnvoyEnvironment(variable).merge_under(given.with_secrets()?, around)?;
         // Nothing is kept in memory while a store is examined.
         redis_options(&given, &from_file(file)?, 1)
     }

@@ -46,14 +46,14 @@ pub(crate) struct TraceOptions {
 
 impl TraceOptions {
     /// The endpoint as it may be printed: without a login that stands in it.
-    pub(crate) fn shown_endpoint(&self) -> String {
-        without_login(&self.endpoint)
+    pub(crate) fn redacted_endpoint(&self) -> String {
+        redact_login(&self.endpoint)
     }
 }
 
 /// A URL with an ellipsis in place of the login that may stand in it, and of what
 /// stands behind a question mark, which may be one too.
-pub(super) fn without_login(url: &str) -> String {
+pub(super) fn redact_login(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     let path = path.split_once('?').map_or(path.to_owned(), |(path, _)| format!("{path}?…"));
@@ -66,7 +66,7 @@ pub(super) fn without_login(url: &str) -> String {
 }
 
 impl TelemetryOptions {
-    pub(super) fn of(given: &Settings, file: &Settings) -> Result<Self, ConfigError> {
+    pub(super) fn from_settings(given: &Settings, file: &Settings) -> Result<Self, ConfigError> {
         let rules_max = given.metrics_rules.or(file.metrics_rules).unwrap_or(1_000);
         in_range("metrics_rules", rules_max, METRICS_RULES_MAX, "0 to 10000")?;
         let recent_max = given.recent_requests.or(file.recent_requests).unwrap_or(100_000);
@@ -79,7 +79,7 @@ impl TelemetryOptions {
 }
 
 impl TraceOptions {
-    pub(super) fn of(given: &Settings, file: &Settings) -> Result<Option<Self>, ConfigError> {
+    pub(super) fn from_settings(given: &Settings, file: &Settings) -> Result<Option<Self>, ConfigError> {
         let share = given.trace_share.or(file.trace_share).unwrap_or(0.01);
         if !(0.0..=1.0).contains(&share) {
             return Err(ConfigError::TraceShare { value: share });
@@ -99,7 +99,7 @@ fn in_range(name: &'static str, value: usize, max: usize, range: &'static str) -
 
 #[cfg(test)]
 mod tests {
-    use super::without_login;
+    use super::redact_login;
 
     #[test]
     fn a_login_in_an_endpoint_is_not_printed() {
@@ -110,7 +110,7 @@ mod tests {
             ("user:secret@collector:4317", "…@collector:4317"),
             ("http://collector/a@b", "http://collector/a@b"),
         ] {
-            assert_eq!(without_login(url), shown);
+            assert_eq!(redact_login(url), shown);
         }
     }
 }

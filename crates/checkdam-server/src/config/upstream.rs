@@ -8,7 +8,7 @@ use axum::http::uri::{Authority, Scheme};
 use axum::http::{Method, Uri};
 use checkdam::LIMIT_MAX;
 
-use super::telemetry::without_login;
+use super::telemetry::redact_login;
 
 /// A server behind the proxy: `http://host:port` or `https://host:port`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Deserialize)]
@@ -22,7 +22,7 @@ impl FromStr for UpstreamUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let shown = without_login(text);
+        let shown = redact_login(text);
         let refused = |reason: &str| format!("{shown:?} {reason}: write for example http://127.0.0.1:3000");
         let parts = text.parse::<Uri>().map_err(|_| refused("is no URL"))?.into_parts();
         let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
@@ -73,7 +73,7 @@ enum CostsInFile {
 
 impl Costs {
     /// What a request of this method costs.
-    pub(crate) fn of(&self, method: &Method) -> u64 {
+    pub(crate) fn cost_of(&self, method: &Method) -> u64 {
         self.methods.iter().find(|(known, _)| known == method).map_or(self.others, |(_, cost)| *cost)
     }
 }
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_cost_is_a_number_or_one_for_each_method() {
-        let of = |text: &str, method: &Method| text.parse::<Costs>().map(|costs| costs.of(method));
+        let of = |text: &str, method: &Method| text.parse::<Costs>().map(|costs| costs.cost_of(method));
         assert_eq!((of("3", &Method::GET), of("3", &Method::POST)), (Ok(3), Ok(3)));
         assert_eq!((of("POST=5, PUT=2", &Method::PUT), of("POST=5,PUT=2", &Method::GET)), (Ok(2), Ok(1)));
         for text in ["", "0", "POST", "POST=0", "POST=x", "A B=1", "1000000000001"] {

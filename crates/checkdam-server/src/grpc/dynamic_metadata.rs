@@ -15,10 +15,10 @@ use super::proto::{Entry, LimitUnit, RateLimitDescriptor, RateLimitRequest};
 use super::response::is_unlimited;
 
 /// What is told of a request and its outcomes.
-pub(super) fn of(asked: &RateLimitRequest, outcomes: &[&Outcome]) -> Struct {
+pub(super) fn build(asked: &RateLimitRequest, outcomes: &[&Outcome]) -> Struct {
     let mut fields = Map::new();
     fields.insert("domain".to_owned(), asked.domain.as_str().into());
-    fields.insert("descriptors".to_owned(), asked.descriptors.iter().map(descriptor).collect());
+    fields.insert("descriptors".to_owned(), asked.descriptors.iter().map(descriptor_json).collect());
     if asked.hits_addend != 0 {
         fields.insert("hitsAddend".to_owned(), asked.hits_addend.into());
     }
@@ -33,10 +33,10 @@ pub(super) fn of(asked: &RateLimitRequest, outcomes: &[&Outcome]) -> Struct {
     if !metadata.is_empty() {
         fields.insert("metadata".to_owned(), metadata.into());
     }
-    structure(fields)
+    to_struct(fields)
 }
 
-fn descriptor(descriptor: &RateLimitDescriptor) -> Json {
+fn descriptor_json(descriptor: &RateLimitDescriptor) -> Json {
     let entry = |entry: &Entry| format!("{}={}", entry.key, String::from_utf8_lossy(&entry.value));
     let entries: Vec<_> = descriptor.entries.iter().map(entry).collect();
     let mut told = json!({ "entries": entries });
@@ -63,19 +63,19 @@ fn merge(into: &mut Map<String, Json>, more: Map<String, Json>) {
     }
 }
 
-fn structure(fields: Map<String, Json>) -> Struct {
-    Struct { fields: fields.into_iter().map(|(name, value)| (name, convert(value))).collect() }
+fn to_struct(fields: Map<String, Json>) -> Struct {
+    Struct { fields: fields.into_iter().map(|(name, value)| (name, to_value(value))).collect() }
 }
 
-fn convert(value: Json) -> Value {
+fn to_value(value: Json) -> Value {
     let kind = match value {
         Json::Null => Kind::NullValue(0),
         Json::Bool(truth) => Kind::BoolValue(truth),
         // Its numbers are all doubles.
         Json::Number(number) => Kind::NumberValue(number.as_f64().unwrap_or_default()),
         Json::String(text) => Kind::StringValue(text),
-        Json::Array(values) => Kind::ListValue(ListValue { values: values.into_iter().map(convert).collect() }),
-        Json::Object(fields) => Kind::StructValue(structure(fields)),
+        Json::Array(values) => Kind::ListValue(ListValue { values: values.into_iter().map(to_value).collect() }),
+        Json::Object(fields) => Kind::StructValue(to_struct(fields)),
     };
     Value { kind: Some(kind) }
 }

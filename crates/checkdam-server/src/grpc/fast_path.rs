@@ -46,7 +46,7 @@ impl Responder for FastPath {
 
     type Own = UnaryBody;
 
-    async fn answer(&self, request: Request<Incoming>, arrival: RequestArrival) -> ResponderResponse<Self::Own> {
+    async fn respond(&self, request: Request<Incoming>, arrival: RequestArrival) -> ResponderResponse<Self::Own> {
         if request.uri().path() != SHOULD_RATE_LIMIT {
             // Boxed, so that the others do not carry the room for it. Nobody is
             // waited for for ever; streams have begun to be answered by then, and
@@ -54,14 +54,14 @@ impl Responder for FastPath {
             let answering = Box::pin(route(&self.others, request, arrival));
             return match tokio::time::timeout(TIMEOUT, answering).await {
                 Ok(response) => response.map(Either::Right),
-                Err(_) => late(),
+                Err(_) => deadline_exceeded(),
             };
         }
         let (head, body) = request.into_parts();
-        let Ok(body) = tokio::time::timeout(TIMEOUT, PeekedBody::at(body)).await else { return late() };
+        let Ok(body) = tokio::time::timeout(TIMEOUT, PeekedBody::peek(body)).await else { return deadline_exceeded() };
         if let Some(message) = body.message::<RateLimitRequest>(&head.headers) {
             return match self.rate_limits.respond(&message).await {
-                Ok(answer) => UnaryBody::with(&answer).map(Either::Left),
+                Ok(answer) => UnaryBody::response(&answer).map(Either::Left),
                 Err(status) => status.into_http().map(Either::Right),
             };
         }
@@ -69,11 +69,11 @@ impl Responder for FastPath {
         match tokio::time::timeout(TIMEOUT, Box::pin(streamed)).await {
             Ok(Ok(response)) => response.map(|body| Either::Right(Body::new(body))),
             Ok(Err(never)) => match never {},
-            Err(_) => late(),
+            Err(_) => deadline_exceeded(),
         }
     }
 }
 
-fn late() -> ResponderResponse<UnaryBody> {
+fn deadline_exceeded() -> ResponderResponse<UnaryBody> {
     Status::deadline_exceeded("the message did not arrive in time").into_http().map(Either::Right)
 }

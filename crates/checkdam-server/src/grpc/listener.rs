@@ -43,7 +43,7 @@ impl GrpcListener {
         rate_limits: Arc<EnvoyRateLimits>,
     ) -> anyhow::Result<Self> {
         let health = HealthReporter::new();
-        tell(&health, ServingStatus::Serving).await;
+        publish(&health, ServingStatus::Serving).await;
         let others = router(&health).context("the messages cannot be described")?;
         let server = Server::for_grpc(listener, Arc::clone(&app), FastPath::new(rate_limits, others));
         Ok(Self { app, server, health })
@@ -60,8 +60,8 @@ impl GrpcListener {
         let Self { app, server, mut health } = self;
         let (forward, stop_server) = mpsc::channel(1);
         let leaving = async move {
-            follow(&app, &health, &mut stop).await;
-            tell(&health, ServingStatus::NotServing).await;
+            follow_readiness(&app, &health, &mut stop).await;
+            publish(&health, ServingStatus::NotServing).await;
             let _ = forward.send(()).await;
             let heard = leave.notice + HEARD.min(leave.drain / 2);
             if let Ok(Some(())) = tokio::time::timeout(heard, stop.recv()).await {
@@ -82,7 +82,7 @@ impl GrpcListener {
 
 /// Tells whoever asks or watches whether requests are wanted, until `stop` says
 /// that they no longer are.
-async fn follow(app: &App, health: &HealthReporter, stop: &mut mpsc::Receiver<()>) {
+async fn follow_readiness(app: &App, health: &HealthReporter, stop: &mut mpsc::Receiver<()>) {
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     let mut was_ready = true;
     loop {
@@ -92,12 +92,12 @@ async fn follow(app: &App, health: &HealthReporter, stop: &mut mpsc::Receiver<()
         }
         let is_ready = app.readiness().is_ready();
         if std::mem::replace(&mut was_ready, is_ready) != is_ready {
-            tell(health, if is_ready { ServingStatus::Serving } else { ServingStatus::NotServing }).await;
+            publish(health, if is_ready { ServingStatus::Serving } else { ServingStatus::NotServing }).await;
         }
     }
 }
 
-async fn tell(health: &HealthReporter, status: ServingStatus) {
+async fn publish(health: &HealthReporter, status: ServingStatus) {
     for name in NAMES {
         health.set_service_status(name, status).await;
     }

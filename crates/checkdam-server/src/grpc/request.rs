@@ -32,7 +32,7 @@ pub(super) fn read(message: &RateLimitRequest, is_quota: bool) -> Result<Descrip
     }
     let mut asked = DescriptorRequests { checks: Vec::with_capacity(message.descriptors.len()), refunds: Vec::new() };
     for (index, descriptor) in message.descriptors.iter().enumerate() {
-        let request = descriptor.asked(message, index)?;
+        let request = descriptor.to_request(message, index)?;
         let request = if is_quota { request.in_quota_mode() } else { request };
         if descriptor.is_negative_hits {
             asked.refunds.push((index, request));
@@ -44,7 +44,7 @@ pub(super) fn read(message: &RateLimitRequest, is_quota: bool) -> Result<Descrip
 }
 
 impl RateLimitDescriptor {
-    fn asked<'a>(&'a self, message: &'a RateLimitRequest, index: usize) -> Result<Request<'a>, DecisionError> {
+    fn to_request<'a>(&'a self, message: &'a RateLimitRequest, index: usize) -> Result<Request<'a>, DecisionError> {
         // What is no text is read as some: who sends it must not pass unlimited.
         let entries = self.entries.iter().map(|entry| (entry.key.as_str(), String::from_utf8_lossy(&entry.value)));
         let request = Request::from_entries(message.domain.as_str(), entries)

@@ -15,19 +15,19 @@ pub(super) fn status(outcome: &Outcome) -> DescriptorStatus {
     // A limit in shadow governs nothing, and is told all the same.
     let Some(tier) = outcome.governing().or_else(|| outcome.tiers().next()) else {
         let wait = outcome.retry_after_us();
-        let duration_until_reset = (wait > 0).then(|| seconds(wait));
+        let duration_until_reset = (wait > 0).then(|| duration(wait));
         return DescriptorStatus { code, duration_until_reset, ..DescriptorStatus::default() };
     };
     let decision = tier.decision;
     DescriptorStatus {
         code,
         current_limit: Some(RateLimit {
-            requests_per_unit: clamped(decision.limit),
+            requests_per_unit: clamp_to_u32(decision.limit),
             unit: unit(tier.quota, decision.limit).into(),
-            name: name(&tier),
+            name: limit_name(&tier),
         }),
-        limit_remaining: if decision.is_allowed() { clamped(decision.remaining) } else { 0 },
-        duration_until_reset: Some(seconds(until_reset_us(&tier, outcome.at_us()))),
+        limit_remaining: if decision.is_allowed() { clamp_to_u32(decision.remaining) } else { 0 },
+        duration_until_reset: Some(duration(until_reset_us(&tier, outcome.at_us()))),
     }
 }
 
@@ -58,7 +58,7 @@ pub(super) fn is_unlimited(outcome: &Outcome) -> bool {
 
 /// The limit's name as it is written. One of a tree may have none: the rule that
 /// stands for it has a name of its own, and tells the limit's as its description.
-fn name(tier: &TierView<'_>) -> String {
+fn limit_name(tier: &TierView<'_>) -> String {
     let rule = tier.rule;
     if rule.scope == "descriptor" { rule.description.clone() } else { rule.name.clone() }
 }
@@ -95,10 +95,10 @@ fn until_reset_s(status: &DescriptorStatus) -> i64 {
     status.duration_until_reset.map_or(0, |until| until.seconds)
 }
 
-fn seconds(us: u64) -> prost_types::Duration {
+fn duration(us: u64) -> prost_types::Duration {
     prost_types::Duration { seconds: us.div_ceil(SECOND_US).cast_signed(), nanos: 0 }
 }
 
-fn clamped(count: u64) -> u32 {
+fn clamp_to_u32(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }

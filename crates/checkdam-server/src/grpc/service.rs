@@ -45,7 +45,7 @@ impl EnvoyRateLimits {
             // In the order of the descriptors, so that all before it are there.
             outcomes.insert((*index).min(outcomes.len()), outcome);
         }
-        Ok(self.answer(message, &outcomes, together.is_allowed()))
+        Ok(self.response(message, &outcomes, together.is_allowed()))
     }
 
     /// The same as calls are answered: what cannot be decided is an error.
@@ -61,7 +61,7 @@ impl EnvoyRateLimits {
         })
     }
 
-    fn answer(&self, message: &RateLimitRequest, outcomes: &[&Outcome], is_allowed: bool) -> RateLimitResponse {
+    fn response(&self, message: &RateLimitRequest, outcomes: &[&Outcome], is_allowed: bool) -> RateLimitResponse {
         let statuses: Vec<_> = outcomes.iter().map(|outcome| response::status(outcome)).collect();
         let is_quota = |outcome: &&Outcome| {
             self.options.is_quota || outcome.descriptor().is_some_and(|descriptor| descriptor.is_quota_mode)
@@ -76,7 +76,7 @@ impl EnvoyRateLimits {
             overall_code: if is_allowed { Code::Ok } else { Code::OverLimit }.into(),
             statuses,
             response_headers_to_add: headers.unwrap_or_default(),
-            dynamic_metadata: self.options.has_metadata.then(|| dynamic_metadata::of(message, outcomes)),
+            dynamic_metadata: self.options.has_metadata.then(|| dynamic_metadata::build(message, outcomes)),
             ..RateLimitResponse::default()
         }
     }

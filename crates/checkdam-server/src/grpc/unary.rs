@@ -30,7 +30,7 @@ pub(super) struct PeekedBody {
 
 impl PeekedBody {
     /// Waits for the first frame, and for the second if there is one.
-    pub(super) async fn at(mut body: Incoming) -> Self {
+    pub(super) async fn peek(mut body: Incoming) -> Self {
         let first = body.frame().await;
         let is_over = first.is_none() || body.is_end_stream();
         let second = if is_over { None } else { body.frame().await };
@@ -76,7 +76,7 @@ pub(crate) enum UnaryBody {
 
 impl UnaryBody {
     /// The answer with this message.
-    pub(super) fn with(message: &impl Message) -> Response<Self> {
+    pub(super) fn response(message: &impl Message) -> Response<Self> {
         let length = message.encoded_len();
         let mut bytes = BytesMut::with_capacity(PREFIX + length);
         bytes.put_u8(0);

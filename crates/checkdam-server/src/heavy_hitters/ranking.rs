@@ -24,7 +24,7 @@ struct RankingSum {
 
 /// Who came how often, most often first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct RankedSubject {
+pub(crate) struct RankedSubjects {
     pub(crate) names: Vec<(RuleSubject, HitterCount)>,
     /// Whoever is not listed came at most so often.
     pub(crate) missing_at_most: u64,
@@ -35,7 +35,7 @@ pub(crate) struct RankedSubject {
 impl Ranking {
     /// Adds a sketch.
     pub(crate) fn add(&mut self, sketch: &HeavyHitters) {
-        let listed = sketch.each().map(|(name, count)| (name.clone(), count));
+        let listed = sketch.iter().map(|(name, count)| (name.clone(), count));
         self.add_list(listed, sketch.missing_at_most(), sketch.total());
     }
 
@@ -57,11 +57,11 @@ impl Ranking {
     }
 
     /// Everybody, most often first.
-    pub(crate) fn ranked(self) -> RankedSubject {
-        RankedSubject::joined([self])
+    pub(crate) fn ranked(self) -> RankedSubjects {
+        RankedSubjects::concat([self])
     }
 
-    fn unsorted(self) -> RankedSubject {
+    fn unsorted(self) -> RankedSubjects {
         let Self { sums, floor, total } = self;
         let names = sums
             .into_iter()
@@ -71,13 +71,13 @@ impl Ranking {
                 (name, HitterCount { count, too_high_by: sum.too_high_by.saturating_add(missing) })
             })
             .collect();
-        RankedSubject { names, missing_at_most: floor, total }
+        RankedSubjects { names, missing_at_most: floor, total }
     }
 }
 
-impl RankedSubject {
+impl RankedSubjects {
     /// Everybody of several that have nobody in common.
-    pub(crate) fn joined(rankings: impl IntoIterator<Item = Ranking>) -> Self {
+    pub(crate) fn concat(rankings: impl IntoIterator<Item = Ranking>) -> Self {
         let mut all = Self::default();
         for ranked in rankings.into_iter().map(Ranking::unsorted) {
             all.names.extend(ranked.names);

@@ -28,7 +28,7 @@ fn hash(subject: &str) -> u64 {
 }
 
 fn note(sketch: &mut HeavyHitters, exact: &mut Exact, subject: String) {
-    sketch.note(hash(&subject), "rule", &subject);
+    sketch.record(hash(&subject), "rule", &subject);
     *exact.entry(subject).or_default() += 1;
 }
 
@@ -50,7 +50,7 @@ fn hold(names: &[(RuleSubject, HitterCount)], floor: u64, exact: &Exact, total: 
 }
 
 fn all(sketch: &HeavyHitters) -> Vec<(RuleSubject, HitterCount)> {
-    sketch.each().map(|(name, count)| (name.clone(), count)).collect()
+    sketch.iter().map(|(name, count)| (name.clone(), count)).collect()
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn few_names_are_counted_exactly() {
     for number in 0..1_000_u32 {
         note(&mut sketch, &mut exact, format!("user:{}", number % 16));
     }
-    assert!(sketch.each().all(|(name, count)| {
+    assert!(sketch.iter().all(|(name, count)| {
         count == HitterCount { count: exact[&name.subject], too_high_by: 0 } && sketch.missing_at_most() == 0
     }));
 }

@@ -21,9 +21,9 @@ use axum::response::IntoResponse;
 use checkdam::normalize::PathNormalization;
 use checkdam::{LIMIT_MAX, Request, RequestError, VALUE_MAX};
 
-use super::client_identity::{ClientIdentity, DescribedRequest, IdentityError, RequestTarget, host, single};
+use super::client_identity::{ClientIdentity, DescribedRequest, IdentityError, RequestTarget, host, single_value};
 use super::connections::RequestPeer;
-use super::problem::{Problem, shown};
+use super::problem::{Problem, truncated};
 use super::same_origin::AllowedHosts;
 use super::wire::{self, Refusal};
 use crate::app::App;
@@ -71,18 +71,18 @@ impl ForwardAuth {
         if let Some(problem) = self.refuse_browser(parts, peer) {
             return Err(problem);
         }
-        self.warn_of_strangers(peer, &parts.headers);
-        let request = options.apply(described(&self.origin, parts, peer)?)?;
-        if request.get("host").is_none() && self.app.watch().attributes().is_named("host") {
+        self.warn_of_untrusted_peer(peer, &parts.headers);
+        let request = options.apply(described_request(&self.origin, parts, peer)?)?;
+        if request.get("host").is_none() && self.app.telemetry().attributes().is_named("host") {
             let detail = "the request names no host, and rules go by it: let the proxy send X-Forwarded-Host";
             return Err(Problem::malformed_header("x-forwarded-host", detail.to_owned()));
         }
         let outcome = self.app.check(&request).await;
         if !outcome.is_allowed() {
-            return Ok(wire::refuse(&outcome, self.app.dialect()).map(Body::new));
+            return Ok(wire::denial_response(&outcome, self.app.dialect()).map(Body::new));
         }
         let mut response = Response::new(Body::empty());
-        response.headers_mut().extend(wire::standing(&outcome, self.app.dialect()));
+        response.headers_mut().extend(wire::rate_limit_headers(&outcome, self.app.dialect()));
         if outcome.delay_us() > 0 {
             response.headers_mut().insert(DELAY, outcome.delay_us().div_ceil(1_000).into());
         }
@@ -99,7 +99,7 @@ impl ForwardAuth {
 
     /// Without trust all clients of a proxy are one: whoever has forgotten the
     /// setting should learn why.
-    fn warn_of_strangers(&self, peer: IpAddr, headers: &HeaderMap) {
+    fn warn_of_untrusted_peer(&self, peer: IpAddr, headers: &HeaderMap) {
         let is_ignored = headers.contains_key(X_FORWARDED_FOR) && !self.origin.is_trusted(peer);
         if is_ignored && !self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(%peer, "X-Forwarded-For of a peer that is not among --trusted-proxies counts for nothing");
@@ -141,13 +141,13 @@ pub(super) async fn auth(
     parts: Parts,
 ) -> Response<Body> {
     let options = parts.uri.path().strip_prefix(PATH).unwrap_or_default();
-    let (options, invalid) = AuthOptions::read(options.strip_prefix('/').unwrap_or_default());
+    let (options, invalid) = AuthOptions::parse(options.strip_prefix('/').unwrap_or_default());
     let decided = match invalid {
         Some(problem) => {
             auth.warn_of_options(&problem);
             Err(problem)
         }
-        None if auth.app.overload().sheds(SheddingListener::Http, since) => Err(Problem::overloaded()),
+        None if auth.app.overload().should_shed(SheddingListener::Http, since) => Err(Problem::overloaded()),
         None => auth.decide(&parts, peer, &options).await,
     };
     let mut response = decided.into_response();
@@ -171,26 +171,26 @@ struct AuthOptions<'a> {
 impl<'a> AuthOptions<'a> {
     /// Reads all that can be read, and says what is wrong first: even then a
     /// proxy gets the status that it understands.
-    fn read(text: &'a str) -> (Self, Option<Problem>) {
+    fn parse(text: &'a str) -> (Self, Option<Problem>) {
         let mut options = Self::default();
         let mut invalid = None;
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
-            if let Err(detail) = options.take(&name, value) {
-                invalid = invalid.or(Some(Problem::invalid(shown(&name), detail)));
+            if let Err(detail) = options.set_option(&name, value) {
+                invalid = invalid.or(Some(Problem::invalid(truncated(&name), detail)));
             }
         }
         (options, invalid)
     }
 
-    fn take(&mut self, name: &str, value: Cow<'a, str>) -> Result<(), String> {
+    fn set_option(&mut self, name: &str, value: Cow<'a, str>) -> Result<(), String> {
         match name {
             "domain" if value.len() <= VALUE_MAX => self.domain = value,
             "domain" => return Err(format!("the domain is {} bytes long: at most {VALUE_MAX} fit", value.len())),
             "denied" if value == "403" => self.denies_by_403 = true,
-            "denied" => return Err(format!("denied is {:?}: use 403 or leave it out", shown(&value))),
+            "denied" => return Err(format!("denied is {:?}: use 403 or leave it out", truncated(&value))),
             "cost" => match value.parse() {
                 Ok(cost) if (1..=LIMIT_MAX).contains(&cost) => self.cost = Some(cost),
-                _ => return Err(format!("cost is {:?}: use a whole number, 1 to {LIMIT_MAX}", shown(&value))),
+                _ => return Err(format!("cost is {:?}: use a whole number, 1 to {LIMIT_MAX}", truncated(&value))),
             },
             _ => match name.strip_prefix("attr.") {
                 Some(_) if value.is_empty() => return Err("it is empty: give it a value or leave it out".to_owned()),
@@ -204,7 +204,9 @@ impl<'a> AuthOptions<'a> {
     fn apply(&self, mut request: Request<'static>) -> Result<Request<'static>, Problem> {
         for (name, value) in &self.attributes {
             let added = request.insert(name.clone(), value.clone().into_owned());
-            added.map_err(|error: RequestError| Problem::invalid(shown(&format!("attr.{name}")), error.to_string()))?;
+            added.map_err(|error: RequestError| {
+                Problem::invalid(truncated(&format!("attr.{name}")), error.to_string())
+            })?;
         }
         let cost = self.cost.unwrap_or(request.cost());
         Ok(request.in_domain(self.domain.clone().into_owned()).costing(cost))
@@ -212,21 +214,22 @@ impl<'a> AuthOptions<'a> {
 }
 
 /// The request that the headers describe.
-fn described(origin: &ClientIdentity, parts: &Parts, peer: IpAddr) -> Result<Request<'static>, Problem> {
+fn described_request(origin: &ClientIdentity, parts: &Parts, peer: IpAddr) -> Result<Request<'static>, Problem> {
     let headers = &parts.headers;
     let paths = origin.paths();
-    refuse_two_ways(headers, paths)?;
-    let method = agreed(headers, &[X_FORWARDED_METHOD, X_ORIGINAL_METHOD], |text| Some(text.to_owned()))?;
-    let target = agreed(headers, &[X_FORWARDED_URI, X_ORIGINAL_URI, X_ORIGINAL_URL], |text| {
+    refuse_ambiguous_path(headers, paths)?;
+    let method = agreeing_value(headers, &[X_FORWARDED_METHOD, X_ORIGINAL_METHOD], |text| Some(text.to_owned()))?;
+    let target = agreeing_value(headers, &[X_FORWARDED_URI, X_ORIGINAL_URI, X_ORIGINAL_URL], |text| {
         Some(RequestTarget::parse(text).endpoint(paths).ok()?.into_owned())
     })?;
-    let named = agreed(headers, &[X_FORWARDED_HOST, X_FORWARDED_URI, X_ORIGINAL_URI, X_ORIGINAL_URL], |text| {
-        match RequestTarget::parse(text).authority {
-            Some(authority) => host(authority),
-            None if text.starts_with('/') => None,
-            None => host(text),
-        }
-    })?;
+    let named =
+        agreeing_value(headers, &[X_FORWARDED_HOST, X_FORWARDED_URI, X_ORIGINAL_URI, X_ORIGINAL_URL], |text| {
+            match RequestTarget::parse(text).authority {
+                Some(authority) => host(authority),
+                None if text.starts_with('/') => None,
+                None => host(text),
+            }
+        })?;
     let own = parts.uri.authority().map(|authority| authority.as_str());
     let own = own.or_else(|| headers.get(HOST)?.to_str().ok());
     let asked = DescribedRequest {
@@ -236,15 +239,15 @@ fn described(origin: &ClientIdentity, parts: &Parts, peer: IpAddr) -> Result<Req
         headers,
         peer,
     };
-    origin.request(asked).map_err(|error| unreadable(&error))
+    origin.request(asked).map_err(|error| identity_problem(&error))
 }
 
 /// The proxy forwards the path as it came, and the application behind it may follow
 /// dot segments or not, decode slashes or not: no limit would be sure to be the
 /// right one.
-fn refuse_two_ways(headers: &HeaderMap, paths: &PathNormalization) -> Result<(), Problem> {
+fn refuse_ambiguous_path(headers: &HeaderMap, paths: &PathNormalization) -> Result<(), Problem> {
     for name in [X_FORWARDED_URI, X_ORIGINAL_URI, X_ORIGINAL_URL] {
-        let Some(text) = single(headers, &name).map_err(|error| unreadable(&error))? else { continue };
+        let Some(text) = single_value(headers, &name).map_err(|error| identity_problem(&error))? else { continue };
         let target = RequestTarget::parse(text);
         if let Err(error) = target.endpoint(paths) {
             return Err(Problem::malformed_header(name.as_str(), IdentityError::from(error).to_string()));
@@ -258,18 +261,18 @@ fn refuse_two_ways(headers: &HeaderMap, paths: &PathNormalization) -> Result<(),
 }
 
 /// What headers say that are meant to say the same, in its normal form.
-fn agreed(
+fn agreeing_value(
     headers: &HeaderMap,
     names: &[HeaderName],
     form: impl Fn(&str) -> Option<String>,
 ) -> Result<Option<String>, Problem> {
     let mut agreed: Option<(&HeaderName, String)> = None;
     for name in names {
-        let value = single(headers, name).map_err(|error| unreadable(&error))?;
+        let value = single_value(headers, name).map_err(|error| identity_problem(&error))?;
         let Some(said) = value.filter(|value| !value.is_empty()).and_then(&form) else { continue };
         match &agreed {
             Some((other, before)) if *before != said => {
-                let (before, said) = (shown(before), shown(&said));
+                let (before, said) = (truncated(before), truncated(&said));
                 let detail = format!("{other} says {before:?} and {name} says {said:?}: let the proxy remove one");
                 return Err(Problem::malformed_header(name.as_str(), detail));
             }
@@ -280,7 +283,7 @@ fn agreed(
     Ok(agreed.map(|(_, said)| said))
 }
 
-fn unreadable(error: &IdentityError) -> Problem {
+fn identity_problem(error: &IdentityError) -> Problem {
     let header = match error {
         IdentityError::Repeated { header, .. }
         | IdentityError::NotText { header }

@@ -30,7 +30,7 @@ pub(super) struct FilledBacklog {
 
 impl BacklogDrain {
     /// Makes the queue as small as can be; none if the system does not do it.
-    pub(super) fn of(listener: &TcpListener) -> Option<Self> {
+    pub(super) fn shrink(listener: &TcpListener) -> Option<Self> {
         let mut address = listener.local_addr().ok()?;
         SockRef::from(listener).listen(BACKLOG).ok()?;
         match address.ip() {
@@ -42,11 +42,11 @@ impl BacklogDrain {
     }
 
     /// Takes all of them; none if somebody else has one, who must be accepted first.
-    pub(super) async fn take(&self) -> Option<FilledBacklog> {
-        Some(FilledBacklog { _first: self.take_one().await?, _second: self.take_one().await? })
+    pub(super) async fn fill(&self) -> Option<FilledBacklog> {
+        Some(FilledBacklog { _first: self.connect().await?, _second: self.connect().await? })
     }
 
-    async fn take_one(&self) -> Option<TcpStream> {
+    async fn connect(&self) -> Option<TcpStream> {
         tokio::time::timeout(LIMIT, TcpStream::connect(self.address)).await.ok()?.ok()
     }
 }
@@ -63,12 +63,12 @@ mod tests {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let early = TcpStream::connect(address).await.unwrap();
-        let places = BacklogDrain::of(&listener).unwrap();
-        assert!(places.take().await.is_none(), "one is somebody else's");
+        let places = BacklogDrain::shrink(&listener).unwrap();
+        assert!(places.fill().await.is_none(), "one is somebody else's");
         let (_, peer) = listener.accept().unwrap();
         assert_eq!(peer, early.local_addr().unwrap(), "who came first is accepted first");
         while listener.accept().is_ok() {}
-        let taken = places.take().await.unwrap();
+        let taken = places.fill().await.unwrap();
         let late = tokio::time::timeout(Duration::from_millis(100), TcpStream::connect(address)).await;
         assert!(late.is_err(), "no place is left: {late:?}");
         drop((listener, taken));

@@ -17,7 +17,7 @@ use checkdam::normalize::{PathError, PathNormalization};
 use checkdam::{LIMIT_MAX, Request, RequestError};
 use ipnet::IpNet;
 
-pub(crate) use self::forwarded_for::text as address_text;
+pub(crate) use self::forwarded_for::address_text;
 pub(crate) use self::request_target::RequestTarget;
 use crate::config::ClientIdentityOptions;
 
@@ -48,7 +48,7 @@ const OF_PROXIES: [&str; 14] = [
 
 /// Whether upstreams take a header for a proxy's word: from strangers it counts
 /// for nothing and is not forwarded.
-pub(crate) fn is_of_proxies(header: &HeaderName) -> bool {
+pub(crate) fn is_proxy_header(header: &HeaderName) -> bool {
     let name = header.as_str();
     // Most headers begin otherwise.
     match name.as_bytes().first() {
@@ -124,7 +124,7 @@ impl ClientIdentity {
     /// has whole.
     pub(crate) fn client_ip(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer.to_canonical();
-        for entry in forwarded_for::from_the_right(headers) {
+        for entry in forwarded_for::addresses_from_right(headers) {
             if !self.is_trusted(client) {
                 break;
             }
@@ -142,18 +142,18 @@ impl ClientIdentity {
         if !is_method(method) {
             return Err(IdentityError::NotAMethod { value: method.chars().take(METHOD_MAX).collect() });
         }
-        self.refuse_hidden(asked.headers)?;
+        self.refuse_connection_options(asked.headers)?;
         let target = RequestTarget::parse(asked.target);
         let mut request = Request::new().with("method", method.to_owned())?;
         request.insert_unbounded("endpoint", target.endpoint(&self.paths)?.into_owned())?;
-        request.insert("ip", forwarded_for::text(self.client_ip(asked.peer, asked.headers)))?;
+        request.insert("ip", forwarded_for::address_text(self.client_ip(asked.peer, asked.headers)))?;
         if let Some(host) = target.authority.or(asked.host).and_then(host) {
             request.insert_unbounded("host", host)?;
         }
         let is_trusted = self.is_trusted(asked.peer);
-        for (header, attribute) in self.headers.iter().filter(|(header, _)| is_trusted || !is_of_proxies(header)) {
+        for (header, attribute) in self.headers.iter().filter(|(header, _)| is_trusted || !is_proxy_header(header)) {
             // An empty header says as little as none.
-            if let Some(value) = single(asked.headers, header)?.filter(|value| !value.is_empty()) {
+            if let Some(value) = single_value(asked.headers, header)?.filter(|value| !value.is_empty()) {
                 request.insert_unbounded(attribute.clone(), value.to_owned())?;
             }
         }
@@ -162,13 +162,13 @@ impl ClientIdentity {
 
     /// Connection names what proxies take out: what is read here must reach the
     /// upstream, or rules would count what the client made up for them alone.
-    fn refuse_hidden(&self, headers: &HeaderMap) -> Result<(), IdentityError> {
+    fn refuse_connection_options(&self, headers: &HeaderMap) -> Result<(), IdentityError> {
         if !headers.contains_key(CONNECTION) {
             return Ok(());
         }
         let is_read = |name: &HeaderName| {
             let is_mapped = self.headers.iter().any(|(header, _)| header == name);
-            is_mapped || self.cost_header.as_ref() == Some(name) || is_of_proxies(name)
+            is_mapped || self.cost_header.as_ref() == Some(name) || is_proxy_header(name)
         };
         let lists = headers.get_all(CONNECTION).iter().flat_map(|list| list.as_bytes().split(|byte| *byte == b','));
         let mut names = lists.filter_map(|name| HeaderName::try_from(name.trim_ascii()).ok());
@@ -181,7 +181,7 @@ impl ClientIdentity {
     /// What the request costs: 1, unless a trusted peer says otherwise.
     fn cost(&self, asked: &DescribedRequest<'_>) -> Result<u64, IdentityError> {
         let Some(header) = self.cost_header.as_ref().filter(|_| self.is_trusted(asked.peer)) else { return Ok(1) };
-        let Some(value) = single(asked.headers, header)? else { return Ok(1) };
+        let Some(value) = single_value(asked.headers, header)? else { return Ok(1) };
         match value.parse() {
             Ok(cost) if (1..=LIMIT_MAX).contains(&cost) => Ok(cost),
             _ => Err(IdentityError::NotACost { header: header.clone(), value: value.chars().take(80).collect() }),
@@ -191,16 +191,16 @@ impl ClientIdentity {
 
 /// The text of a header that may stand once: a program behind us may read
 /// another of several than we would.
-pub(super) fn single<'a>(headers: &'a HeaderMap, header: &HeaderName) -> Result<Option<&'a str>, IdentityError> {
+pub(super) fn single_value<'a>(headers: &'a HeaderMap, header: &HeaderName) -> Result<Option<&'a str>, IdentityError> {
     let mut values = headers.get_all(header).iter();
     let Some(value) = values.next() else { return Ok(None) };
     match values.count() {
-        0 => text(header, value).map(Some),
+        0 => header_text(header, value).map(Some),
         more => Err(IdentityError::Repeated { header: header.clone(), count: more + 1 }),
     }
 }
 
-fn text<'a>(header: &HeaderName, value: &'a HeaderValue) -> Result<&'a str, IdentityError> {
+fn header_text<'a>(header: &HeaderName, value: &'a HeaderValue) -> Result<&'a str, IdentityError> {
     match std::str::from_utf8(value.as_bytes()) {
         Ok(text) => Ok(text.trim()),
         Err(_) => Err(IdentityError::NotText { header: header.clone() }),

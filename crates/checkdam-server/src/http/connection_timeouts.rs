@@ -63,7 +63,7 @@ impl Default for RequestProgress {
             is_http2: AtomicBool::new(false),
             is_tunnel: AtomicBool::new(false),
             is_told_to_close: AtomicBool::new(false),
-            active: AtomicU64::new(wakeups.since()),
+            active: AtomicU64::new(wakeups.waiting_since()),
             wakeups,
             fault: OnceLock::new(),
         }
@@ -73,7 +73,7 @@ impl Default for RequestProgress {
 impl RequestProgress {
     /// Of a connection that is known to speak HTTP/2 before it has asked
     /// anything.
-    pub(super) fn of_http2() -> Self {
+    pub(super) fn http2() -> Self {
         Self { is_http2: AtomicBool::new(true), ..Self::default() }
     }
 
@@ -98,20 +98,20 @@ impl RequestProgress {
     }
 
     /// Closes the connection as soon as nothing is under way.
-    pub(super) fn tell_to_close(&self) {
+    pub(super) fn request_close(&self) {
         self.is_told_to_close.store(true, Ordering::Relaxed);
         self.wakeups.wake();
     }
 
     /// Whether it is to be closed.
-    pub(super) fn is_told_to_close(&self) -> bool {
+    pub(super) fn is_close_requested(&self) -> bool {
         self.is_told_to_close.load(Ordering::Relaxed)
     }
 
     /// A request's head has arrived; why it is ambiguous, if it is.
-    pub(super) fn begin(&self, is_http2: bool) -> Option<FramingFault> {
+    pub(super) fn begin_request(&self, is_http2: bool) -> Option<FramingFault> {
         let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
-        self.active.store(self.wakeups.since(), Ordering::Relaxed);
+        self.active.store(self.wakeups.waiting_since(), Ordering::Relaxed);
         if is_http2 {
             self.is_http2.store(true, Ordering::Relaxed);
         }
@@ -119,12 +119,12 @@ impl RequestProgress {
     }
 
     /// From now on the connection carries something else than HTTP.
-    pub(super) fn tunnel(&self) {
+    pub(super) fn begin_tunnel(&self) {
         self.is_tunnel.store(true, Ordering::Relaxed);
     }
 
     /// A request was answered.
-    pub(super) fn end(&self) {
+    pub(super) fn end_request(&self) {
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -167,7 +167,7 @@ impl TimedConnection {
         let mut space = [const { MaybeUninit::uninit() }; LOOK_MAX];
         let mut read = ReadBuf::uninit(&mut space[..buffer.remaining().min(LOOK_MAX)]);
         std::task::ready!(Pin::new(self.io.inner_mut()).poll_read(context, &mut read))?;
-        if let Some(fault) = framing.read(read.filled())? {
+        if let Some(fault) = framing.scan(read.filled())? {
             // Only the first counts: nothing is read after it.
             let _ = self.progress.fault.set(fault);
         }
@@ -175,37 +175,37 @@ impl TimedConnection {
         Poll::Ready(Ok(()))
     }
 
-    fn heard(&mut self) {
+    fn bytes_received(&mut self) {
         let is_http2 = self.progress.is_http2.load(Ordering::Relaxed);
         if is_http2 {
             // Frames that open no stream are signs of life.
             self.due = Instant::now() + IDLE;
-        } else if !self.has_begun_head && !self.is_answering() {
+        } else if !self.has_begun_head && !self.is_receiving_body() {
             self.has_begun_head = true;
             self.due = Instant::now() + HEAD;
         }
     }
 
     /// Whether a request has begun and is not answered: what comes is its body.
-    fn is_answering(&self) -> bool {
+    fn is_receiving_body(&self) -> bool {
         self.progress.ended.load(Ordering::Relaxed) < self.progress.begun.load(Ordering::Relaxed)
     }
 
     /// Called when the client takes nothing; whether it has not for too long.
-    fn is_stuck(&mut self, context: &mut Context<'_>) -> bool {
+    fn is_write_timed_out(&mut self, context: &mut Context<'_>) -> bool {
         let stuck = self.stuck.get_or_insert_with(|| Box::pin(tokio::time::sleep(STUCK)));
         stuck.as_mut().poll(context).is_ready()
     }
 
     /// Called when the client is silent; whether it has been for too long.
-    fn is_over(&mut self, context: &mut Context<'_>) -> bool {
+    fn is_read_timed_out(&mut self, context: &mut Context<'_>) -> bool {
         let begun = self.progress.begun.load(Ordering::Relaxed);
         if begun != self.begun {
             self.begun = begun;
             self.has_begun_head = false;
             self.due = Instant::now() + IDLE;
         }
-        if self.is_answering() {
+        if self.is_receiving_body() {
             // It is we who owe an answer, or a body that has its own deadline.
             self.due = Instant::now() + IDLE;
         }
@@ -231,10 +231,10 @@ impl Read for TimedConnection {
     ) -> Poll<Result<(), Error>> {
         match self.poll_bytes(context, buffer) {
             Poll::Ready(read) => {
-                self.heard();
+                self.bytes_received();
                 Poll::Ready(read)
             }
-            Poll::Pending if self.is_over(context) => Poll::Ready(Err(ErrorKind::TimedOut.into())),
+            Poll::Pending if self.is_read_timed_out(context) => Poll::Ready(Err(ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
         }
     }
@@ -243,7 +243,7 @@ impl Read for TimedConnection {
 impl Write for TimedConnection {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, Error>> {
         match Pin::new(&mut self.io).poll_write(context, bytes) {
-            Poll::Pending if self.is_stuck(context) => Poll::Ready(Err(ErrorKind::TimedOut.into())),
+            Poll::Pending if self.is_write_timed_out(context) => Poll::Ready(Err(ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
             written => {
                 self.stuck = None;
@@ -270,7 +270,7 @@ impl Write for TimedConnection {
         slices: &[std::io::IoSlice<'_>],
     ) -> Poll<Result<usize, Error>> {
         match Pin::new(&mut self.io).poll_write_vectored(context, slices) {
-            Poll::Pending if self.is_stuck(context) => Poll::Ready(Err(ErrorKind::TimedOut.into())),
+            Poll::Pending if self.is_write_timed_out(context) => Poll::Ready(Err(ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
             written => {
                 self.stuck = None;
@@ -291,9 +291,9 @@ mod tests {
         // The clock's first instant.
         progress.active.store(1, Ordering::Relaxed);
         assert_eq!(progress.idle_since(), Some(1));
-        progress.begin(false);
+        progress.begin_request(false);
         assert_eq!(progress.idle_since(), None);
-        progress.end();
+        progress.end_request();
         assert!(progress.idle_since().is_some(), "it has had its first request");
     }
 }

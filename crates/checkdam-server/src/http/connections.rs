@@ -30,7 +30,7 @@ use super::connection_timeouts::{HEAD, RequestProgress, TimedConnection};
 use super::health;
 use super::load_shedding::LoadShedding;
 use super::peer_connections::{PeerConnection, PeerConnections, SEARCH_AGAIN};
-use super::queueing_delay::noting;
+use super::queueing_delay::record_wakeups;
 use super::responder::{RequestArrival, Responder, ResponderResponse};
 use crate::app::App;
 use crate::config::ConnectionOptions;
@@ -153,40 +153,40 @@ impl<R: Responder> Connections<R> {
     pub(super) fn make_room(&self) {
         let (free, reserve) = (self.slots.available_permits(), self.peers.reserve());
         if free < reserve {
-            self.peers.free(reserve - free);
+            self.peers.make_room(reserve - free);
         }
     }
 
     /// Closes idle connections: the system has no room for one more.
-    pub(super) fn close_some(&self) {
-        self.peers.free(self.peers.reserve());
+    pub(super) fn close_idle(&self) {
+        self.peers.make_room(self.peers.reserve());
     }
 
     /// The right to one more connection, if there may be one now.
-    pub(super) fn slot_now(&self) -> Option<ConnectionSlot> {
+    pub(super) fn try_slot(&self) -> Option<ConnectionSlot> {
         Arc::clone(&self.slots).try_acquire_owned().ok().map(ConnectionSlot)
     }
 
     /// Serves a connection until its client has enough or all are closed; closes
     /// it at once if its peer has too many.
-    pub(super) fn take(self: &Arc<Self>, stream: TcpStream, peer: IpAddr, slot: ConnectionSlot) {
+    pub(super) fn accept(self: &Arc<Self>, stream: TcpStream, peer: IpAddr, slot: ConnectionSlot) {
         let progress = Arc::new(match self.kind.protocol {
             Protocol::Http => RequestProgress::default(),
-            Protocol::Grpc => RequestProgress::of_http2(),
+            Protocol::Grpc => RequestProgress::http2(),
         });
-        let Some(member) = self.peers.join(peer, &progress) else { return };
+        let Some(member) = self.peers.add(peer, &progress) else { return };
         let open = OpenConnection::new(&self.open, slot, member);
         let accepted = AcceptedConnection { peer, at: Instant::now(), progress, open };
         if self.kind.has_health {
             let wakeups = Arc::clone(&accepted.progress.wakeups);
-            tokio::spawn(noting(wakeups, Arc::clone(self).sort(stream, accepted)));
+            tokio::spawn(record_wakeups(wakeups, Arc::clone(self).dispatch(stream, accepted)));
         } else {
             self.hand_over(stream, accepted);
         }
     }
 
     /// Serves a connection here if it asks for health, and hands it over otherwise.
-    async fn sort(self: Arc<Self>, stream: TcpStream, accepted: AcceptedConnection) {
+    async fn dispatch(self: Arc<Self>, stream: TcpStream, accepted: AcceptedConnection) {
         let (mut start, mut closing) = ([0; health::START_MAX], self.closing.subscribe());
         let length = tokio::select! {
             peeked = tokio::time::timeout_at(accepted.at + HEAD, stream.peek(&mut start)) => match peeked {
@@ -195,9 +195,9 @@ impl<R: Responder> Connections<R> {
                 _ => return,
             },
             // What has arrived by now is still answered.
-            () = told_to_close(&mut closing, &accepted.progress) => 0,
+            () = close_requested(&mut closing, &accepted.progress) => 0,
         };
-        if health::is_asked_for(&start[..length]) {
+        if health::is_probe(&start[..length]) {
             self.serve(stream, accepted, true).await;
         } else {
             self.hand_over(stream, accepted);
@@ -208,8 +208,8 @@ impl<R: Responder> Connections<R> {
         // It is registered with the other runtime instead of this.
         let Ok(stream) = stream.into_std() else { return };
         let (connections, wakeups) = (Arc::clone(self), Arc::clone(&accepted.progress.wakeups));
-        wakeups.hand_over();
-        self.serving.spawn(noting(wakeups, async move {
+        wakeups.inherit_wait();
+        self.serving.spawn(record_wakeups(wakeups, async move {
             if let Ok(stream) = TcpStream::from_std(stream) {
                 connections.serve(stream, accepted, false).await;
             }
@@ -228,24 +228,31 @@ impl<R: Responder> Connections<R> {
         let (shedding, noted) = (self.kind.shedding, Arc::clone(&progress));
         let service = service_fn(move |request: Request<Incoming>| {
             let is_http2 = request.version() == Version::HTTP_2;
-            let (fault, since) = (noted.begin(is_http2), noted.wakeups.since());
+            let (fault, since) = (noted.begin_request(is_http2), noted.wakeups.waiting_since());
             let under_way = InFlightRequest { progress: Arc::clone(&noted), _open: Arc::clone(&held) };
             let arrival = RequestArrival { peer, since, fault, under_way };
-            let parent = if app.tracer().reads_parents() { TraceParent::of(request.headers()) } else { None };
+            let parent =
+                if app.tracer().reads_traceparent() { TraceParent::from_headers(request.headers()) } else { None };
             let (responder, app, progress) = (responder.clone(), Arc::clone(&app), Arc::clone(&noted));
             let is_elsewhere = is_apart && !health::PATHS.contains(&request.uri().path());
             async move {
-                let shed = shedding.and_then(|shedding| shedding.answer(app.overload(), request.uri().path(), since));
+                let shed =
+                    shedding.and_then(|shedding| shedding.shed_response(app.overload(), request.uri().path(), since));
                 let mut response = match (shed, parent) {
                     (Some(response), _) => response.map(Either::Right),
-                    (None, None) => responder.answer(request, arrival).await,
+                    (None, None) => responder.respond(request, arrival).await,
                     // Boxed, so that requests that nobody traces do not carry the room for it.
-                    (None, Some(parent)) => trace::within(parent, Box::pin(responder.answer(request, arrival))).await,
+                    (None, Some(parent)) => {
+                        trace::with_parent(parent, Box::pin(responder.respond(request, arrival))).await
+                    }
                 };
                 if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-                    progress.tunnel();
+                    progress.begin_tunnel();
                 } else if !is_http2
-                    && (app.is_leaving() || progress.is_told_to_close() || is_elsewhere || is_own_400(&response))
+                    && (app.is_shutting_down()
+                        || progress.is_close_requested()
+                        || is_elsewhere
+                        || is_bad_request(&response))
                 {
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 }
@@ -270,7 +277,7 @@ impl<R: Responder> Connections<R> {
     }
 
     /// How many are open, for those who look again and again.
-    pub(super) fn counted(&self) -> watch::Receiver<usize> {
+    pub(super) fn watch_count(&self) -> watch::Receiver<usize> {
         self.open.subscribe()
     }
 
@@ -285,15 +292,15 @@ impl<R: Responder> Connections<R> {
     }
 
     /// Done when none is open.
-    pub(super) async fn none(&self) {
+    pub(super) async fn until_none_open(&self) {
         // The sender lives as long as we do.
         let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
     }
 
     /// Done when none has been open for a moment.
-    pub(super) async fn quiet(&self) {
+    pub(super) async fn until_quiet(&self) {
         loop {
-            self.none().await;
+            self.until_none_open().await;
             let mut open = self.open.subscribe();
             if tokio::time::timeout(QUIET, open.changed()).await.is_err() {
                 return;
@@ -324,7 +331,7 @@ impl Drop for OpenConnection {
 
 /// Whether we ourselves could not make sense of a request: then the connection is
 /// not kept for another. The answers of upstreams have the responder's own body.
-fn is_own_400<B>(response: &ResponderResponse<B>) -> bool {
+fn is_bad_request<B>(response: &ResponderResponse<B>) -> bool {
     response.status() == StatusCode::BAD_REQUEST && matches!(response.body(), Either::Right(_))
 }
 
@@ -337,11 +344,11 @@ where
     let done = tokio::select! {
         biased;
         done = connection.as_mut() => done,
-        () = told_to_close(closing, progress) => {
+        () = close_requested(closing, progress) => {
             // What has arrived already may not have been read yet: it is answered,
             // and the answer closes the connection. Who has not asked anything yet
             // has nothing to lose.
-            let last_call = match progress.is_told_to_close() {
+            let last_call = match progress.is_close_requested() {
                 true if progress.is_new() => Duration::ZERO,
                 true => LAST_CALL_FOR_ROOM,
                 false => LAST_CALL,
@@ -353,7 +360,7 @@ where
                     tokio::select! {
                         biased;
                         done = connection => done,
-                        () = shutdown_overdue(progress), if progress.is_told_to_close() => {
+                        () = shutdown_overdue(progress), if progress.is_close_requested() => {
                             Err("it did not end in time to make room".into())
                         }
                     }
@@ -367,10 +374,10 @@ where
 }
 
 /// Done when this connection, or all, shall be closed.
-async fn told_to_close(closing: &mut watch::Receiver<bool>, progress: &RequestProgress) {
+async fn close_requested(closing: &mut watch::Receiver<bool>, progress: &RequestProgress) {
     // An error means that the server is gone, which is the same.
     let mut all = pin!(closing.wait_for(|closing| *closing));
-    poll_fn(|context| match progress.is_told_to_close() {
+    poll_fn(|context| match progress.is_close_requested() {
         true => Poll::Ready(()),
         false => all.as_mut().poll(context).map(drop),
     })
@@ -416,6 +423,6 @@ pub(crate) struct InFlightRequest {
 
 impl Drop for InFlightRequest {
     fn drop(&mut self) {
-        self.progress.end();
+        self.progress.end_request();
     }
 }

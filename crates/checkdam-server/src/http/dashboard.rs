@@ -57,25 +57,25 @@ const FILES: [(&str, &str, &str); 27] = [
 /// The paths of the page.
 pub(super) fn router() -> Router {
     FILES.into_iter().fold(Router::new(), |router, (path, kind, text)| {
-        let tag = tag(text);
-        router.route(path, get(move |headers: HeaderMap| async move { file(&headers, kind, text, tag) }))
+        let tag = etag(text);
+        router.route(path, get(move |headers: HeaderMap| async move { serve_file(&headers, kind, text, tag) }))
     })
 }
 
 /// A file, or that the browser has it already: it asks every time, so that a
 /// new binary never meets the page of an old one.
-fn file(asked: &HeaderMap, kind: &'static str, text: &'static str, tag: Option<HeaderValue>) -> Response {
+fn serve_file(asked: &HeaderMap, kind: &'static str, text: &'static str, tag: Option<HeaderValue>) -> Response {
     let is_known = tag.is_some() && asked.get(IF_NONE_MATCH) == tag.as_ref();
     let mut response = if is_known { StatusCode::NOT_MODIFIED.into_response() } else { text.into_response() };
     let headers = response.headers_mut();
-    for (name, value) in headers_of(kind) {
+    for (name, value) in response_headers(kind) {
         headers.insert(name, HeaderValue::from_static(value));
     }
     headers.extend(tag.map(|tag| (ETAG, tag)));
     response
 }
 
-fn headers_of(kind: &'static str) -> [(HeaderName, &'static str); 5] {
+fn response_headers(kind: &'static str) -> [(HeaderName, &'static str); 5] {
     [
         (CONTENT_TYPE, kind),
         (CONTENT_SECURITY_POLICY, POLICY),
@@ -86,7 +86,7 @@ fn headers_of(kind: &'static str) -> [(HeaderName, &'static str); 5] {
 }
 
 /// Other contents have another tag.
-fn tag(text: &str) -> Option<HeaderValue> {
+fn etag(text: &str) -> Option<HeaderValue> {
     let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(text);
     HeaderValue::from_str(&format!("\"{hash:016x}\"")).ok()
 }

@@ -42,14 +42,14 @@ pub(super) async fn decide(
 ) -> Result<Response<Body>, Problem> {
     let body = read(body).await?;
     let message = wire::parse_rate_limit(&body)?;
-    let answer = rate_limits.decide(&message).await.map_err(|refusal| refused(&refusal))?;
+    let answer = rate_limits.decide(&message).await.map_err(|refusal| decision_problem(&refusal))?;
     let status = if answer.overall_code() == Code::Ok { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
-    Ok((status, [(CONTENT_TYPE, "application/json")], wire::rate_limit(&answer)).into_response())
+    Ok((status, [(CONTENT_TYPE, "application/json")], wire::write_rate_limit(&answer)).into_response())
 }
 
-fn refused(refusal: &DecisionError) -> Problem {
+fn decision_problem(refusal: &DecisionError) -> Problem {
     match refusal.field() {
         Some(field) => Problem::malformed(field, refusal.to_string()),
-        None => Problem::undecided(refusal.to_string()),
+        None => Problem::cannot_decide(refusal.to_string()),
     }
 }

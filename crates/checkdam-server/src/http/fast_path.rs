@@ -34,7 +34,7 @@ impl Responder for FastPath {
 
     type Own = Full<Bytes>;
 
-    async fn answer(&self, request: Request<Incoming>, arrival: RequestArrival) -> ResponderResponse<Self::Own> {
+    async fn respond(&self, request: Request<Incoming>, arrival: RequestArrival) -> ResponderResponse<Self::Own> {
         if request.method() != Method::POST || request.uri().path() != v1::CHECK {
             // Boxed, so that checks do not carry the room for it.
             return Box::pin(route(&self.others, request, arrival)).await.map(Either::Right);
@@ -42,7 +42,7 @@ impl Responder for FastPath {
         if let Some(problem) = self.hosts.refuse(request.headers(), request.uri()) {
             return problem.into_response().map(Either::Right);
         }
-        match v1::checked(&self.app, request.into_body()).await {
+        match v1::check_body(&self.app, request.into_body()).await {
             Ok(response) => response.map(Either::Left),
             Err(problem) => problem.into_response().map(Either::Right),
         }

@@ -24,7 +24,7 @@ pub(super) const PATHS: [&str; 5] = ["/livez", "/readyz", "/healthz", "/healthch
 pub(super) const START_MAX: usize = 24;
 
 /// Whether a connection that begins with these bytes asks for one of them.
-pub(super) fn is_asked_for(start: &[u8]) -> bool {
+pub(super) fn is_probe(start: &[u8]) -> bool {
     let target = start.strip_prefix(b"GET ").or_else(|| start.strip_prefix(b"HEAD ")).unwrap_or_default();
     let path = target.split(|byte| matches!(byte, b' ' | b'?')).next().unwrap_or_default();
     path.len() < target.len() && PATHS.iter().any(|known| known.as_bytes() == path)
@@ -45,7 +45,7 @@ pub(super) struct Health {
 /// Answers 200 as long as the process lives.
 #[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, description = "It lives", body = Health)))]
 pub(super) async fn livez() -> Response<Body> {
-    alive()
+    alive_response()
 }
 
 /// Answers 200 while the server wants requests, and 503 while it does not.
@@ -59,17 +59,17 @@ pub(super) async fn livez() -> Response<Body> {
         example = json!({"status": "draining"})),
 ))]
 pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response<Body> {
-    let detail = app.loading().error().map(|_| NOT_THE_NEWEST);
-    readiness(app.readiness(), detail)
+    let detail = app.reload_status().error().map(|_| NOT_THE_NEWEST);
+    readiness_response(app.readiness(), detail)
 }
 
 /// That the process lives.
-pub(super) fn alive() -> Response<Body> {
-    health(StatusCode::OK, &Health { status: "live", detail: None })
+pub(super) fn alive_response() -> Response<Body> {
+    health_response(StatusCode::OK, &Health { status: "live", detail: None })
 }
 
 /// Whether it wants requests; `detail` is said if it does.
-pub(super) fn readiness(readiness: Readiness, detail: Option<&'static str>) -> Response<Body> {
+pub(super) fn readiness_response(readiness: Readiness, detail: Option<&'static str>) -> Response<Body> {
     let status = if readiness.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let detail = match readiness {
         Readiness::Ready => detail,
@@ -77,10 +77,10 @@ pub(super) fn readiness(readiness: Readiness, detail: Option<&'static str>) -> R
         Readiness::Starting => Some("no rules are in force yet"),
         Readiness::Draining => None,
     };
-    health(status, &Health { status: readiness.name(), detail })
+    health_response(status, &Health { status: readiness.name(), detail })
 }
 
-fn health(status: StatusCode, said: &Health) -> Response<Body> {
+fn health_response(status: StatusCode, said: &Health) -> Response<Body> {
     let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
     (status, headers, super::wire::json(said)).into_response()
 }
@@ -94,12 +94,12 @@ mod tests {
         for start in
             ["GET /livez HTTP/1.1", "GET /readyz?a HTTP/1.1", "HEAD /healthcheck HTTP/1.1", "GET /metrics HTTP/1.1"]
         {
-            assert!(is_asked_for(&start.as_bytes()[..START_MAX.min(start.len())]), "{start}");
+            assert!(is_probe(&start.as_bytes()[..START_MAX.min(start.len())]), "{start}");
         }
         for start in
             ["", "GET /livez", "GET /livezy HTTP/1.1", "POST /livez HTTP/1.1", "PRI * HTTP/2.0", "GET / HTTP/1.1"]
         {
-            assert!(!is_asked_for(start.as_bytes()), "{start}");
+            assert!(!is_probe(start.as_bytes()), "{start}");
         }
     }
 }

@@ -29,8 +29,8 @@ impl LoadShedding {
         Self { entrance: SheddingListener::Grpc, decides: |path| path.starts_with("/envoy.service.ratelimit.") };
 
     /// The answer to a request that is shed, before anything but its head is read.
-    pub(super) fn answer(self, overload: &Overload, path: &str, since: u64) -> Option<Response<Body>> {
-        let is_shed = (self.decides)(path) && overload.sheds(self.entrance, since);
+    pub(super) fn shed_response(self, overload: &Overload, path: &str, since: u64) -> Option<Response<Body>> {
+        let is_shed = (self.decides)(path) && overload.should_shed(self.entrance, since);
         is_shed.then(|| match self.entrance {
             SheddingListener::Grpc => Status::unavailable("there is too much to do: nothing was charged").into_http(),
             SheddingListener::Http | SheddingListener::Proxy => Problem::overloaded().into_response(),

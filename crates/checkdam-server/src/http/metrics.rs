@@ -41,8 +41,8 @@ struct CachedScrape {
         body = String, content_type = "text/plain"),
 ))]
 pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response<Body> {
-    let (form, takes_gzip, came) = (ExpositionFormat::of(&headers), takes_gzip(&headers), Instant::now());
-    let Some((body, is_zipped)) = text(&app, form, takes_gzip, came).await else {
+    let (form, takes_gzip, came) = (ExpositionFormat::negotiate(&headers), accepts_gzip(&headers), Instant::now());
+    let Some((body, is_zipped)) = scrape(&app, form, takes_gzip, came).await else {
         // Only if the program is ending: its threads take no more work.
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     };
@@ -55,8 +55,8 @@ pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> 
 }
 
 /// The metrics as they stood after somebody `came`, and whether they are zipped.
-async fn text(app: &Arc<App>, form: ExpositionFormat, takes_gzip: bool, came: Instant) -> Option<(Bytes, bool)> {
-    let mut texts = app.texts().0.lock().await;
+async fn scrape(app: &Arc<App>, form: ExpositionFormat, takes_gzip: bool, came: Instant) -> Option<(Bytes, bool)> {
+    let mut texts = app.scrape_cache().0.lock().await;
     let is_such = |text: &CachedScrape| (text.form, text.takes_gzip) == (form, takes_gzip);
     if let Some(text) = texts.iter().find(|text| is_such(text) && text.begun >= came) {
         return Some((text.body.clone(), text.is_zipped));
@@ -64,7 +64,7 @@ async fn text(app: &Arc<App>, form: ExpositionFormat, takes_gzip: bool, came: In
     let (begun, writing) = (Instant::now(), Arc::clone(app));
     let written = tokio::task::spawn_blocking(move || {
         let text = metrics::write(&writing, form);
-        let zipped = takes_gzip.then(|| zip(&text)).flatten();
+        let zipped = takes_gzip.then(|| gzip(&text)).flatten();
         zipped.map_or_else(|| (Bytes::from(text), false), |zipped| (Bytes::from(zipped), true))
     });
     let (body, is_zipped) = written.await.ok()?;
@@ -73,7 +73,7 @@ async fn text(app: &Arc<App>, form: ExpositionFormat, takes_gzip: bool, came: In
     Some((body, is_zipped))
 }
 
-fn takes_gzip(headers: &HeaderMap) -> bool {
+fn accepts_gzip(headers: &HeaderMap) -> bool {
     let named = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     named.flat_map(|value| value.split(',')).any(|coding| {
         let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
@@ -82,7 +82,7 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-fn zip(text: &str) -> Option<Vec<u8>> {
+fn gzip(text: &str) -> Option<Vec<u8>> {
     if text.len() < COMPRESSED_MIN {
         return None;
     }
@@ -100,14 +100,14 @@ mod tests {
     #[test]
     fn long_texts_are_zipped_for_those_who_take_it() {
         let takes = |coding: &'static str| {
-            takes_gzip(&HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(coding))]))
+            accepts_gzip(&HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(coding))]))
         };
         assert!(takes("gzip") && takes("deflate, GZIP;q=0.5"));
-        assert!(!takes("identity") && !takes("gzip;q=0") && !takes_gzip(&HeaderMap::new()));
+        assert!(!takes("identity") && !takes("gzip;q=0") && !accepts_gzip(&HeaderMap::new()));
         let text = "rate_limiter_rules 1\n".repeat(1_000);
         let mut read = String::new();
-        flate2::read::GzDecoder::new(&*zip(&text).unwrap()).read_to_string(&mut read).unwrap();
+        flate2::read::GzDecoder::new(&*gzip(&text).unwrap()).read_to_string(&mut read).unwrap();
         assert_eq!(read, text);
-        assert_eq!(zip("short"), None);
+        assert_eq!(gzip("short"), None);
     }
 }

@@ -37,7 +37,7 @@ use axum::routing::{any, get, post};
 pub(crate) use self::admin::{Admin, LiveEvents, RuleSource};
 pub(crate) use self::client_identity::{
     ATTRIBUTES as ORIGIN_ATTRIBUTES, ClientIdentity, DescribedRequest, IdentityError, RequestTarget, address_text,
-    is_of_proxies,
+    is_proxy_header,
 };
 pub(crate) use self::connections::InFlightRequest;
 pub(crate) use self::fast_path::FastPath;
@@ -46,10 +46,10 @@ pub(crate) use self::problem::Problem;
 pub(crate) use self::request_framing::{FramingFault, chunk_size, content_length};
 pub(crate) use self::responder::{RequestArrival, Responder, ResponderResponse, route};
 pub(crate) use self::same_origin::AllowedHosts;
-use self::same_origin::refuse_foreign;
+use self::same_origin::same_origin_middleware;
 pub(crate) use self::server::{Listener, Server};
-pub(crate) use self::startup::answering;
-pub(crate) use self::wire::{STANDING, explain, mode_name, refuse, standing};
+pub(crate) use self::startup::respond_until_opened;
+pub(crate) use self::wire::{STANDING, denial_response, explain, mode_name, rate_limit_headers};
 use crate::app::App;
 use crate::grpc::EnvoyRateLimits;
 
@@ -75,7 +75,7 @@ fn router(
         .route("/v1/refund", post(v1::refund))
         .route("/v1/reset", post(v1::reset))
         .route("/v1/explain", post(v1::explain))
-        .route_layer(from_fn_with_state(Arc::clone(hosts), refuse_foreign));
+        .route_layer(from_fn_with_state(Arc::clone(hosts), same_origin_middleware));
     Router::new()
         .merge(deciding)
         .route("/livez", get(health::livez))

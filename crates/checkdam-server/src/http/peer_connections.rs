@@ -70,14 +70,15 @@ impl PeerConnections {
     /// Adds a connection; none if its peer has as many as it may, and none of
     /// them is idle. Connections that are about to close count until they have
     /// closed: a peer has at most a batch of them beyond its share.
-    pub(super) fn join(self: &Arc<Self>, peer: IpAddr, connection: &Arc<RequestProgress>) -> Option<PeerConnection> {
+    pub(super) fn add(self: &Arc<Self>, peer: IpAddr, connection: &Arc<RequestProgress>) -> Option<PeerConnection> {
         let address = checkdam::normalize::client_address(peer.to_canonical());
-        let mut table = self.table();
+        let mut table = self.lock();
         let count = table.groups.get(&address).map_or(0, PeerGroup::count);
         if count >= self.options.per_peer && !self.is_exempt(peer) {
             let batch = self.options.per_peer / BATCH + 1;
-            let (excess, closing) = (count - self.options.per_peer, table.closing(Some(address)));
-            let is_full = excess >= batch || excess >= closing && table.close_idle_of(address, batch - closing) == 0;
+            let (excess, closing) = (count - self.options.per_peer, table.closing_count(Some(address)));
+            let is_full =
+                excess >= batch || excess >= closing && table.close_idle_of_peer(address, batch - closing) == 0;
             if is_full {
                 table.log_refused(address, count);
                 return None;
@@ -90,9 +91,9 @@ impl PeerConnections {
     }
 
     /// Tells idle connections to close until so many are about to be free.
-    pub(super) fn free(&self, wanted: usize) {
-        let mut table = self.table();
-        let wanted = wanted.saturating_sub(table.closing(None));
+    pub(super) fn make_room(&self, wanted: usize) {
+        let mut table = self.lock();
+        let wanted = wanted.saturating_sub(table.closing_count(None));
         if wanted > 0 {
             table.close_idle(wanted);
         }
@@ -104,7 +105,7 @@ impl PeerConnections {
         peer.is_loopback() || self.options.trusted.iter().any(|network| network.contains(&peer))
     }
 
-    fn table(&self) -> MutexGuard<'_, PeerTable> {
+    fn lock(&self) -> MutexGuard<'_, PeerTable> {
         // Nothing panics while it holds the lock; if it did, the table would still be whole.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -113,7 +114,7 @@ impl PeerConnections {
 impl PeerTable {
     /// How many are about to close, of one peer or of all: those that were told to
     /// and have no request under way, which may take any time.
-    fn closing(&self, of: Option<IpAddr>) -> usize {
+    fn closing_count(&self, of: Option<IpAddr>) -> usize {
         let told = self.told.values().filter(|(address, _)| of.is_none_or(|of| of == *address));
         told.filter(|(_, connection)| connection.is_idle()).count()
     }
@@ -134,7 +135,7 @@ impl PeerTable {
     }
 
     /// The same for one peer; how many were told.
-    fn close_idle_of(&mut self, address: IpAddr, count: usize) -> usize {
+    fn close_idle_of_peer(&mut self, address: IpAddr, count: usize) -> usize {
         let now = Instant::now();
         let Some(group) = self.groups.get_mut(&address) else { return 0 };
         if group.search_after.is_some_and(|after| now < after) {
@@ -159,7 +160,7 @@ impl PeerTable {
         for (_, _, address, id) in &idle[..count] {
             let Some(group) = self.groups.get_mut(address) else { continue };
             if let Some(connection) = group.members.remove(id) {
-                connection.tell_to_close();
+                connection.request_close();
                 group.told += 1;
                 self.told.insert(*id, (*address, connection));
             }
@@ -204,7 +205,7 @@ impl PeerGroup {
 
 impl Drop for PeerConnection {
     fn drop(&mut self) {
-        self.peers.table().remove(self.address, self.id);
+        self.peers.lock().remove(self.address, self.id);
     }
 }
 
@@ -224,10 +225,10 @@ mod tests {
         is_idle: bool,
     ) -> Option<(PeerConnection, Arc<RequestProgress>)> {
         let connection = Arc::new(RequestProgress::default());
-        let member = peers.join(peer.parse().unwrap(), &connection)?;
-        connection.begin(false);
+        let member = peers.add(peer.parse().unwrap(), &connection)?;
+        connection.begin_request(false);
         if is_idle {
-            connection.end();
+            connection.end_request();
         }
         Some((member, connection))
     }
@@ -238,7 +239,7 @@ mod tests {
         let busy: Vec<_> = (0..2).map(|_| connect(&peers, "192.0.2.1", false).unwrap()).collect();
         let idle = connect(&peers, "192.0.2.1", true).unwrap();
         let replacing = connect(&peers, "192.0.2.1", false).unwrap();
-        assert!(idle.1.is_told_to_close() && !busy[0].1.is_told_to_close());
+        assert!(idle.1.is_close_requested() && !busy[0].1.is_close_requested());
         assert!(connect(&peers, "192.0.2.1", true).is_none(), "none of its others is idle");
         assert!(connect(&peers, "192.0.2.2", true).is_some(), "another peer has a share of its own");
         drop((busy, idle, replacing));
@@ -263,15 +264,15 @@ mod tests {
         let peers = peers(100, 100);
         let one = connect(&peers, "192.0.2.1", true).unwrap();
         let many: Vec<_> = (0..9).map(|number| connect(&peers, "192.0.2.2", number != 0).unwrap()).collect();
-        let told = || many.iter().map(|(_, connection)| connection.is_told_to_close()).collect::<Vec<_>>();
-        peers.free(2);
+        let told = || many.iter().map(|(_, connection)| connection.is_close_requested()).collect::<Vec<_>>();
+        peers.make_room(2);
         assert_eq!(told(), [false, true, true, false, false, false, false, false, false]);
-        peers.free(2);
+        peers.make_room(2);
         assert_eq!(told().iter().filter(|told| **told).count(), 2, "those two are still about to close");
         drop(many);
-        assert!(!one.1.is_told_to_close());
-        peers.free(2);
-        assert!(one.1.is_told_to_close());
+        assert!(!one.1.is_close_requested());
+        peers.make_room(2);
+        assert!(one.1.is_close_requested());
     }
 
     #[test]
@@ -280,20 +281,20 @@ mod tests {
         let held: Vec<_> = (0..1_000).filter_map(|_| connect(&peers, "192.0.2.1", true)).collect();
         assert_eq!(held.len(), 32 + 3, "a batch beyond the share");
         drop(held);
-        assert!(peers.table().groups.is_empty() && peers.table().told.is_empty());
+        assert!(peers.lock().groups.is_empty() && peers.lock().told.is_empty());
     }
 
     #[test]
     fn what_was_told_to_close_and_has_a_request_under_way_makes_no_room() {
         let peers = peers(100, 100);
         let connections: Vec<_> = (0..3).map(|_| connect(&peers, "192.0.2.1", true).unwrap()).collect();
-        let told = || connections.iter().map(|(_, connection)| connection.is_told_to_close()).collect::<Vec<_>>();
-        peers.free(1);
+        let told = || connections.iter().map(|(_, connection)| connection.is_close_requested()).collect::<Vec<_>>();
+        peers.make_room(1);
         assert_eq!(told(), [true, false, false]);
-        connections[0].1.begin(false);
-        peers.free(1);
+        connections[0].1.begin_request(false);
+        peers.make_room(1);
         assert_eq!(told(), [true, true, false], "another makes room instead");
-        peers.free(1);
+        peers.make_room(1);
         assert_eq!(told(), [true, true, false]);
     }
 }

@@ -123,7 +123,7 @@ impl Problem {
 
     /// The connection failed while the body was read.
     pub(super) fn interrupted(reason: &str) -> Self {
-        Self::malformed("body".to_owned(), format!("the body could not be read: {}", shown(reason)))
+        Self::malformed("body".to_owned(), format!("the body could not be read: {}", truncated(reason)))
     }
 
     /// Nobody who may come in.
@@ -138,19 +138,19 @@ impl Problem {
     }
 
     /// What is named does not exist.
-    pub(super) fn missing(detail: String) -> Self {
+    pub(super) fn not_found_item(detail: String) -> Self {
         let (kind, title) = ("urn:checkdam:problem:not_found", "What is named does not exist");
         Self { kind, title, status: StatusCode::NOT_FOUND, detail, field: None }
     }
 
     /// What is to be added exists.
-    pub(super) fn exists(detail: String) -> Self {
+    pub(super) fn already_exists(detail: String) -> Self {
         let (kind, title) = ("urn:checkdam:problem:exists", "It exists already");
         Self { kind, title, status: StatusCode::CONFLICT, detail, field: Some("name".to_owned()) }
     }
 
     /// What is to be changed is not what was read.
-    pub(super) fn changed(detail: &str) -> Self {
+    pub(super) fn precondition_failed(detail: &str) -> Self {
         let (kind, title) = ("urn:checkdam:problem:changed", "Somebody has changed it meanwhile");
         Self {
             kind,
@@ -207,7 +207,7 @@ impl Problem {
     }
 
     /// Nothing can be decided.
-    pub(super) fn undecided(detail: String) -> Self {
+    pub(super) fn cannot_decide(detail: String) -> Self {
         let (kind, title) = ("urn:checkdam:problem:undecided", "Nothing could be decided");
         Self { kind, title, status: StatusCode::INTERNAL_SERVER_ERROR, detail, field: None }
     }
@@ -218,7 +218,7 @@ impl Problem {
             kind: "about:blank",
             title: "Not Found",
             status: StatusCode::NOT_FOUND,
-            detail: format!("there is nothing at {:?}: {advice}", shown(path)),
+            detail: format!("there is nothing at {:?}: {advice}", truncated(path)),
             field: None,
         }
     }
@@ -230,21 +230,21 @@ impl Problem {
             status: StatusCode::METHOD_NOT_ALLOWED,
             detail: format!(
                 "{:?} does not take {}: see the Allow header for what it takes",
-                shown(path),
-                shown(method.as_str())
+                truncated(path),
+                truncated(method.as_str())
             ),
             field: None,
         }
     }
 
     /// The same with what to do.
-    pub(super) fn advising(mut self, advice: &str) -> Self {
+    pub(super) fn with_advice(mut self, advice: &str) -> Self {
         self.detail = format!("{}: {advice}", self.detail);
         self
     }
 
     /// The same problem inside a list.
-    pub(super) fn within(mut self, place: &str) -> Self {
+    pub(super) fn with_prefix(mut self, place: &str) -> Self {
         self.field = self.field.map(|field| format!("{place}.{field}"));
         self
     }
@@ -269,7 +269,7 @@ pub(super) async fn not_found(uri: Uri) -> Problem {
         let advice = "the admin API is on a listener of its own, by default http://127.0.0.1:8082 (--admin-listen)";
         return Problem::not_found(path, advice);
     }
-    Problem::not_found(path, &usual_advice(path))
+    Problem::not_found(path, &default_advice(path))
 }
 
 /// Answers requests for paths that the admin listener does not have.
@@ -279,13 +279,13 @@ pub(super) async fn not_found_by_admin(uri: Uri) -> Problem {
         let advice = "decisions are on another listener, by default http://127.0.0.1:8080 (--http-listen)";
         return Problem::not_found(path, advice);
     }
-    Problem::not_found(path, &usual_advice(path))
+    Problem::not_found(path, &default_advice(path))
 }
 
-fn usual_advice(path: &str) -> String {
+fn default_advice(path: &str) -> String {
     match path.trim_end_matches('/') {
         "" => "see /openapi.json for what there is".to_owned(),
-        bare if bare != path => format!("leave out the slash at the end, {:?}", shown(bare)),
+        bare if bare != path => format!("leave out the slash at the end, {:?}", truncated(bare)),
         _ => "see /openapi.json for what there is".to_owned(),
     }
 }
@@ -296,7 +296,7 @@ pub(super) async fn wrong_method(method: Method, uri: Uri) -> Problem {
 }
 
 /// A client's text, cut to what a message can bear.
-pub(super) fn shown(text: &str) -> String {
+pub(super) fn truncated(text: &str) -> String {
     match text.char_indices().nth(SHOWN_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

@@ -33,32 +33,32 @@ impl Wakeups {
     }
 
     /// Since when what the task does now has been waiting.
-    pub(super) fn since(&self) -> u64 {
+    pub(super) fn waiting_since(&self) -> u64 {
         self.since.load(Ordering::Relaxed)
     }
 
     /// Another task goes on with the work of this one: its wait began when this one
     /// was woken.
-    pub(super) fn hand_over(&self) {
-        self.woken.store(self.since(), Ordering::Relaxed);
+    pub(super) fn inherit_wait(&self) {
+        self.woken.store(self.waiting_since(), Ordering::Relaxed);
     }
 
     /// Wakes the task.
     pub(super) fn wake(&self) {
-        self.woken();
+        self.record_wake();
         let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(waker) = waker {
             waker.wake();
         }
     }
 
-    fn woken(&self) {
+    fn record_wake(&self) {
         if self.woken.load(Ordering::Relaxed) == 0 {
             self.woken.store(overload::now(), Ordering::Relaxed);
         }
     }
 
-    fn runs(&self) {
+    fn record_run(&self) {
         let since = match self.woken.swap(0, Ordering::Relaxed) {
             0 => overload::now(),
             woken => woken,
@@ -79,17 +79,17 @@ impl Wake for RecordingWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.wakeups.woken();
+        self.wakeups.record_wake();
         self.task.wake_by_ref();
     }
 }
 
 /// Runs a task to its end, and notes when it is woken.
-pub(super) async fn noting<F: Future>(wakeups: Arc<Wakeups>, future: F) -> F::Output {
+pub(super) async fn record_wakeups<F: Future>(wakeups: Arc<Wakeups>, future: F) -> F::Output {
     let mut future = pin!(future);
     let mut wakers: Option<(Waker, Waker)> = None;
     poll_fn(move |context| {
-        wakeups.runs();
+        wakeups.record_run();
         let (_, noting) = match wakers.take() {
             Some((task, noting)) if task.will_wake(context.waker()) => wakers.insert((task, noting)),
             _ => {
@@ -118,18 +118,18 @@ mod tests {
         let wakeups = Arc::new(Wakeups::new());
         let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
         let noted = Arc::clone(&wakeups);
-        let task = tokio::spawn(noting(Arc::clone(&wakeups), async move {
+        let task = tokio::spawn(record_wakeups(Arc::clone(&wakeups), async move {
             receiver.await.unwrap();
-            (noted.since(), overload::elapsed(noted.since()))
+            (noted.waiting_since(), overload::elapsed(noted.waiting_since()))
         }));
         tokio::task::yield_now().await;
         let before = overload::now();
         sender.send(()).unwrap();
         std::thread::sleep(busy);
         let (since, waited) = task.await.unwrap();
-        wakeups.hand_over();
+        wakeups.inherit_wait();
         let next = Arc::clone(&wakeups);
-        let handed_over = tokio::spawn(noting(Arc::clone(&wakeups), async move { next.since() }));
+        let handed_over = tokio::spawn(record_wakeups(Arc::clone(&wakeups), async move { next.waiting_since() }));
         assert_eq!(handed_over.await.unwrap(), since, "what a task waited counts for the one that goes on");
         let left = Arc::downgrade(&wakeups);
         drop(wakeups);

@@ -37,7 +37,7 @@ where
 {
     let limit = if bytes_max > BODY_MAX { DOCUMENT_TIMEOUT } else { TIMEOUT };
     let mut reading = std::pin::pin!(collect(body, bytes_max));
-    if let Some(read) = soon(reading.as_mut()).await {
+    if let Some(read) = poll_twice(reading.as_mut()).await {
         return read;
     }
     match tokio::time::timeout(limit, reading).await {
@@ -48,7 +48,7 @@ where
 
 /// What is there at the first or the second look, so that most requests arm no
 /// timer: of HTTP/1, hyper reads a body only once it is asked for.
-async fn soon<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
+async fn poll_twice<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     let mut is_second = false;
     poll_fn(|context| match future.as_mut().poll(context) {
         Poll::Ready(output) => Poll::Ready(Some(output)),

@@ -67,26 +67,26 @@ impl FramingScanner {
 
     /// Looks at the bytes that came next. The fault of a head comes with the
     /// head's number, from 1; nothing is looked at afterwards.
-    pub(super) fn read(&mut self, mut bytes: &[u8]) -> Result<Option<(u64, FramingFault)>, Error> {
+    pub(super) fn scan(&mut self, mut bytes: &[u8]) -> Result<Option<(u64, FramingFault)>, Error> {
         while !bytes.is_empty() {
             bytes = match self.place {
                 ScanState::Blind => return Ok(None),
                 ScanState::Body(left) => {
-                    let taken = taken(left, bytes);
+                    let taken = bytes_within(left, bytes);
                     let left = left - taken as u64;
                     self.place = if left == 0 { ScanState::Outside } else { ScanState::Body(left) };
                     &bytes[taken..]
                 }
-                ScanState::Chunk(left) => self.chunk(left, bytes)?,
+                ScanState::Chunk(left) => self.skip_chunk(left, bytes)?,
                 ScanState::Outside | ScanState::Head | ScanState::ChunkSize | ScanState::Trailers => {
-                    let Some(rest) = self.collect(bytes) else { return Ok(None) };
+                    let Some(rest) = self.collect_line(bytes) else { return Ok(None) };
                     if self.is_line_of_head() {
-                        if let Err(fault) = self.head_line() {
+                        if let Err(fault) = self.scan_head_line() {
                             self.place = ScanState::Blind;
                             return Ok(Some((self.heads, fault)));
                         }
                     } else {
-                        self.body_line()?;
+                        self.scan_body_line()?;
                     }
                     self.line.clear();
                     self.last = 0;
@@ -102,7 +102,7 @@ impl FramingScanner {
     }
 
     /// Takes a line's bytes; what follows the line, if it ended.
-    fn collect<'a>(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+    fn collect_line<'a>(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         if self.place == ScanState::Outside
             && self.line.is_empty()
             && self.last == 0
@@ -128,7 +128,7 @@ impl FramingScanner {
         Some(self.line.strip_suffix(b"\r").unwrap_or(&self.line))
     }
 
-    fn head_line(&mut self) -> Result<(), FramingFault> {
+    fn scan_head_line(&mut self) -> Result<(), FramingFault> {
         let line = self.line().ok_or(FramingFault::BareLineFeed)?;
         if self.place == ScanState::Outside {
             // Empty lines before a request are to be ignored.
@@ -168,7 +168,7 @@ impl FramingScanner {
         if self.is_chunked && self.length.is_some() { Err(FramingFault::TwoLengths) } else { Ok(()) }
     }
 
-    fn body_line(&mut self) -> Result<(), Error> {
+    fn scan_body_line(&mut self) -> Result<(), Error> {
         let line = self.line().ok_or_else(|| malformed("a line of a chunked body ends without a carriage return"))?;
         if self.place == ScanState::Trailers {
             if line.is_empty() {
@@ -188,9 +188,9 @@ impl FramingScanner {
     }
 
     /// Passes over a chunk's bytes; its last two must end the line.
-    fn chunk<'a>(&mut self, left: u64, bytes: &'a [u8]) -> Result<&'a [u8], Error> {
+    fn skip_chunk<'a>(&mut self, left: u64, bytes: &'a [u8]) -> Result<&'a [u8], Error> {
         if left > 2 {
-            let taken = taken(left - 2, bytes);
+            let taken = bytes_within(left - 2, bytes);
             self.place = ScanState::Chunk(left - taken as u64);
             return Ok(&bytes[taken..]);
         }
@@ -204,7 +204,7 @@ impl FramingScanner {
 }
 
 /// How many of these bytes belong to what has so many left.
-fn taken(left: u64, bytes: &[u8]) -> usize {
+fn bytes_within(left: u64, bytes: &[u8]) -> usize {
     usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len())
 }
 
@@ -231,10 +231,10 @@ mod tests {
 
     /// What is found in these bytes: however they are cut, the same.
     fn found(bytes: &str) -> Result<Option<(u64, FramingFault)>, String> {
-        let whole = FramingScanner::new().read(bytes.as_bytes()).map_err(|error| error.to_string());
+        let whole = FramingScanner::new().scan(bytes.as_bytes()).map_err(|error| error.to_string());
         for size in [1, 2, 3, 7] {
             let mut framing = FramingScanner::new();
-            let mut parts = bytes.as_bytes().chunks(size).map(|part| framing.read(part).map_err(|e| e.to_string()));
+            let mut parts = bytes.as_bytes().chunks(size).map(|part| framing.scan(part).map_err(|e| e.to_string()));
             let in_parts = parts.find(|part| !matches!(part, Ok(None))).unwrap_or(Ok(None));
             assert_eq!(in_parts, whole, "{bytes:?} in parts of {size}");
         }

@@ -41,7 +41,7 @@ pub(crate) trait Responder: Clone + Send + Sync + 'static {
     type Own: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
 
     /// Answers one.
-    fn answer(
+    fn respond(
         &self,
         request: Request<Incoming>,
         arrival: RequestArrival,
@@ -53,7 +53,7 @@ impl Responder for Router {
 
     type Own = Empty<Bytes>;
 
-    async fn answer(&self, request: Request<Incoming>, arrival: RequestArrival) -> ResponderResponse<Self::Own> {
+    async fn respond(&self, request: Request<Incoming>, arrival: RequestArrival) -> ResponderResponse<Self::Own> {
         route(self, request, arrival).await.map(Either::Right)
     }
 }

@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::problem::{Problem, shown};
+use super::problem::{Problem, truncated};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -58,14 +58,14 @@ impl AllowedHosts {
         let (site, origin) = (headers.get(SEC_FETCH_SITE), headers.get(ORIGIN));
         // Programs send neither.
         if site.is_some() || origin.is_some() {
-            let problem = site.and_then(foreign_site).or_else(|| foreign_page(headers, uri));
-            let problem = problem.or_else(|| headers.get(CONTENT_TYPE).and_then(form));
+            let problem = site.and_then(refuse_cross_site).or_else(|| refuse_cross_origin(headers, uri));
+            let problem = problem.or_else(|| headers.get(CONTENT_TYPE).and_then(refuse_simple_content_type));
             if problem.is_some() {
                 return problem;
             }
         }
-        let host = self.loopback_port.and_then(|_| host(headers, uri)).filter(|host| !self.knows(host))?;
-        Some(self.foreign_host(host))
+        let host = self.loopback_port.and_then(|_| host(headers, uri)).filter(|host| !self.is_allowed_host(host))?;
+        Some(self.host_problem(host))
     }
 
     /// The same for `/v1/auth`. A proxy passes on what its client's browser sent,
@@ -76,8 +76,8 @@ impl AllowedHosts {
             let is_rebound = |host: &&str| self.loopback_port.is_some_and(|own| port(host) == Some(own));
             return host(headers, uri)
                 .filter(is_rebound)
-                .filter(|host| !self.knows(host))
-                .map(|host| self.foreign_host(host));
+                .filter(|host| !self.is_allowed_host(host))
+                .map(|host| self.host_problem(host));
         }
         let is_browser = |agent: &HeaderValue| agent.as_bytes().starts_with(b"Mozilla/");
         if !headers.contains_key(SEC_FETCH_SITE) && headers.get(USER_AGENT).is_some_and(is_browser) {
@@ -87,22 +87,22 @@ impl AllowedHosts {
         self.refuse(headers, uri)
     }
 
-    fn knows(&self, host: &str) -> bool {
+    fn is_allowed_host(&self, host: &str) -> bool {
         let bare = without_port(host);
         is_local(bare) || self.allowed.iter().any(|allowed| allowed == "*" || bare.eq_ignore_ascii_case(allowed))
     }
 
-    fn foreign_host(&self, host: &str) -> Problem {
+    fn host_problem(&self, host: &str) -> Problem {
         Problem::forbidden(format!(
             "this listener is on loopback and was called as {:?}: call it localhost, or allow that name with \
              --allowed-hosts",
-            shown(host)
+            truncated(host)
         ))
     }
 }
 
 /// Refuses what must not be decided.
-pub(super) async fn refuse_foreign(
+pub(super) async fn same_origin_middleware(
     State(hosts): State<std::sync::Arc<AllowedHosts>>,
     request: Request,
     next: Next,
@@ -114,24 +114,27 @@ pub(super) async fn refuse_foreign(
 }
 
 /// What the browser says of the page: only a page of ours, or a person, may ask.
-fn foreign_site(site: &HeaderValue) -> Option<Problem> {
+fn refuse_cross_site(site: &HeaderValue) -> Option<Problem> {
     let is_own = site == "same-origin" || site == "none";
     (!is_own).then(|| {
         let site = String::from_utf8_lossy(site.as_bytes());
-        Problem::forbidden(format!("a web page of another origin may not ask this (Sec-Fetch-Site: {})", shown(&site)))
+        Problem::forbidden(format!(
+            "a web page of another origin may not ask this (Sec-Fetch-Site: {})",
+            truncated(&site)
+        ))
     })
 }
 
 /// A browser sends these of a form without asking us first.
-fn form(content_type: &HeaderValue) -> Option<Problem> {
+fn refuse_simple_content_type(content_type: &HeaderValue) -> Option<Problem> {
     let text = String::from_utf8_lossy(content_type.as_bytes());
     let media_type = text.split(';').next().unwrap_or_default().trim();
     let is_form = OF_FORMS.iter().any(|form| media_type.eq_ignore_ascii_case(form));
-    is_form.then(|| Problem::wrong_media_type(&shown(&text)))
+    is_form.then(|| Problem::wrong_media_type(&truncated(&text)))
 }
 
 /// Refuses a page of another origin.
-pub(super) fn foreign_page(headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
+pub(super) fn refuse_cross_origin(headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
     let origin = headers.get(ORIGIN)?;
     let own = host(headers, uri).unwrap_or_default();
     let theirs = origin.to_str().ok().and_then(|text| text.split_once("://")).map(|(_, host)| host);
@@ -141,8 +144,8 @@ pub(super) fn foreign_page(headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
     let text = String::from_utf8_lossy(origin.as_bytes());
     Some(Problem::forbidden(format!(
         "a page of {:?} may not ask this of {:?}; behind a proxy, let it pass the Host header on",
-        shown(&text),
-        shown(own)
+        truncated(&text),
+        truncated(own)
     )))
 }
 
@@ -182,7 +185,8 @@ mod tests {
 
     #[test]
     fn pages_of_other_origins_are_refused() {
-        let passes = |origin| foreign_page(&headers(&[(HOST, "localhost:8082"), (ORIGIN, origin)]), &Uri::default());
+        let passes =
+            |origin| refuse_cross_origin(&headers(&[(HOST, "localhost:8082"), (ORIGIN, origin)]), &Uri::default());
         assert!(passes("http://localhost:8082").is_none());
         for origin in ["http://localhost:3000", "https://example.com", "null", ""] {
             assert!(passes(origin).is_some(), "{origin}");

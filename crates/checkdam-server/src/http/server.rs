@@ -105,7 +105,7 @@ impl<R: Responder> Server<R> {
     }
 
     /// For the proxy.
-    pub(crate) fn with(listener: Listener, app: Arc<App>, responder: R) -> Self {
+    pub(crate) fn for_proxy(listener: Listener, app: Arc<App>, responder: R) -> Self {
         // It sheds by itself: it knows what to do with the bodies.
         let kind = ListenerTraits { name: "proxy", protocol: Protocol::Http, shedding: None, has_health: false };
         Self::open(listener, app, responder, kind)
@@ -114,7 +114,7 @@ impl<R: Responder> Server<R> {
     fn open(listener: Listener, app: Arc<App>, responder: R, kind: ListenerTraits) -> Self {
         let Listener { socket, options, serving } = listener;
         let connections = Connections::new(Arc::clone(&app), responder, kind, &options, serving);
-        app.opened(kind.name, connections.counted());
+        app.add_listener(kind.name, connections.watch_count());
         Self { socket, connections: Arc::new(connections), app, name: kind.name }
     }
 
@@ -135,17 +135,17 @@ impl<R: Responder> Server<R> {
             _ = stop.recv() => {}
             () = accepting.run() => {}
         }
-        app.leave();
+        app.begin_shutdown();
         tracing::info!(door, connections = connections.count(), "going away: unready, answering what still comes");
         tokio::select! {
             () = accepting.run() => {}
-            () = connections.quiet(), if leave.ends_when_quiet() => {}
+            () = connections.until_quiet(), if leave.ends_when_idle() => {}
             () = tokio::time::sleep(leave.notice) => {}
             _ = stop.recv() => return,
         }
-        accepting.close().await;
+        accepting.drain_and_close().await;
         tokio::select! {
-            () = connections.none() => return,
+            () = connections.until_none_open() => return,
             () = tokio::time::sleep(leave.drain) => {}
             _ = stop.recv() => {}
         }
@@ -169,11 +169,11 @@ impl<R: Responder> Acceptor<R> {
         loop {
             let slot = self.connections.slot().await;
             match self.listener.accept().await {
-                Ok((stream, peer)) => self.connections.take(stream, peer.ip(), slot),
-                Err(error) if is_of_the_client(&error) => {}
+                Ok((stream, peer)) => self.connections.accept(stream, peer.ip(), slot),
+                Err(error) if is_client_error(&error) => {}
                 Err(error) => {
-                    failures.note(&error);
-                    self.connections.close_some();
+                    failures.record(&error);
+                    self.connections.close_idle();
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -182,20 +182,20 @@ impl<R: Responder> Acceptor<R> {
 
     /// Takes in whoever has connected already, so that nobody is cut off,
     /// accepts no more, and closes what rests.
-    async fn close(self) {
+    async fn drain_and_close(self) {
         let Self { listener, connections } = self;
         // The system is asked directly: the runtime may not know yet who waits.
         if let Ok(listener) = listener.into_std() {
-            let places = BacklogDrain::of(&listener);
-            take_in(&listener, &connections);
+            let places = BacklogDrain::shrink(&listener);
+            accept_pending(&listener, &connections);
             let mut taken = None;
             for _ in 0..TAKE_TRIES {
                 let Some(places) = &places else { break };
-                taken = places.take().await;
+                taken = places.fill().await;
                 if taken.is_some() {
                     break;
                 }
-                take_in(&listener, &connections);
+                accept_pending(&listener, &connections);
             }
             drop((listener, taken));
         }
@@ -213,7 +213,7 @@ struct AcceptFailures {
 }
 
 impl AcceptFailures {
-    fn note(&mut self, error: &std::io::Error) {
+    fn record(&mut self, error: &std::io::Error) {
         if self.logged.is_some_and(|logged| logged.elapsed() < LOG_EVERY) {
             self.unlogged += 1;
             return;
@@ -224,15 +224,15 @@ impl AcceptFailures {
     }
 }
 
-fn take_in<R: Responder>(listener: &StdTcpListener, connections: &Arc<Connections<R>>) {
-    while let (Some(slot), Ok((stream, peer))) = (connections.slot_now(), listener.accept()) {
+fn accept_pending<R: Responder>(listener: &StdTcpListener, connections: &Arc<Connections<R>>) {
+    while let (Some(slot), Ok((stream, peer))) = (connections.try_slot(), listener.accept()) {
         if let Ok(stream) = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)) {
-            connections.take(stream, peer.ip(), slot);
+            connections.accept(stream, peer.ip(), slot);
         }
     }
 }
 
-fn is_of_the_client(error: &std::io::Error) -> bool {
+fn is_client_error(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }

@@ -32,15 +32,15 @@ const CLIENTS_MAX: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Waits for `opened`, and tells those who come to the listener that it takes a while.
-pub(crate) async fn answering<T>(listener: &TcpListener, opened: impl Future<Output = T>) -> T {
+pub(crate) async fn respond_until_opened<T>(listener: &TcpListener, opened: impl Future<Output = T>) -> T {
     tokio::select! {
         biased;
         opened = opened => opened,
-        never = tell(listener) => match never {},
+        never = respond_unready(listener) => match never {},
     }
 }
 
-async fn tell(listener: &TcpListener) -> Infallible {
+async fn respond_unready(listener: &TcpListener) -> Infallible {
     tokio::time::sleep(PATIENCE).await;
     let places = Arc::new(Semaphore::new(CLIENTS_MAX));
     loop {
@@ -61,16 +61,17 @@ async fn tell(listener: &TcpListener) -> Infallible {
 async fn serve(stream: TcpStream) {
     let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
     builder.http1().timer(TokioTimer::new());
-    let service = service_fn(|request: Request<Incoming>| async move { Ok::<_, Infallible>(answer(&request)) });
+    let service =
+        service_fn(|request: Request<Incoming>| async move { Ok::<_, Infallible>(unready_response(&request)) });
     if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
         tracing::debug!(error, "a connection ended early");
     }
 }
 
-fn answer(request: &Request<Incoming>) -> Response<axum::body::Body> {
+fn unready_response(request: &Request<Incoming>) -> Response<axum::body::Body> {
     let mut response = match request.uri().path() {
-        "/livez" => health::alive(),
-        "/readyz" | "/healthz" | "/healthcheck" => health::readiness(Readiness::Starting, None),
+        "/livez" => health::alive_response(),
+        "/readyz" | "/healthz" | "/healthcheck" => health::readiness_response(Readiness::Starting, None),
         _ => Problem::busy("this node is being opened and has no rules yet: try again in a moment".to_owned())
             .into_response(),
     };

@@ -41,18 +41,18 @@ type V1Result = Result<Response<Body>, Problem>;
     )
 )]
 pub(super) async fn check(State(app): State<Arc<App>>, body: Body) -> V1Result {
-    checked(&app, body).await.map(whole)
+    check_body(&app, body).await.map(boxed)
 }
 
 /// The same for a caller that knows where it is.
-pub(super) async fn checked<B>(app: &App, body: B) -> Result<Response<Full<Bytes>>, Problem>
+pub(super) async fn check_body<B>(app: &App, body: B) -> Result<Response<Full<Bytes>>, Problem>
 where
     B: HttpBody<Data = Bytes, Error: Display> + Unpin,
 {
     let body = read(body).await?;
     let request = wire::parse(&body)?;
     let outcome = app.check(&request).await;
-    Ok(wire::answer(&request, &outcome, app.dialect()))
+    Ok(wire::decision_response(&request, &outcome, app.dialect()))
 }
 
 /// Charges several requests, each on its own, in their order.
@@ -78,7 +78,7 @@ pub(super) async fn batch(State(app): State<Arc<App>>, body: Body) -> V1Result {
         let outcome = app.check(&request).await;
         decided.push((request, outcome));
     }
-    Ok(wire::batch(&decided))
+    Ok(wire::batch_response(&decided))
 }
 
 /// Answers as a check would, charging nothing: always 200.
@@ -95,7 +95,7 @@ pub(super) async fn peek(State(app): State<Arc<App>>, body: Body) -> V1Result {
     let body = read(body).await?;
     let request = wire::parse(&body)?;
     let outcome = app.peek(&request).await;
-    Ok(whole(wire::state(&request, &outcome, app.dialect())))
+    Ok(boxed(wire::standing_response(&request, &outcome, app.dialect())))
 }
 
 /// Gives back the request's cost to every limit that concerns it, at most what is owed.
@@ -114,7 +114,7 @@ pub(super) async fn refund(State(app): State<Arc<App>>, body: Body) -> V1Result 
     let body = read(body).await?;
     let request = wire::parse(&body)?;
     let outcome = app.refund(&request).await;
-    Ok(whole(wire::state(&request, &outcome, app.dialect())))
+    Ok(boxed(wire::standing_response(&request, &outcome, app.dialect())))
 }
 
 /// Forgets what is owed to every limit that concerns the request.
@@ -133,7 +133,7 @@ pub(super) async fn reset(State(app): State<Arc<App>>, body: Body) -> V1Result {
     let body = read(body).await?;
     let request = wire::parse(&body)?;
     let outcome = app.reset(&request).await;
-    Ok(whole(wire::state(&request, &outcome, app.dialect())))
+    Ok(boxed(wire::standing_response(&request, &outcome, app.dialect())))
 }
 
 /// Says which rules concern the request and why, with their state, charging nothing.
@@ -150,10 +150,10 @@ pub(super) async fn explain(State(app): State<Arc<App>>, body: Body) -> V1Result
     let body = read(body).await?;
     let request = wire::parse(&body)?;
     let outcome = app.peek(&request).await;
-    let explained = wire::explain(outcome.rules(), &request, &outcome, &app.watch().attributes().unseen());
+    let explained = wire::explain(outcome.rules(), &request, &outcome, &app.telemetry().attributes().unseen());
     Ok(([(CONTENT_TYPE, "application/json")], explained).into_response())
 }
 
-fn whole(response: Response<Full<Bytes>>) -> Response<Body> {
+fn boxed(response: Response<Full<Bytes>>) -> Response<Body> {
     response.map(Body::new)
 }

@@ -16,10 +16,10 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// leaves nothing behind that a later answer could be taken for.
 pub(crate) trait Client: Send {
     /// Connects, if it is not connected. What fails now fails again when it asks.
-    fn open(&mut self) -> impl Future<Output = ()> + Send;
+    fn connect(&mut self) -> impl Future<Output = ()> + Send;
 
     /// Sends the request of a key, and waits for its answer.
-    fn ask(&mut self, key: u64) -> impl Future<Output = Result<RequestResult, RequestFailure>> + Send;
+    fn send(&mut self, key: u64) -> impl Future<Output = Result<RequestResult, RequestFailure>> + Send;
 }
 
 /// Sends what the schedule says, and tallies what comes of it.
@@ -30,7 +30,7 @@ pub(crate) async fn run(
     tally: &Mutex<LoadTally>,
 ) {
     while let Some(turn) = schedule.next().await {
-        let answered = tokio::time::timeout(schedule.timeout(), door.ask(keys.draw())).await;
+        let answered = tokio::time::timeout(schedule.timeout(), door.send(keys.next_key())).await;
         let answered = answered.unwrap_or(Err(RequestFailure::Timeout));
         let is_refused = matches!(answered, Err(RequestFailure::Refused | RequestFailure::Other(_)));
         tally.lock().unwrap_or_else(PoisonError::into_inner).count(&turn, answered);

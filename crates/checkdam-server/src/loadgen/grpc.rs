@@ -48,7 +48,7 @@ impl GrpcRequest {
     }
 
     /// The same, charging nothing.
-    pub(crate) fn free(self) -> Self {
+    pub(crate) fn without_cost(self) -> Self {
         Self { cost: Some(0), ..self }
     }
 
@@ -56,7 +56,7 @@ impl GrpcRequest {
         let mut digits = itoa::Buffer::new();
         let key = digits.format(key);
         let entry =
-            |(name, value): &(String, KeyTemplate)| Entry { key: name.clone(), value: value.filled(key).into_bytes() };
+            |(name, value): &(String, KeyTemplate)| Entry { key: name.clone(), value: value.fill(key).into_bytes() };
         let entries = self.entries.iter().map(entry).collect();
         let descriptor = RateLimitDescriptor { entries, hits_addend: self.cost, ..RateLimitDescriptor::default() };
         let message = RateLimitRequest { domain: self.domain.clone(), descriptors: vec![descriptor], hits_addend: 0 };
@@ -90,7 +90,7 @@ impl SharedChannel {
         let stream = TcpStream::connect(self.address).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) =
-            http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.map_err(|error| fault(&error))?;
+            http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.map_err(|error| failure_of(&error))?;
         // It ends with its sender, and what ends it is told to whoever asks.
         tokio::spawn(connection);
         Ok(kept.insert(sender).clone())
@@ -111,11 +111,11 @@ impl GrpcClient {
 }
 
 impl Client for GrpcClient {
-    async fn open(&mut self) {
+    async fn connect(&mut self) {
         let _ = self.link.sender().await;
     }
 
-    async fn ask(&mut self, key: u64) -> Result<RequestResult, RequestFailure> {
+    async fn send(&mut self, key: u64) -> Result<RequestResult, RequestFailure> {
         let mut sender = self.link.sender().await?;
         let message = self.request.message(key);
         let sent_bytes = message.len();
@@ -125,18 +125,18 @@ impl Client for GrpcClient {
         let headers = request.headers_mut();
         headers.insert(CONTENT_TYPE, axum::http::HeaderValue::from_static("application/grpc"));
         headers.insert("te", axum::http::HeaderValue::from_static("trailers"));
-        let response = sender.send_request(request).await.map_err(|error| fault(&error))?;
+        let response = sender.send_request(request).await.map_err(|error| failure_of(&error))?;
         if response.status() != 200 {
-            return Ok(undecided(response.status().as_u16(), sent_bytes, 0));
+            return Ok(error_result(response.status().as_u16(), sent_bytes, 0));
         }
         // An answer without a message has its status among the headers.
         let early = status(response.headers());
         let body = Limited::new(response.into_body(), ANSWER_MAX).collect().await;
-        let body = body.map_err(|error| fault(&*error))?;
+        let body = body.map_err(|error| failure_of(&*error))?;
         let code = early.or_else(|| status(body.trailers()?)).ok_or(RequestFailure::Reset)?;
         let body = body.to_bytes();
         if code != 0 {
-            return Ok(undecided(code, sent_bytes, body.len()));
+            return Ok(error_result(code, sent_bytes, body.len()));
         }
         let answer = body.get(PREFIX..).and_then(|message| RateLimitResponse::decode(message).ok());
         let answer = answer.ok_or_else(|| RequestFailure::Other("the answer is not one of the service".to_owned()))?;
@@ -150,7 +150,7 @@ impl Client for GrpcClient {
     }
 }
 
-fn undecided(status: u16, sent_bytes: usize, received_bytes: usize) -> RequestResult {
+fn error_result(status: u16, sent_bytes: usize, received_bytes: usize) -> RequestResult {
     let (verdict, status) = (ServerVerdict::Undecided, Some(status));
     RequestResult { verdict, status, decided_by: None, has_limit: None, sent_bytes, received_bytes }
 }
@@ -160,7 +160,7 @@ fn status(headers: &HeaderMap) -> Option<u16> {
 }
 
 /// What an error of the connection comes from.
-fn fault(error: &(dyn Error + 'static)) -> RequestFailure {
+fn failure_of(error: &(dyn Error + 'static)) -> RequestFailure {
     let causes = || std::iter::successors(Some(error), |error| (*error).source());
     if let Some(error) = causes().find_map(|error| error.downcast_ref::<std::io::Error>()) {
         return std::io::Error::from(error.kind()).into();

@@ -30,7 +30,7 @@ impl HttpRequest {
     pub(crate) fn check(path: &KeyTemplate, authority: &str, headers: &[HeaderTemplate], body: KeyTemplate) -> Self {
         let mut head = head("POST", path, authority, headers);
         if !has(headers, &CONTENT_TYPE) {
-            head = head.text("content-type: application/json\r\n");
+            head = head.push_text("content-type: application/json\r\n");
         }
         Self { head, body: Some(body) }
     }
@@ -70,12 +70,12 @@ impl HttpRequest {
 }
 
 fn head(method: &str, path: &KeyTemplate, authority: &str, headers: &[HeaderTemplate]) -> KeyTemplate {
-    let mut head = KeyTemplate::of(format!("{method} ")).then(path).text(" HTTP/1.1\r\n");
+    let mut head = KeyTemplate::literal(format!("{method} ")).push_template(path).push_text(" HTTP/1.1\r\n");
     if !has(headers, &HOST) {
-        head = head.text(&format!("host: {authority}\r\n"));
+        head = head.push_text(&format!("host: {authority}\r\n"));
     }
     for (name, value) in headers {
-        head = head.text(&format!("{name}: ")).then(value).text("\r\n");
+        head = head.push_text(&format!("{name}: ")).push_template(value).push_text("\r\n");
     }
     head
 }
@@ -105,7 +105,7 @@ impl HttpClient {
         Self { address, request, connection: None, text: Vec::new() }
     }
 
-    async fn connect(&self) -> Result<Connection, RequestFailure> {
+    async fn open_connection(&self) -> Result<Connection, RequestFailure> {
         let stream = TcpStream::connect(self.address).await?;
         stream.set_nodelay(true)?;
         Ok(Connection { stream, replies: ResponseParser::default() })
@@ -113,16 +113,16 @@ impl HttpClient {
 }
 
 impl Client for HttpClient {
-    async fn open(&mut self) {
-        self.connection = self.connect().await.ok();
+    async fn connect(&mut self) {
+        self.connection = self.open_connection().await.ok();
     }
 
-    async fn ask(&mut self, key: u64) -> Result<RequestResult, RequestFailure> {
+    async fn send(&mut self, key: u64) -> Result<RequestResult, RequestFailure> {
         // Taken out: a connection whose answer was not awaited is never used again.
         let kept = self.connection.take().filter(Connection::is_alive);
         let mut connection = match kept {
             Some(connection) => connection,
-            None => self.connect().await?,
+            None => self.open_connection().await?,
         };
         self.request.write(key, &mut self.text);
         connection.stream.write_all(&self.text).await?;
@@ -164,7 +164,7 @@ mod tests {
     fn requests_say_how_long_they_are() {
         let path = "/p/{key}".parse().unwrap();
         let headers = [(HeaderName::from_static("x-user"), "u{key}".parse().unwrap())];
-        let body = KeyTemplate::of("{\"a\":\"").then(&"{key}".parse().unwrap()).text("\"}");
+        let body = KeyTemplate::literal("{\"a\":\"").push_template(&"{key}".parse().unwrap()).push_text("\"}");
         let check = HttpRequest::check(&path, "here:1", &headers, body);
         let mut text = Vec::new();
         check.write(1234, &mut text);
@@ -179,11 +179,13 @@ mod tests {
 
     #[test]
     fn headers_that_are_given_replace_ours() {
-        let headers =
-            [(HOST, "u{key}.example".parse().unwrap()), (CONTENT_TYPE, KeyTemplate::of("application/problem+json"))];
-        let path = KeyTemplate::of("/");
+        let headers = [
+            (HOST, "u{key}.example".parse().unwrap()),
+            (CONTENT_TYPE, KeyTemplate::literal("application/problem+json")),
+        ];
+        let path = KeyTemplate::literal("/");
         let mut text = Vec::new();
-        HttpRequest::check(&path, "here:1", &headers, KeyTemplate::of("{}")).write(7, &mut text);
+        HttpRequest::check(&path, "here:1", &headers, KeyTemplate::literal("{}")).write(7, &mut text);
         assert_eq!(
             String::from_utf8(text.clone()).unwrap(),
             "POST / HTTP/1.1\r\nhost: u7.example\r\ncontent-type: application/problem+json\r\n\
@@ -208,18 +210,18 @@ mod tests {
             }
             open
         });
-        let request = HttpRequest::get(&KeyTemplate::of("/"), "here", &[]);
+        let request = HttpRequest::get(&KeyTemplate::literal("/"), "here", &[]);
         let mut door = HttpClient::new(address, Arc::new(request));
         for _ in 0..2 {
-            assert_eq!(door.ask(0).await.unwrap().status, Some(200));
+            assert_eq!(door.send(0).await.unwrap().status, Some(200));
         }
         serving.await.unwrap();
     }
 
     #[test]
     fn verdicts_follow_the_status() {
-        let path = KeyTemplate::of("/");
-        let check = HttpRequest::check(&path, "", &[], KeyTemplate::of("{}"));
+        let path = KeyTemplate::literal("/");
+        let check = HttpRequest::check(&path, "", &[], KeyTemplate::literal("{}"));
         let get = HttpRequest::get(&path, "", &[]);
         for (status, of_check, of_get) in [
             (200, ServerVerdict::Allowed, ServerVerdict::Allowed),

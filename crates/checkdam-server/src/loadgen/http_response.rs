@@ -60,8 +60,8 @@ impl ResponseParser {
     ) -> Result<ParsedResponse, Error> {
         let mut bytes = 0;
         let head = loop {
-            let length = self.until(stream, b"\r\n\r\n").await?;
-            let head = ParsedHead::parse(&self.unused()[..length])?;
+            let length = self.read_until(stream, b"\r\n\r\n").await?;
+            let head = ParsedHead::parse(&self.unread()[..length])?;
             self.start += length;
             bytes += length;
             // Answers that only announce one are passed over.
@@ -74,15 +74,15 @@ impl ResponseParser {
         bytes += match head.body {
             BodyFraming::Length(length) => {
                 if has_decision && length <= HEAD_MAX {
-                    self.hold(stream, length).await?;
-                    decided_by = find_decided_by(&self.unused()[..length]);
+                    self.fill_to(stream, length).await?;
+                    decided_by = find_decided_by(&self.unread()[..length]);
                 }
                 self.skip(stream, length).await?
             }
             BodyFraming::Chunked => self.skip_chunks(stream).await?,
             BodyFraming::Close => {
                 is_kept = false;
-                self.skip_all(stream).await?
+                self.skip_to_end(stream).await?
             }
         };
         Ok(ParsedResponse { status: head.status, is_kept, decided_by, bytes })
@@ -93,17 +93,17 @@ impl ResponseParser {
         self.start == self.end
     }
 
-    fn unused(&self) -> &[u8] {
+    fn unread(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
     /// How many bytes there are up to and with the mark.
-    async fn until(&mut self, stream: &mut (impl AsyncRead + Unpin), mark: &[u8]) -> Result<usize, Error> {
+    async fn read_until(&mut self, stream: &mut (impl AsyncRead + Unpin), mark: &[u8]) -> Result<usize, Error> {
         loop {
-            if let Some(place) = memmem::find(self.unused(), mark) {
+            if let Some(place) = memmem::find(self.unread(), mark) {
                 return Ok(place + mark.len());
             }
-            if self.unused().len() > HEAD_MAX {
+            if self.unread().len() > HEAD_MAX {
                 return Err(invalid("the head is too long"));
             }
             self.fill(stream).await?;
@@ -111,8 +111,8 @@ impl ResponseParser {
     }
 
     /// Reads until so many bytes are in the buffer.
-    async fn hold(&mut self, stream: &mut (impl AsyncRead + Unpin), length: usize) -> Result<(), Error> {
-        while self.unused().len() < length {
+    async fn fill_to(&mut self, stream: &mut (impl AsyncRead + Unpin), length: usize) -> Result<(), Error> {
+        while self.unread().len() < length {
             self.fill(stream).await?;
         }
         Ok(())
@@ -122,7 +122,7 @@ impl ResponseParser {
     async fn skip(&mut self, stream: &mut (impl AsyncRead + Unpin), length: usize) -> Result<usize, Error> {
         let mut left = length;
         loop {
-            let used = left.min(self.unused().len());
+            let used = left.min(self.unread().len());
             self.start += used;
             left -= used;
             if left == 0 {
@@ -135,8 +135,8 @@ impl ResponseParser {
     async fn skip_chunks(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> Result<usize, Error> {
         let mut bytes = 0;
         loop {
-            let line = self.until(stream, b"\r\n").await?;
-            let digits = self.unused()[..line].split(|byte| matches!(byte, b';' | b'\r' | b' ')).next();
+            let line = self.read_until(stream, b"\r\n").await?;
+            let digits = self.unread()[..line].split(|byte| matches!(byte, b';' | b'\r' | b' ')).next();
             let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
             let length = digits.and_then(|digits| usize::from_str_radix(digits, 16).ok());
             let length = length.ok_or_else(|| invalid("a chunk has no length"))?;
@@ -148,7 +148,7 @@ impl ResponseParser {
         }
         // Trailers, up to an empty line.
         loop {
-            let line = self.until(stream, b"\r\n").await?;
+            let line = self.read_until(stream, b"\r\n").await?;
             bytes += self.skip(stream, line).await?;
             if line == 2 {
                 return Ok(bytes);
@@ -156,10 +156,10 @@ impl ResponseParser {
         }
     }
 
-    async fn skip_all(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> Result<usize, Error> {
+    async fn skip_to_end(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> Result<usize, Error> {
         let mut bytes = 0;
         loop {
-            bytes += self.unused().len();
+            bytes += self.unread().len();
             self.start = self.end;
             match self.fill(stream).await {
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(bytes),

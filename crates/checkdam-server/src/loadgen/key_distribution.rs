@@ -45,7 +45,7 @@ impl KeyGenerator {
     }
 
     /// The next key.
-    pub(crate) fn draw(&mut self) -> u64 {
+    pub(crate) fn next_key(&mut self) -> u64 {
         match self.spread {
             KeyDistribution::One => 0,
             KeyDistribution::Uniform => ((u128::from(self.number()) * u128::from(self.count)) >> 64) as u64,
@@ -92,7 +92,7 @@ mod tests {
         let mut keys = KeyGenerator::new(spread, count, 7, 0);
         let mut counts = vec![0; count as usize];
         for _ in 0..DRAWN {
-            counts[keys.draw() as usize] += 1;
+            counts[keys.next_key() as usize] += 1;
         }
         counts
     }
@@ -115,11 +115,11 @@ mod tests {
     fn a_seed_repeats_its_keys_and_lanes_differ() {
         let row = |seed, lane| {
             let mut keys = KeyGenerator::new(KeyDistribution::Uniform, u64::MAX, seed, lane);
-            [(); 8].map(|()| keys.draw())
+            [(); 8].map(|()| keys.next_key())
         };
         assert_eq!(row(1, 0), row(1, 0));
         assert_ne!(row(1, 0), row(2, 0));
         assert_ne!(row(1, 0), row(1, 1));
-        assert_eq!(KeyGenerator::new(KeyDistribution::Zipf, 1, 1, 1).draw(), 0);
+        assert_eq!(KeyGenerator::new(KeyDistribution::Zipf, 1, 1, 1).next_key(), 0);
     }
 }

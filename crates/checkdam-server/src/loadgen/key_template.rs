@@ -13,12 +13,12 @@ pub(crate) struct KeyTemplate {
 
 impl KeyTemplate {
     /// Text without a key.
-    pub(crate) fn of(text: impl Into<String>) -> Self {
+    pub(crate) fn literal(text: impl Into<String>) -> Self {
         Self { pieces: vec![text.into()] }
     }
 
     /// Adds text.
-    pub(crate) fn text(mut self, text: &str) -> Self {
+    pub(crate) fn push_text(mut self, text: &str) -> Self {
         if let Some(last) = self.pieces.last_mut() {
             last.push_str(text);
         }
@@ -26,19 +26,19 @@ impl KeyTemplate {
     }
 
     /// Adds another template.
-    pub(crate) fn then(mut self, other: &Self) -> Self {
+    pub(crate) fn push_template(mut self, other: &Self) -> Self {
         for (place, piece) in other.pieces.iter().enumerate() {
             if place > 0 {
                 self.pieces.push(String::new());
             }
-            self = self.text(piece);
+            self = self.push_text(piece);
         }
         self
     }
 
     /// The same with each piece of text rewritten. A key is digits, which need
     /// no rewriting anywhere.
-    pub(crate) fn map(&self, rewrite: impl Fn(&str) -> String) -> Self {
+    pub(crate) fn map_text(&self, rewrite: impl Fn(&str) -> String) -> Self {
         Self { pieces: self.pieces.iter().map(|piece| rewrite(piece)).collect() }
     }
 
@@ -68,7 +68,7 @@ impl KeyTemplate {
     }
 
     /// The same as text.
-    pub(crate) fn filled(&self, key: &str) -> String {
+    pub(crate) fn fill(&self, key: &str) -> String {
         self.pieces.join(key)
     }
 }
@@ -96,11 +96,14 @@ mod tests {
             let mut written = Vec::new();
             template.write("42", &mut written);
             assert_eq!(String::from_utf8(written).unwrap(), filled);
-            assert_eq!((template.filled("42").as_str(), template.length(2)), (filled, filled.len()));
+            assert_eq!((template.fill("42").as_str(), template.length(2)), (filled, filled.len()));
             assert_eq!(template.has_key(), text.contains("key"));
         }
-        let joined = KeyTemplate::of("<").then(&"a{key}".parse().unwrap()).text(">").then(&"{key}".parse().unwrap());
-        assert_eq!(joined.map(str::to_uppercase).filled("1"), "<A1>1");
+        let joined = KeyTemplate::literal("<")
+            .push_template(&"a{key}".parse().unwrap())
+            .push_text(">")
+            .push_template(&"{key}".parse().unwrap());
+        assert_eq!(joined.map_text(str::to_uppercase).fill("1"), "<A1>1");
         for text in ["{user}", "{key", "key}", "{{key}}", "{}"] {
             assert!(text.parse::<KeyTemplate>().unwrap_err().contains(text), "{text}");
         }

@@ -37,7 +37,7 @@ pub(crate) use self::request_result::{RequestFailure, RequestResult};
 pub(crate) use self::schedule::LoadLimits;
 use self::schedule::Schedule;
 pub(crate) use self::tally::LoadTally;
-pub(crate) use self::target::{Target, false_port};
+pub(crate) use self::target::{Target, invalid_port};
 use self::worker::{Worker, runtime};
 
 /// How often it is looked what was done.
@@ -96,7 +96,7 @@ pub(crate) fn probe_grpc(
     timeout: Duration,
 ) -> std::io::Result<Result<RequestResult, RequestFailure>> {
     let mut door = GrpcClient::new(Arc::new(SharedChannel::new(address)), Arc::new(request));
-    let asked = async { tokio::time::timeout(timeout, door.ask(0)).await.unwrap_or(Err(RequestFailure::Timeout)) };
+    let asked = async { tokio::time::timeout(timeout, door.send(0)).await.unwrap_or(Err(RequestFailure::Timeout)) };
     Ok(runtime()?.block_on(asked))
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn run(
         worker.begin(&schedule);
     }
     let pacer = Arc::clone(&schedule);
-    let pacer = std::thread::Builder::new().name("pacer".to_owned()).spawn(move || pacer.pace())?;
+    let pacer = std::thread::Builder::new().name("pacer".to_owned()).spawn(move || pacer.release_due_requests())?;
     let mut total = LoadTally::new()?;
     let mut looked = Instant::now();
     loop {
@@ -125,7 +125,7 @@ pub(crate) fn run(
         if is_done || looked.elapsed() >= LOOK {
             let mut fresh = LoadTally::new()?;
             for worker in &crew {
-                fresh.add(&worker.take()?);
+                fresh.add(&worker.take_tally()?);
             }
             total.add(&fresh);
             let elapsed = Instant::now().checked_duration_since(schedule.counted_from());
@@ -142,6 +142,6 @@ pub(crate) fn run(
     for worker in crew {
         busy += worker.end()?;
     }
-    schedule.left_in_line().for_each(|waited| total.count_unsent(waited));
+    schedule.unsent_waits().for_each(|waited| total.count_unsent(waited));
     Ok(LoadReport::new(plan.clone(), threads, total, &schedule, busy, is_stopped))
 }

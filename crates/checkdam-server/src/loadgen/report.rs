@@ -47,8 +47,8 @@ impl LoadReport {
     }
 
     /// Answers a second.
-    pub(crate) fn answers_per_s(&self) -> f64 {
-        self.tally.answers() as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    pub(crate) fn responses_per_s(&self) -> f64 {
+        self.tally.responses() as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
     /// Whether every request was sent and decided.
@@ -57,7 +57,7 @@ impl LoadReport {
     }
 
     /// What people must know before they believe the figures.
-    pub(crate) fn remarks(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let LoadTally { late, queued, unsent, .. } = self.tally;
         let requests = self.tally.requests().max(1);
         let share = |part: u64| part as f64 / requests as f64;
@@ -71,7 +71,7 @@ impl LoadReport {
             Some(rate_per_s) if unsent > 0 => remarks.push(format!(
                 "{unsent} requests were due and never sent: the server did {:.0}/s of {rate_per_s}/s. They count with \
                  the time they had waited, so true latencies are longer",
-                self.answers_per_s()
+                self.responses_per_s()
             )),
             Some(_) if share(queued) > LATE_SHARE_MAX => remarks.push(format!(
                 "{:.1}% of the requests waited for a free connection: that is in the latencies; more --connections \
@@ -128,7 +128,7 @@ impl LoadReport {
             "elapsed_s": self.elapsed.as_secs_f64(),
             "interrupted": self.is_interrupted,
             "requests": tally.requests(),
-            "answers_per_s": self.answers_per_s(),
+            "answers_per_s": self.responses_per_s(),
             "allowed": tally.allowed,
             "limited": tally.limited,
             "errors": {
@@ -146,7 +146,7 @@ impl LoadReport {
                 "threads": self.threads, "busy_share": self.busy_share,
                 "late_starts": tally.late, "waited_for_connection": tally.queued,
             },
-            "remarks": self.remarks(),
+            "remarks": self.warnings(),
         })
     }
 

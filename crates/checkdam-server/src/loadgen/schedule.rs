@@ -92,7 +92,7 @@ impl Schedule {
     /// The next request for a free lane, when it is due; none if it was the last.
     pub(crate) async fn next(&self) -> Option<DueRequest> {
         let free = Instant::now();
-        let Some(line) = &self.line else { return self.next_at_once(free) };
+        let Some(line) = &self.line else { return self.next_closed_loop(free) };
         line.due.acquire().await.ok()?.forget();
         let index = self.taken.fetch_add(1, Ordering::Relaxed);
         if index + 1 >= line.total {
@@ -102,7 +102,7 @@ impl Schedule {
         Some(DueRequest { due: self.start + line.due_at(index), free, begun: Instant::now(), is_counted })
     }
 
-    fn next_at_once(&self, now: Instant) -> Option<DueRequest> {
+    fn next_closed_loop(&self, now: Instant) -> Option<DueRequest> {
         let elapsed = now.duration_since(self.start);
         if elapsed >= self.end() || self.is_stopped.load(Ordering::Relaxed) {
             return None;
@@ -117,14 +117,14 @@ impl Schedule {
     /// Lets requests of an open loop begin as they fall due, until the last has
     /// begun, time is over for those in line too, or it is stopped. Runs on a
     /// thread of its own: timers of a runtime count in milliseconds.
-    pub(crate) fn pace(&self) {
-        while let Some(nap) = self.release() {
+    pub(crate) fn release_due_requests(&self) {
+        while let Some(nap) = self.release_due() {
             std::thread::sleep(nap.clamp(NAP_MIN, NAP_MAX));
         }
     }
 
     /// Lets what is due begin; how long until there is more.
-    pub(crate) fn release(&self) -> Option<Duration> {
+    pub(crate) fn release_due(&self) -> Option<Duration> {
         let line = self.line.as_ref()?;
         if self.is_stopped.load(Ordering::Relaxed) {
             line.due.close();
@@ -145,7 +145,7 @@ impl Schedule {
 
     /// How long each request has waited so far that was due, counts, and never
     /// began. Asked when all lanes have ended.
-    pub(crate) fn left_in_line(&self) -> impl Iterator<Item = Duration> {
+    pub(crate) fn unsent_waits(&self) -> impl Iterator<Item = Duration> {
         let elapsed = self.start.elapsed();
         let line = self.line.as_ref().map(|line| {
             let first = self.taken.load(Ordering::Relaxed).max(line.warmup);

@@ -91,7 +91,7 @@ impl LoadTally {
         match answered {
             Ok(answer) => {
                 self.add_latency(latency);
-                self.count_answer(&answer);
+                self.count_response(&answer);
             }
             Err(RequestFailure::Timeout) => {
                 self.add_latency(latency);
@@ -114,11 +114,11 @@ impl LoadTally {
 
     /// Requests that count and were sent.
     pub(crate) fn requests(&self) -> u64 {
-        self.answers() + self.refused + self.reset + self.timeouts + self.others
+        self.responses() + self.refused + self.reset + self.timeouts + self.others
     }
 
     /// Those of them that were answered.
-    pub(crate) fn answers(&self) -> u64 {
+    pub(crate) fn responses(&self) -> u64 {
         self.allowed + self.limited + self.undecided
     }
 
@@ -165,7 +165,7 @@ impl LoadTally {
         self.ended = self.ended.max(other.ended);
     }
 
-    fn count_answer(&mut self, answer: &RequestResult) {
+    fn count_response(&mut self, answer: &RequestResult) {
         match answer.verdict {
             ServerVerdict::Allowed => self.allowed += 1,
             ServerVerdict::Limited => self.limited += 1,

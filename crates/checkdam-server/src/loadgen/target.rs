@@ -41,7 +41,7 @@ pub(crate) enum TargetError {
 impl Target {
     /// Reads a URL and looks its host up. Only machines that are said to be
     /// one's own are loaded, and this one always is.
-    pub(crate) fn find(url: &str, is_mine: bool) -> Result<Self, TargetError> {
+    pub(crate) fn resolve(url: &str, is_mine: bool) -> Result<Self, TargetError> {
         let given = || url.to_owned();
         let with_scheme = if url.contains("://") { given() } else { format!("http://{url}") };
         let uri: Uri = with_scheme.parse().map_err(|_| TargetError::NotAUrl { url: given() })?;
@@ -54,7 +54,7 @@ impl Target {
         if authority.contains('@') || uri.query().is_some() {
             return Err(TargetError::Extra { url: given() });
         }
-        if let Some(port) = false_port(&uri) {
+        if let Some(port) = invalid_port(&uri) {
             return Err(TargetError::Port { url: given(), port: port.to_owned() });
         }
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
@@ -65,7 +65,7 @@ impl Target {
         if addresses.is_empty() {
             return Err(unknown("its name is nobody's".to_owned()));
         }
-        if !is_mine && !are_here(&addresses) {
+        if !is_mine && !are_local(&addresses) {
             return Err(TargetError::Foreign { url: given() });
         }
         let prefix = uri.path().trim_end_matches('/').to_owned();
@@ -75,7 +75,7 @@ impl Target {
 
 /// What stands in a port's place and is none: such is dropped when a URL is
 /// read, and the usual port would be asked instead.
-pub(crate) fn false_port(uri: &Uri) -> Option<&str> {
+pub(crate) fn invalid_port(uri: &Uri) -> Option<&str> {
     if uri.port().is_some() {
         return None;
     }
@@ -85,7 +85,7 @@ pub(crate) fn false_port(uri: &Uri) -> Option<&str> {
 }
 
 /// Whether all of them are on this machine.
-fn are_here(addresses: &[SocketAddr]) -> bool {
+fn are_local(addresses: &[SocketAddr]) -> bool {
     addresses.iter().all(|address| address.ip().to_canonical().is_loopback())
 }
 
@@ -101,11 +101,11 @@ mod tests {
             ("http://[::1]", "[::1]:80", ""),
             ("http://[::ffff:127.0.0.1]:1", "[::ffff:127.0.0.1]:1", ""),
         ] {
-            let target = Target::find(url, false).unwrap();
+            let target = Target::resolve(url, false).unwrap();
             assert_eq!(target.addresses, [address.parse().unwrap()], "{url}");
             assert_eq!(target.prefix, prefix, "{url}");
         }
-        assert!(Target::find("http://192.0.2.1:8080", true).is_ok());
+        assert!(Target::resolve("http://192.0.2.1:8080", true).is_ok());
         for (url, part) in [
             ("http://192.0.2.1:8080", "--target-is-mine"),
             ("http://0.0.0.0:8080", "--target-is-mine"),
@@ -118,10 +118,10 @@ mod tests {
             ("http://[::1]:99999", "port \"99999\""),
             ("http://127.0.0.1:", "port \"\""),
         ] {
-            let refused = Target::find(url, false).unwrap_err().to_string();
+            let refused = Target::resolve(url, false).unwrap_err().to_string();
             assert!(refused.contains(part) && refused.contains(url), "{url}: {refused}");
         }
         let addresses = ["127.0.0.1:80", "[::1]:80", "192.0.2.1:80"].map(|address| address.parse().unwrap());
-        assert!(are_here(&addresses[..2]) && !are_here(&addresses), "one that is elsewhere suffices");
+        assert!(are_local(&addresses[..2]) && !are_local(&addresses), "one that is elsewhere suffices");
     }
 }

@@ -77,7 +77,7 @@ impl Worker {
     }
 
     /// What was tallied since this was last asked.
-    pub(super) fn take(&self) -> Result<LoadTally, LoadError> {
+    pub(super) fn take_tally(&self) -> Result<LoadTally, LoadError> {
         let mut fresh = LoadTally::new()?;
         std::mem::swap(&mut *self.tally.lock().unwrap_or_else(PoisonError::into_inner), &mut fresh);
         Ok(fresh)
@@ -106,7 +106,7 @@ impl WorkerContext<'_> {
         for (lane, mut door) in doors {
             let timeout = self.plan.bounds.timeout;
             opening.spawn(async move {
-                let _ = tokio::time::timeout(timeout, door.open()).await;
+                let _ = tokio::time::timeout(timeout, door.connect()).await;
                 (lane, door)
             });
         }

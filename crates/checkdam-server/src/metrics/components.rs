@@ -14,13 +14,13 @@ use crate::store::ConfiguredStore;
 
 pub(super) fn write(text: &mut TextWriter, app: &App) {
     text.family(&BUILD).sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
-    doors(text, app);
+    listeners(text, app);
     store(text, app.limiter().store());
     audit(text, app);
     rules(text, app);
 }
 
-fn doors(text: &mut TextWriter, app: &App) {
+fn listeners(text: &mut TextWriter, app: &App) {
     text.family(&READY).sample(&[], u8::from(app.readiness().is_ready()));
     text.family(&CONNECTIONS);
     for (door, count) in app.connections() {
@@ -28,15 +28,15 @@ fn doors(text: &mut TextWriter, app: &App) {
     }
     let overload = app.overload();
     text.family(&SHED);
-    for (door, count) in overload.shed() {
+    for (door, count) in overload.shed_by_listener() {
         text.sample(&[("door", door)], count);
     }
     text.family(&IN_FLIGHT).sample(&[], overload.in_flight());
-    text.family(&LATENESS).sample(&[], overload.late_ms() as f64 / 1e3);
+    text.family(&LATENESS).sample(&[], overload.max_wait_ms() as f64 / 1e3);
 }
 
 fn store(text: &mut TextWriter, store: &ConfiguredStore) {
-    let (stats, is_open) = store.asked();
+    let (stats, is_open) = store.request_stats();
     text.family(&STORE_REQUESTS);
     let results = [
         ("answered", stats.answered),
@@ -67,7 +67,7 @@ fn store(text: &mut TextWriter, store: &ConfiguredStore) {
         (MEMORY_BUCKETS_MAX, memory.map(|memory| memory.buckets_max as u64)),
         (MEMORY_EVICTIONS, memory.map(|memory| memory.evicted)),
     ] {
-        optional(text, &family, value);
+        write_optional(text, &family, value);
     }
     leases(text, store);
 }
@@ -84,7 +84,7 @@ fn leases(text: &mut TextWriter, store: &ConfiguredStore) {
         (LEASE_LOST, stats.map(|stats| stats.lost)),
         (LEASE_CACHED_DENIALS, stats.map(|stats| stats.cached_denials)),
     ] {
-        optional(text, &family, value);
+        write_optional(text, &family, value);
     }
 }
 
@@ -98,13 +98,13 @@ fn audit(text: &mut TextWriter, app: &App) {
         (AUDIT_WAITING, counts.map(|counts| counts.waiting)),
         (SPANS_DROPPED, app.tracer().dropped()),
     ] {
-        optional(text, &family, value);
+        write_optional(text, &family, value);
     }
 }
 
 fn rules(text: &mut TextWriter, app: &App) {
-    let (book, loading) = (app.book(), app.loading());
-    text.family(&RULES).sample(&[], book.shown_rules().count());
+    let (book, loading) = (app.rule_snapshot(), app.reload_status());
+    text.family(&RULES).sample(&[], book.listed_rules().count());
     text.family(&OVERRIDES).sample(&[], book.overrides.len());
     text.family(&BANS).sample(&[], book.bans.len());
     text.family(&RULES_VERSION).sample(&[], book.revision.version);
@@ -113,7 +113,7 @@ fn rules(text: &mut TextWriter, app: &App) {
 }
 
 /// A number that there is only where the part is.
-fn optional(text: &mut TextWriter, family: &MetricDefinition, value: Option<u64>) {
+fn write_optional(text: &mut TextWriter, family: &MetricDefinition, value: Option<u64>) {
     text.family(family);
     if let Some(value) = value {
         text.sample(&[], value);

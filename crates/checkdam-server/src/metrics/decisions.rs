@@ -19,11 +19,11 @@ struct RuleDecisions {
 
 impl RuleDecisions {
     fn read(counts: Arc<RuleCounts>) -> Self {
-        let of = |decision| std::array::from_fn(|store| counts.spoken(decision, store));
+        let of = |decision| std::array::from_fn(|store| counts.represented(decision, store));
         Self { by_decision: std::array::from_fn(of), counts }
     }
 
-    fn rejected(&self, store: usize) -> u64 {
+    fn denied(&self, store: usize) -> u64 {
         let decisions = self.by_decision.iter().enumerate().filter(|(decision, _)| *decision != PASSED);
         decisions.map(|(_, by_store)| by_store[store]).sum()
     }
@@ -44,7 +44,7 @@ pub(super) fn write(text: &mut TextWriter, watch: &Telemetry, usual: &str) {
         }
     }
     by_store(text.family(&ALLOWED), &all, usual, |spoken, store| spoken.by_decision[PASSED][store]);
-    by_store(text.family(&REJECTED), &all, usual, RuleDecisions::rejected);
+    by_store(text.family(&REJECTED), &all, usual, RuleDecisions::denied);
     text.family(&RULE_DECISIONS);
     // What no rule concerns is said by none.
     for counts in all.iter().map(|spoken| &spoken.counts).filter(|counts| !counts.name().is_empty()) {

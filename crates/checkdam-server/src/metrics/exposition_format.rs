@@ -14,7 +14,7 @@ pub(crate) enum ExpositionFormat {
 
 impl ExpositionFormat {
     /// What the headers ask for: OpenMetrics if they name it and prefer nothing.
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
+    pub(crate) fn negotiate(headers: &HeaderMap) -> Self {
         let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
         let (mut open, mut classic) = (0.0, 0.0);
         for range in accepted.flat_map(|value| value.split(',')) {
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn who_asks_for_openmetrics_gets_it() {
         let asked = |accept: &'static str| {
-            ExpositionFormat::of(&HeaderMap::from_iter([(ACCEPT, axum::http::HeaderValue::from_static(accept))]))
+            ExpositionFormat::negotiate(&HeaderMap::from_iter([(ACCEPT, axum::http::HeaderValue::from_static(accept))]))
         };
         let prometheus = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
                           text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
@@ -56,6 +56,6 @@ mod tests {
         for accept in ["*/*", "", "text/html", "text/plain, application/openmetrics-text;q=0.9"] {
             assert_eq!(asked(accept), ExpositionFormat::Classic, "{accept}");
         }
-        assert_eq!(ExpositionFormat::of(&HeaderMap::new()), ExpositionFormat::Classic);
+        assert_eq!(ExpositionFormat::negotiate(&HeaderMap::new()), ExpositionFormat::Classic);
     }
 }

@@ -28,7 +28,7 @@ use crate::app::App;
 /// thread that answers requests.
 pub(crate) fn write(app: &App, form: ExpositionFormat) -> String {
     let mut text = TextWriter::new(form);
-    decisions::write(&mut text, app.watch(), app.limiter().store().kind());
+    decisions::write(&mut text, app.telemetry(), app.limiter().store().kind());
     components::write(&mut text, app);
     process::write(&mut text);
     text.finish()

@@ -50,7 +50,7 @@ impl Announcement {
 
 impl PlainMessage {
     /// The question as it is said.
-    pub(super) fn question() -> Vec<u8> {
+    pub(super) fn announce_request() -> Vec<u8> {
         serde_json::to_vec(&AnnounceRequest { announce: true }).unwrap_or_default()
     }
 

@@ -21,11 +21,11 @@ const PEERS_MAX: usize = 1_000;
 pub(super) struct KnownNodes {
     own_id: u64,
     deployment: String,
-    known: Mutex<KnownNode>,
+    known: Mutex<KnownNodesState>,
 }
 
 #[derive(Debug, Default)]
-struct KnownNode {
+struct KnownNodesState {
     nodes: HashMap<u64, (NodeMessage, Instant)>,
     /// Every node on the Redis, also those whose messages cannot be read.
     announced: HashMap<u64, (AnnouncedNode, Instant)>,
@@ -51,7 +51,7 @@ impl KnownNodes {
     }
 
     /// Somebody told how it goes, whoever it was.
-    pub(super) fn heard(&self, message: NodeMessage, now: Instant) {
+    pub(super) fn message_received(&self, message: NodeMessage, now: Instant) {
         if message.deployment != self.deployment {
             return;
         }
@@ -61,20 +61,20 @@ impl KnownNodes {
             known.echo = Some((message, now));
             return;
         }
-        known.nodes.retain(|_, node| is_there(node, now));
+        known.nodes.retain(|_, node| is_live(node, now));
         if known.nodes.len() < PEERS_MAX || known.nodes.contains_key(&message.id) {
             known.nodes.insert(message.id, (message, now));
         }
     }
 
     /// A node told by what settings it limits; `unix_ms` is the time here.
-    pub(super) fn announced(&self, announcement: Announcement, now: Instant, unix_ms: u64) {
+    pub(super) fn announcement_received(&self, announcement: Announcement, now: Instant, unix_ms: u64) {
         if announcement.id == self.own_id {
             return;
         }
         let ahead_ms = i64::try_from(announcement.unix_ms).unwrap_or(i64::MAX).saturating_sub_unsigned(unix_ms);
         let mut known = self.lock();
-        known.announced.retain(|_, node| is_announced(node, now));
+        known.announced.retain(|_, node| is_recently_announced(node, now));
         if known.announced.len() < PEERS_MAX || known.announced.contains_key(&announcement.id) {
             known.announced.insert(announcement.id, (AnnouncedNode { announcement, ahead_ms }, now));
         }
@@ -83,54 +83,54 @@ impl KnownNodes {
     /// The other nodes on the Redis.
     pub(super) fn all_announced(&self, now: Instant) -> Vec<AnnouncedNode> {
         let known = self.lock();
-        known.announced.values().filter(|node| is_announced(node, now)).map(|(node, _)| node.clone()).collect()
+        known.announced.values().filter(|node| is_recently_announced(node, now)).map(|(node, _)| node.clone()).collect()
     }
 
     /// Nothing is heard.
-    pub(super) fn unheard(&self, trouble: PubSubError) {
+    pub(super) fn receive_failed(&self, trouble: PubSubError) {
         self.lock().unheard = Some(trouble);
     }
 
     /// A word was said, or why not.
-    pub(super) fn told(&self, trouble: Option<PubSubError>) {
+    pub(super) fn publish_finished(&self, trouble: Option<PubSubError>) {
         self.lock().untold = trouble;
     }
 
     /// Whether what is said is heard.
-    pub(super) fn is_heard(&self, now: Instant) -> bool {
-        self.lock().echo.as_ref().is_some_and(|echo| is_there(echo, now))
+    pub(super) fn receives_own_messages(&self, now: Instant) -> bool {
+        self.lock().echo.as_ref().is_some_and(|echo| is_live(echo, now))
     }
 
     /// What is in the way.
-    pub(super) fn trouble(&self) -> Option<PubSubError> {
+    pub(super) fn pubsub_error(&self) -> Option<PubSubError> {
         let known = self.lock();
         let both = [&known.unheard, &known.untold];
         both.into_iter().flatten().max_by_key(|trouble| trouble.is_forbidden).cloned()
     }
 
     /// How often to speak among those that are there.
-    pub(super) fn pace(&self, now: Instant) -> PublishInterval {
-        PublishInterval::among(self.each(now, |_, _| ()).len() + 1)
+    pub(super) fn publish_interval(&self, now: Instant) -> PublishInterval {
+        PublishInterval::for_nodes(self.map_live(now, |_, _| ()).len() + 1)
     }
 
     /// Something of every node that is there, with the time since it was heard.
-    pub(super) fn each<T>(&self, now: Instant, make: impl Fn(&NodeMessage, Duration) -> T) -> Vec<T> {
+    pub(super) fn map_live<T>(&self, now: Instant, make: impl Fn(&NodeMessage, Duration) -> T) -> Vec<T> {
         let known = self.lock();
-        let there = known.nodes.values().filter(|node| is_there(node, now));
+        let there = known.nodes.values().filter(|node| is_live(node, now));
         there.map(|(message, heard)| make(message, now.duration_since(*heard))).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, KnownNode> {
+    fn lock(&self) -> MutexGuard<'_, KnownNodesState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn is_there((message, heard): &(NodeMessage, Instant), now: Instant) -> bool {
-    now.duration_since(*heard) < PublishInterval::silence(message.every_s)
+fn is_live((message, heard): &(NodeMessage, Instant), now: Instant) -> bool {
+    now.duration_since(*heard) < PublishInterval::liveness_timeout(message.every_s)
 }
 
-fn is_announced((node, heard): &(AnnouncedNode, Instant), now: Instant) -> bool {
-    now.duration_since(*heard) < PublishInterval::silence(node.announcement.every_s)
+fn is_recently_announced((node, heard): &(AnnouncedNode, Instant), now: Instant) -> bool {
+    now.duration_since(*heard) < PublishInterval::liveness_timeout(node.announcement.every_s)
 }
 
 #[cfg(test)]
@@ -142,36 +142,36 @@ mod tests {
 
     fn word(id: u64, deployment: &str) -> NodeMessage {
         let (deployment, summary) = (deployment.to_owned(), NodeSummary::example(&format!("node:{id}")));
-        NodeMessage { id, deployment, summary, every_s: 0, top: Some(TopLists::of(&TopSubjects::new())) }
+        NodeMessage { id, deployment, summary, every_s: 0, top: Some(TopLists::from_top_subjects(&TopSubjects::new())) }
     }
 
     fn count(peers: &KnownNodes, now: Instant) -> usize {
-        peers.each(now, |message, _| message.id).len()
+        peers.map_live(now, |message, _| message.id).len()
     }
 
     #[test]
     fn nodes_come_and_go_and_strangers_are_not_seen() {
         let (peers, start) = (KnownNodes::new("ours".to_owned()), Instant::now());
-        peers.heard(word(1, "ours"), start);
-        peers.heard(word(2, "theirs"), start);
-        assert_eq!(peers.each(start, |message, _| message.id), [1]);
-        assert!(!peers.is_heard(start), "we have not heard ourselves");
-        peers.heard(word(peers.own_id(), "ours"), start);
-        assert!(peers.is_heard(start));
+        peers.message_received(word(1, "ours"), start);
+        peers.message_received(word(2, "theirs"), start);
+        assert_eq!(peers.map_live(start, |message, _| message.id), [1]);
+        assert!(!peers.receives_own_messages(start), "we have not heard ourselves");
+        peers.message_received(word(peers.own_id(), "ours"), start);
+        assert!(peers.receives_own_messages(start));
         assert_eq!(count(&peers, start), 1, "we are none of the others");
         let later = start + Duration::from_secs(15);
-        assert_eq!((count(&peers, later), peers.is_heard(later)), (0, false));
+        assert_eq!((count(&peers, later), peers.receives_own_messages(later)), (0, false));
     }
 
     #[test]
     fn a_flood_of_nodes_takes_no_more_space() {
         let (peers, start) = (KnownNodes::new("ours".to_owned()), Instant::now());
         for id in 0..PEERS_MAX as u64 + 100 {
-            peers.heard(word(id, "ours"), start);
+            peers.message_received(word(id, "ours"), start);
         }
         assert_eq!(count(&peers, start), PEERS_MAX);
         let later = start + Duration::from_secs(15);
-        peers.heard(word(1_000_000, "ours"), later);
+        peers.message_received(word(1_000_000, "ours"), later);
         assert_eq!(count(&peers, later), 1);
     }
 
@@ -179,11 +179,11 @@ mod tests {
     fn what_is_forbidden_is_told_first() {
         let peers = KnownNodes::new(String::new());
         let redis = redis_error("NOPERM");
-        peers.told(Some(redis.clone()));
-        peers.unheard(redis_error("IO"));
-        assert_eq!(peers.trouble(), Some(redis));
-        peers.told(None);
-        assert_eq!(peers.trouble().map(|trouble| trouble.is_forbidden), Some(false));
+        peers.publish_finished(Some(redis.clone()));
+        peers.receive_failed(redis_error("IO"));
+        assert_eq!(peers.pubsub_error(), Some(redis));
+        peers.publish_finished(None);
+        assert_eq!(peers.pubsub_error().map(|trouble| trouble.is_forbidden), Some(false));
     }
 
     fn redis_error(code: &str) -> PubSubError {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::NodeSummary;
 use super::publish_interval::{MESSAGE_MAX, PublishInterval};
-use crate::heavy_hitters::{HitterCount, RankedSubject, RuleSubject};
+use crate::heavy_hitters::{HitterCount, RankedSubjects, RuleSubject};
 use crate::telemetry::{TopOf, TopSubjects, TopWindow};
 
 /// The subjects of a list, if that fits.
@@ -73,18 +73,18 @@ impl NodeMessage {
         let rates = [requests_per_s, limited_per_s];
         let is_sound = texts.iter().all(|text| text.len() <= TEXT_MAX)
             && rates.iter().all(|rate| rate.is_finite() && **rate >= 0.0)
-            && message.lists().all(|list| list.is_sound());
+            && message.lists().all(|list| list.is_plausible());
         is_sound.then_some(message)
     }
 
     fn lists(&mut self) -> impl Iterator<Item = &mut TopList> {
-        self.top.iter_mut().flat_map(TopLists::each)
+        self.top.iter_mut().flat_map(TopLists::lists_mut)
     }
 }
 
 impl TopLists {
-    pub(super) fn of(top: &TopSubjects) -> Self {
-        let list = |kind, span| TopList::of(top.ranked(kind, span));
+    pub(super) fn from_top_subjects(top: &TopSubjects) -> Self {
+        let list = |kind, span| TopList::from_ranked(top.ranked(kind, span));
         Self {
             limited_minute: list(TopOf::Limited, TopWindow::Minute),
             limited_hour: list(TopOf::Limited, TopWindow::Hour),
@@ -102,23 +102,23 @@ impl TopLists {
         }
     }
 
-    fn each(&mut self) -> [&mut TopList; 4] {
+    fn lists_mut(&mut self) -> [&mut TopList; 4] {
         [&mut self.limited_minute, &mut self.limited_hour, &mut self.allowed_minute, &mut self.allowed_hour]
     }
 }
 
 impl TopList {
-    fn of(ranked: RankedSubject) -> Self {
-        let RankedSubject { names, missing_at_most, total } = ranked;
+    fn from_ranked(ranked: RankedSubjects) -> Self {
+        let RankedSubjects { names, missing_at_most, total } = ranked;
         let subjects = names.into_iter().map(|(name, count)| (name.rule, name.subject, count.count, count.too_high_by));
         Self { total, missing_at_most, subjects: subjects.collect() }
     }
 
-    pub(super) fn ranked(&self) -> RankedSubject {
+    pub(super) fn ranked(&self) -> RankedSubjects {
         let names = self.subjects.iter().cloned().map(|(rule, subject, count, too_high_by)| {
             (RuleSubject { rule, subject }, HitterCount { count, too_high_by })
         });
-        RankedSubject { names: names.collect(), missing_at_most: self.missing_at_most, total: self.total }
+        RankedSubjects { names: names.collect(), missing_at_most: self.missing_at_most, total: self.total }
     }
 
     fn truncate(&mut self, max: usize) {
@@ -128,7 +128,7 @@ impl TopList {
         self.subjects.truncate(max);
     }
 
-    fn is_sound(&self) -> bool {
+    fn is_plausible(&self) -> bool {
         let mut names: Vec<_> = self.subjects.iter().map(|(rule, subject, ..)| (rule, subject)).collect();
         names.sort_unstable();
         names.dedup();
@@ -160,12 +160,12 @@ mod tests {
     }
 
     fn few() -> PublishInterval {
-        PublishInterval::among(1)
+        PublishInterval::for_nodes(1)
     }
 
     #[test]
     fn among_many_only_the_first_are_told() {
-        let pace = PublishInterval::among(150);
+        let pace = PublishInterval::for_nodes(150);
         let encoded = message(100, 30).encode(pace);
         assert!(encoded.len() <= pace.bytes_max, "{}", encoded.len());
         let decoded = NodeMessage::decode(&encoded).unwrap();

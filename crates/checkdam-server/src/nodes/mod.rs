@@ -34,7 +34,7 @@ use self::message::{NodeMessage, TopLists};
 use self::publish_interval::PublishInterval;
 use self::settings_mismatch::{MismatchSince, TOPICS, differences};
 use crate::app::App;
-use crate::heavy_hitters::{RankedSubject, Ranking};
+use crate::heavy_hitters::{RankedSubjects, Ranking};
 use crate::rulebook::Snapshot;
 use crate::telemetry::{TopOf, TopWindow};
 
@@ -99,8 +99,8 @@ impl Nodes {
             asked: Notify::new(),
         });
         if nodes.app.limiter().store().redis_store().is_some() {
-            tokio::spawn(tell(Arc::clone(&nodes)));
-            tokio::spawn(hear(Arc::clone(&nodes)));
+            tokio::spawn(publish(Arc::clone(&nodes)));
+            tokio::spawn(receive(Arc::clone(&nodes)));
         }
         nodes
     }
@@ -117,7 +117,7 @@ impl Nodes {
 
     /// Whether others can be seen: whoever hears itself can be heard.
     pub(crate) fn is_shared(&self) -> bool {
-        self.peers.is_heard(Instant::now())
+        self.peers.receives_own_messages(Instant::now())
     }
 
     /// Why not, and what to do about it.
@@ -128,7 +128,7 @@ impl Nodes {
         if self.is_shared() {
             return None;
         }
-        Some(match self.peers.trouble() {
+        Some(match self.peers.pubsub_error() {
             Some(PubSubError { is_forbidden: true, .. }) => FORBIDDEN.to_owned(),
             Some(PubSubError { reason, .. }) => {
                 format!(
@@ -153,7 +153,7 @@ impl Nodes {
 
     /// Every node that can be seen: this one first, then by name.
     pub(crate) fn all(&self) -> Vec<NodeView> {
-        let mut others = self.peers.each(Instant::now(), |message, seen| NodeView {
+        let mut others = self.peers.map_live(Instant::now(), |message, seen| NodeView {
             summary: message.summary.clone(),
             is_self: false,
             seen_s_ago: seen.as_secs(),
@@ -164,12 +164,12 @@ impl Nodes {
     }
 
     /// Who came most often, and to how many nodes together.
-    pub(crate) fn ranked(&self, kind: TopOf, span: TopWindow, rule: Option<&str>) -> (RankedSubject, usize) {
+    pub(crate) fn ranked(&self, kind: TopOf, span: TopWindow, rule: Option<&str>) -> (RankedSubjects, usize) {
         let list = |message: &NodeMessage, _| message.top.as_ref().map(|top| top.list(kind, span).ranked());
-        let mut lists = if self.shares_subjects { self.peers.each(Instant::now(), list) } else { Vec::new() };
+        let mut lists = if self.shares_subjects { self.peers.map_live(Instant::now(), list) } else { Vec::new() };
         lists.retain(Option::is_some);
         let nodes = lists.len() + 1;
-        let own = self.app.watch().top().ranked(kind, span);
+        let own = self.app.telemetry().top().ranked(kind, span);
         let mut all = if lists.is_empty() {
             own
         } else {
@@ -191,18 +191,18 @@ impl Nodes {
             deployment: self.peers.deployment().to_owned(),
             summary: self.summary(),
             every_s: 0,
-            top: self.shares_subjects.then(|| TopLists::of(self.app.watch().top())),
+            top: self.shares_subjects.then(|| TopLists::from_top_subjects(self.app.telemetry().top())),
         }
     }
 
     /// What this node announces; it takes a while if the rules are new.
-    fn announce(&self, pace: PublishInterval) -> Announcement {
+    fn announcement(&self, pace: PublishInterval) -> Announcement {
         let store = self.app.limiter().store();
         let announcement = Announcement {
             id: self.peers.own_id(),
             deployment: self.peers.deployment().to_owned(),
             has_secret: store.redis_store().is_some_and(RedisStore::is_sealed),
-            rules: self.digest(),
+            rules: self.rules_digest(),
             nodes: store.nodes(),
             unix_ms: unix_us() / 1_000,
             every_s: pace.every_s(),
@@ -211,8 +211,8 @@ impl Nodes {
         announcement
     }
 
-    fn digest(&self) -> String {
-        let (book, mut known) = (self.app.book(), lock(&self.digest));
+    fn rules_digest(&self) -> String {
+        let (book, mut known) = (self.app.rule_snapshot(), lock(&self.digest));
         match &*known {
             Some((of, digest)) if Arc::ptr_eq(of, &book) => digest.clone(),
             _ => known.insert((Arc::clone(&book), book.digest())).1.clone(),
@@ -221,7 +221,7 @@ impl Nodes {
 
     /// Compares this node's settings with those of the others, and says what differs,
     /// once it has lasted.
-    fn compare(&self, now: Instant) {
+    fn compare_settings(&self, now: Instant) {
         let Some(announcement) = lock(&self.announcement).clone() else { return };
         let found = differences(&AnnouncedNode { announcement, ahead_ms: 0 }, &self.peers.all_announced(now));
         let mut differing = lock(&self.differing);
@@ -241,11 +241,11 @@ impl Nodes {
     }
 
     /// Something was said in clear.
-    fn heard_in_clear(&self, word: &[u8], now: Instant) {
+    fn plaintext_received(&self, word: &[u8], now: Instant) {
         match PlainMessage::decode(word) {
             Some(PlainMessage::Announcement(announcement)) => {
-                self.peers.announced(announcement, now, unix_us() / 1_000);
-                self.compare(now);
+                self.peers.announcement_received(announcement, now, unix_us() / 1_000);
+                self.compare_settings(now);
             }
             Some(PlainMessage::Question) => self.asked.notify_one(),
             None => {}
@@ -253,13 +253,13 @@ impl Nodes {
     }
 
     fn summary(&self) -> NodeSummary {
-        let rates = self.app.watch().traffic().rates();
+        let rates = self.app.telemetry().traffic().rates();
         NodeSummary {
             node: self.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_s: self.uptime_s(),
             store: self.app.limiter().store().kind().to_owned(),
-            rules_version: self.app.book().revision.version,
+            rules_version: self.app.rule_snapshot().revision.version,
             requests_per_s: rates.requests_per_s,
             limited_per_s: rates.limited_per_s,
             ready: self.app.readiness().is_ready(),
@@ -272,7 +272,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// Tells the others how this node goes, and by what settings it limits.
-async fn tell(nodes: Arc<Nodes>) {
+async fn publish(nodes: Arc<Nodes>) {
     let Some(store) = nodes.app.limiter().store().redis_store() else { return };
     let mut speaker = store.publisher();
     let mut due = Instant::now();
@@ -281,21 +281,21 @@ async fn tell(nodes: Arc<Nodes>) {
             () = tokio::time::sleep_until(due) => true,
             () = nodes.asked.notified() => false,
         };
-        let pace = nodes.peers.pace(Instant::now());
+        let pace = nodes.peers.publish_interval(Instant::now());
         let telling = Arc::clone(&nodes);
         // Ranking takes a while: requests shall not wait for it.
         let words = tokio::task::spawn_blocking(move || {
             let message = is_due.then(|| telling.message().encode(pace));
-            (message, telling.announce(pace).encode())
+            (message, telling.announcement(pace).encode())
         });
         let Ok((message, announcement)) = words.await else { return };
         if let Some(message) = message {
-            nodes.peers.told(speaker.publish(&message).await.err());
+            nodes.peers.publish_finished(speaker.publish(&message).await.err());
             due = Instant::now() + pace.every;
         }
         // If it cannot be said, the message could not either.
         let _ = speaker.publish_plaintext(&announcement).await;
-        nodes.compare(Instant::now());
+        nodes.compare_settings(Instant::now());
         if !is_due {
             tokio::time::sleep(ANSWER_PAUSE).await;
         }
@@ -303,18 +303,18 @@ async fn tell(nodes: Arc<Nodes>) {
 }
 
 /// Hears how the others go.
-async fn hear(nodes: Arc<Nodes>) {
+async fn receive(nodes: Arc<Nodes>) {
     let Some(store) = nodes.app.limiter().store().redis_store() else { return };
     let mut heard = store.subscribe();
     loop {
-        let silence = PublishInterval::silence(nodes.peers.pace(Instant::now()).every_s());
+        let silence = PublishInterval::liveness_timeout(nodes.peers.publish_interval(Instant::now()).every_s());
         match tokio::time::timeout(silence, heard.recv()).await {
             Ok(Some(PubSubEvent::Message(word))) => match NodeMessage::decode(&word) {
-                Some(message) => nodes.peers.heard(message, Instant::now()),
-                None => nodes.heard_in_clear(&word, Instant::now()),
+                Some(message) => nodes.peers.message_received(message, Instant::now()),
+                None => nodes.plaintext_received(&word, Instant::now()),
             },
-            Ok(Some(PubSubEvent::Unsealed(word))) => nodes.heard_in_clear(&word, Instant::now()),
-            Ok(Some(PubSubEvent::Disconnected(trouble))) => nodes.peers.unheard(trouble),
+            Ok(Some(PubSubEvent::Unsealed(word))) => nodes.plaintext_received(&word, Instant::now()),
+            Ok(Some(PubSubEvent::Disconnected(trouble))) => nodes.peers.receive_failed(trouble),
             Ok(Some(_)) => {}
             // One hears at least oneself: a connection that is silent is dead.
             Ok(None) | Err(_) => heard = store.subscribe(),

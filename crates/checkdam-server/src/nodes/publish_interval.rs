@@ -28,7 +28,7 @@ pub(super) struct PublishInterval {
 
 impl PublishInterval {
     /// The pace among so many nodes.
-    pub(super) fn among(nodes: usize) -> Self {
+    pub(super) fn for_nodes(nodes: usize) -> Self {
         let nodes = nodes.max(NODES_FEW);
         let every = EVERY_MIN.mul_f64(nodes as f64 / NODES_FEW as f64).min(EVERY_MAX);
         Self { every, bytes_max: (MESSAGE_MAX * NODES_FEW / nodes).max(MESSAGE_MIN) }
@@ -36,7 +36,7 @@ impl PublishInterval {
 
     /// For how long a node is believed to be there that speaks every so many
     /// seconds, whatever it claims.
-    pub(super) fn silence(every_s: u64) -> Duration {
+    pub(super) fn liveness_timeout(every_s: u64) -> Duration {
         Duration::from_secs(every_s).clamp(EVERY_MIN, EVERY_MAX) * TURNS_MISSED
     }
 
@@ -52,20 +52,20 @@ mod tests {
 
     #[test]
     fn more_nodes_speak_less_often_and_say_less() {
-        assert_eq!(PublishInterval::among(1), PublishInterval { every: EVERY_MIN, bytes_max: MESSAGE_MAX });
-        assert_eq!(PublishInterval::among(10), PublishInterval::among(1));
+        assert_eq!(PublishInterval::for_nodes(1), PublishInterval { every: EVERY_MIN, bytes_max: MESSAGE_MAX });
+        assert_eq!(PublishInterval::for_nodes(10), PublishInterval::for_nodes(1));
         for nodes in [10, 11, 40, 149, 150] {
-            let PublishInterval { every, bytes_max } = PublishInterval::among(nodes);
+            let PublishInterval { every, bytes_max } = PublishInterval::for_nodes(nodes);
             let passed_on = (nodes * nodes * bytes_max) as f64 / every.as_secs_f64();
             assert!(passed_on <= 1.64e6, "{nodes} nodes: {passed_on} B/s");
             assert!(nodes as f64 / every.as_secs_f64() <= 5.001, "{nodes} nodes");
         }
-        assert_eq!(PublishInterval::among(1_000), PublishInterval { every: EVERY_MAX, bytes_max: MESSAGE_MIN });
+        assert_eq!(PublishInterval::for_nodes(1_000), PublishInterval { every: EVERY_MAX, bytes_max: MESSAGE_MIN });
     }
 
     #[test]
     fn nobody_is_believed_to_be_there_for_long() {
-        assert_eq!(PublishInterval::silence(0), Duration::from_secs(10));
-        assert_eq!(PublishInterval::silence(u64::MAX), Duration::from_secs(150));
+        assert_eq!(PublishInterval::liveness_timeout(0), Duration::from_secs(10));
+        assert_eq!(PublishInterval::liveness_timeout(u64::MAX), Duration::from_secs(150));
     }
 }

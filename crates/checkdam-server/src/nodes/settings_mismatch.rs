@@ -36,10 +36,15 @@ pub(super) const TOPICS: [(&str, u64); 4] = [("key_secret", 0), ("rules", 6), ("
 pub(crate) fn differences(own: &AnnouncedNode, others: &[AnnouncedNode]) -> Vec<Difference> {
     let (alike, strangers): (Vec<_>, Vec<_>) =
         others.iter().partition(|other| other.announcement.deployment == own.announcement.deployment);
-    [secrets(own, &strangers), rules(own, &alike), nodes(own, &alike), clocks(own, others)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        secret_difference(own, &strangers),
+        rules_difference(own, &alike),
+        node_count_difference(own, &alike),
+        clock_difference(own, others),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// What differs between nodes, seen from one of those that most name buckets like.
@@ -70,7 +75,7 @@ impl MismatchSince {
 
 /// Nodes that name buckets otherwise. Those with a secret of their own and other
 /// rules are taken for another deployment that shares the Redis.
-fn secrets(own: &AnnouncedNode, strangers: &[&AnnouncedNode]) -> Option<Difference> {
+fn secret_difference(own: &AnnouncedNode, strangers: &[&AnnouncedNode]) -> Option<Difference> {
     let own = &own.announcement;
     let is_meant = |other: &Announcement| !(own.has_secret && other.has_secret && own.rules != other.rules);
     let strangers: Vec<_> = strangers.iter().map(|other| &other.announcement).filter(|other| is_meant(other)).collect();
@@ -83,26 +88,26 @@ fn secrets(own: &AnnouncedNode, strangers: &[&AnnouncedNode]) -> Option<Differen
         seen: format!(
             "{} on this Redis another --key-secret or --readable-keys than the others ({}): they have buckets of their \
              own, so that a subject passes once for each secret",
-            count(strangers.len(), "node has", "nodes have"),
-            count(without, "node has no secret", "nodes have no secret")
+            counted(strangers.len(), "node has", "nodes have"),
+            counted(without, "node has no secret", "nodes have no secret")
         ),
         remedy: "give every node the same --key-secret and --readable-keys",
     })
 }
 
-fn rules(own: &AnnouncedNode, alike: &[&AnnouncedNode]) -> Option<Difference> {
+fn rules_difference(own: &AnnouncedNode, alike: &[&AnnouncedNode]) -> Option<Difference> {
     let differing = alike.iter().filter(|other| other.announcement.rules != own.announcement.rules).count();
     (differing > 0).then(|| Difference {
         topic: "rules",
         seen: format!(
             "{} other rules, overrides or bans than the others: which limit holds depends on the node that is asked",
-            count(differing, "node has", "nodes have")
+            counted(differing, "node has", "nodes have")
         ),
         remedy: "give every node the same rule file, or the same --database",
     })
 }
 
-fn nodes(own: &AnnouncedNode, alike: &[&AnnouncedNode]) -> Option<Difference> {
+fn node_count_difference(own: &AnnouncedNode, alike: &[&AnnouncedNode]) -> Option<Difference> {
     let seen = alike.len() as u64 + 1;
     let mut said: Vec<u64> = alike.iter().chain([&own]).map(|other| other.announcement.nodes).collect();
     said.sort_unstable();
@@ -116,13 +121,13 @@ fn nodes(own: &AnnouncedNode, alike: &[&AnnouncedNode]) -> Option<Difference> {
         seen: format!(
             "--nodes is {}, and {} seen: while Redis is away, each admits one part in --nodes of every limit",
             said.join(" and "),
-            count(alike.len() + 1, "node is", "nodes are")
+            counted(alike.len() + 1, "node is", "nodes are")
         ),
         remedy: "set --nodes on every node to the number of nodes",
     })
 }
 
-fn clocks(own: &AnnouncedNode, others: &[AnnouncedNode]) -> Option<Difference> {
+fn clock_difference(own: &AnnouncedNode, others: &[AnnouncedNode]) -> Option<Difference> {
     let furthest_ms = others.iter().map(|other| other.ahead_ms.abs_diff(own.ahead_ms)).max().unwrap_or_default();
     (furthest_ms > CLOCKS_MS).then(|| Difference {
         topic: "clocks",
@@ -134,7 +139,7 @@ fn clocks(own: &AnnouncedNode, others: &[AnnouncedNode]) -> Option<Difference> {
     })
 }
 
-fn count(number: usize, one: &str, many: &str) -> String {
+fn counted(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 

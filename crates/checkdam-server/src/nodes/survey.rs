@@ -27,7 +27,7 @@ pub(crate) async fn survey(options: &RedisOptions) -> Result<Vec<AnnouncedNode>,
     while nodes.len() < expected {
         match timeout_at(deadline, heard.recv()).await {
             Ok(Some(PubSubEvent::Subscribed)) => {
-                let Ok(told) = speaker.publish_plaintext(&PlainMessage::question()).await else { break };
+                let Ok(told) = speaker.publish_plaintext(&PlainMessage::announce_request()).await else { break };
                 // We are one of those that heard it. In a cluster other servers do not count theirs.
                 let others = usize::try_from(told).unwrap_or(usize::MAX).saturating_sub(1);
                 expected = if is_cluster { usize::MAX } else { others };

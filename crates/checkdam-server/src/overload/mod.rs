@@ -116,13 +116,13 @@ impl Overload {
     }
 
     /// A request begins to be decided.
-    pub(crate) fn decide(&self) -> InFlightDecision<'_> {
+    pub(crate) fn begin_decision(&self) -> InFlightDecision<'_> {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         InFlightDecision(&self.in_flight)
     }
 
     /// Whether a request that has been waiting since then is shed; if so, it is counted.
-    pub(crate) fn sheds(&self, entrance: SheddingListener, since: u64) -> bool {
+    pub(crate) fn should_shed(&self, entrance: SheddingListener, since: u64) -> bool {
         let sheds = self.in_flight() >= self.options.in_flight_max || self.is_too_late(since, now());
         if sheds {
             self.shed[entrance as usize].fetch_add(1, Ordering::Relaxed);
@@ -131,7 +131,7 @@ impl Overload {
     }
 
     /// How many were shed, by listener.
-    pub(crate) fn shed(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(crate) fn shed_by_listener(&self) -> impl Iterator<Item = (&'static str, u64)> {
         SheddingListener::ALL
             .into_iter()
             .map(|entrance| (entrance.name(), self.shed[entrance as usize].load(Ordering::Relaxed)))
@@ -143,13 +143,13 @@ impl Overload {
     }
 
     /// The longest that a request waited in the last second; 0 if waits shed none.
-    pub(crate) fn late_ms(&self) -> u64 {
+    pub(crate) fn max_wait_ms(&self) -> u64 {
         self.late_ms.load(Ordering::Relaxed)
     }
 
     /// How many were shed.
     pub(crate) fn shed_total(&self) -> u64 {
-        self.shed().map(|(_, count)| count).sum()
+        self.shed_by_listener().map(|(_, count)| count).sum()
     }
 
     fn is_too_late(&self, since: u64, now: u64) -> bool {
@@ -184,20 +184,20 @@ impl Overload {
     }
 
     /// The longest wait since this was last called.
-    fn take_longest_ms(&self) -> u64 {
+    fn take_max_wait_ms(&self) -> u64 {
         self.lateness.longest_us.swap(0, Ordering::Relaxed) / 1_000
     }
 }
 
 /// Tells how long requests wait, for as long as the program runs.
-pub(crate) async fn watch(app: Arc<App>) {
+pub(crate) async fn log_episodes(app: Arc<App>) {
     let overload = app.overload();
     let (mut episode, mut longest_ms) = (SheddingEpisode::default(), [0; LOOKS]);
     for look in (0..LOOKS).cycle() {
         tokio::time::sleep(LOOK_EVERY).await;
-        longest_ms[look] = overload.take_longest_ms();
+        longest_ms[look] = overload.take_max_wait_ms();
         overload.late_ms.store(longest_ms.into_iter().max().unwrap_or(0), Ordering::Relaxed);
-        episode.look(overload);
+        episode.poll(overload);
     }
 }
 
@@ -211,14 +211,14 @@ struct SheddingEpisode {
 }
 
 impl SheddingEpisode {
-    fn look(&mut self, overload: &Overload) {
+    fn poll(&mut self, overload: &Overload) {
         let (before, now) = (self.seen, overload.shed_total());
         self.seen = now;
         let is_shedding = now > before;
         match &mut self.current {
             None if is_shedding => {
                 self.current = Some((before, Instant::now()));
-                let (late_ms, in_flight) = (overload.late_ms(), overload.in_flight());
+                let (late_ms, in_flight) = (overload.max_wait_ms(), overload.in_flight());
                 tracing::warn!(late_ms, in_flight, "overloaded: requests are turned away with 503");
             }
             Some((_, last)) if is_shedding => *last = Instant::now(),
@@ -253,13 +253,15 @@ mod tests {
     #[test]
     fn what_is_decided_counts_until_it_is() {
         let overload = overload(0, 2);
-        let first = overload.decide();
-        assert!(!overload.sheds(SheddingListener::Http, now()));
-        let second = overload.decide();
-        assert!(overload.sheds(SheddingListener::Http, now()) && overload.sheds(SheddingListener::Grpc, now()));
+        let first = overload.begin_decision();
+        assert!(!overload.should_shed(SheddingListener::Http, now()));
+        let second = overload.begin_decision();
+        assert!(
+            overload.should_shed(SheddingListener::Http, now()) && overload.should_shed(SheddingListener::Grpc, now())
+        );
         drop((first, second));
-        assert!(!overload.sheds(SheddingListener::Proxy, now()));
-        assert_eq!(overload.shed().collect::<Vec<_>>(), [("http", 1), ("grpc", 1), ("proxy", 0)]);
+        assert!(!overload.should_shed(SheddingListener::Proxy, now()));
+        assert_eq!(overload.shed_by_listener().collect::<Vec<_>>(), [("http", 1), ("grpc", 1), ("proxy", 0)]);
     }
 
     #[test]
@@ -272,7 +274,7 @@ mod tests {
         let late: Vec<_> = shed.iter().skip(1).step_by(2).copied().collect();
         assert_eq!(in_time, 0);
         assert!(late[..100].iter().all(|shed| !shed) && late[101..].iter().all(|shed| *shed));
-        assert!((2_999..=3_001).contains(&overload.take_longest_ms()));
+        assert!((2_999..=3_001).contains(&overload.take_max_wait_ms()));
     }
 
     #[test]

@@ -27,7 +27,7 @@ impl ByteCharge {
     }
 
     /// Charges so many bytes, less what was charged before.
-    pub(super) async fn settle(self, bytes: u64) {
+    pub(super) async fn charge(self, bytes: u64) {
         let owed = bytes.div_ceil(self.bytes_per_unit.max(1)).saturating_sub(self.request.cost()).min(LIMIT_MAX);
         if owed == 0 {
             return;

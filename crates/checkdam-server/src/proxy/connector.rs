@@ -18,7 +18,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tower_service::Service;
 
-use super::forwarder::{SendError, reasons};
+use super::forwarder::{SendError, error_chain};
 use super::http1::Stream;
 use crate::config::{ProxyOptions, UpstreamUrl};
 
@@ -37,7 +37,7 @@ impl Connector {
         let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()?;
         let verifying = match &options.upstream_ca {
-            Some(pem) => builder.with_root_certificates(roots(pem)?),
+            Some(pem) => builder.with_root_certificates(root_certificates(pem)?),
             None if is_https => builder.with_native_roots()?,
             // Machines without certificates need none for plain connections.
             None => builder.with_root_certificates(RootCertStore::empty()),
@@ -62,11 +62,11 @@ impl Connector {
             Uri::builder().scheme(url.scheme.clone()).authority(url.authority.clone()).path_and_query("/").build();
         let uri = uri.map_err(|error| SendError::Unreachable(error.to_string()))?;
         let connected = self.clone().call(uri).await;
-        connected.map(Stream::from).map_err(|error| SendError::Unreachable(reasons(&*error)))
+        connected.map(Stream::from).map_err(|error| SendError::Unreachable(error_chain(&*error)))
     }
 }
 
-fn roots(pem: &[u8]) -> anyhow::Result<RootCertStore> {
+fn root_certificates(pem: &[u8]) -> anyhow::Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
         roots.add(certificate.map_err(|error| anyhow::anyhow!("upstream_ca cannot be read as PEM: {error}"))?)?;

@@ -38,7 +38,7 @@ pub(super) enum ProxyError {
 }
 
 impl ProxyError {
-    fn kind(&self) -> (StatusCode, &'static str, &'static str) {
+    fn status_and_title(&self) -> (StatusCode, &'static str, &'static str) {
         match self {
             Self::Ambiguous(_) => {
                 (StatusCode::BAD_REQUEST, "urn:checkdam:problem:ambiguous_request", "The request's end is ambiguous")
@@ -89,7 +89,7 @@ impl ProxyError {
 
 impl IntoResponse for ProxyError {
     fn into_response(self) -> Response<Body> {
-        let (status, kind, title) = self.kind();
+        let (status, kind, title) = self.status_and_title();
         let mut response = Problem::new(kind, title, status, self.to_string()).into_response();
         if self.ends_connection() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

@@ -11,7 +11,7 @@ use axum::http::{Method, Request, Version};
 use checkdam::normalize::PathNormalization;
 
 use super::error_responses::ProxyError;
-use crate::http::is_of_proxies;
+use crate::http::is_proxy_header;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -84,25 +84,25 @@ pub(super) fn host<B>(request: &Request<B>) -> Result<Option<HeaderValue>, Proxy
 
 /// What a connection is asked to become: a WebSocket, by HTTP/1.1. Anything else
 /// could carry requests past the limits.
-pub(super) fn upgrade<B>(request: &Request<B>) -> Option<HeaderValue> {
+pub(super) fn websocket_upgrade<B>(request: &Request<B>) -> Option<HeaderValue> {
     let is_asked = request.version() == Version::HTTP_11 && has_token(request.headers(), &CONNECTION, "upgrade");
     let wanted = request.headers().get(UPGRADE).filter(|_| is_asked)?;
     wanted.as_bytes().eq_ignore_ascii_case(b"websocket").then(|| wanted.clone())
 }
 
 /// Takes out what is meant for one connection.
-pub(super) fn strip(headers: &mut HeaderMap) {
+pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     // Of an answer that has both, the chunks were believed.
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
-    let listed = listed(headers);
+    let listed = connection_options(headers);
     remove(headers, |name| OF_ONE_CONNECTION.contains(name) || listed.contains(name));
 }
 
 /// What Connection says is meant for one connection. Where a message ends and
 /// whom it is for concerns all.
-fn listed(headers: &HeaderMap) -> Vec<HeaderName> {
+fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
     let names = tokens(headers, &CONNECTION).filter_map(|name| HeaderName::try_from(name).ok());
     names.filter(|name| *name != CONTENT_LENGTH && *name != HOST).collect()
 }
@@ -123,9 +123,9 @@ fn is_underscored(name: &HeaderName) -> bool {
 }
 
 /// Takes out of a body's trailers what would be taken out of its head.
-pub(super) fn clean_trailers(trailers: &mut HeaderMap) {
+pub(super) fn strip_trailers(trailers: &mut HeaderMap) {
     let is_of_head = |name: &HeaderName| {
-        is_of_proxies(name) || OF_ONE_CONNECTION.contains(name) || [HOST, CONTENT_LENGTH].contains(name)
+        is_proxy_header(name) || OF_ONE_CONNECTION.contains(name) || [HOST, CONTENT_LENGTH].contains(name)
     };
     remove(trailers, |name| is_underscored(name) || is_of_head(name));
 }
@@ -139,7 +139,7 @@ impl ForwardedHead {
         (peer, is_trusted): (IpAddr, bool),
         paths: &PathNormalization,
     ) -> Self {
-        let upgrade = upgrade(request);
+        let upgrade = websocket_upgrade(request);
         let headers = std::mem::take(request.headers_mut());
         let via = if request.version() == Version::HTTP_2 { "2 checkdam" } else { "1.1 checkdam" };
         Self {
@@ -148,7 +148,7 @@ impl ForwardedHead {
             host,
             takes_trailers: upgrade.is_none() && has_token(&headers, &TE, "trailers"),
             upgrade,
-            listed: listed(&headers),
+            listed: connection_options(&headers),
             headers,
             sender: Some(ForwardedFor { peer, is_trusted, via }),
         }
@@ -174,15 +174,15 @@ impl ForwardedHead {
     }
 
     /// The trailers that may follow the body.
-    pub(super) fn announced(&self) -> Vec<HeaderName> {
+    pub(super) fn announced_trailers(&self) -> Vec<HeaderName> {
         tokens(&self.headers, &TRAILER).filter_map(|name| HeaderName::try_from(name).ok()).collect()
     }
 
     /// Calls `write` with each header that is forwarded, without the host and
     /// what says where the body ends: that is for who writes the body.
-    pub(super) fn each(&self, mut write: impl FnMut(&str, &[u8])) {
+    pub(super) fn write_each(&self, mut write: impl FnMut(&str, &[u8])) {
         for (name, value) in &self.headers {
-            if self.passes(name) {
+            if self.is_forwarded(name) {
                 write(name.as_str(), value.as_bytes());
             }
         }
@@ -196,7 +196,7 @@ impl ForwardedHead {
         let is_said = |name: &HeaderName| is_trusted && self.headers.contains_key(name);
         let client = crate::http::address_text(peer.to_canonical());
         match is_said(&X_FORWARDED_FOR) {
-            true => write(X_FORWARDED_FOR.as_str(), &self.joined(&X_FORWARDED_FOR, &client)),
+            true => write(X_FORWARDED_FOR.as_str(), &self.appended_list(&X_FORWARDED_FOR, &client)),
             false => write(X_FORWARDED_FOR.as_str(), client.as_bytes()),
         }
         if !is_said(&X_FORWARDED_PROTO) {
@@ -206,13 +206,13 @@ impl ForwardedHead {
             write(X_FORWARDED_HOST.as_str(), host.as_bytes());
         }
         match self.headers.contains_key(VIA) && !self.listed.contains(&VIA) {
-            true => write(VIA.as_str(), &self.joined(&VIA, via)),
+            true => write(VIA.as_str(), &self.appended_list(&VIA, via)),
             false => write(VIA.as_str(), via.as_bytes()),
         }
     }
 
     /// Whether a header of the client is forwarded as it is.
-    fn passes(&self, name: &HeaderName) -> bool {
+    fn is_forwarded(&self, name: &HeaderName) -> bool {
         let is_trusted = self.sender.is_some_and(|sender| sender.is_trusted);
         let is_ours = match name.as_str() {
             "host" | "content-length" | "via" | "x-forwarded-for" => true,
@@ -222,13 +222,13 @@ impl ForwardedHead {
         };
         !is_ours
             && !OF_ONE_CONNECTION.contains(name)
-            && (is_trusted || !is_of_proxies(name))
+            && (is_trusted || !is_proxy_header(name))
             && !is_underscored(name)
             && !self.listed.contains(name)
     }
 
     /// A list, which may stand in several headers, and one entry more.
-    fn joined(&self, name: &HeaderName, entry: &str) -> Vec<u8> {
+    fn appended_list(&self, name: &HeaderName, entry: &str) -> Vec<u8> {
         let mut list = Vec::new();
         for known in self.headers.get_all(name) {
             list.extend_from_slice(known.as_bytes());

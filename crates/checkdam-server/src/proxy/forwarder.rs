@@ -54,7 +54,7 @@ enum SendAttempt {
 impl SendAttempt {
     /// The right to one more connection. Health needs none: an upstream that has
     /// much to do is not ill.
-    fn permit(self, upstream: &Upstream) -> Result<Option<OwnedSemaphorePermit>, SendError> {
+    fn connection_permit(self, upstream: &Upstream) -> Result<Option<OwnedSemaphorePermit>, SendError> {
         if self == Self::Health {
             return Ok(None);
         }
@@ -87,9 +87,9 @@ impl Forwarder {
         head: &ForwardedHead,
         source: &LentBody,
     ) -> Result<Response<UpstreamBody>, ProxyError> {
-        let mut may_repeat = source.is_empty() && is_repeatable(&head.method);
+        let mut may_repeat = source.is_empty() && is_idempotent(&head.method);
         let mut last = ProxyError::Unreachable;
-        for upstream in upstreams.in_turn() {
+        for upstream in upstreams.rotation() {
             let mut attempt = SendAttempt::First;
             loop {
                 let error = match self.send(upstream, head, source, attempt).await {
@@ -101,7 +101,7 @@ impl Forwarder {
                     Err(error) => error,
                 };
                 if let SendError::Unreachable(reason) = error {
-                    upstream.set_aside(self.pause, &reason);
+                    upstream.suspend(self.pause, &reason);
                     if source.is_untouched() {
                         break;
                     }
@@ -141,21 +141,21 @@ impl Forwarder {
         let connection = match resting {
             Some(connection) => connection,
             None => {
-                let permit = attempt.permit(upstream)?;
+                let permit = attempt.connection_permit(upstream)?;
                 Box::new(Connection::new(Box::pin(self.connector.connect(&upstream.url)).await?, permit))
             }
         };
         let (host, patience, pool) = (upstream.url.authority.as_str(), self.response_timeout, &upstream.pool);
-        let answered = Exchange { head, source, host, patience, pool }.on(connection).await;
+        let answered = Exchange { head, source, host, patience, pool }.run(connection).await;
         answered.map(|response| response.map(UpstreamBody::Http1)).map_err(|error| match error {
             ExchangeError::Slow => SendError::Slow,
-            ExchangeError::Lost(_) => SendError::Lost(reasons(&error)),
-            error => SendError::Broken(reasons(&error)),
+            ExchangeError::Lost(_) => SendError::Lost(error_chain(&error)),
+            error => SendError::Broken(error_chain(&error)),
         })
     }
 
     /// Whether an upstream answers that it is well.
-    pub(super) async fn is_well(&self, upstream: &Arc<Upstream>, path: &PathAndQuery) -> bool {
+    pub(super) async fn is_healthy(&self, upstream: &Arc<Upstream>, path: &PathAndQuery) -> bool {
         let (head, source) = (ForwardedHead::get(path.clone()), LentBody::empty());
         let answered =
             tokio::time::timeout(self.response_timeout, self.send(upstream, &head, &source, SendAttempt::Health)).await;
@@ -164,12 +164,12 @@ impl Forwarder {
 }
 
 /// By RFC 9110, those of which a second has the same effect as one.
-fn is_repeatable(method: &Method) -> bool {
+fn is_idempotent(method: &Method) -> bool {
     [Method::GET, Method::HEAD, Method::OPTIONS, Method::PUT, Method::DELETE, Method::TRACE].contains(method)
 }
 
 /// An error and what caused it, for people.
-pub(super) fn reasons(error: &dyn Error) -> String {
+pub(super) fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

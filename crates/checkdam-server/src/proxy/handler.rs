@@ -69,7 +69,12 @@ impl Proxy {
             let path: PathAndQuery = path.parse()?;
             for upstream in routes.upstreams() {
                 let (forwarder, upstream) = (Arc::clone(&forwarder), Arc::clone(upstream));
-                tokio::spawn(health_checks::watch(forwarder, upstream, path.clone(), options.health_interval));
+                tokio::spawn(health_checks::check_periodically(
+                    forwarder,
+                    upstream,
+                    path.clone(),
+                    options.health_interval,
+                ));
             }
         }
         Ok(Self {
@@ -86,7 +91,7 @@ impl Proxy {
         })
     }
 
-    async fn pass(
+    async fn handle(
         &self,
         mut request: Request<Incoming>,
         arrival: RequestArrival,
@@ -101,11 +106,11 @@ impl Proxy {
         if request.method() == Method::CONNECT {
             return Err(ProxyError::Connect);
         }
-        if self.app.overload().sheds(SheddingListener::Proxy, arrival.since) {
+        if self.app.overload().should_shed(SheddingListener::Proxy, arrival.since) {
             discard(request.into_body());
             return Err(ProxyError::Overloaded);
         }
-        let uploading = match self.count_upload(&request, arrival.peer) {
+        let uploading = match self.upload_permit(&request, arrival.peer) {
             Ok(uploading) => uploading,
             Err(refusal) => {
                 discard(request.into_body());
@@ -126,7 +131,7 @@ impl Proxy {
         let route = self.routes.find(&asked).ok_or(ProxyError::NoRoute)?;
         let is_trusted = self.origin.is_trusted(arrival.peer);
         let names_cost = |header: &HeaderName| is_trusted && request.headers().contains_key(header);
-        let asked = route.ask(asked, request.method(), self.cost_header.as_ref().is_some_and(names_cost));
+        let asked = route.charged_request(asked, request.method(), self.cost_header.as_ref().is_some_and(names_cost));
         // On the heap, so that a request that waits for its upstream does not carry the room for it.
         let AdmittedRequest { charge, standing } = match Box::pin(self.admit(route, asked)).await {
             Ok(admitted) => admitted,
@@ -138,16 +143,16 @@ impl Proxy {
         let head = ForwardedHead::new(&mut request, host, (arrival.peer, is_trusted), self.origin.paths());
         let mut response = match self.forward(route, (request, uploading), &head, charge, arrival.under_way).await {
             Ok(response) => response,
-            Err(refusal) => refused(refusal),
+            Err(refusal) => error_response(refusal),
         };
-        mark(response.headers_mut(), standing);
+        set_headers(response.headers_mut(), standing);
         Ok(response)
     }
 
     /// Counts a request's body as one that its client is sending, if it has one.
     /// A proxy that is trusted or on this machine, and does not say for whom it
     /// sends, is no one client.
-    fn count_upload(&self, request: &Request<Incoming>, peer: IpAddr) -> Result<Option<UploadPermit>, ProxyError> {
+    fn upload_permit(&self, request: &Request<Incoming>, peer: IpAddr) -> Result<Option<UploadPermit>, ProxyError> {
         let Some(uploads) = self.uploads.as_ref().filter(|_| !request.body().is_end_stream()) else { return Ok(None) };
         let client = self.origin.client_ip(peer, request.headers());
         let peer = peer.to_canonical();
@@ -161,7 +166,7 @@ impl Proxy {
 
     /// Whether a request without a host would pass by a rule or a route.
     fn needs_host(&self) -> bool {
-        self.routes.name_hosts() || self.app.watch().attributes().is_named("host")
+        self.routes.match_hosts() || self.app.telemetry().attributes().is_named("host")
     }
 
     /// Charges a request and holds it back as long as it must be; the answer,
@@ -172,12 +177,12 @@ impl Proxy {
         asked: checkdam::Request<'static>,
     ) -> Result<AdmittedRequest, ResponderResponse<ProxyBody>> {
         let dialect = self.app.dialect();
-        let outcome = self.app.check_within(&asked, self.delay_max).await;
+        let outcome = self.app.check_with_delay(&asked, self.delay_max).await;
         if !outcome.is_allowed() {
-            return Err(http::refuse(&outcome, dialect).map(|body| Either::Right(Body::new(body))));
+            return Err(http::denial_response(&outcome, dialect).map(|body| Either::Right(Body::new(body))));
         }
         let delay = Duration::from_micros(outcome.delay_us());
-        let standing = http::standing(&outcome, dialect);
+        let standing = http::rate_limit_headers(&outcome, dialect);
         drop(outcome);
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
@@ -212,19 +217,19 @@ impl Proxy {
         let body = match response.into_body() {
             UpstreamBody::Http1(body) if is_switch => {
                 let (client, upstream) = client.zip(body.into_connection()).ok_or(ProxyError::Broken)?;
-                tokio::spawn(tunnel::carry(client, upstream, self.idle_timeout, under_way));
-                return Ok(switched(headers));
+                tokio::spawn(tunnel::run(client, upstream, self.idle_timeout, under_way));
+                return Ok(switching_protocols(headers));
             }
             UpstreamBody::Http1(body) => UpstreamBody::Http1(body),
             // HTTP/2 has no such answer.
             UpstreamBody::Http2(_) if is_switch => return Err(ProxyError::Broken),
             UpstreamBody::Http2(body) => {
-                forwarded_headers::strip(&mut headers);
+                forwarded_headers::strip_hop_by_hop(&mut headers);
                 UpstreamBody::Http2(body)
             }
         };
         let body = ProxyBody::new(body, charge, self.idle_timeout, under_way);
-        let body = if is_http2 { body.watch(self.body_timeout) } else { body };
+        let body = if is_http2 { body.with_client_timeout(self.body_timeout) } else { body };
         let mut answer = Response::new(Either::Left(body));
         (*answer.status_mut(), *answer.headers_mut()) = (status, headers);
         Ok(answer)
@@ -236,17 +241,17 @@ impl Responder for Arc<Proxy> {
 
     type Own = ProxyBody;
 
-    async fn answer(&self, request: Request<Incoming>, arrival: RequestArrival) -> ResponderResponse<ProxyBody> {
-        self.pass(request, arrival).await.unwrap_or_else(refused)
+    async fn respond(&self, request: Request<Incoming>, arrival: RequestArrival) -> ResponderResponse<ProxyBody> {
+        self.handle(request, arrival).await.unwrap_or_else(error_response)
     }
 }
 
-fn refused(refusal: ProxyError) -> ResponderResponse<ProxyBody> {
+fn error_response(refusal: ProxyError) -> ResponderResponse<ProxyBody> {
     refusal.into_response().map(Either::Right)
 }
 
 /// Answers that the connection becomes something else.
-fn switched(mut headers: HeaderMap) -> ResponderResponse<ProxyBody> {
+fn switching_protocols(mut headers: HeaderMap) -> ResponderResponse<ProxyBody> {
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     let mut answer = Response::new(Either::Right(Body::empty()));
     (*answer.status_mut(), *answer.headers_mut()) = (StatusCode::SWITCHING_PROTOCOLS, headers);
@@ -255,7 +260,7 @@ fn switched(mut headers: HeaderMap) -> ResponderResponse<ProxyBody> {
 
 /// Puts where the client stands on an answer: in place of what the upstream
 /// says of its own limits, if a rule of ours concerned the request.
-fn mark(headers: &mut HeaderMap, standing: Vec<(HeaderName, HeaderValue)>) {
+fn set_headers(headers: &mut HeaderMap, standing: Vec<(HeaderName, HeaderValue)>) {
     if standing.is_empty() {
         return;
     }

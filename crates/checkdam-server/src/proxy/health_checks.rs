@@ -11,12 +11,17 @@ use super::upstreams::Upstream;
 
 /// Asks an upstream for a path again and again: an answer below 400 means that
 /// it is well.
-pub(super) async fn watch(forwarder: Arc<Forwarder>, upstream: Arc<Upstream>, path: PathAndQuery, every: Duration) {
+pub(super) async fn check_periodically(
+    forwarder: Arc<Forwarder>,
+    upstream: Arc<Upstream>,
+    path: PathAndQuery,
+    every: Duration,
+) {
     let mut ticks = tokio::time::interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let is_well = forwarder.is_well(&upstream, &path).await;
-        upstream.note_health(is_well);
+        let is_well = forwarder.is_healthy(&upstream, &path).await;
+        upstream.record_health(is_well);
     }
 }

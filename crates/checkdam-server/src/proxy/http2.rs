@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::connector::Connector;
 use super::forwarded_headers::ForwardedHead;
-use super::forwarder::{SendError, reasons};
+use super::forwarder::{SendError, error_chain};
 use super::http1;
 use super::request_body::{LentBody, UploadBody};
 use super::upstreams::Upstream;
@@ -49,18 +49,18 @@ impl Http2 {
         let begun = Instant::now();
         let mut answered = std::pin::pin!(self.client.request(request(&upstream.url, head, source)));
         loop {
-            let due = source.owed_since(begun).unwrap_or_else(Instant::now) + self.response_timeout;
+            let due = source.upstream_owes_since(begun).unwrap_or_else(Instant::now) + self.response_timeout;
             let answered = tokio::select! {
                 answered = answered.as_mut() => answered,
                 () = tokio::time::sleep_until(due) => {
                     // While the client owes its body, the upstream owes nothing.
-                    match source.owed_since(begun) {
+                    match source.upstream_owes_since(begun) {
                         Some(since) if since + self.response_timeout <= Instant::now() => return Err(SendError::Slow),
                         _ => continue,
                     }
                 }
             };
-            return answered.map_err(|error| judge(&error));
+            return answered.map_err(|error| classify(&error));
         }
     }
 }
@@ -69,9 +69,9 @@ fn request(url: &UpstreamUrl, head: &ForwardedHead, source: &LentBody) -> Reques
     let mut request = Request::new(source.lend());
     *request.version_mut() = Version::HTTP_2;
     *request.method_mut() = head.method.clone();
-    *request.uri_mut() = target(url, head.path.clone());
+    *request.uri_mut() = uri(url, head.path.clone());
     let headers = request.headers_mut();
-    head.each(|name, value| {
+    head.write_each(|name, value| {
         // They are made of what stood in headers: it cannot fail.
         if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
             headers.append(name, value);
@@ -80,7 +80,7 @@ fn request(url: &UpstreamUrl, head: &ForwardedHead, source: &LentBody) -> Reques
     request
 }
 
-fn target(url: &UpstreamUrl, path: PathAndQuery) -> Uri {
+fn uri(url: &UpstreamUrl, path: PathAndQuery) -> Uri {
     let mut parts = Parts::default();
     (parts.scheme, parts.authority) = (Some(url.scheme.clone()), Some(url.authority.clone()));
     parts.path_and_query = Some(path);
@@ -88,15 +88,15 @@ fn target(url: &UpstreamUrl, path: PathAndQuery) -> Uri {
     Uri::from_parts(parts).unwrap_or_default()
 }
 
-fn judge(error: &hyper_util::client::legacy::Error) -> SendError {
+fn classify(error: &hyper_util::client::legacy::Error) -> SendError {
     if error.is_connect() {
-        return SendError::Unreachable(reasons(error));
+        return SendError::Unreachable(error_chain(error));
     }
     let source = error.source().and_then(|error| error.downcast_ref::<hyper::Error>());
     let is_lost = source.is_some_and(|error| {
         error.is_incomplete_message() || error.is_canceled() || error.is_closed() || is_reset(error)
     });
-    if is_lost { SendError::Lost(reasons(error)) } else { SendError::Broken(reasons(error)) }
+    if is_lost { SendError::Lost(error_chain(error)) } else { SendError::Broken(error_chain(error)) }
 }
 
 /// Whether the upstream hung up without a word.

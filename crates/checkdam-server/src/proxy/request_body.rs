@@ -62,7 +62,7 @@ pub(super) struct ClientPace {
 
 impl ClientPace {
     /// How long it may be waited for in all, if it has sent so much.
-    fn allowed(&self, received: u64) -> Duration {
+    fn wait_max(&self, received: u64) -> Duration {
         let Some(rate) = self.bytes_per_s_min else { return Duration::MAX };
         let earned_ms = u128::from(received) * 1_000 / u128::from(rate.max(1));
         self.patience.saturating_add(Duration::from_millis(u64::try_from(earned_ms).unwrap_or(u64::MAX)))
@@ -97,7 +97,7 @@ impl LentBody {
     /// The body for one attempt.
     pub(super) fn lend(&self) -> UploadBody {
         if let Some(shared) = &self.shared {
-            locked(shared).flow = BodyProgress::ToUpstream(Instant::now());
+            lock(shared).flow = BodyProgress::ToUpstream(Instant::now());
         }
         UploadBody {
             shared: self.shared.clone(),
@@ -117,14 +117,14 @@ impl LentBody {
 
     /// Whether nothing of it was read.
     pub(super) fn is_untouched(&self) -> bool {
-        self.shared.as_ref().is_none_or(|shared| locked(shared).untouched.is_some())
+        self.shared.as_ref().is_none_or(|shared| lock(shared).untouched.is_some())
     }
 
     /// Since when the upstream owes something; `None` while the client does.
     /// Without a body, it has owed its answer since the attempt was begun.
-    pub(super) fn owed_since(&self, begun: Instant) -> Option<Instant> {
+    pub(super) fn upstream_owes_since(&self, begun: Instant) -> Option<Instant> {
         let Some(shared) = &self.shared else { return Some(begun) };
-        match locked(shared).flow {
+        match lock(shared).flow {
             BodyProgress::ToUpstream(since) => Some(since),
             BodyProgress::FromClient | BodyProgress::Failed(_) => None,
         }
@@ -132,7 +132,7 @@ impl LentBody {
 
     /// Why it did not arrive, if that is so.
     pub(super) fn failure(&self) -> Option<UploadError> {
-        match locked(self.shared.as_ref()?).flow {
+        match lock(self.shared.as_ref()?).flow {
             BodyProgress::Failed(error) => Some(error),
             BodyProgress::FromClient | BodyProgress::ToUpstream(_) => None,
         }
@@ -140,7 +140,7 @@ impl LentBody {
 
     /// The body, if nobody took it.
     pub(super) fn into_untouched(self) -> Option<Incoming> {
-        locked(self.shared.as_ref()?).untouched.take()
+        lock(self.shared.as_ref()?).untouched.take()
     }
 }
 
@@ -162,13 +162,13 @@ pub(super) struct UploadBody {
 
 impl UploadBody {
     /// What nobody has read of it, if somebody has begun to.
-    pub(super) fn into_rest(mut self) -> Option<Incoming> {
+    pub(super) fn into_unread(mut self) -> Option<Incoming> {
         self.taken.take()
     }
 
     /// Called when the client is silent; what it is too slow for, if it is.
-    fn overdue(&mut self, context: &mut Context<'_>) -> Option<UploadError> {
-        let left = self.pace.allowed(self.received).saturating_sub(self.waited);
+    fn timeout_error(&mut self, context: &mut Context<'_>) -> Option<UploadError> {
+        let left = self.pace.wait_max(self.received).saturating_sub(self.waited);
         let patience = self.pace.patience;
         let begin = || (Instant::now(), Box::pin(tokio::time::sleep(left.min(patience))));
         let (_, timer) = self.waiting.get_or_insert_with(begin);
@@ -180,7 +180,7 @@ impl UploadBody {
     }
 
     /// Called when something came, or the end.
-    fn heard(&mut self, bytes: usize) {
+    fn data_received(&mut self, bytes: usize) {
         self.received += bytes as u64;
         if let Some((since, _)) = self.waiting.take() {
             self.waited += since.elapsed();
@@ -191,7 +191,7 @@ impl UploadBody {
 impl Drop for UploadBody {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.as_ref().filter(|_| self.is_begun) {
-            locked(shared).uploading = None;
+            lock(shared).uploading = None;
         }
     }
 }
@@ -206,15 +206,15 @@ impl HttpBody for UploadBody {
     ) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
         let Some(shared) = self.shared.clone() else { return Poll::Ready(None) };
         if self.taken.is_none() {
-            self.taken = locked(&shared).untouched.take();
+            self.taken = lock(&shared).untouched.take();
             self.is_begun |= self.taken.is_some();
         }
         let Some(body) = &mut self.taken else { return Poll::Ready(None) };
         let (flow, polled) = match Pin::new(body).poll_frame(context) {
             Poll::Ready(Some(Ok(mut frame))) => {
-                self.heard(frame.data_ref().map_or(0, Bytes::len));
+                self.data_received(frame.data_ref().map_or(0, Bytes::len));
                 if let Some(trailers) = frame.trailers_mut() {
-                    super::forwarded_headers::clean_trailers(trailers);
+                    super::forwarded_headers::strip_trailers(trailers);
                 }
                 (BodyProgress::ToUpstream(Instant::now()), Poll::Ready(Some(Ok(frame))))
             }
@@ -222,12 +222,12 @@ impl HttpBody for UploadBody {
             Poll::Ready(Some(Err(_))) => {
                 (BodyProgress::Failed(UploadError::Broken), Poll::Ready(Some(Err(UploadError::Broken))))
             }
-            Poll::Pending => match self.overdue(context) {
+            Poll::Pending => match self.timeout_error(context) {
                 Some(error) => (BodyProgress::Failed(error), Poll::Ready(Some(Err(error)))),
                 None => (BodyProgress::FromClient, Poll::Pending),
             },
         };
-        locked(&shared).flow = flow;
+        lock(&shared).flow = flow;
         polled
     }
 
@@ -266,7 +266,7 @@ pub(super) fn discard(mut body: Incoming) {
 
 /// Nothing panics while it holds the lock; if it did, the state would still be
 /// whole.
-fn locked(shared: &Mutex<LentBodyState>) -> MutexGuard<'_, LentBodyState> {
+fn lock(shared: &Mutex<LentBodyState>) -> MutexGuard<'_, LentBodyState> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -278,8 +278,8 @@ mod tests {
     fn a_client_earns_time_by_what_it_sends() {
         let patience = Duration::from_secs(30);
         let pace = ClientPace { patience, bytes_per_s_min: Some(500) };
-        assert_eq!([pace.allowed(0), pace.allowed(1_000)], [patience, patience + Duration::from_secs(2)]);
-        assert_eq!(pace.allowed(u64::MAX), patience + Duration::from_millis(u64::MAX));
-        assert_eq!(ClientPace { patience, bytes_per_s_min: None }.allowed(0), Duration::MAX);
+        assert_eq!([pace.wait_max(0), pace.wait_max(1_000)], [patience, patience + Duration::from_secs(2)]);
+        assert_eq!(pace.wait_max(u64::MAX), patience + Duration::from_millis(u64::MAX));
+        assert_eq!(ClientPace { patience, bytes_per_s_min: None }.wait_max(0), Duration::MAX);
     }
 }

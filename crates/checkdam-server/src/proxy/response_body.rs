@@ -58,14 +58,14 @@ impl ProxyBody {
     /// Cuts the answer if its client takes nothing of it for so long. Who reads
     /// a whole connection slowly is noticed there; on a stream of HTTP/2 nobody
     /// else would.
-    pub(super) fn watch(self, patience: Duration) -> Self {
+    pub(super) fn with_client_timeout(self, patience: Duration) -> Self {
         let watched = Arc::downgrade(&self.0);
         tokio::spawn(async move {
             let mut asked = None;
             loop {
                 tokio::time::sleep(patience).await;
                 let Some(answer) = watched.upgrade() else { return };
-                let mut answer = locked(&answer);
+                let mut answer = lock(&answer);
                 if asked == Some(answer.asked) && !answer.is_awaited {
                     answer.end();
                     return;
@@ -107,7 +107,7 @@ impl ProxyBodyState {
     fn end(&mut self) {
         (self.body, self.under_way) = (None, None);
         if let (Some(charge), Ok(runtime)) = (self.charge.take(), Handle::try_current()) {
-            runtime.spawn(charge.settle(self.bytes));
+            runtime.spawn(charge.charge(self.bytes));
         }
     }
 }
@@ -117,25 +117,25 @@ impl HttpBody for ProxyBody {
     type Error = Error;
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        locked(&self.0).poll(context)
+        lock(&self.0).poll(context)
     }
 
     fn is_end_stream(&self) -> bool {
-        locked(&self.0).body.as_ref().is_some_and(HttpBody::is_end_stream)
+        lock(&self.0).body.as_ref().is_some_and(HttpBody::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        locked(&self.0).body.as_ref().map(HttpBody::size_hint).unwrap_or_default()
+        lock(&self.0).body.as_ref().map(HttpBody::size_hint).unwrap_or_default()
     }
 }
 
 impl Drop for ProxyBody {
     fn drop(&mut self) {
-        locked(&self.0).end();
+        lock(&self.0).end();
     }
 }
 
 /// Nothing is left half done by whoever panics with it.
-fn locked(answer: &Mutex<ProxyBodyState>) -> MutexGuard<'_, ProxyBodyState> {
+fn lock(answer: &Mutex<ProxyBodyState>) -> MutexGuard<'_, ProxyBodyState> {
     answer.lock().unwrap_or_else(PoisonError::into_inner)
 }

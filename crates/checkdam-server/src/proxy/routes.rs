@@ -58,7 +58,7 @@ impl RouteTable {
     }
 
     /// Whether a route goes by the host.
-    pub(super) fn name_hosts(&self) -> bool {
+    pub(super) fn match_hosts(&self) -> bool {
         self.all.iter().any(|route| route.host.is_some())
     }
 
@@ -71,8 +71,13 @@ impl RouteTable {
 impl Route {
     /// The request in the route's domain, at the cost of its method unless it
     /// has one of its own.
-    pub(super) fn ask(&self, request: Request<'static>, method: &Method, has_own_cost: bool) -> Request<'static> {
-        let cost = if has_own_cost { request.cost() } else { self.costs.of(method) };
+    pub(super) fn charged_request(
+        &self,
+        request: Request<'static>,
+        method: &Method,
+        has_own_cost: bool,
+    ) -> Request<'static> {
+        let cost = if has_own_cost { request.cost() } else { self.costs.cost_of(method) };
         request.in_domain(self.domain.clone()).costing(cost)
     }
 }

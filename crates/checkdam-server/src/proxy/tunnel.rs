@@ -18,20 +18,15 @@ use crate::http::InFlightRequest;
 const PART_MAX: usize = 16 << 10;
 
 /// Carries bytes between a client and an upstream.
-pub(super) async fn carry(
-    client: OnUpgrade,
-    upstream: Box<Connection>,
-    patience: Duration,
-    under_way: InFlightRequest,
-) {
+pub(super) async fn run(client: OnUpgrade, upstream: Box<Connection>, patience: Duration, under_way: InFlightRequest) {
     match client.await {
-        Ok(client) => both_ways(client, *upstream, patience).await,
+        Ok(client) => copy_bidirectional(client, *upstream, patience).await,
         Err(error) => tracing::debug!(%error, "a connection was not handed over"),
     }
     drop(under_way);
 }
 
-async fn both_ways(client: Upgraded, upstream: Connection, patience: Duration) {
+async fn copy_bidirectional(client: Upgraded, upstream: Connection, patience: Duration) {
     let (stream, early, _permit) = upstream.into_parts();
     let (from_client, to_client) = tokio::io::split(TokioIo::new(client));
     let (from_upstream, to_upstream) = tokio::io::split(stream);
@@ -39,16 +34,16 @@ async fn both_ways(client: Upgraded, upstream: Connection, patience: Duration) {
     // What came with the upstream's agreement comes first.
     let from_upstream = (&early[..]).chain(from_upstream);
     tokio::select! {
-        done = async { tokio::try_join!(pump(from_client, to_upstream, &heard), pump(from_upstream, to_client, &heard)) } => {
+        done = async { tokio::try_join!(copy(from_client, to_upstream, &heard), copy(from_upstream, to_client, &heard)) } => {
             if let Err(error) = done {
                 tracing::debug!(%error, "a tunnel broke off");
             }
         }
-        () = silence(&heard, patience) => tracing::debug!("a tunnel was silent for too long"),
+        () = idle_timeout(&heard, patience) => tracing::debug!("a tunnel was silent for too long"),
     }
 }
 
-async fn pump(
+async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     heard: &Mutex<Instant>,
@@ -67,7 +62,7 @@ async fn pump(
 }
 
 /// Done when nothing was heard for so long.
-async fn silence(heard: &Mutex<Instant>, patience: Duration) {
+async fn idle_timeout(heard: &Mutex<Instant>, patience: Duration) {
     loop {
         let due = *heard.lock().unwrap_or_else(PoisonError::into_inner) + patience;
         if due <= Instant::now() {

@@ -31,7 +31,7 @@ impl UploadLimit {
 
     /// Counts one more; none if the client is sending as many as it may.
     pub(super) fn begin(self: &Arc<Self>, client: IpAddr) -> Option<UploadPermit> {
-        let mut counts = self.counts();
+        let mut counts = self.lock();
         let count = counts.entry(client).or_default();
         if *count >= self.per_client_max {
             return None;
@@ -40,7 +40,7 @@ impl UploadLimit {
         Some(UploadPermit { uploads: Arc::clone(self), client })
     }
 
-    fn counts(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
         // Nothing panics while it holds the lock; if it did, the counts would still be whole.
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -48,7 +48,7 @@ impl UploadLimit {
 
 impl Drop for UploadPermit {
     fn drop(&mut self) {
-        let mut counts = self.uploads.counts();
+        let mut counts = self.uploads.lock();
         if let Some(count) = counts.get_mut(&self.client) {
             *count -= 1;
             if *count == 0 {
@@ -69,6 +69,6 @@ mod tests {
         let held = [uploads.begin(one), uploads.begin(one), uploads.begin(two)];
         assert!(held.iter().all(Option::is_some) && uploads.begin(one).is_none());
         drop(held);
-        assert!(uploads.counts().is_empty());
+        assert!(uploads.lock().is_empty());
     }
 }

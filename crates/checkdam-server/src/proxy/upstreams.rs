@@ -37,7 +37,7 @@ impl Upstream {
     }
 
     /// Passes it over for a while.
-    pub(super) fn set_aside(&self, pause: Duration, reason: &str) {
+    pub(super) fn suspend(&self, pause: Duration, reason: &str) {
         let now = Instant::now();
         let mut until = self.aside_until.lock().unwrap_or_else(PoisonError::into_inner);
         // Several requests may find it out at once.
@@ -50,7 +50,7 @@ impl Upstream {
     }
 
     /// Notes whether it says that it is well.
-    pub(super) fn note_health(&self, is_well: bool) {
+    pub(super) fn record_health(&self, is_well: bool) {
         if self.is_ill.swap(!is_well, Ordering::Relaxed) == is_well {
             if is_well {
                 tracing::info!(upstream = %self.url, "an upstream is well again");
@@ -81,7 +81,7 @@ impl Upstreams {
 
     /// Whom to try, one after the other: those that are usable, beginning with
     /// whose turn it is, and then the others, since nobody may be left.
-    pub(super) fn in_turn(&self) -> Vec<&Arc<Upstream>> {
+    pub(super) fn rotation(&self) -> Vec<&Arc<Upstream>> {
         if let [only] = &self.all[..] {
             return vec![only];
         }
@@ -104,19 +104,19 @@ mod tests {
     }
 
     fn ports(upstreams: &Upstreams) -> Vec<u16> {
-        upstreams.in_turn().iter().map(|upstream| upstream.url.authority.port_u16().unwrap()).collect()
+        upstreams.rotation().iter().map(|upstream| upstream.url.authority.port_u16().unwrap()).collect()
     }
 
     #[test]
     fn upstreams_take_turns_and_those_set_aside_come_last() {
         let three = upstreams(3);
         assert_eq!([ports(&three), ports(&three), ports(&three)], [[1, 2, 3], [2, 3, 1], [3, 1, 2]]);
-        three.all[0].set_aside(Duration::from_secs(5), "refused");
+        three.all[0].suspend(Duration::from_secs(5), "refused");
         assert_eq!(ports(&three), [2, 3, 1]);
-        three.all[1].note_health(false);
+        three.all[1].record_health(false);
         assert_eq!(ports(&three), [3, 2, 1]);
-        three.all[0].set_aside(Duration::ZERO, "refused");
-        three.all[1].note_health(true);
+        three.all[0].suspend(Duration::ZERO, "refused");
+        three.all[1].record_health(true);
         assert_eq!([ports(&three), ports(&three)], [[3, 1, 2], [1, 2, 3]]);
     }
 }

@@ -12,11 +12,11 @@ use crate::telemetry::{IDENTITIES, SampledRequest};
 pub(super) struct ClientAttributes(HashMap<(&'static str, u32), u64>);
 
 impl ClientAttributes {
-    pub(super) fn of(entries: &[SampledRequest<'_>]) -> Self {
+    pub(super) fn from_sample(entries: &[SampledRequest<'_>]) -> Self {
         let mut counts = HashMap::new();
         for entry in entries.iter().map(|one| one.entry) {
             let Some(requests) = entry.requests() else { continue };
-            let has = names(|name| requests.iter().any(|request: &Request<'_>| request.get(name).is_some()));
+            let has = identity_bits(|name| requests.iter().any(|request: &Request<'_>| request.get(name).is_some()));
             *counts.entry((entry.identity().unwrap_or_default(), has)).or_default() += 1;
         }
         Self(counts)
@@ -25,8 +25,8 @@ impl ClientAttributes {
     /// Whether a rule counts a client's own requests, all of which are in the
     /// sample. It does if its key names what clients are known by; where that is
     /// not the same in all requests that it can concern, in most of them.
-    pub(super) fn own(&self, rule: &Rule) -> bool {
-        let key = names(|name| rule.key.attributes().any(|known| known == name));
+    pub(super) fn is_per_client(&self, rule: &Rule) -> bool {
+        let key = identity_bits(|name| rule.key.attributes().any(|known| known == name));
         let (mut own, mut shared) = (0, 0);
         for ((identity, has), count) in &self.0 {
             if has & key == key {
@@ -39,6 +39,6 @@ impl ClientAttributes {
 }
 
 /// Those of [`IDENTITIES`] for which it is so, one bit each.
-fn names(is_so: impl Fn(&str) -> bool) -> u32 {
+fn identity_bits(is_so: impl Fn(&str) -> bool) -> u32 {
     IDENTITIES.iter().zip(0..).filter(|(name, _)| is_so(name)).map(|(_, place)| 1 << place).sum()
 }

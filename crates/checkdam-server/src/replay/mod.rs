@@ -37,14 +37,14 @@ impl Replay {
 
     /// Decides a request at that time.
     pub(crate) fn check(&mut self, at_us: u64, request: &Request<'_>) -> Outcome {
-        self.set(at_us);
-        at_once(self.limiter.check(request))
+        self.set_time(at_us);
+        poll_once(self.limiter.check(request))
     }
 
     /// Decides requests that pass together or not at all.
     pub(crate) fn check_together(&mut self, at_us: u64, requests: &[Request<'_>]) -> Batch {
-        self.set(at_us);
-        at_once(self.limiter.check_batch(requests))
+        self.set_time(at_us);
+        poll_once(self.limiter.check_batch(requests))
     }
 
     /// The rules.
@@ -57,7 +57,7 @@ impl Replay {
         self.limiter.store().stats().evicted
     }
 
-    fn set(&mut self, at_us: u64) {
+    fn set_time(&mut self, at_us: u64) {
         self.limiter.store().clock().set(at_us);
         if at_us > self.swept_us + SWEEP_EVERY_US {
             self.swept_us = at_us;
@@ -67,7 +67,7 @@ impl Replay {
 }
 
 /// The value of a future that waits for nothing, as those of a memory store.
-fn at_once<F: Future>(future: F) -> F::Output {
+fn poll_once<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
     loop {

@@ -99,14 +99,14 @@ pub(crate) fn preview(
     after: PreviewRules,
 ) -> Result<Preview, checkdam::RuleSetError> {
     let entries = sample.entries();
-    let is_estimate = sample.one_in() > 1;
-    let clients = is_estimate.then(|| ClientAttributes::of(&entries));
-    let is_own = |rule: &Rule| clients.as_ref().is_none_or(|clients| clients.own(rule));
+    let is_estimate = sample.sampling_ratio() > 1;
+    let clients = is_estimate.then(|| ClientAttributes::from_sample(&entries));
+    let is_own = |rule: &Rule| clients.as_ref().is_none_or(|clients| clients.is_per_client(rule));
     let buckets = (entries.len() * BUCKETS_EACH).clamp(BUCKETS.0, BUCKETS.1);
     let (mut before, mut after) =
         (ReplayedRules::new(before, buckets, is_own)?, ReplayedRules::new(after, buckets, is_own)?);
     let loud = entries.iter().filter(|one| one.is_loud).count();
-    let others = speaks_for(sample, loud as u64, (entries.len() - loud) as u64);
+    let others = sample_weight(sample, loud as u64, (entries.len() - loud) as u64);
     let is_own = before.is_own && after.is_own;
     let (mut sums, mut subjects) = (Sums::default(), HashMap::new());
     for one in entries {
@@ -117,7 +117,7 @@ pub(crate) fn preview(
         sums.count(&was, &is, weight);
         note_subjects(&mut subjects, was.subject, is.subject, if is_own { 1.0 } else { weight });
     }
-    let told = |(name, sums): (String, SubjectSums)| (name, sums.told());
+    let told = |(name, sums): (String, SubjectSums)| (name, sums.to_change());
     let mut subjects: Vec<(String, SubjectChange)> = subjects.into_iter().map(told).collect();
     let order = |(name, change): &(String, SubjectChange)| {
         let changed = change.limited_before.abs_diff(change.limited_after);
@@ -125,15 +125,15 @@ pub(crate) fn preview(
     };
     subjects.sort_by_cached_key(order);
     subjects.truncate(SUBJECTS_MAX);
-    Ok(Preview { subjects, is_estimate, live: sample.live, ..sums.told() })
+    Ok(Preview { subjects, is_estimate, live: sample.live, ..sums.to_preview() })
 }
 
 /// For how many requests one of a client speaks that is not loud: so that all
 /// together are as many as there were. That is close to one in how many clients
 /// were kept, and less by chance.
-fn speaks_for(sample: &RequestSample, loud: u64, others: u64) -> f64 {
-    let one_in = sample.one_in() as f64;
-    if sample.one_in() == 1 || others == 0 {
+fn sample_weight(sample: &RequestSample, loud: u64, others: u64) -> f64 {
+    let one_in = sample.sampling_ratio() as f64;
+    if sample.sampling_ratio() == 1 || others == 0 {
         return 1.0;
     }
     let rest = sample.live.sum().saturating_sub(loud);
@@ -163,7 +163,7 @@ struct ReplayResult {
 impl ReplayedRules {
     fn new(side: PreviewRules, buckets: usize, is_own: impl Fn(&Rule) -> bool) -> Result<Self, checkdam::RuleSetError> {
         let PreviewRules { mut definitions, rule } = side;
-        let shared_limit = set_apart(&mut definitions, &is_own);
+        let shared_limit = separate_shared_rules(&mut definitions, &is_own);
         let rules = RuleSet::compile(definitions)?;
         let found = rule.and_then(|name| rules.numbered().enumerate().find(|(_, known)| known.name == name));
         let is_own = found.is_none_or(|(_, rule)| is_own(rule));
@@ -183,7 +183,7 @@ impl ReplayedRules {
         }
         if let [request] = requests {
             let outcome = self.replay.check(at_us, request);
-            let subject = self.said(request, &outcome);
+            let subject = self.rule_subject(request, &outcome);
             return ReplayResult::new(outcome.is_allowed(), subject);
         }
         self.decide_together(at_us, requests)
@@ -191,13 +191,15 @@ impl ReplayedRules {
 
     fn decide_together(&mut self, at_us: u64, requests: &[Request<'_>]) -> ReplayResult {
         let together = self.replay.check_together(at_us, requests);
-        let said =
-            requests.iter().zip(together.outcomes()).filter_map(|(request, outcome)| self.said(request, outcome));
+        let said = requests
+            .iter()
+            .zip(together.outcomes())
+            .filter_map(|(request, outcome)| self.rule_subject(request, outcome));
         ReplayResult::new(together.is_allowed(), said.reduce(|one, other| if other.1 { other } else { one }))
     }
 
     /// Whose request it is to the rule, and whether the rule would not let it pass.
-    fn said(&self, request: &Request<'_>, outcome: &Outcome) -> Option<(String, bool)> {
+    fn rule_subject(&self, request: &Request<'_>, outcome: &Outcome) -> Option<(String, bool)> {
         let rule = self.rule?;
         let own = || outcome.tiers().filter(|tier| tier.number == rule);
         let tier: TierView<'_> = own().next()?;
@@ -235,22 +237,22 @@ impl Sums {
         }
     }
 
-    fn told(&self) -> Preview {
-        let requests = whole(self.requests);
+    fn to_preview(&self) -> Preview {
+        let requests = round_to_u64(self.requests);
         let passed = |place: usize| {
-            let limited = whole(self.limited[place]).min(requests);
+            let limited = round_to_u64(self.limited[place]).min(requests);
             PassedCounts { allowed: requests - limited, limited }
         };
         let counts = |place: usize| PreviewCounts {
-            concerned: whole(self.rule_concerned[place]),
-            limited: whole(self.rule_limited[place]),
+            concerned: round_to_u64(self.rule_concerned[place]),
+            limited: round_to_u64(self.rule_limited[place]),
         };
         Preview {
             requests,
             before: passed(0),
             after: passed(1),
-            newly_limited: whole(self.newly_limited),
-            newly_allowed: whole(self.newly_allowed),
+            newly_limited: round_to_u64(self.newly_limited),
+            newly_allowed: round_to_u64(self.newly_allowed),
             rule_before: counts(0),
             rule_after: counts(1),
             ..Preview::default()
@@ -267,17 +269,17 @@ struct SubjectSums {
 }
 
 impl SubjectSums {
-    fn told(&self) -> SubjectChange {
+    fn to_change(&self) -> SubjectChange {
         SubjectChange {
-            concerned: whole(self.concerned),
-            limited_before: whole(self.limited_before),
-            limited_after: whole(self.limited_after),
+            concerned: round_to_u64(self.concerned),
+            limited_before: round_to_u64(self.limited_before),
+            limited_after: round_to_u64(self.limited_after),
         }
     }
 }
 
 /// Counts of whole requests stay exact: they are far below 2^53.
-fn whole(sum: f64) -> u64 {
+fn round_to_u64(sum: f64) -> u64 {
     sum.round() as u64
 }
 
@@ -304,7 +306,7 @@ fn note_subjects(
 
 /// Puts rules whose limits clients share into domains of their own, so that they
 /// can be charged otherwise. The smallest of these limits; none if there are none.
-fn set_apart(definitions: &mut Definitions, is_own: impl Fn(&Rule) -> bool) -> Option<u64> {
+fn separate_shared_rules(definitions: &mut Definitions, is_own: impl Fn(&Rule) -> bool) -> Option<u64> {
     let shared = |rule: &&mut Rule| rule.mode != Mode::Off && !is_own(rule);
     let mut limits = Vec::new();
     for rule in definitions.rules.iter_mut().filter(shared) {
@@ -324,10 +326,10 @@ mod tests {
                     - { name: all, key: global, domain: edge, limits: [\"10/s burst 30\", \"1000/h\"] }\n";
         let mut definitions = checkdam::rule_file::parse_definitions(text).unwrap();
         let is_own = |rule: &Rule| rule.key.attributes().any(|name| name == "user");
-        assert_eq!(set_apart(&mut definitions, is_own), Some(30));
+        assert_eq!(separate_shared_rules(&mut definitions, is_own), Some(30));
         let domains: Vec<&str> = definitions.rules.iter().map(|rule| rule.domain.as_str()).collect();
         assert_eq!(domains, ["", "edge~shared"]);
-        assert_eq!(set_apart(&mut definitions, |_| true), None);
+        assert_eq!(separate_shared_rules(&mut definitions, |_| true), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 const SECOND_US: u64 = 1_000_000;
 
 /// A quota's rate per second, and what can pass at once if it is a bucket.
-pub(super) fn classic(quota: &Quota) -> (f64, Option<u64>) {
+pub(super) fn rate_and_burst(quota: &Quota) -> (f64, Option<u64>) {
     let spec = quota.spec();
     let rate = spec.amount as f64 * SECOND_US as f64 / spec.period_us as f64;
     (rate, is_bucket(quota).then(|| quota.limit()))
@@ -20,7 +20,7 @@ pub(super) fn classic(quota: &Quota) -> (f64, Option<u64>) {
 
 /// The limit that the classic columns stand for: so many in the fewest whole
 /// seconds, as 0.5 is 1 in 2 seconds.
-pub(super) fn limit(rate: f64, burst: Option<i64>, has_burst: bool) -> Result<QuotaSpec, String> {
+pub(super) fn quota_of(rate: f64, burst: Option<i64>, has_burst: bool) -> Result<QuotaSpec, String> {
     if !rate.is_finite() || rate <= 0.0 {
         return Err(format!("rate_per_second is {rate}: it must be more than 0"));
     }
@@ -45,7 +45,7 @@ pub(super) fn limit(rate: f64, burst: Option<i64>, has_burst: bool) -> Result<Qu
 }
 
 /// Whether two rates are the same, however they came here.
-pub(super) fn same(one: f64, other: f64) -> bool {
+pub(super) fn is_same_rate(one: f64, other: f64) -> bool {
     (one - other).abs() <= one.abs() * 1e-9
 }
 
@@ -91,18 +91,18 @@ mod tests {
             (10_000_000.0, Some(10_000_000), "10000000/s burst 10000000"),
         ];
         for (rate, burst, expected) in table {
-            assert_eq!(limit(rate, burst, true).unwrap().to_string(), expected, "{rate}");
+            assert_eq!(quota_of(rate, burst, true).unwrap().to_string(), expected, "{rate}");
         }
-        assert_eq!(limit(10.0, Some(50), false).unwrap().to_string(), "10/s");
+        assert_eq!(quota_of(10.0, Some(50), false).unwrap().to_string(), "10/s");
     }
 
     #[test]
     fn rates_that_are_none_are_refused() {
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e-12, 1e300] {
-            assert!(limit(rate, None, true).is_err(), "{rate}");
+            assert!(quota_of(rate, None, true).is_err(), "{rate}");
         }
         for burst in [0, -1] {
-            assert!(limit(1.0, Some(burst), true).is_err(), "{burst}");
+            assert!(quota_of(1.0, Some(burst), true).is_err(), "{burst}");
         }
     }
 }

@@ -113,15 +113,15 @@ pub(crate) struct PollRequests {
 impl PollRequests {
     /// Waits for a look that begins after now. Whether the database answered
     /// tells the status.
-    pub(crate) async fn look(&mut self) {
-        let _ = self.look_once().await;
+    pub(crate) async fn poll(&mut self) {
+        let _ = self.poll_once().await;
     }
 
     /// Waits for a look that begins after now and reads the database. Whether what
     /// it held then, and so whatever was committed before, is active now.
-    pub(crate) async fn until_read(&mut self) -> bool {
+    pub(crate) async fn poll_until_read(&mut self) -> bool {
         loop {
-            match self.look_once().await {
+            match self.poll_once().await {
                 Some(PollOutcome::Failed) => tokio::time::sleep(AGAIN).await,
                 last => return last == Some(PollOutcome::Current),
             }
@@ -130,7 +130,7 @@ impl PollRequests {
 
     /// A look that begins after now. None without a follower: then there is nothing
     /// to wait for.
-    async fn look_once(&mut self) -> Option<PollOutcome> {
+    async fn poll_once(&mut self) -> Option<PollOutcome> {
         let step = self.steps.borrow().number;
         self.hint.notify_one();
         // The one under way may have asked already.
@@ -165,7 +165,7 @@ impl DatabasePoller {
                 // Whichever comes first; a hint that comes while we look counts for the next look.
                 let _ = tokio::time::timeout(options.poll, hinted.notified()).await;
                 stepping.send_modify(|step| step.number += 1);
-                let last = following.look().await;
+                let last = following.poll().await;
                 stepping.send_modify(|step| *step = PollCount { number: step.number + 1, last });
             }
         }));
@@ -173,13 +173,13 @@ impl DatabasePoller {
     }
 
     /// Notify it if there may be something new: it costs one question for the revision.
-    pub(crate) fn hints(&self) -> Arc<Notify> {
+    pub(crate) fn poll_hint(&self) -> Arc<Notify> {
         Arc::clone(&self.hint)
     }
 
     /// The same for callers that wait for it.
-    pub(crate) fn looks(&self) -> PollRequests {
-        PollRequests { hint: self.hints(), steps: self.steps.clone() }
+    pub(crate) fn poll_requests(&self) -> PollRequests {
+        PollRequests { hint: self.poll_hint(), steps: self.steps.clone() }
     }
 
     /// How far this node is.
@@ -188,13 +188,13 @@ impl DatabasePoller {
     }
 
     /// The same for a task that looks again and again.
-    pub(crate) fn statuses(&self) -> watch::Receiver<PollStatus> {
+    pub(crate) fn watch_status(&self) -> watch::Receiver<PollStatus> {
         self.status.clone()
     }
 
     /// Waits until the version is active here.
     #[cfg(test)]
-    pub(crate) async fn reached(&self, version: u64) {
+    pub(crate) async fn wait_for_version(&self, version: u64) {
         // The sender lives as long as the task, which lives as long as this.
         let _ = self.status.clone().wait_for(|status| status.revision.version >= version).await;
     }
@@ -218,32 +218,32 @@ struct PollTask<A> {
 
 impl<A: Fn(RuleSet, Snapshot) + Send + Sync> PollTask<A> {
     /// Loads what the database holds, unless it is active already.
-    async fn look(&mut self) -> PollOutcome {
+    async fn poll(&mut self) -> PollOutcome {
         let active = self.status.borrow().revision.clone();
         let mut revision = match self.rulebook.revision().await {
             Ok(revision) => revision,
-            Err(error) => return self.lost(&error),
+            Err(error) => return self.disconnected(&error),
         };
         if revision.version < active.version {
             // A standby that lags behind may have answered: only the primary knows.
             revision = match self.rulebook.revision_of_primary().await {
                 Ok(revision) => revision,
-                Err(error) => return self.lost(&error),
+                Err(error) => return self.disconnected(&error),
             };
         }
         if revision == active {
-            self.found();
-            self.accept();
+            self.reconnected();
+            self.clear_refusal();
             return PollOutcome::Current;
         }
         if self.refused.as_ref() == Some(&revision) {
-            self.found();
+            self.reconnected();
             return PollOutcome::Refused;
         }
         match self.rulebook.load_compiled().await {
             // What was asked for and what was loaded may be different states: then the next look loads the newer.
             Ok((book, rules)) => self.activate(&active, book, rules),
-            Err((_, error @ RulebookError::Unavailable { .. })) => return self.lost(&error),
+            Err((_, error @ RulebookError::Unavailable { .. })) => return self.disconnected(&error),
             Err((seen, error)) => {
                 self.refuse(&active, seen.unwrap_or(revision), &error);
                 return PollOutcome::Refused;
@@ -253,7 +253,7 @@ impl<A: Fn(RuleSet, Snapshot) + Send + Sync> PollTask<A> {
     }
 
     fn refuse(&mut self, active: &Revision, refused: Revision, error: &RulebookError) {
-        self.found();
+        self.reconnected();
         let (reason, version) = (error.to_string(), refused.version);
         tracing::error!(version, active = active.version, reason, "the rulebook is invalid; the active rules stay");
         self.refused = Some(refused);
@@ -286,7 +286,7 @@ impl<A: Fn(RuleSet, Snapshot) + Send + Sync> PollTask<A> {
     }
 
     /// The database does not answer: said once.
-    fn lost(&self, error: &RulebookError) -> PollOutcome {
+    fn disconnected(&self, error: &RulebookError) -> PollOutcome {
         let reason = error.to_string();
         self.status.send_if_modified(|status| {
             if status.is_connected {
@@ -301,14 +301,14 @@ impl<A: Fn(RuleSet, Snapshot) + Send + Sync> PollTask<A> {
     }
 
     /// The database holds what is active: a state that was refused is gone.
-    fn accept(&mut self) {
+    fn clear_refusal(&mut self) {
         if self.refused.take().is_some() {
             self.status.send_modify(|status| status.error = None);
         }
     }
 
     /// It answers again.
-    fn found(&mut self) {
+    fn reconnected(&mut self) {
         let is_back = self.status.send_if_modified(|status| {
             let is_back = !status.is_connected;
             if is_back {

@@ -45,7 +45,7 @@ impl Rulebook {
 
     /// Everything, as it stood at one instant.
     pub(crate) async fn load(&self) -> Result<Snapshot, RulebookError> {
-        self.snapshot().await.map(|snapshot| snapshot.book())
+        self.refresh_cache().await.map(|snapshot| snapshot.to_snapshot())
     }
 
     /// The same with what decisions are made by.
@@ -53,10 +53,10 @@ impl Rulebook {
     /// # Errors
     /// Gives also the revision that was read, if it was.
     pub(crate) async fn load_compiled(&self) -> Result<(Snapshot, RuleSet), (Option<Revision>, RulebookError)> {
-        let snapshot = self.snapshot().await.map_err(|error| (None, error))?;
+        let snapshot = self.refresh_cache().await.map_err(|error| (None, error))?;
         let revision = snapshot.revision.clone();
         let compiled = blocking(move || {
-            let book = snapshot.book();
+            let book = snapshot.to_snapshot();
             let rules = book.compile()?;
             snapshot.set_valid();
             Ok((book, rules))
@@ -87,8 +87,8 @@ impl Rulebook {
     }
 
     /// The newest state; only rows that changed since the last one are read.
-    async fn snapshot(&self) -> Result<Arc<RowCache>, RulebookError> {
-        let known = self.known();
+    async fn refresh_cache(&self) -> Result<Arc<RowCache>, RulebookError> {
+        let known = self.cached();
         let read = within(LOAD_LIMIT, async {
             let mut session = self.engine.read().await?;
             let revision = revision(&mut session).await?;
@@ -102,16 +102,16 @@ impl Rulebook {
         });
         let Some(raw) = read.await? else { return Ok(known) };
         let snapshot = blocking(move || Ok(Arc::new(raw.parse()))).await?;
-        self.know(&snapshot);
+        self.set_cached(&snapshot);
         Ok(snapshot)
     }
 
     /// What was last read or written here.
-    pub(super) fn known(&self) -> Arc<RowCache> {
+    pub(super) fn cached(&self) -> Arc<RowCache> {
         Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn know(&self, snapshot: &Arc<RowCache>) {
+    pub(super) fn set_cached(&self, snapshot: &Arc<RowCache>) {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(snapshot);
     }
 
@@ -169,16 +169,16 @@ impl Rulebook {
     /// Takes over what `definitions` say, all or nothing; `replace` removes
     /// whatever they do not name.
     pub(crate) async fn import(&self, definitions: Definitions, replace: bool) -> Result<ImportCounts, RulebookError> {
-        self.take_over(definitions, ImportMode::Import { replace }).await
+        self.apply_import(definitions, ImportMode::Import { replace }).await
     }
 
     /// What an import would do; nothing is changed.
-    pub(crate) async fn rehearse(
+    pub(crate) async fn dry_run_import(
         &self,
         definitions: Definitions,
         replace: bool,
     ) -> Result<ImportCounts, RulebookError> {
-        self.take_over(definitions, ImportMode::Rehearse { replace }).await
+        self.apply_import(definitions, ImportMode::Rehearse { replace }).await
     }
 
     /// Takes over `definitions` if nobody has ever written anything here.
@@ -188,7 +188,7 @@ impl Rulebook {
         if version > 0 {
             return Ok(ImportCounts { version, ..ImportCounts::default() });
         }
-        self.take_over(definitions, ImportMode::Seed).await
+        self.apply_import(definitions, ImportMode::Seed).await
     }
 
     /// How to reach a server that tells of changes; `None` if there is none.
@@ -209,7 +209,7 @@ pub(super) async fn revision(session: &mut Session) -> Result<Revision, sqlx::Er
 /// change of a rule, also by hand, changes this one row.
 pub(super) async fn revision_for_edit(session: &mut Session) -> Result<Revision, sqlx::Error> {
     if session.dialect() == Dialect::Postgres {
-        session.script("SELECT version FROM checkdam_rulebook FOR UPDATE").await?;
+        session.run_script("SELECT version FROM checkdam_rulebook FOR UPDATE").await?;
     }
     revision(session).await
 }

@@ -14,8 +14,8 @@ type MatchedRequests<'a> = (&'a str, &'a str, &'a str, Vec<&'a (String, Conditio
 pub(super) fn check(rules: &[Rule]) -> Result<(), String> {
     let mut known = HashMap::new();
     for rule in rules.iter().filter(|rule| rule.mode == Mode::Enforce) {
-        if let Some(earlier) = known.insert(concern(rule), &rule.name) {
-            return Err(refusal(rule, earlier));
+        if let Some(earlier) = known.insert(matched_requests(rule), &rule.name) {
+            return Err(duplicate_error(rule, earlier));
         }
     }
     Ok(())
@@ -26,20 +26,20 @@ pub(super) fn check_among<'a>(rule: &Rule, mut others: impl Iterator<Item = &'a 
     if rule.mode != Mode::Enforce {
         return Ok(());
     }
-    let concerned = concern(rule);
-    match others.find(|other| other.mode == Mode::Enforce && concern(other) == concerned) {
-        Some(other) => Err(refusal(rule, &other.name)),
+    let concerned = matched_requests(rule);
+    match others.find(|other| other.mode == Mode::Enforce && matched_requests(other) == concerned) {
+        Some(other) => Err(duplicate_error(rule, &other.name)),
         None => Ok(()),
     }
 }
 
-fn concern(rule: &Rule) -> MatchedRequests<'_> {
+fn matched_requests(rule: &Rule) -> MatchedRequests<'_> {
     let mut conditions: Vec<_> = rule.when.iter().collect();
     conditions.sort_by(|(one, _), (other, _)| one.cmp(other));
     (&rule.domain, rule.key.text(), &rule.scope, conditions)
 }
 
-fn refusal(rule: &Rule, other: &str) -> String {
+fn duplicate_error(rule: &Rule, other: &str) -> String {
     format!(
         "rule {:?}: it has the same domain, key, scope and conditions as the rule {other:?}: \
          join their limits, or make one of them a shadow",

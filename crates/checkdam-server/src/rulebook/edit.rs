@@ -56,7 +56,7 @@ impl From<sqlx::Error> for EditFailure {
 }
 
 impl TableChange {
-    pub(super) fn of<T: RowItem>() -> Self {
+    pub(super) fn empty<T: RowItem>() -> Self {
         let (table, id, columns) = (T::TABLE, T::ID, T::COLUMNS);
         Self { table, id, columns, remove: Vec::new(), change: Vec::new(), add: Vec::new() }
     }
@@ -116,7 +116,7 @@ impl Rulebook {
 
     pub(super) async fn put<T: RowItem>(&self, item: T, expected: Option<u64>) -> Result<Stored<T>, RulebookError> {
         self.write(item, move |rows, item| match rows.iter().position(|entry| entry.key == item.key()) {
-            Some(place) => expect(&rows[place], expected).map(|()| Some(place)),
+            Some(place) => check_version(&rows[place], expected).map(|()| Some(place)),
             // Who expects a version of something must find it.
             None if expected.is_some() => Err(RulebookError::NotFound { what: "such row".to_owned() }),
             None => Ok(None),
@@ -133,7 +133,7 @@ impl Rulebook {
     ) -> Result<Stored<T>, RulebookError> {
         self.write(item, move |rows, item| {
             let place = find(rows, &key, &what)?;
-            expect(&rows[place], expected)?;
+            check_version(&rows[place], expected)?;
             let other = rows.iter().find(|entry| entry.key == item.key() && entry.key != key);
             other.map_or(Ok(Some(place)), |entry| Err(RulebookError::Exists { what: entry.what.clone() }))
         })
@@ -149,8 +149,8 @@ impl Rulebook {
         let plan = move |snapshot: &RowCache| {
             let place = find(T::rows(snapshot), &key, &what)?;
             let entry = &T::rows(snapshot)[place];
-            expect(entry, expected)?;
-            let mut change = TableChange::of::<T>();
+            check_version(entry, expected)?;
+            let mut change = TableChange::empty::<T>();
             change.remove.push(entry.id);
             let is_valid = validate_one::<T>(snapshot, Some(place), None)?;
             Ok(EditPlan { changes: vec![change], is_valid, planned: () })
@@ -166,7 +166,7 @@ impl Rulebook {
     ) -> Result<Stored<T>, RulebookError> {
         let plan = move |snapshot: &RowCache| {
             let place = place(T::rows(snapshot), &item)?;
-            let mut change = TableChange::of::<T>();
+            let mut change = TableChange::empty::<T>();
             change.write(&item, place.map(|place| T::rows(snapshot)[place].id))?;
             let is_valid = validate_one(snapshot, place, Some(item))?;
             Ok(EditPlan { changes: vec![change], is_valid, planned: () })
@@ -191,7 +191,7 @@ impl Rulebook {
             match edited {
                 Ok(Ok(result)) => return Ok(result),
                 Ok(Err(EditFailure::Refused(error))) => return Err(error),
-                Ok(Err(EditFailure::Database(error))) if attempt < ATTEMPTS && is_passing(&error) => {}
+                Ok(Err(EditFailure::Database(error))) if attempt < ATTEMPTS && is_retryable(&error) => {}
                 Ok(Err(EditFailure::Database(error))) => return Err(unavailable(&error)),
                 Err(_) => break,
             }
@@ -207,9 +207,9 @@ impl Rulebook {
     ) -> Result<R, EditFailure> {
         let mut session = self.engine.write().await?;
         if session.dialect() == super::database::Dialect::Postgres {
-            session.script(LOCK_LIMIT).await?;
+            session.run_script(LOCK_LIMIT).await?;
         }
-        let before = self.current(&mut session).await?;
+        let before = self.current_rows(&mut session).await?;
         let planning = Arc::clone(&before);
         let EditPlan { changes, is_valid, planned } = match blocking(move || plan(&planning)).await {
             Ok(planned) => planned,
@@ -222,37 +222,37 @@ impl Rulebook {
         for change in &changes {
             last = change.apply(&mut session).await?;
         }
-        let touched = touched::<T>(&mut session, &changes, last).await?;
+        let touched = touched_row::<T>(&mut session, &changes, last).await?;
         let result = finish(&mut session, touched.as_ref().and_then(|(_, row)| row.as_deref()), planned).await?;
         let reached = revision(&mut session).await?;
         // After many changes the next read finds out what differs.
-        let after = touched.map(|touched| patched::<T>(&before, reached, &touched));
+        let after = touched.map(|touched| cache_with_row::<T>(&before, reached, &touched));
         session.commit().await?;
         if let Some(after) = after {
             if is_valid {
                 after.set_valid();
             }
-            self.know(&Arc::new(after));
+            self.set_cached(&Arc::new(after));
         }
         Ok(result)
     }
 
     /// What is in the database now, which nobody else changes before the session ends.
-    async fn current(&self, session: &mut Session) -> Result<Arc<RowCache>, EditFailure> {
-        let (known, revision) = (self.known(), revision_for_edit(session).await?);
+    async fn current_rows(&self, session: &mut Session) -> Result<Arc<RowCache>, EditFailure> {
+        let (known, revision) = (self.cached(), revision_for_edit(session).await?);
         if known.revision == revision {
             return Ok(known);
         }
         let raw = RawRowCache::read(session, revision, known).await?;
         let snapshot = blocking(move || Ok(Arc::new(raw.parse()))).await.map_err(EditFailure::Refused)?;
         // This transaction has written nothing yet: it saw what everybody sees.
-        self.know(&snapshot);
+        self.set_cached(&snapshot);
         Ok(snapshot)
     }
 }
 
 /// The row that changes touched, if it is only one and of this kind.
-async fn touched<T: RowItem>(
+async fn touched_row<T: RowItem>(
     session: &mut Session,
     changes: &[TableChange],
     last: i64,
@@ -274,8 +274,8 @@ async fn touched<T: RowItem>(
 }
 
 /// The state after one row was touched.
-fn patched<T: RowItem>(before: &RowCache, revision: Revision, (id, row): &TouchedRow) -> RowCache {
-    let mut after = before.changed();
+fn cache_with_row<T: RowItem>(before: &RowCache, revision: Revision, (id, row): &TouchedRow) -> RowCache {
+    let mut after = before.clone_for_edit();
     after.revision = revision;
     let rows = T::rows_mut(&mut after);
     let place = rows.binary_search_by_key(id, |entry| entry.id);
@@ -295,10 +295,10 @@ fn validate_one<T: RowItem>(snapshot: &RowCache, place: Option<usize>, new: Opti
     if snapshot.is_valid() {
         let old = place.and_then(|place| T::rows(snapshot)[place].item());
         let invalid = |reason| RulebookError::Invalid { reason };
-        let concerned = T::concerned(snapshot, old, new.as_ref()).map_err(invalid)?;
+        let concerned = T::affected_definitions(snapshot, old, new.as_ref()).map_err(invalid)?;
         return compile(concerned).map(|_| true);
     }
-    let mut edited = snapshot.changed();
+    let mut edited = snapshot.clone_for_edit();
     let rows = T::rows_mut(&mut edited);
     match (place, new.map(|item| Arc::new(RowEntry::without_row(item)))) {
         (Some(place), Some(entry)) => rows[place] = entry,
@@ -306,14 +306,14 @@ fn validate_one<T: RowItem>(snapshot: &RowCache, place: Option<usize>, new: Opti
         (None, Some(entry)) => rows.push(entry),
         (None, None) => {}
     }
-    validate(&edited, snapshot.faults())
+    validate(&edited, snapshot.invalid_rows())
 }
 
 /// Validates what the rulebook would say; whether it is valid as a whole. While
 /// rows that were written past this program say nothing valid, an edit is good if
 /// it leaves fewer of them than there were: else nobody could mend two.
 pub(super) fn validate(edited: &RowCache, faults_before: usize) -> Result<bool, RulebookError> {
-    if (1..faults_before).contains(&edited.faults()) {
+    if (1..faults_before).contains(&edited.invalid_rows()) {
         return Ok(false);
     }
     compile(edited.definitions()?).map(|_| true)
@@ -324,7 +324,7 @@ fn find<T: RowItem>(rows: &Rows<T>, key: &str, what: &str) -> Result<usize, Rule
     place.ok_or_else(|| RulebookError::NotFound { what: what.to_owned() })
 }
 
-fn expect<T>(entry: &RowEntry<T>, expected: Option<u64>) -> Result<(), RulebookError> {
+fn check_version<T>(entry: &RowEntry<T>, expected: Option<u64>) -> Result<(), RulebookError> {
     match expected {
         Some(expected) if expected != entry.version => {
             Err(RulebookError::Changed { what: entry.what.clone(), current: entry.version })
@@ -335,7 +335,7 @@ fn expect<T>(entry: &RowEntry<T>, expected: Option<u64>) -> Result<(), RulebookE
 
 /// Whether the same edit may succeed a moment later: another transaction won
 /// (deadlock, serialization), or a number was taken by hand.
-fn is_passing(error: &sqlx::Error) -> bool {
+fn is_retryable(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
     code.is_some_and(|code| ["40P01", "40001", "23505"].contains(&code.as_ref()))
 }

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use checkdam::rule_file::FileOptions;
 
-use super::rule_file::{FileTexts, LoadError, RuleFile, remark};
+use super::rule_file::{FileTexts, LoadError, RuleFile, log_warnings};
 use super::snapshot::Snapshot;
 use crate::app::App;
 
@@ -46,12 +46,12 @@ pub(crate) async fn watch<T>(app: Arc<App>, file: RuleFile, mut reload: mpsc::Re
         let look =
             move || if path.is_dir() || path.is_file() || !path.exists() { Some(FileTexts::read(&path)) } else { None };
         let Ok(Some(now)) = tokio::task::spawn_blocking(look).await else { continue };
-        watched.look(&app, now, asked.is_some());
+        watched.poll(&app, now, asked.is_some());
     }
 }
 
 impl WatchedFile {
-    fn look(&mut self, app: &App, now: Result<FileTexts, LoadError>, is_asked: bool) {
+    fn poll(&mut self, app: &App, now: Result<FileTexts, LoadError>, is_asked: bool) {
         let now = now.map_err(|error| error.to_string());
         if !is_asked {
             if now == self.judged {
@@ -64,28 +64,28 @@ impl WatchedFile {
             }
         }
         self.seen = None;
-        self.judge(app, &now);
+        self.validate(app, &now);
         self.judged = now;
     }
 
-    fn judge(&self, app: &App, now: &Result<FileTexts, String>) {
+    fn validate(&self, app: &App, now: &Result<FileTexts, String>) {
         let file = self.path.display().to_string();
         let texts = match now {
             Ok(texts) => texts,
             Err(reason) => {
                 tracing::error!(reason, "the rule file cannot be read; the rules in force stay");
-                app.loading().tell(Some(reason.clone()));
+                app.reload_status().set_error(Some(reason.clone()));
                 return;
             }
         };
         let loaded = texts.load(&self.options);
-        app.loading().tell(loaded.as_ref().err().map(ToString::to_string));
+        app.reload_status().set_error(loaded.as_ref().err().map(ToString::to_string));
         match loaded {
             Ok((rules, definitions)) => {
                 let count = rules.rules().len();
-                let book = Snapshot::of_file(definitions).showing(&rules);
-                remark(&rules, &book);
-                app.put_in_force(rules, book);
+                let book = Snapshot::from_definitions(definitions).with_tree_rules(&rules);
+                log_warnings(&rules, &book);
+                app.activate(rules, book);
                 tracing::info!(file, rules = count, "rules reloaded");
             }
             Err(LoadError::Invalid { path, line, column, reason }) => {

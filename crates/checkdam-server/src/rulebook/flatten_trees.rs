@@ -3,7 +3,7 @@
 use checkdam::Definitions;
 
 /// Trees as rules, behind the others; and what no rule can say.
-pub(crate) fn as_rules(mut definitions: Definitions) -> (Definitions, Vec<String>) {
+pub(crate) fn flatten_trees(mut definitions: Definitions) -> (Definitions, Vec<String>) {
     let mut left_out = Vec::new();
     for tree in std::mem::take(&mut definitions.trees) {
         let translated = tree.rules();
@@ -14,6 +14,6 @@ pub(crate) fn as_rules(mut definitions: Definitions) -> (Definitions, Vec<String
 }
 
 /// The refusal of what no rule can say.
-pub(crate) fn refusal(left_out: &[String], remedy: &str) -> String {
+pub(crate) fn unsupported_trees_error(left_out: &[String], remedy: &str) -> String {
     format!("{} of its limits cannot be turned into rules: {}; {remedy}", left_out.len(), left_out.join("; "))
 }

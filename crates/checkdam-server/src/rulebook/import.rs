@@ -24,7 +24,7 @@ pub(super) enum ImportMode {
 }
 
 impl Rulebook {
-    pub(super) async fn take_over(
+    pub(super) async fn apply_import(
         &self,
         definitions: Definitions,
         how: ImportMode,
@@ -35,13 +35,13 @@ impl Rulebook {
                 return Ok(EditPlan { changes: Vec::new(), is_valid: false, planned: imported });
             }
             let replace = matches!(how, ImportMode::Import { replace: true } | ImportMode::Rehearse { replace: true });
-            let mut merged = snapshot.changed();
+            let mut merged = snapshot.clone_for_edit();
             let changes = vec![
                 merge(&mut merged.rules, definitions.rules, replace, &mut imported)?,
                 merge(&mut merged.overrides, definitions.overrides, replace, &mut imported)?,
                 merge(&mut merged.bans, definitions.bans, replace, &mut imported)?,
             ];
-            let is_valid = validate(&merged, snapshot.faults())?;
+            let is_valid = validate(&merged, snapshot.invalid_rows())?;
             let is_written = !matches!(how, ImportMode::Rehearse { .. });
             Ok(EditPlan { changes: if is_written { changes } else { Vec::new() }, is_valid, planned: imported })
         };
@@ -68,7 +68,7 @@ fn merge<T: RowItem>(
     replace: bool,
     imported: &mut ImportCounts,
 ) -> Result<TableChange, RulebookError> {
-    let mut change = TableChange::of::<T>();
+    let mut change = TableChange::empty::<T>();
     let known: HashMap<String, usize> =
         entries.iter().enumerate().map(|(place, entry)| (entry.key.clone(), place)).collect();
     let mut named = HashSet::new();
@@ -76,7 +76,7 @@ fn merge<T: RowItem>(
         let key = item.key();
         let entry = known.get(&key).map(|place| &mut entries[*place]);
         if !named.insert(key) {
-            let what = item.what();
+            let what = item.description();
             return Err(RulebookError::Invalid { reason: format!("{what}: it is listed twice") });
         }
         match entry {

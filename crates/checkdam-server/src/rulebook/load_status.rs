@@ -17,13 +17,13 @@ impl ReloadStatus {
     }
 
     /// Newer rules are in force.
-    pub(crate) fn succeeded(&self) {
+    pub(crate) fn set_loaded(&self) {
         self.loaded_unix_ms.store(now_unix_ms(), Ordering::Relaxed);
-        self.tell(None);
+        self.set_error(None);
     }
 
     /// Why newer rules are not in force, if there may be any.
-    pub(crate) fn tell(&self, error: Option<String>) {
+    pub(crate) fn set_error(&self, error: Option<String>) {
         *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
 

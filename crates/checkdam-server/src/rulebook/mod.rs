@@ -29,9 +29,9 @@ pub(crate) use self::database_poller::{DatabasePoller, PollOptions, PollStatus};
 pub(crate) use self::database_rulebook::Rulebook;
 pub(crate) use self::database_url::{DatabaseUrl, DatabaseUrlError};
 pub(crate) use self::file_watcher::watch;
-pub(crate) use self::flatten_trees::{as_rules, refusal};
+pub(crate) use self::flatten_trees::{flatten_trees, unsupported_trees_error};
 pub(crate) use self::load_status::ReloadStatus;
-pub(crate) use self::rule_file::{FileTexts, LoadError, RuleFile, lease_remarks, remark};
+pub(crate) use self::rule_file::{FileTexts, LoadError, RuleFile, lease_warnings, log_warnings};
 pub(crate) use self::snapshot::{ImportCounts, Revision, RulebookError, Snapshot, Stored, compile};
 pub(crate) use self::violations::{ATTRIBUTE_MAX, Retention, SUBJECT_MAX, StoredViolation, Violation, ViolationFilter};
 

@@ -17,7 +17,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 pub(super) async fn listen(server: PgConnectOptions, hint: Arc<Notify>) {
     let mut pause = PAUSE_MIN;
     loop {
-        if let Err(error) = hear(&server, &hint, &mut pause).await {
+        if let Err(error) = listen_until_lost(&server, &hint, &mut pause).await {
             tracing::debug!(reason = super::database::reason(&error), "not told of changes; asking for them instead");
         }
         tokio::time::sleep(pause).await;
@@ -26,7 +26,7 @@ pub(super) async fn listen(server: PgConnectOptions, hint: Arc<Notify>) {
 }
 
 /// Listens until the connection is lost.
-async fn hear(server: &PgConnectOptions, hint: &Notify, pause: &mut Duration) -> Result<(), sqlx::Error> {
+async fn listen_until_lost(server: &PgConnectOptions, hint: &Notify, pause: &mut Duration) -> Result<(), sqlx::Error> {
     // A pool of its own: a listener keeps its connection, and must not keep it from others.
     let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(CONNECT_LIMIT);
     let pool = pool.max_lifetime(None).idle_timeout(None).connect_lazy_with(server.clone());

@@ -50,7 +50,7 @@ struct RawRows {
 
 impl RowCache {
     /// Another state: rows may be replaced in it before it is shared.
-    pub(super) fn changed(&self) -> Self {
+    pub(super) fn clone_for_edit(&self) -> Self {
         Self {
             revision: self.revision.clone(),
             rules: self.rules.clone(),
@@ -71,7 +71,7 @@ impl RowCache {
     }
 
     /// How many rows say nothing valid.
-    pub(super) fn faults(&self) -> usize {
+    pub(super) fn invalid_rows(&self) -> usize {
         fn count<T>(rows: &Rows<T>) -> usize {
             rows.iter().filter(|entry| entry.item.is_err()).count()
         }
@@ -79,7 +79,7 @@ impl RowCache {
     }
 
     /// As others see it.
-    pub(super) fn book(&self) -> Snapshot {
+    pub(super) fn to_snapshot(&self) -> Snapshot {
         fn split<T: RowItem>(rows: &Rows<T>, faults: &mut Vec<InvalidRow>) -> Vec<Arc<Stored<T>>> {
             rows.iter().filter_map(|entry| entry.stored().map_err(|fault| faults.push(fault)).ok()).collect()
         }
@@ -148,7 +148,7 @@ impl RawRows {
         let dialect = session.dialect();
         if !known.is_empty() {
             let stamps = session.rows(&dialect.select_stamps(T::TABLE, T::ID), &[]).await?.concat();
-            if let Some((kept, changed)) = compare(known, &stamps)
+            if let Some((kept, changed)) = compare_stamps(known, &stamps)
                 && changed.len() <= known.len() / CHANGED_SHARE
             {
                 if changed.is_empty() {
@@ -174,7 +174,7 @@ impl RawRows {
 
 /// Which known rows have the stamps that the database tells, and which rows it has
 /// besides them; none if its lines cannot be read.
-fn compare<T>(known: &Rows<T>, stamps: &str) -> Option<(HashSet<i64>, Vec<i64>)> {
+fn compare_stamps<T>(known: &Rows<T>, stamps: &str) -> Option<(HashSet<i64>, Vec<i64>)> {
     let known: HashMap<i64, &str> = known.iter().map(|entry| (entry.id, entry.stamp.as_str())).collect();
     let (mut kept, mut changed) = (HashSet::new(), Vec::new());
     for line in stamps.lines() {

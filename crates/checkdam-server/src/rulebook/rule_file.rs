@@ -48,7 +48,7 @@ impl RuleFile {
     /// Compiles what was read.
     pub(crate) fn load(&self) -> Result<(RuleSet, Snapshot), LoadError> {
         self.texts.load(&self.options).map(|(rules, definitions)| {
-            let book = Snapshot::of_file(definitions).showing(&rules);
+            let book = Snapshot::from_definitions(definitions).with_tree_rules(&rules);
             (rules, book)
         })
     }
@@ -64,7 +64,7 @@ impl FileTexts {
     /// longer than a rule file may be is cut just behind the bound, so that the
     /// parser refuses it.
     pub(crate) fn read(path: &Path) -> Result<Self, LoadError> {
-        let paths = if path.is_dir() { below(path)? } else { vec![path.to_owned()] };
+        let paths = if path.is_dir() { files_below(path)? } else { vec![path.to_owned()] };
         let read = |path: PathBuf| {
             let mut text = String::new();
             let most = rule_file::FILE_MAX as u64 + 1;
@@ -90,7 +90,7 @@ impl FileTexts {
 
 /// The rule files below a folder. Hidden ones are left out, as those in which
 /// Kubernetes keeps what the others link to.
-fn below(folder: &Path) -> Result<Vec<PathBuf>, LoadError> {
+fn files_below(folder: &Path) -> Result<Vec<PathBuf>, LoadError> {
     let fail = |reason| LoadError::Unreadable { path: folder.to_owned(), reason };
     let mut files = Vec::new();
     let mut unseen = vec![folder.to_owned()];
@@ -123,19 +123,19 @@ fn below(folder: &Path) -> Result<Vec<PathBuf>, LoadError> {
 }
 
 /// Says what rules and trees ask for in vain.
-pub(crate) fn remark(rules: &RuleSet, book: &Snapshot) {
+pub(crate) fn log_warnings(rules: &RuleSet, book: &Snapshot) {
     for tree in &book.trees {
         for remark in &tree.warnings {
             tracing::warn!(domain = tree.domain, "{remark}");
         }
     }
-    for (rule, remark) in lease_remarks(rules).take(REMARKS_MAX) {
+    for (rule, remark) in lease_warnings(rules).take(REMARKS_MAX) {
         tracing::warn!(rule, "{remark}");
     }
 }
 
 /// Leases that cannot work as they are written: of which rule, and why.
-pub(crate) fn lease_remarks(rules: &RuleSet) -> impl Iterator<Item = (&str, String)> {
+pub(crate) fn lease_warnings(rules: &RuleSet) -> impl Iterator<Item = (&str, String)> {
     let leased = rules.rules().filter(|rule| rule.lease != Lease::Off);
     leased.flat_map(|rule| {
         let remarks = rule.quotas.iter().filter_map(|quota| LeaseTerms::warning(rule.lease, quota));

@@ -89,7 +89,7 @@ pub(crate) struct ImportCounts {
 
 impl Snapshot {
     /// What a file says: it has no rows.
-    pub(crate) fn of_file(definitions: Definitions) -> Self {
+    pub(crate) fn from_definitions(definitions: Definitions) -> Self {
         fn stored<T>(items: Vec<T>) -> Vec<Arc<Stored<T>>> {
             items.into_iter().map(|item| Arc::new(Stored::without_row(item))).collect()
         }
@@ -98,14 +98,14 @@ impl Snapshot {
     }
 
     /// The same, with the limits of trees as they were compiled, to be seen.
-    pub(crate) fn showing(mut self, rules: &RuleSet) -> Self {
+    pub(crate) fn with_tree_rules(mut self, rules: &RuleSet) -> Self {
         let own = self.rules.iter().filter(|stored| stored.item.mode != Mode::Off).count();
         self.of_trees = rules.rules().skip(own).map(|rule| Arc::new(Stored::without_row(rule.clone()))).collect();
         self
     }
 
     /// Every rule that can be seen, those that stand for limits of trees last.
-    pub(crate) fn shown_rules(&self) -> impl Iterator<Item = &Arc<Stored<Rule>>> {
+    pub(crate) fn listed_rules(&self) -> impl Iterator<Item = &Arc<Stored<Rule>>> {
         self.rules.iter().chain(&self.of_trees)
     }
 
@@ -150,7 +150,11 @@ impl Snapshot {
     ///
     /// # Errors
     /// Says that there is no such rule, or that the new name is taken.
-    pub(crate) fn edited(&self, name: Option<&str>, rule: Option<Rule>) -> Result<Definitions, RulebookError> {
+    pub(crate) fn definitions_after_edit(
+        &self,
+        name: Option<&str>,
+        rule: Option<Rule>,
+    ) -> Result<Definitions, RulebookError> {
         let mut definitions = self.definitions();
         let rules = &mut definitions.rules;
         let what = |name: &str| format!("rule {name:?}");

@@ -112,9 +112,9 @@ pub(crate) struct Retention {
 
 impl Violation {
     fn row(&self) -> Json {
-        let given = |value: &Option<String>| value.as_deref().map(kept);
+        let given = |value: &Option<String>| value.as_deref().map(without_nul);
         json!({
-            "bucket_key": kept(&self.bucket_key),
+            "bucket_key": without_nul(&self.bucket_key),
             "user_id": given(&self.user_id),
             "ip_address": given(&self.ip_address),
             "endpoint": given(&self.endpoint),
@@ -135,7 +135,7 @@ impl Violation {
 
 /// PostgreSQL has no way to write NUL, and a client's odd name must not cost us
 /// the whole batch.
-fn kept(text: &str) -> String {
+fn without_nul(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
 
@@ -299,7 +299,7 @@ impl ViolationFilter {
         let (rule, subject) = (("rule_name", &self.rule, usize::MAX), ("subject", &self.subject, SUBJECT_MAX));
         for (column, wanted, bytes_max) in [user, ip, rule, subject] {
             if let Some(wanted) = wanted {
-                let wanted = kept(&checkdam::shortened_to(wanted, bytes_max));
+                let wanted = without_nul(&checkdam::shortened_to(wanted, bytes_max));
                 conditions.push(format!("{column} = {}", put(Value::Text(wanted))));
             }
         }

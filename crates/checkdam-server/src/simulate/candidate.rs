@@ -49,12 +49,12 @@ impl Candidate {
                 let outcome = self.replay.check(at_us, request);
                 let (requests, outcomes) = (std::slice::from_ref(request), std::slice::from_ref(&outcome));
                 self.tally.note(unix_s, outcome.is_allowed(), requests, outcomes);
-                (!outcome.is_allowed()).then(|| denied(requests, outcomes))
+                (!outcome.is_allowed()).then(|| denying_rule(requests, outcomes))
             }
             LogRequests::Together(requests) => {
                 let together = self.replay.check_together(at_us, requests);
                 self.tally.note(unix_s, together.is_allowed(), requests, together.outcomes());
-                (!together.is_allowed()).then(|| denied(requests, together.outcomes()))
+                (!together.is_allowed()).then(|| denying_rule(requests, together.outcomes()))
             }
         }
     }
@@ -74,7 +74,7 @@ pub(super) fn decide_both(
 }
 
 /// Whose limit denies the requests.
-fn denied(requests: &[Request<'_>], outcomes: &[Outcome]) -> String {
+fn denying_rule(requests: &[Request<'_>], outcomes: &[Outcome]) -> String {
     let denying = requests.iter().zip(outcomes).find(|(_, outcome)| !outcome.is_allowed());
     let subject = denying.and_then(|(request, outcome)| match outcome.ban() {
         Some(ban) => Some(ban.subject()),

@@ -37,21 +37,21 @@ impl CombinedLogFormat {
 
     /// Reads one line: the time, the cost, and what it says.
     pub(super) fn read<'l>(&self, line: &'l str, values: &mut LineValues<'l>) -> Result<(u64, u64), String> {
-        let found = LineParts::of(line)?;
+        let found = LineParts::parse(line)?;
         let at_us = timestamps::clf(found.time.as_bytes()).ok_or_else(|| format!("{:?} is no time", found.time))?;
         let fields = found.fields();
         for (number, (attribute, place)) in (0..).zip(self.wanted.attributes.iter().zip(&self.places)) {
             let text = place.map(|place| Cow::Borrowed(fields[place]));
-            values.extend(attribute.value(text).map(|value| (number, value)));
+            values.extend(attribute.normalized_value(text).map(|value| (number, value)));
         }
-        let cost = self.cost.map_or(Ok(1), |place| super::cost(fields[place]))?;
+        let cost = self.cost.map_or(Ok(1), |place| super::parse_cost(fields[place]))?;
         Ok((at_us, cost))
     }
 }
 
 /// Whether a line looks like this format.
 pub(super) fn is_combined(line: &str) -> bool {
-    LineParts::of(line).is_ok_and(|parts| timestamps::clf(parts.time.as_bytes()).is_some())
+    LineParts::parse(line).is_ok_and(|parts| timestamps::clf(parts.time.as_bytes()).is_some())
 }
 
 /// The parts of a line.
@@ -64,13 +64,13 @@ struct LineParts<'l> {
 }
 
 impl<'l> LineParts<'l> {
-    fn of(line: &'l str) -> Result<Self, String> {
+    fn parse(line: &'l str) -> Result<Self, String> {
         let open = memmem::find(line.as_bytes(), b" [").ok_or("there is no [time]")?;
         let rest = &line[open + 2..];
         let close = memchr(b']', rest.as_bytes()).ok_or("the time has no ]")?;
         let (head, time) = (&line[..open], &rest[..close]);
         let rest = rest[close + 1..].trim_start();
-        let (request, tail) = quoted(rest).ok_or("there is no \"request\" behind the time")?;
+        let (request, tail) = split_quoted(rest).ok_or("there is no \"request\" behind the time")?;
         Ok(Self { head, time, request, tail })
     }
 
@@ -78,23 +78,23 @@ impl<'l> LineParts<'l> {
     fn fields(&self) -> [&'l str; 9] {
         let (host, ip, user) = self.client();
         let (method, endpoint) = self.target();
-        let (status, rest) = word(self.tail);
-        let (bytes, rest) = word(rest);
-        let (referer, rest) = quoted(rest).unwrap_or_default();
-        let (agent, _) = quoted(rest.trim_start()).unwrap_or_default();
+        let (status, rest) = split_word(self.tail);
+        let (bytes, rest) = split_word(rest);
+        let (referer, rest) = split_quoted(rest).unwrap_or_default();
+        let (agent, _) = split_quoted(rest.trim_start()).unwrap_or_default();
         [ip, user, method, endpoint, status, bytes, referer, agent, host]
     }
 
     /// `ip ident user`, or `host:port ip ident user`. A user may have spaces.
     fn client(&self) -> (&'l str, &'l str, &'l str) {
-        let (first, rest) = word(self.head);
-        let (second, after) = word(rest);
+        let (first, rest) = split_word(self.head);
+        let (second, after) = split_word(rest);
         let is_ip = |text: &str| text.parse::<IpAddr>().is_ok();
         let is_short = first.bytes().next().is_some_and(|byte| byte.is_ascii_digit()) && !first.contains(':');
         if is_short || is_ip(first) || !is_ip(second) {
             return ("", first, after);
         }
-        (first, second, word(after).1)
+        (first, second, split_word(after).1)
     }
 
     /// Nothing if the client sent no request line.
@@ -110,7 +110,7 @@ impl<'l> LineParts<'l> {
 }
 
 /// The first word and what follows it.
-fn word(text: &str) -> (&str, &str) {
+fn split_word(text: &str) -> (&str, &str) {
     let text = text.trim_start_matches(' ');
     let (word, rest) = text.split_at(memchr(b' ', text.as_bytes()).unwrap_or(text.len()));
     (word, rest.trim_start_matches(' '))
@@ -118,7 +118,7 @@ fn word(text: &str) -> (&str, &str) {
 
 /// What stands in quotes at the beginning, and what follows it. A quote behind a
 /// backslash is part of it.
-fn quoted(text: &str) -> Option<(&str, &str)> {
+fn split_quoted(text: &str) -> Option<(&str, &str)> {
     let inner = text.strip_prefix('"')?;
     let mut from = 0;
     loop {

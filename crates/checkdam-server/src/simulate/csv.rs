@@ -47,10 +47,10 @@ impl Csv {
         }
         let time = &cells[self.time];
         let at_us = timestamps::parse(time).ok_or_else(|| format!("{time:?} is no time"))?;
-        let cost = self.cost.map_or(Ok(1), |place| super::cost(&cells[place]))?;
+        let cost = self.cost.map_or(Ok(1), |place| super::parse_cost(&cells[place]))?;
         for (number, (attribute, place)) in (0..).zip(self.wanted.attributes.iter().zip(&self.places)) {
             let found = place.map(|place| std::mem::take(&mut cells[place]));
-            values.extend(attribute.value(found).map(|value| (number, value)));
+            values.extend(attribute.normalized_value(found).map(|value| (number, value)));
         }
         Ok((at_us, cost))
     }
@@ -69,7 +69,7 @@ fn cells(line: &str, separator: u8) -> Result<Vec<Cow<'_, str>>, String> {
     let mut rest = line;
     loop {
         let (cell, after) = match rest.strip_prefix('"') {
-            Some(inner) => quoted(inner)?,
+            Some(inner) => split_quoted(inner)?,
             None => {
                 let end = memchr::memchr(separator, rest.as_bytes()).unwrap_or(rest.len());
                 (Cow::Borrowed(&rest[..end]), &rest[end..])
@@ -84,7 +84,7 @@ fn cells(line: &str, separator: u8) -> Result<Vec<Cow<'_, str>>, String> {
     }
 }
 
-fn quoted(inner: &str) -> Result<(Cow<'_, str>, &str), String> {
+fn split_quoted(inner: &str) -> Result<(Cow<'_, str>, &str), String> {
     let mut from = 0;
     loop {
         let Some(end) = memchr::memchr(b'"', &inner.as_bytes()[from..]).map(|end| from + end) else {

@@ -37,7 +37,7 @@ impl DescriptorPattern {
 
     /// The descriptor of a request; none if an attribute is not there, as Envoy
     /// sends none then.
-    pub(super) fn of<'a>(&'a self, domain: &'a str, request: &Request<'_>) -> Option<Request<'a>> {
+    pub(super) fn descriptor_for<'a>(&'a self, domain: &'a str, request: &Request<'_>) -> Option<Request<'a>> {
         if !self.attributes().all(|name| request.get(name).is_some()) {
             return None;
         }

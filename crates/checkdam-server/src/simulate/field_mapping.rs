@@ -66,8 +66,8 @@ impl FieldMapping {
         };
         let attribute = |name: String| {
             let (field, fixed) = (given(map, &name), given(set, &name));
-            let form = ValueNormalization::of(&name)
-                .or_else(|| ValueNormalization::of(field.as_deref()?))
+            let form = ValueNormalization::for_attribute(&name)
+                .or_else(|| ValueNormalization::for_attribute(field.as_deref()?))
                 .unwrap_or(ValueNormalization::Plain);
             MappedAttribute { name, field, fixed, form }
         };
@@ -95,11 +95,11 @@ impl MappedAttribute {
     }
 
     /// The value as it is compared; none if the log does not say it.
-    pub(super) fn value<'l>(&self, found: Option<Cow<'l, str>>) -> Option<Cow<'l, str>> {
+    pub(super) fn normalized_value<'l>(&self, found: Option<Cow<'l, str>>) -> Option<Cow<'l, str>> {
         let found = found.filter(|value| !value.is_empty() && value != "-");
         match found {
-            Some(Cow::Borrowed(text)) => Some(self.form.of_text(text)),
-            Some(Cow::Owned(text)) => Some(Cow::Owned(self.form.of_text(&text).into_owned())),
+            Some(Cow::Borrowed(text)) => Some(self.form.normalize(text)),
+            Some(Cow::Owned(text)) => Some(Cow::Owned(self.form.normalize(&text).into_owned())),
             None => self.fixed.clone().map(Cow::Owned),
         }
     }
@@ -110,7 +110,7 @@ const LOGGED_PATHS: PathNormalization =
     PathNormalization { slashes: Slashes::Keep, are_parameters_stripped: true, ..PathNormalization::AS_WRITTEN };
 
 impl ValueNormalization {
-    fn of(name: &str) -> Option<Self> {
+    fn for_attribute(name: &str) -> Option<Self> {
         match name {
             "ip" | "remote_address" => Some(Self::Address),
             "endpoint" => Some(Self::Path),
@@ -119,7 +119,7 @@ impl ValueNormalization {
         }
     }
 
-    fn of_text(self, text: &str) -> Cow<'_, str> {
+    fn normalize(self, text: &str) -> Cow<'_, str> {
         match self {
             Self::Plain => Cow::Borrowed(text),
             // IPv4 has one form already.

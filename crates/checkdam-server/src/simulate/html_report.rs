@@ -29,13 +29,13 @@ const PICTURE_STYLE: &str = ".pass{fill:var(--pass)}.stop{fill:var(--stop)}.axis
 text{fill:var(--faint);font:12px system-ui,sans-serif}";
 
 /// What passed and what did not over time, as SVG by itself.
-pub(crate) fn picture(summary: &Summary) -> String {
+pub(crate) fn svg(summary: &Summary) -> String {
     let drawn = summary.results.first().map(|side| chart(side, true)).unwrap_or_default();
     drawn.replacen("<svg ", "<svg xmlns=\"http://www.w3.org/2000/svg\" style=\"background:var(--back)\" ", 1)
 }
 
 /// The whole simulation as a page.
-pub(crate) fn page(summary: &Summary) -> String {
+pub(crate) fn html(summary: &Summary) -> String {
     let mut out = String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     out.push_str(
         "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>checkdam simulate</title>",
@@ -45,27 +45,30 @@ pub(crate) fn page(summary: &Summary) -> String {
     let _ = write!(
         out,
         "<h1>What the limits would have done</h1><p>{logs}: {} requests from {} to {}; {} lines could not be read.</p>",
-        grouped(summary.requests),
+        with_thousands_separators(summary.requests),
         rfc3339(summary.first),
         rfc3339(summary.last),
-        grouped(summary.unreadable)
+        with_thousands_separators(summary.unreadable)
     );
     if let Some(comparison) = &summary.comparison {
         let _ = write!(
             out,
             "<h2>Compared</h2><p>The second rule file limits {} requests that the first lets pass, and lets {} pass \
              that the first limits.</p>",
-            grouped(comparison.newly_limited),
-            grouped(comparison.newly_allowed)
+            with_thousands_separators(comparison.newly_limited),
+            with_thousands_separators(comparison.newly_allowed)
         );
-        let rows = comparison
-            .subjects
-            .iter()
-            .map(|row| vec![row.subject.clone(), grouped(row.newly_limited), grouped(row.newly_allowed)]);
+        let rows = comparison.subjects.iter().map(|row| {
+            vec![
+                row.subject.clone(),
+                with_thousands_separators(row.newly_limited),
+                with_thousands_separators(row.newly_allowed),
+            ]
+        });
         table(&mut out, &["Whose fate differs", "Newly limited", "Newly allowed"], 1, rows);
     }
     for side in &summary.results {
-        write_side(&mut out, side);
+        write_candidate(&mut out, side);
     }
     if !summary.suggestions.is_empty() {
         out.push_str("<h2>Suggested limits</h2><pre>rules:\n");
@@ -76,16 +79,16 @@ pub(crate) fn page(summary: &Summary) -> String {
     out
 }
 
-fn write_side(out: &mut String, side: &CandidateSummary) {
+fn write_candidate(out: &mut String, side: &CandidateSummary) {
     let all = side.allowed + side.limited;
     let _ = write!(
         out,
         "<section><h2>{}</h2><p>{} of {} requests limited ({}).</p><figure>{}<figcaption>Requests over time: \
          allowed below, limited above.</figcaption></figure>",
         escaped(&side.rules_file),
-        grouped(side.limited),
-        grouped(all),
-        share(side.limited, all),
+        with_thousands_separators(side.limited),
+        with_thousands_separators(all),
+        percent(side.limited, all),
         chart(side, false)
     );
     for rule in side.rules.iter().filter(|rule| !rule.over_time.is_empty()).take(RULES_MAX) {
@@ -95,14 +98,22 @@ fn write_side(out: &mut String, side: &CandidateSummary) {
         let _ = write!(out, "<figure>{drawn}<figcaption>Limited by {name}</figcaption></figure>");
     }
     let rows = side.rules.iter().take(100).map(|rule| {
-        let worst = rule.worst_minute.map(|minute| format!("{} ({})", rfc3339(minute.at), grouped(minute.requests)));
-        let shares = share(rule.limited, rule.concerned);
-        let (concerned, limited) = (grouped(rule.concerned), grouped(rule.limited));
+        let worst = rule
+            .worst_minute
+            .map(|minute| format!("{} ({})", rfc3339(minute.at), with_thousands_separators(minute.requests)));
+        let shares = percent(rule.limited, rule.concerned);
+        let (concerned, limited) = (with_thousands_separators(rule.concerned), with_thousands_separators(rule.limited));
         vec![rule.rule.clone(), rule.mode.to_owned(), concerned, limited, shares, worst.unwrap_or_default()]
     });
     table(out, &["Rule", "Mode", "Concerned", "Limited", "Share", "Worst minute"], 2, rows);
     let rows = side.subjects.iter().map(|row| {
-        vec![row.subject.clone(), row.rule.clone(), grouped(row.limited), rfc3339(row.first), rfc3339(row.last)]
+        vec![
+            row.subject.clone(),
+            row.rule.clone(),
+            with_thousands_separators(row.limited),
+            rfc3339(row.first),
+            rfc3339(row.last),
+        ]
     });
     table(out, &["Who is limited most", "Rule", "Limited", "First", "Last"], 2, rows);
     out.push_str("</section>");
@@ -128,7 +139,11 @@ fn table(out: &mut String, headings: &[&str], numbers: usize, rows: impl Iterato
 
 fn chart(side: &CandidateSummary, is_alone: bool) -> String {
     let timeline = &side.timeline;
-    let title = format!("{} allowed and {} limited over time", grouped(side.allowed), grouped(side.limited));
+    let title = format!(
+        "{} allowed and {} limited over time",
+        with_thousands_separators(side.allowed),
+        with_thousands_separators(side.limited)
+    );
     bars(&[("pass", &timeline.allowed), ("stop", &timeline.limited)], side, SIZE, &title, is_alone)
 }
 
@@ -159,7 +174,7 @@ fn bars(
     }
     let _ = write!(out, "<line class=\"axis\" x1=\"{LEFT}\" y1=\"{floor}\" x2=\"{width}\" y2=\"{floor}\"/>");
     let step_s = timeline.step_s * each as u64;
-    let rate = format!("{}/{}", grouped(most), span(step_s));
+    let rate = format!("{}/{}", with_thousands_separators(most), duration_text(step_s));
     let _ = write!(out, "<text x=\"{}\" y=\"12\" text-anchor=\"end\">{rate}</text>", LEFT - 6);
     let _ = write!(out, "<text x=\"{}\" y=\"{floor}\" text-anchor=\"end\">0</text>", LEFT - 6);
     for bar in 0..count {
@@ -178,7 +193,7 @@ fn bars(
                 out,
                 "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{top:.1}\" width=\"{wide:.1}\" height=\"{tall:.1}\">\
                  <title>{at}: {} {word}</title></rect>",
-                grouped(value)
+                with_thousands_separators(value)
             );
         }
     }
@@ -191,7 +206,7 @@ fn bars(
 }
 
 /// A number of seconds as people say it.
-fn span(seconds: u64) -> String {
+fn duration_text(seconds: u64) -> String {
     match seconds {
         1 => "s".to_owned(),
         2..120 => format!("{seconds} s"),
@@ -201,12 +216,12 @@ fn span(seconds: u64) -> String {
 }
 
 /// A part in percent.
-pub(crate) fn share(part: u64, whole: u64) -> String {
+pub(crate) fn percent(part: u64, whole: u64) -> String {
     format!("{:.1}%", part as f64 * 100.0 / whole.max(1) as f64)
 }
 
 /// A number with its thousands apart.
-pub(crate) fn grouped(number: u64) -> String {
+pub(crate) fn with_thousands_separators(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {

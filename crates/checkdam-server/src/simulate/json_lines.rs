@@ -35,14 +35,14 @@ impl JsonLines {
         let cost = match &self.wanted.cost_field {
             Some(field) => {
                 let found = find(&object, field).and_then(text);
-                super::cost(&found.ok_or_else(|| format!("there is no field {field:?} with the cost"))?)?
+                super::parse_cost(&found.ok_or_else(|| format!("there is no field {field:?} with the cost"))?)?
             }
             None => 1,
         };
         for (number, attribute) in (0..).zip(&self.wanted.attributes) {
             let found = attribute.fields().find_map(|field| find(&object, field)).and_then(text);
             let found = found.map(|text| Cow::Owned(text.into_owned()));
-            values.extend(attribute.value(found).map(|value| (number, value)));
+            values.extend(attribute.normalized_value(found).map(|value| (number, value)));
         }
         object.clear();
         Ok((at_us, cost))

@@ -55,9 +55,9 @@ impl LogChunk {
             let (is_extra, start) = match value {
                 Cow::Borrowed(value) => match offset(text, value) {
                     Some(start) => (false, start),
-                    None => (true, self.keep(value)),
+                    None => (true, self.push_text(value)),
                 },
-                Cow::Owned(value) => (true, self.keep(value)),
+                Cow::Owned(value) => (true, self.push_text(value)),
             };
             self.fields.push(FieldSpan {
                 attribute: *attribute,
@@ -69,7 +69,7 @@ impl LogChunk {
         self.records.push(LogRecord { at_us, cost, fields: (first, self.fields.len() as u32) });
     }
 
-    fn keep(&mut self, value: &str) -> usize {
+    fn push_text(&mut self, value: &str) -> usize {
         let start = self.extra.len();
         self.extra.push_str(value);
         start

@@ -15,7 +15,7 @@ use super::csv::{Csv, separator};
 use super::field_mapping::FieldMapping;
 use super::json_lines::JsonLines;
 use super::log_chunk::{LogChunk, UnreadableLine};
-use super::timestamps::believed;
+use super::timestamps::check_plausible;
 
 /// What is read at once, and again while it is looked at.
 const CHUNK: usize = 1 << 20;
@@ -89,10 +89,10 @@ fn read(counted: CountingReader, shared: &ReaderContext, sender: &SyncSender<Chu
         }
         let text = String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into());
         if lines.is_none() && !text.trim().is_empty() {
-            lines = Some(LineParser::of(shared, &text)?);
+            lines = Some(LineParser::detect(shared, &text)?);
         }
         if let Some(lines) = &mut lines {
-            let block = lines.block(text, line);
+            let block = lines.parse_chunk(text, line);
             line += block.lines;
             if sender.send(Ok(block)).is_err() {
                 return Ok(());
@@ -131,7 +131,7 @@ enum LineParser {
 
 impl LineParser {
     /// Finds out how a log is written.
-    fn of(shared: &ReaderContext, text: &str) -> Result<Self, String> {
+    fn detect(shared: &ReaderContext, text: &str) -> Result<Self, String> {
         let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
         let wanted = shared.wanted.clone();
         let format = match shared.format {
@@ -152,7 +152,7 @@ impl LineParser {
     }
 
     /// Understands some lines; `line` stand before them.
-    fn block(&mut self, text: String, line: u64) -> LogChunk {
+    fn parse_chunk(&mut self, text: String, line: u64) -> LogChunk {
         let mut block = LogChunk::default();
         {
             let mut values = Vec::new();
@@ -170,7 +170,7 @@ impl LineParser {
                     }
                     Self::Csv { csv, .. } => csv.read(one, &mut values),
                 };
-                match read.and_then(|read| believed(read.0).map(|()| read)) {
+                match read.and_then(|read| check_plausible(read.0).map(|()| read)) {
                     Ok((at_us, cost)) => block.add(&text, at_us, cost, &values),
                     Err(reason) => {
                         block.unreadable += 1;

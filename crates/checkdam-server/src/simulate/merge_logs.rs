@@ -38,7 +38,7 @@ pub(super) struct LogMerge {
     sources: Vec<LogSource>,
     reorder_us: u64,
     held: BinaryHeap<Reverse<HeldRequest>>,
-    blocks: VecDeque<ReorderBuffer>,
+    blocks: VecDeque<PendingChunk>,
     /// The number of the first of them.
     first: u64,
     sequence: u64,
@@ -71,7 +71,7 @@ struct LogSource {
 }
 
 impl LogSource {
-    fn see(&mut self, at_us: u64, reorder_us: u64) {
+    fn advance(&mut self, at_us: u64, reorder_us: u64) {
         if at_us <= self.seen_us.saturating_add(reorder_us) {
             self.leaping = 0;
             self.seen_us = self.seen_us.max(at_us);
@@ -86,7 +86,7 @@ impl LogSource {
     }
 }
 
-struct ReorderBuffer {
+struct PendingChunk {
     block: Arc<LogChunk>,
     left: usize,
 }
@@ -127,13 +127,13 @@ impl LogMerge {
         mut after_block: impl FnMut(&LineCounts) -> Result<(), String>,
     ) -> Result<bool, String> {
         // The log that is behind is read on.
-        while let Some(place) = self.behind() {
+        while let Some(place) = self.least_advanced() {
             if is_stopped.load(Ordering::Relaxed) {
                 return Ok(false);
             }
             let source = &mut self.sources[place];
             match source.heard.recv_timeout(LOOK_EVERY) {
-                Ok(Ok(block)) => self.take(place, block),
+                Ok(Ok(block)) => self.push_chunk(place, block),
                 Ok(Err(reason)) => return Err(format!("{}: {reason}", source.path.display())),
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => source.seen_us = u64::MAX,
@@ -141,7 +141,7 @@ impl LogMerge {
             after_block(&self.counts)?;
             let certain = self.sources.iter().map(|source| source.seen_us).min().unwrap_or(u64::MAX);
             let until = if certain == u64::MAX { u64::MAX } else { certain.saturating_sub(self.reorder_us) };
-            self.give(until, &mut each);
+            self.emit_until(until, &mut each);
             if self.blocks.len() > BLOCKS_MAX {
                 self.compact();
             }
@@ -150,12 +150,12 @@ impl LogMerge {
     }
 
     /// The log of which least is known; none if all have ended.
-    fn behind(&self) -> Option<usize> {
+    fn least_advanced(&self) -> Option<usize> {
         let open = self.sources.iter().enumerate().filter(|(_, source)| source.seen_us < u64::MAX);
         open.min_by_key(|(_, source)| source.seen_us).map(|(place, _)| place)
     }
 
-    fn take(&mut self, place: usize, block: LogChunk) {
+    fn push_chunk(&mut self, place: usize, block: LogChunk) {
         let source = &mut self.sources[place];
         self.counts.lines += block.lines;
         self.counts.unreadable += block.unreadable;
@@ -163,18 +163,18 @@ impl LogMerge {
         self.counts.faults.extend(block.faults.iter().take(room).map(|fault| (source.path.clone(), fault.clone())));
         let number = self.first + self.blocks.len() as u64;
         for (index, record) in (0..).zip(&block.records) {
-            source.see(record.at_us, self.reorder_us);
+            source.advance(record.at_us, self.reorder_us);
             let held = HeldRequest { at_us: record.at_us, sequence: self.sequence, block: number, record: index };
             self.held.push(Reverse(held));
             self.sequence += 1;
         }
         let left = block.records.len();
         if left > 0 {
-            self.blocks.push_back(ReorderBuffer { block: Arc::new(block), left });
+            self.blocks.push_back(PendingChunk { block: Arc::new(block), left });
         }
     }
 
-    fn give(&mut self, until_us: u64, each: &mut impl FnMut(u64, &Arc<LogChunk>, &LogRecord)) {
+    fn emit_until(&mut self, until_us: u64, each: &mut impl FnMut(u64, &Arc<LogChunk>, &LogRecord)) {
         while let Some(Reverse(held)) = self.held.peek().copied() {
             if held.at_us > until_us && self.held.len() <= HELD_MAX {
                 return;
@@ -211,7 +211,7 @@ impl LogMerge {
         self.first = 0;
         self.blocks.clear();
         if !held.is_empty() {
-            self.blocks.push_back(ReorderBuffer { left: held.len(), block: Arc::new(block) });
+            self.blocks.push_back(PendingChunk { left: held.len(), block: Arc::new(block) });
         }
         self.held = held.into();
     }
@@ -285,15 +285,15 @@ mod tests {
             let mut block = LogChunk::default();
             block.text = "x".repeat(1_000);
             times.iter().for_each(|at_s| block.add("", at_s * 1_000_000, 1, &Vec::new()));
-            merge.take(0, block);
-            merge.give(merge.sources[0].seen_us.saturating_sub(5_000_000), &mut |_, _, _| {});
+            merge.push_chunk(0, block);
+            merge.emit_until(merge.sources[0].seen_us.saturating_sub(5_000_000), &mut |_, _, _| {});
             let texts: usize = merge.blocks.iter().map(|waiting| waiting.block.text.len()).sum();
             assert!(texts <= 4_000, "{texts}");
         }
         merge.compact();
         assert_eq!((merge.blocks.len(), merge.held.len()), (1, 6));
         let mut last = Vec::new();
-        merge.give(u64::MAX, &mut |at_us, _, _| last.push(at_us / 1_000_000));
+        merge.emit_until(u64::MAX, &mut |at_us, _, _| last.push(at_us / 1_000_000));
         assert_eq!(last.last(), Some(&9_000_000));
     }
 }

@@ -24,7 +24,7 @@ mod timestamps;
 
 pub(crate) use self::descriptor_pattern::DescriptorPattern;
 pub(crate) use self::field_mapping::FieldMapping;
-pub(crate) use self::html_report::{grouped, page, picture, share};
+pub(crate) use self::html_report::{html, percent, svg, with_thousands_separators};
 pub(crate) use self::log_reader::LogFormat;
 pub(crate) use self::suggested_limits::{SUBJECTS_MIN, Suggestion};
 pub(crate) use self::summary::{CandidateSummary, Comparison, MinuteCount, Summary};
@@ -114,19 +114,19 @@ pub(crate) fn run(
         }
     };
     let is_whole =
-        merge.run(&progress.is_stopped, |at_us, block, record| deciding.take(at_us, block, *record), after_block)?;
-    deciding.decide();
+        merge.run(&progress.is_stopped, |at_us, block, record| deciding.push(at_us, block, *record), after_block)?;
+    deciding.decide_pending();
     Ok(deciding.summary(&merge.counts, !is_whole))
 }
 
 /// Reads a cost.
-fn cost(text: &str) -> Result<u64, String> {
+fn parse_cost(text: &str) -> Result<u64, String> {
     let cost = text.parse().ok().filter(|cost| (1..=LIMIT_MAX).contains(cost));
     cost.ok_or_else(|| format!("{text:?} is no cost: it must be a whole number from 1 to {LIMIT_MAX}"))
 }
 
 /// How a log is called.
-fn shown(path: &std::path::Path) -> String {
+fn log_name(path: &std::path::Path) -> String {
     if is_stdin(path) { "standard input".to_owned() } else { path.display().to_string() }
 }
 
@@ -180,8 +180,8 @@ impl<'o> Simulation<'o> {
     }
 
     /// Takes one request; times never go back.
-    fn take(&mut self, unix_us: u64, block: &Arc<LogChunk>, record: LogRecord) {
-        let Some(at_us) = self.moved(unix_us) else {
+    fn push(&mut self, unix_us: u64, block: &Arc<LogChunk>, record: LogRecord) {
+        let Some(at_us) = self.virtual_time(unix_us) else {
             self.beyond += 1;
             return;
         };
@@ -194,14 +194,14 @@ impl<'o> Simulation<'o> {
         self.busiest.note(unix_s);
         self.pending.push(PendingRequest { at_us, unix_s, block: Arc::clone(block), record });
         if self.pending.len() == PENDING_MAX {
-            self.decide();
+            self.decide_pending();
         }
     }
 
     /// Decides what is pending.
-    fn decide(&mut self) {
+    fn decide_pending(&mut self) {
         let pending = std::mem::take(&mut self.pending);
-        let asked: Vec<LogRequest<'_>> = pending.iter().map(|pending| self.asked(pending)).collect();
+        let asked: Vec<LogRequest<'_>> = pending.iter().map(|pending| self.log_request(pending)).collect();
         match &mut self.sides[..] {
             [one, other] => {
                 let (was, is) = decide_both(one, other, &asked);
@@ -214,7 +214,7 @@ impl<'o> Simulation<'o> {
         self.pending.clear();
     }
 
-    fn asked<'b>(&mut self, pending: &'b PendingRequest) -> LogRequest<'b>
+    fn log_request<'b>(&mut self, pending: &'b PendingRequest) -> LogRequest<'b>
     where
         'o: 'b,
     {
@@ -232,7 +232,8 @@ impl<'o> Simulation<'o> {
         let requests = if options.descriptors.is_empty() {
             LogRequests::One(request)
         } else {
-            let described = options.descriptors.iter().filter_map(|pattern| pattern.of(&options.domain, &request));
+            let described =
+                options.descriptors.iter().filter_map(|pattern| pattern.descriptor_for(&options.domain, &request));
             LogRequests::Together(described.collect())
         };
         LogRequest { at_us: *at_us, unix_s: *unix_s, requests }
@@ -241,7 +242,7 @@ impl<'o> Simulation<'o> {
     /// Whose limit did not let a request pass by the first rule file, and by the second.
     fn compare(&mut self, was: Option<&String>, is: Option<&String>) {
         if let Some(subject) = was.or(is).filter(|_| was.is_some() != is.is_some()) {
-            let of_subject = self.differing.1.of(0, subject.clone());
+            let of_subject = self.differing.1.entry(0, subject.clone());
             for fates in [&mut self.differing.0, of_subject] {
                 fates.newly_limited += u64::from(is.is_some());
                 fates.newly_allowed += u64::from(was.is_some());
@@ -252,7 +253,7 @@ impl<'o> Simulation<'o> {
     /// The time in ours, later by whole moves where it is before ours begins. A
     /// request that is years older than all others decides for itself only: what
     /// would then lie beyond our time is moved by less, and still later than it.
-    fn moved(&mut self, unix_us: u64) -> Option<u64> {
+    fn virtual_time(&mut self, unix_us: u64) -> Option<u64> {
         let ours = |moved_us: u64| unix_us.checked_add(moved_us)?.checked_sub(EPOCH_UNIX_US);
         let is_told = |at_us: &u64| *at_us <= HORIZON_US;
         if let Some(at_us) = ours(self.moved_us).filter(|at_us| self.requests > 0 && is_told(at_us)) {
@@ -268,7 +269,7 @@ impl<'o> Simulation<'o> {
     fn summary(self, counts: &LineCounts, is_interrupted: bool) -> Summary {
         let Self { options, sides, .. } = self;
         let faults = counts.faults.iter().map(|(path, fault)| FaultAt {
-            log: shown(path),
+            log: log_name(path),
             line: fault.line,
             reason: fault.reason.clone(),
         });
@@ -279,7 +280,7 @@ impl<'o> Simulation<'o> {
             CandidateSummary::new(name, &replay.rules(), tally, replay.evicted(), options.top)
         };
         Summary {
-            logs: options.logs.iter().map(|path| shown(path)).collect(),
+            logs: options.logs.iter().map(|path| log_name(path)).collect(),
             lines: counts.lines,
             requests: self.requests,
             unreadable: counts.unreadable + self.beyond,

@@ -29,15 +29,15 @@ impl<T> Default for SubjectCounts<T> {
 
 impl<T: CountValue> SubjectCounts<T> {
     /// The count of a subject of the rule of that number.
-    pub(super) fn of(&mut self, rule: u32, subject: String) -> &mut T {
+    pub(super) fn entry(&mut self, rule: u32, subject: String) -> &mut T {
         if self.counts.len() >= SUBJECTS_MAX {
-            self.thin();
+            self.drop_lower_half();
         }
         self.counts.entry((rule, subject.into_boxed_str())).or_default()
     }
 
     /// Forgets the lesser half.
-    fn thin(&mut self) {
+    fn drop_lower_half(&mut self) {
         let mut weights: Vec<u64> = self.counts.values().map(CountValue::weight).collect();
         let (_, middle, _) = weights.select_nth_unstable(SUBJECTS_MAX / 2);
         let middle = *middle;

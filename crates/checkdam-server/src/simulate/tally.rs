@@ -91,7 +91,7 @@ impl DecisionTally {
                 rule.limited.note(unix_s);
                 rule.worst.note(unix_s);
                 let number = tier.number as u32;
-                self.subjects.of(number, tier.rule.key.render(request)).note(unix_s);
+                self.subjects.entry(number, tier.rule.key.render(request)).note(unix_s);
                 self.timeline.note_rule(unix_s, number);
             }
         }

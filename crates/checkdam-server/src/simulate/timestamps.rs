@@ -17,7 +17,7 @@ const MONTHS: [&[u8]; 12] =
 const BELIEVED_US: RangeInclusive<u64> = 631_152_000 * SECOND_US..=EPOCH_UNIX_US + HORIZON_US;
 
 /// Says why a time cannot be that of a request.
-pub(super) fn believed(at_us: u64) -> Result<(), String> {
+pub(super) fn check_plausible(at_us: u64) -> Result<(), String> {
     if BELIEVED_US.contains(&at_us) {
         return Ok(());
     }
@@ -44,7 +44,7 @@ pub(super) fn clf(bytes: &[u8]) -> Option<u64> {
     let month = MONTHS.iter().position(|month| *month == [*m0, *m1, *m2])? as u64 + 1;
     let day = days(digits(&[*y0, *y1, *y2, *y3])?, month, digits(&[*d0, *d1])?)?;
     let (time, zone) = rest.split_at_checked(8)?;
-    zoned(day * 86_400 + time_of_day(time)?, 0, zone.strip_prefix(b" ").unwrap_or(zone))
+    apply_offset(day * 86_400 + time_of_day(time)?, 0, zone.strip_prefix(b" ").unwrap_or(zone))
 }
 
 fn rfc3339(bytes: &[u8]) -> Option<u64> {
@@ -59,7 +59,7 @@ fn rfc3339(bytes: &[u8]) -> Option<u64> {
         }
         _ => (0, rest),
     };
-    zoned(day * 86_400 + time_of_day(time)?, us, zone.strip_prefix(b" ").unwrap_or(zone))
+    apply_offset(day * 86_400 + time_of_day(time)?, us, zone.strip_prefix(b" ").unwrap_or(zone))
 }
 
 fn unix(text: &str) -> Option<u64> {
@@ -77,7 +77,7 @@ fn unix(text: &str) -> Option<u64> {
 }
 
 /// A time without a zone is taken as UTC.
-fn zoned(local_s: u64, us: u64, zone: &[u8]) -> Option<u64> {
+fn apply_offset(local_s: u64, us: u64, zone: &[u8]) -> Option<u64> {
     let offset = |sign: u8, h: &[u8], m: &[u8]| {
         let offset_s = digits(h)? * 3_600 + digits(m)? * 60;
         if sign == b'-' { local_s.checked_add(offset_s) } else { local_s.checked_sub(offset_s) }

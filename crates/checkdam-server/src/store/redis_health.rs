@@ -65,12 +65,12 @@ impl MonitoredRedis {
     /// Tries Redis for the first time, and says at once if it cannot be used; what
     /// else is wrong with it is said in a moment. The connection stays: the first
     /// request need not wait for it.
-    pub(super) async fn begin(&self) {
-        tokio::spawn(remark(self.options.clone()));
-        let tried = tokio::time::timeout(FIRST_LIMIT, self.try_first()).await;
-        self.tell_distance(true);
+    pub(super) async fn connect(&self) {
+        tokio::spawn(log_warnings(self.options.clone()));
+        let tried = tokio::time::timeout(FIRST_LIMIT, self.first_probe()).await;
+        self.log_round_trip(true);
         let Err(error) = tried.unwrap_or(Err(CallError::Late)) else { return };
-        let mut seen = self.seen();
+        let mut seen = self.lock();
         (seen.is_failing, seen.is_away) = (true, true);
         tracing::warn!(
             store = self.url,
@@ -83,21 +83,21 @@ impl MonitoredRedis {
     /// To be called about once a second: says once when Redis begins to fail, and
     /// once when it answers again. If it `is_needed`, it is asked also while nobody
     /// else asks.
-    pub(super) async fn look(&self, is_needed: bool) {
-        let passed = self.passed();
-        let is_failing = self.seen().is_failing || passed.failed > 0;
+    pub(super) async fn poll(&self, is_needed: bool) {
+        let passed = self.outcomes_since_last();
+        let is_failing = self.lock().is_failing || passed.failed > 0;
         let is_asked = is_failing || is_needed && passed.answered == 0;
         let probed = if is_asked { Some(self.probe().await) } else { None };
-        self.tell(passed, probed.as_ref());
-        self.tell_distance(false);
+        self.log_transitions(passed, probed.as_ref());
+        self.log_round_trip(false);
     }
 
     /// Says how far Redis is: at the start, and when the deadline can no longer be
     /// met, or again.
-    fn tell_distance(&self, is_start: bool) {
+    fn log_round_trip(&self, is_start: bool) {
         let Some(round_trip) = self.store.round_trip() else { return };
         let (deadline, is_too_far) = (self.store.deadline(), !self.store.is_near_enough());
-        let was_too_far = std::mem::replace(&mut self.seen().is_too_far, is_too_far);
+        let was_too_far = std::mem::replace(&mut self.lock().is_too_far, is_too_far);
         if is_too_far && !was_too_far {
             tracing::warn!(
                 store = self.url,
@@ -113,12 +113,12 @@ impl MonitoredRedis {
 
     /// Whether it did not answer when it was last asked.
     pub(super) fn is_failing(&self) -> bool {
-        self.seen().is_failing
+        self.lock().is_failing
     }
 
     /// Whether nobody at all was answered when it was last asked.
-    pub(super) fn is_away(&self) -> bool {
-        self.seen().is_away
+    pub(super) fn is_unreachable(&self) -> bool {
+        self.lock().is_away
     }
 
     /// How many nodes share the limits, as the settings say.
@@ -127,18 +127,18 @@ impl MonitoredRedis {
     }
 
     /// Tells the other nodes that something has changed.
-    pub(crate) async fn announce(&self) {
+    pub(crate) async fn publish_change(&self) {
         if let Err(error) = self.store.publish_rules_changed().await {
             tracing::debug!(%error, "other nodes were not told of a change; they look by themselves");
         }
     }
 
     /// A message whenever another node has changed something.
-    pub(crate) fn hints(&self) -> tokio::sync::mpsc::Receiver<()> {
+    pub(crate) fn change_notifications(&self) -> tokio::sync::mpsc::Receiver<()> {
         self.store.subscribe_rules_changed()
     }
 
-    async fn try_first(&self) -> Result<(), CallError> {
+    async fn first_probe(&self) -> Result<(), CallError> {
         let mut tried = self.probe().await;
         for _ in 1..FIRST_TRIES {
             if tried.is_ok() {
@@ -150,13 +150,13 @@ impl MonitoredRedis {
         tried
     }
 
-    fn seen(&self) -> MutexGuard<'_, RedisHealth> {
+    fn lock(&self) -> MutexGuard<'_, RedisHealth> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn passed(&self) -> RequestOutcomes {
+    fn outcomes_since_last(&self) -> RequestOutcomes {
         let stats = self.store.stats();
-        let mut seen = self.seen();
+        let mut seen = self.lock();
         let failures = |stats: &RedisStats| stats.unknown + stats.refused + stats.not_asked;
         let passed = RequestOutcomes {
             failed: failures(&stats) - failures(&seen.stats),
@@ -182,15 +182,15 @@ impl MonitoredRedis {
         self.store.try_apply(Operation::Peek, &[tier]).await.map(drop)
     }
 
-    fn tell(&self, passed: RequestOutcomes, probed: Option<&Result<(), CallError>>) {
+    fn log_transitions(&self, passed: RequestOutcomes, probed: Option<&Result<(), CallError>>) {
         let RequestOutcomes { failed, answered } = passed;
-        let mut seen = self.seen();
+        let mut seen = self.lock();
         let refused = probed.and_then(|probed| probed.as_ref().err());
         seen.is_away = answered == 0 && refused.is_some();
         if !seen.is_failing && (failed > 0 || seen.is_away) {
             seen.is_failing = true;
             // What is wrong with it, such as that it is a replica, follows in a moment.
-            tokio::spawn(remark(self.options.clone()));
+            tokio::spawn(log_warnings(self.options.clone()));
             tracing::warn!(
                 store = self.url,
                 failed,
@@ -207,7 +207,7 @@ impl MonitoredRedis {
 }
 
 /// Says what lets limits fail, or will one day.
-async fn remark(options: RedisOptions) {
+async fn log_warnings(options: RedisOptions) {
     // A URL that is not understood was refused before.
     for (server, finding) in startup_check(&options).await.unwrap_or_default() {
         let remedy = finding.remedy.unwrap_or_default();

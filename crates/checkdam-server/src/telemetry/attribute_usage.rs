@@ -64,24 +64,24 @@ impl AttributeUsage {
     }
 
     /// Other rules are active; `trees` are the domains that have trees of descriptors.
-    pub(super) fn follow(&self, rules: &RuleSet, trees: HashSet<String>) {
+    pub(super) fn set_rules(&self, rules: &RuleSet, trees: HashSet<String>) {
         let before = self.known.load();
         let mut known =
             NamedAttributes { since_s: self.now_s.load(Ordering::Relaxed), trees, ..NamedAttributes::default() };
         known.last_request_s = AtomicU64::new(before.last_request_s.load(Ordering::Relaxed));
         for rule in rules.rules() {
-            for name in named(rule) {
+            for name in named_attributes(rule) {
                 let seen_s = before.names.get(name).map_or(0, |seen_s| seen_s.load(Ordering::Relaxed));
                 known.names.entry(name.to_owned()).or_insert_with(|| AtomicU64::new(seen_s));
             }
-            let needs = needed(rule).into_iter().map(str::to_owned);
+            let needs = required_attributes(rule).into_iter().map(str::to_owned);
             known.needs.extend(needs.map(|attribute| Unseen { rule: rule.name.clone(), attribute }));
         }
         self.known.store(known.into());
     }
 
     /// Requests were decided.
-    pub(super) fn note(&self, requests: &[Request<'_>]) {
+    pub(super) fn record(&self, requests: &[Request<'_>]) {
         if self.looks.load(Ordering::Relaxed) <= 0 {
             return;
         }
@@ -96,7 +96,7 @@ impl AttributeUsage {
                     is_known = true;
                 }
             }
-            if !is_known && known.is_missed(request) {
+            if !is_known && known.expects_attribute(request) {
                 self.warn_of_unknown(&known, request);
             }
         }
@@ -161,25 +161,25 @@ impl AttributeUsage {
 
 impl NamedAttributes {
     /// Whether a request none of whose attributes is known should have had one.
-    fn is_missed(&self, request: &Request<'_>) -> bool {
+    fn expects_attribute(&self, request: &Request<'_>) -> bool {
         !self.names.is_empty() && request.attributes().next().is_some() && !self.trees.contains(request.domain())
     }
 }
 
 /// Every attribute that a rule names.
-fn named(rule: &Rule) -> impl Iterator<Item = &str> {
+fn named_attributes(rule: &Rule) -> impl Iterator<Item = &str> {
     rule.key.attributes().chain(rule.when.iter().map(|(name, _)| name.as_str()))
 }
 
 /// The attributes without which a rule concerns no request.
-fn needed(rule: &Rule) -> BTreeSet<&str> {
+fn required_attributes(rule: &Rule) -> BTreeSet<&str> {
     let conditions = rule.when.iter().filter(|(_, condition)| !condition.holds(None));
     rule.key.attributes().chain(conditions.map(|(name, _)| name.as_str())).collect()
 }
 
 /// What rules name, if they name none of the request's attributes.
 pub(crate) fn unknown_attributes<'a>(rules: &'a RuleSet, request: &Request<'_>) -> Option<BTreeSet<&'a str>> {
-    let names: BTreeSet<&str> = rules.rules().flat_map(named).collect();
+    let names: BTreeSet<&str> = rules.rules().flat_map(named_attributes).collect();
     let mut attributes = request.attributes().peekable();
     let is_unknown =
         attributes.peek().is_some() && !names.is_empty() && !{ attributes }.any(|(name, _)| names.contains(name));
@@ -238,20 +238,20 @@ mod tests {
         let rules = RuleSet::new(vec![per_user, global]).unwrap();
         let attributes = AttributeUsage::new();
         attributes.tick_at(10_000);
-        attributes.follow(&rules, HashSet::new());
+        attributes.set_rules(&rules, HashSet::new());
         assert!(unseen(&attributes).is_empty(), "without requests nothing is missing");
-        attributes.note(&[Request::new().with("plan", "free").unwrap()]);
+        attributes.record(&[Request::new().with("plan", "free").unwrap()]);
         assert_eq!(unseen(&attributes), ["per-user: user_id"]);
         attributes.tick_at(10_000 + 1_800);
-        attributes.note(&[Request::new().with("user_id", "42").unwrap()]);
+        attributes.record(&[Request::new().with("user_id", "42").unwrap()]);
         assert!(unseen(&attributes).is_empty());
-        attributes.follow(&rules, HashSet::new());
+        attributes.set_rules(&rules, HashSet::new());
         assert!(unseen(&attributes).is_empty(), "an edit forgets nothing");
         attributes.tick_at(10_000 + 3_600);
         assert_eq!(unseen(&attributes), ["per-user: plan"]);
         assert_eq!(attributes.told.lock().unwrap().len(), 0, "the rules are not active for an hour yet");
         attributes.tick_at(10_000 + 5_399);
-        attributes.note(&[Request::new().with("user_id", "42").unwrap()]);
+        attributes.record(&[Request::new().with("user_id", "42").unwrap()]);
         attributes.tick_at(10_000 + 5_401);
         attributes.tick_at(10_000 + 5_402);
         assert_eq!(attributes.told.lock().unwrap().len(), 1, "it is logged once");
@@ -264,11 +264,11 @@ mod tests {
         let per_user = Rule::new("per-user", "user:{user}".parse().unwrap(), vec!["1/s".parse().unwrap()]);
         let rules = RuleSet::new(vec![per_user]).unwrap();
         let attributes = AttributeUsage::new();
-        attributes.follow(&rules, HashSet::from(["envoy".to_owned()]));
+        attributes.set_rules(&rules, HashSet::from(["envoy".to_owned()]));
         let request = |name: &'static str| Request::new().with(name, "42").unwrap();
-        attributes.note(&[request("user"), Request::new(), request("usr").in_domain("envoy")]);
+        attributes.record(&[request("user"), Request::new(), request("usr").in_domain("envoy")]);
         assert!(!attributes.has_warned.load(Ordering::Relaxed));
-        attributes.note(&[request("usr")]);
+        attributes.record(&[request("usr")]);
         assert!(attributes.has_warned.load(Ordering::Relaxed));
         assert_eq!(unknown_attributes(&rules, &request("usr")), Some(BTreeSet::from(["user"])));
         assert_eq!(unknown_attributes(&rules, &request("user")), None);

@@ -16,8 +16,8 @@ const OTHER: &str = "other";
 
 /// What metrics call the decisions, in the order of [`decision_place`].
 pub(crate) const DECISIONS: [&str; 5] = ["allowed", "denied", "cost_exceeds_burst", "unavailable", "banned"];
-const UNAVAILABLE: usize = decision_place(Verdict::Unavailable);
-const BANNED: usize = decision_place(Verdict::Banned);
+const UNAVAILABLE: usize = decision_index(Verdict::Unavailable);
+const BANNED: usize = decision_index(Verdict::Banned);
 /// What metrics call those who decide, in the order of [`DecidedBy::number`].
 pub(crate) const STORES: [&str; DecidedBy::ALL.len()] = {
     let mut names = [""; DecidedBy::ALL.len()];
@@ -37,7 +37,7 @@ pub(crate) struct DecisionCounters {
     /// trees ask to be told.
     known: RwLock<HashMap<String, Arc<RuleCounts>>>,
     /// The same by their number in the rules in force.
-    numbered: ArcSwap<NumberedRules>,
+    numbered: ArcSwap<CountsByRuleNumber>,
     /// Requests that no rule speaks for.
     none: Arc<RuleCounts>,
     other: Arc<RuleCounts>,
@@ -53,7 +53,7 @@ pub(crate) struct DecisionCounters {
 }
 
 #[derive(Debug, Default)]
-struct NumberedRules {
+struct CountsByRuleNumber {
     rules: Option<Arc<RuleSet>>,
     counts: Vec<Arc<RuleCounts>>,
 }
@@ -86,7 +86,7 @@ impl RuleCounts {
 
     /// Requests that it spoke for: the one that denied them, or else the one
     /// with the fewest remaining. Places are those of [`DECISIONS`] and [`STORES`].
-    pub(crate) fn spoken(&self, decision: usize, store: usize) -> u64 {
+    pub(crate) fn represented(&self, decision: usize, store: usize) -> u64 {
         self.spoken[decision][store].load(Ordering::Relaxed)
     }
 
@@ -131,7 +131,7 @@ impl DecisionCounters {
 
     /// Other rules are in force. Those that are gone are still shown while
     /// there is room.
-    pub(super) fn follow(&self, rules: &Arc<RuleSet>) {
+    pub(super) fn set_rules(&self, rules: &Arc<RuleSet>) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let added = rules.numbered().filter(|rule| !known.contains_key(&rule.name)).count();
         if known.len() + added > self.rules_max {
@@ -139,15 +139,15 @@ impl DecisionCounters {
             known.retain(|name, _| names.contains(name.as_str()));
         }
         let counts = rules.numbered().map(|rule| {
-            let counts = known_or_new(&mut known, &rule.name, self.rules_max);
+            let counts = get_or_insert(&mut known, &rule.name, self.rules_max);
             counts.unwrap_or_else(|| Arc::clone(&self.other))
         });
         let counts = counts.collect();
-        self.numbered.store(Arc::new(NumberedRules { rules: Some(Arc::clone(rules)), counts }));
+        self.numbered.store(Arc::new(CountsByRuleNumber { rules: Some(Arc::clone(rules)), counts }));
     }
 
     /// Counts requests that were decided.
-    pub(super) fn note(&self, seen: &Observation<'_, '_>) {
+    pub(super) fn record(&self, seen: &Observation<'_, '_>) {
         let Some(Representative { outcome: speaking, decision, store }) = seen.speaking else { return };
         add_one(if seen.is_allowed { &self.passed } else { &self.refused });
         match decision {
@@ -158,14 +158,14 @@ impl DecisionCounters {
         let numbered = self.numbered.load();
         match speaking.governing() {
             Some(_) if speaking.has_detailed_metric() => {
-                add_one(&self.of_values(seen, speaking).spoken[decision][store]);
+                add_one(&self.value_counts(seen, speaking).spoken[decision][store]);
             }
             Some(tier) => self.count(&numbered, speaking, &tier, |counts| &counts.spoken[decision][store]),
             None => add_one(&self.none.spoken[decision][store]),
         }
         let mut is_shadowed = false;
         for outcome in seen.outcomes {
-            is_shadowed |= self.note_rules(&numbered, outcome, seen.is_allowed);
+            is_shadowed |= self.record_rules(&numbered, outcome, seen.is_allowed);
         }
         if is_shadowed {
             add_one(&self.shadowed);
@@ -175,8 +175,8 @@ impl DecisionCounters {
     /// The counts of a request that a limit of a tree asks to be counted with
     /// its values.
     #[cold]
-    fn of_values(&self, seen: &Observation<'_, '_>, speaking: &Outcome) -> Arc<RuleCounts> {
-        let asked = seen.each().find(|(_, outcome)| std::ptr::eq(*outcome, speaking));
+    fn value_counts(&self, seen: &Observation<'_, '_>, speaking: &Outcome) -> Arc<RuleCounts> {
+        let asked = seen.iter().find(|(_, outcome)| std::ptr::eq(*outcome, speaking));
         let name = asked.and_then(|(request, outcome)| outcome.metric_name(request)).unwrap_or_default();
         let name = checkdam::shortened(&name);
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -189,12 +189,12 @@ impl DecisionCounters {
             return Arc::clone(&self.other);
         }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        let counts = known_or_new(&mut known, &name, self.rules_max);
+        let counts = get_or_insert(&mut known, &name, self.rules_max);
         counts.unwrap_or_else(|| Arc::clone(&self.other))
     }
 
     /// Whether any rule in shadow would have denied it.
-    fn note_rules(&self, numbered: &NumberedRules, outcome: &Outcome, is_allowed: bool) -> bool {
+    fn record_rules(&self, numbered: &CountsByRuleNumber, outcome: &Outcome, is_allowed: bool) -> bool {
         let mut is_shadowed = false;
         for mut tiers in outcome.by_rule() {
             let is_denied = tiers.clone().any(|tier| !tier.decision.is_allowed());
@@ -217,7 +217,7 @@ impl DecisionCounters {
 
     fn count(
         &self,
-        numbered: &NumberedRules,
+        numbered: &CountsByRuleNumber,
         outcome: &Outcome,
         tier: &TierView<'_>,
         counter: impl Fn(&RuleCounts) -> &AtomicU64,
@@ -263,7 +263,11 @@ impl DecisionCounters {
 }
 
 /// The counts under this name, if there are any or there is room for them.
-fn known_or_new(known: &mut HashMap<String, Arc<RuleCounts>>, name: &str, rules_max: usize) -> Option<Arc<RuleCounts>> {
+fn get_or_insert(
+    known: &mut HashMap<String, Arc<RuleCounts>>,
+    name: &str,
+    rules_max: usize,
+) -> Option<Arc<RuleCounts>> {
     if let Some(counts) = known.get(name) {
         return Some(Arc::clone(counts));
     }
@@ -281,7 +285,7 @@ fn add_one(counter: &AtomicU64) {
 }
 
 /// Where a verdict stands in [`DECISIONS`].
-pub(crate) const fn decision_place(verdict: Verdict) -> usize {
+pub(crate) const fn decision_index(verdict: Verdict) -> usize {
     match verdict {
         Verdict::Allowed => 0,
         Verdict::Denied => 1,
@@ -313,13 +317,13 @@ mod tests {
         for _ in 0..times {
             let outcomes = [limiter.check(&requests[0]).await];
             let is_allowed = outcomes[0].is_allowed();
-            counters.note(&Observation::new(&requests, &outcomes, is_allowed, Duration::ZERO));
+            counters.record(&Observation::new(&requests, &outcomes, is_allowed, Duration::ZERO));
         }
     }
 
     fn told(counters: &DecisionCounters) -> Vec<(String, [u64; 5])> {
         let spoken =
-            |counts: &RuleCounts, decision| (0..STORES.len()).map(|store| counts.spoken(decision, store)).sum();
+            |counts: &RuleCounts, decision| (0..STORES.len()).map(|store| counts.represented(decision, store)).sum();
         let told = |counts: Arc<RuleCounts>| {
             let figures = [spoken(&counts, 0), spoken(&counts, 1), counts.allowed(), counts.denied(), counts.shadow()];
             (counts.name().to_owned(), figures)
@@ -333,7 +337,7 @@ mod tests {
         shadow.mode = Mode::Shadow;
         let limiter = limiter(vec![rule("narrow", "2/h"), rule("wide", "5/h"), shadow]);
         let counters = DecisionCounters::new(10);
-        counters.follow(&limiter.rules());
+        counters.set_rules(&limiter.rules());
         ask(&limiter, &counters, 4).await;
         let expected = [("narrow", [2, 2, 2, 2, 0]), ("shadow", [0, 0, 1, 0, 3]), ("wide", [0, 0, 2, 0, 0])];
         assert_eq!(told(&counters), expected.map(|(name, figures)| (name.to_owned(), figures)));
@@ -343,7 +347,7 @@ mod tests {
     async fn what_no_rule_concerns_is_counted_too() {
         let limiter = limiter(vec![]);
         let counters = DecisionCounters::new(10);
-        counters.follow(&limiter.rules());
+        counters.set_rules(&limiter.rules());
         ask(&limiter, &counters, 3).await;
         assert_eq!(told(&counters), [(String::new(), [3, 0, 0, 0, 0])]);
     }
@@ -352,7 +356,7 @@ mod tests {
     async fn rules_beyond_the_bound_are_counted_together() {
         let limiter = limiter(vec![rule("first", "9/h"), rule("second", "8/h"), rule("third", "7/h")]);
         let counters = DecisionCounters::new(1);
-        counters.follow(&limiter.rules());
+        counters.set_rules(&limiter.rules());
         ask(&limiter, &counters, 1).await;
         let expected = [("first", [0, 0, 1, 0, 0]), ("other", [1, 0, 2, 0, 0])];
         assert_eq!(told(&counters), expected.map(|(name, figures)| (name.to_owned(), figures)));
@@ -362,12 +366,12 @@ mod tests {
     async fn counts_outlive_a_change_of_rules_and_late_outcomes_find_their_rule() {
         let limiter = limiter(vec![rule("kept", "9/h"), rule("gone", "8/h")]);
         let counters = DecisionCounters::new(10);
-        counters.follow(&limiter.rules());
+        counters.set_rules(&limiter.rules());
         ask(&limiter, &counters, 1).await;
         limiter.set_rules(RuleSet::new(vec![rule("new", "1/h"), rule("kept", "9/h")]).unwrap());
         // Decided by rules that are not followed yet: "new" has no place of its own so far.
         ask(&limiter, &counters, 1).await;
-        counters.follow(&limiter.rules());
+        counters.set_rules(&limiter.rules());
         ask(&limiter, &counters, 1).await;
         let expected = [
             ("gone", [1, 0, 1, 0, 0]),

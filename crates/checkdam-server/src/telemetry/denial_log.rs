@@ -19,12 +19,12 @@ pub(crate) struct DenialLog {
     /// Counts up with every tick.
     second: AtomicU64,
     /// Those that have denied something lately.
-    rules: Mutex<HashMap<String, LoggedDenials>>,
+    rules: Mutex<HashMap<String, RuleLogCount>>,
     recorded: Redaction,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
-struct LoggedDenials {
+struct RuleLogCount {
     second: u64,
     in_second: u32,
     /// Since the last line.
@@ -37,14 +37,14 @@ impl DenialLog {
     }
 
     /// Requests were decided.
-    pub(super) fn note(&self, seen: &Observation<'_, '_>) {
+    pub(super) fn record(&self, seen: &Observation<'_, '_>) {
         if self.per_second == 0 || seen.is_allowed {
             return;
         }
-        for (request, outcome) in seen.each().filter(|(_, outcome)| !outcome.is_allowed()) {
+        for (request, outcome) in seen.iter().filter(|(_, outcome)| !outcome.is_allowed()) {
             let violated = outcome.violated();
             let rule = violated.as_ref().map_or(BAN, |tier| tier.rule.name.as_str());
-            if let Some(left_out) = self.is_due(rule) {
+            if let Some(left_out) = self.count_and_sample(rule) {
                 self.log(request, outcome, violated.as_ref(), left_out);
             }
         }
@@ -72,7 +72,7 @@ impl DenialLog {
     }
 
     /// Whether a denial is to be logged: then how many were not since the last.
-    fn is_due(&self, rule: &str) -> Option<u64> {
+    fn count_and_sample(&self, rule: &str) -> Option<u64> {
         let second = self.second.load(Ordering::Relaxed);
         let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
         let logged = match rules.get_mut(rule) {
@@ -93,7 +93,7 @@ impl DenialLog {
     fn log(&self, request: &Request<'_>, outcome: &Outcome, violated: Option<&TierView<'_>>, left_out: u64) {
         let (rule, subject) = match (violated, outcome.ban()) {
             (Some(tier), _) => (tier.rule.name.as_str(), self.recorded.subject(&tier.rule.key, request)),
-            (None, ban) => (BAN, ban.map(|ban| self.recorded.banned(ban)).unwrap_or_default()),
+            (None, ban) => (BAN, ban.map(|ban| self.recorded.ban_subject(ban)).unwrap_or_default()),
         };
         tracing::info!(
             rule,
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn a_rule_logs_so_much_a_second_and_tells_of_the_rest() {
         let denials = DenialLog::new(2, Redaction::default());
-        let due = |rule: &str| denials.is_due(rule);
+        let due = |rule: &str| denials.count_and_sample(rule);
         assert_eq!([due("a"), due("a"), due("a"), due("a")], [Some(0), Some(0), None, None]);
         assert_eq!(due("b"), Some(0), "each rule by itself");
         denials.tick();

@@ -76,20 +76,20 @@ impl Latencies {
     }
 
     /// Requests were decided.
-    pub(super) fn note(&self, seen: &Observation<'_, '_>) {
+    pub(super) fn record(&self, seen: &Observation<'_, '_>) {
         let Some(Representative { decision, store, .. }) = seen.speaking else { return };
         let (series, latency_ns) = (&self.by_decision[decision][store], latency_ns(seen));
-        series.buckets[bucket_place(latency_ns)].fetch_add(1, Ordering::Relaxed);
+        series.buckets[bucket_index(latency_ns)].fetch_add(1, Ordering::Relaxed);
         series.sum_ns.fetch_add(latency_ns, Ordering::Relaxed);
     }
 
     /// They belong to this trace.
-    pub(super) fn mark(&self, seen: &Observation<'_, '_>, trace: TraceId) {
+    pub(super) fn set_trace(&self, seen: &Observation<'_, '_>, trace: TraceId) {
         let (Some(exemplars), Some(Representative { decision, store, .. })) = (&self.exemplars, seen.speaking) else {
             return;
         };
         let latency_ns = latency_ns(seen);
-        let place = place(decision, store) + bucket_place(latency_ns);
+        let place = first_exemplar_index(decision, store) + bucket_index(latency_ns);
         if let Ok(mut exemplar) = exemplars[place].try_lock() {
             let at_unix_ms = checkdam::time::unix_us() / 1_000;
             *exemplar = Some(Exemplar { trace, latency_ns, at_unix_ms });
@@ -106,7 +106,7 @@ impl Latencies {
                 store: STORES[store],
                 sum_ns: series.sum_ns.load(Ordering::Relaxed),
                 buckets: std::array::from_fn(|bucket| series.buckets[bucket].load(Ordering::Relaxed)),
-                exemplars: std::array::from_fn(|bucket| self.exemplar(place(decision, store) + bucket)),
+                exemplars: std::array::from_fn(|bucket| self.exemplar(first_exemplar_index(decision, store) + bucket)),
             }
         });
         counts.filter(|counts| counts.buckets.iter().any(|count| *count > 0)).collect()
@@ -118,11 +118,11 @@ impl Latencies {
 }
 
 /// Where the exemplars of a series begin.
-const fn place(decision: usize, store: usize) -> usize {
+const fn first_exemplar_index(decision: usize, store: usize) -> usize {
     (decision * STORES.len() + store) * BUCKETS
 }
 
-fn bucket_place(latency_ns: u64) -> usize {
+fn bucket_index(latency_ns: u64) -> usize {
     BOUNDS.partition_point(|(bound_ns, _)| *bound_ns < latency_ns)
 }
 
@@ -136,9 +136,9 @@ mod tests {
 
     #[test]
     fn a_bound_belongs_to_its_bucket() {
-        assert_eq!([0, 1_000, 1_001, 2_500].map(bucket_place), [0, 0, 1, 1]);
-        assert_eq!(bucket_place(1_000_000_000), BOUNDS.len() - 1);
-        assert_eq!(bucket_place(u64::MAX), BOUNDS.len());
+        assert_eq!([0, 1_000, 1_001, 2_500].map(bucket_index), [0, 0, 1, 1]);
+        assert_eq!(bucket_index(1_000_000_000), BOUNDS.len() - 1);
+        assert_eq!(bucket_index(u64::MAX), BOUNDS.len());
     }
 
     #[test]

@@ -25,7 +25,7 @@ use std::time::Duration;
 use checkdam::normalize::PathNormalization;
 use checkdam::{Outcome, Request, RuleSet, Verdict};
 
-use self::counters::decision_place;
+use self::counters::decision_index;
 use self::denial_log::DenialLog;
 use crate::audit::Redaction;
 use crate::config::TelemetryOptions;
@@ -79,13 +79,13 @@ impl<'a, 'r> Observation<'a, 'r> {
         let denying = outcomes.iter().find(|outcome| !is_allowed && !outcome.is_allowed());
         let speaking = denying.or_else(|| outcomes.first()).map(|outcome| {
             let verdict = if is_allowed { Verdict::Allowed } else { outcome.verdict() };
-            Representative { outcome, decision: decision_place(verdict), store: outcome.decided_by().number() }
+            Representative { outcome, decision: decision_index(verdict), store: outcome.decided_by().number() }
         });
         Self { requests, outcomes, is_allowed, latency, speaking }
     }
 
     /// Each request with its outcome.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (&'a Request<'r>, &'a Outcome)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'a Request<'r>, &'a Outcome)> {
         self.requests.iter().zip(self.outcomes)
     }
 }
@@ -106,32 +106,32 @@ impl Telemetry {
     }
 
     /// Other rules are in force.
-    pub(crate) fn follow(&self, rules: &Arc<RuleSet>, book: &Snapshot) {
-        self.counters.follow(rules);
-        self.attributes.follow(rules, book.trees.iter().map(|tree| tree.domain.clone()).collect());
+    pub(crate) fn set_rules(&self, rules: &Arc<RuleSet>, book: &Snapshot) {
+        self.counters.set_rules(rules);
+        self.attributes.set_rules(rules, book.trees.iter().map(|tree| tree.domain.clone()).collect());
         attribute_usage::warn_of_unmatched_paths(rules, &self.paths);
     }
 
     /// Requests were decided.
-    pub(crate) fn note(&self, seen: Observation<'_, '_>) {
-        self.counters.note(&seen);
-        self.latencies.note(&seen);
-        self.top.note(&seen);
-        self.recent.note(&seen);
-        self.denials.note(&seen);
-        self.attributes.note(seen.requests);
+    pub(crate) fn record(&self, seen: Observation<'_, '_>) {
+        self.counters.record(&seen);
+        self.latencies.record(&seen);
+        self.top.record(&seen);
+        self.recent.record(&seen);
+        self.denials.record(&seen);
+        self.attributes.record(seen.requests);
     }
 
     /// Requests that were noted belong to this trace.
-    pub(crate) fn mark(&self, seen: &Observation<'_, '_>, trace: TraceId) {
-        self.latencies.mark(seen, trace);
+    pub(crate) fn set_trace(&self, seen: &Observation<'_, '_>, trace: TraceId) {
+        self.latencies.set_trace(seen, trace);
     }
 
     /// To be called once a second.
     pub(crate) fn tick(&self) {
         self.traffic.tick(&self.counters);
         self.top.tick();
-        self.recent.tick(self.live());
+        self.recent.tick(self.decided_totals());
         self.denials.tick();
         self.attributes.tick();
     }
@@ -163,11 +163,11 @@ impl Telemetry {
 
     /// What was asked last.
     pub(crate) fn sample(&self) -> RequestSample {
-        self.recent.sample(self.live())
+        self.recent.sample(self.decided_totals())
     }
 
     /// All that was decided until now.
-    fn live(&self) -> DecidedTotals {
+    fn decided_totals(&self) -> DecidedTotals {
         let [allowed, limited, ..] = self.counters.totals();
         DecidedTotals { allowed, limited }
     }
@@ -176,5 +176,5 @@ impl Telemetry {
 /// What metrics and spans call a verdict.
 #[cfg(feature = "otlp")]
 pub(crate) const fn decision_name(verdict: checkdam::Verdict) -> &'static str {
-    DECISIONS[decision_place(verdict)]
+    DECISIONS[decision_index(verdict)]
 }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::busy_clients::{BusyClients, ClientHashes};
-use self::encoding::ClientHash;
+use self::encoding::HashedClient;
 use super::Observation;
 
 /// How far back requests are kept.
@@ -117,15 +117,15 @@ impl RecentRequests {
     }
 
     /// Requests were decided.
-    pub(super) fn note(&self, seen: &Observation<'_, '_>) {
+    pub(super) fn record(&self, seen: &Observation<'_, '_>) {
         if self.entries_max == 0 || self.is_full.load(Ordering::Relaxed) {
             return;
         }
-        let client = ClientHash::of(seen.requests, &self.hasher);
+        let client = HashedClient::from_requests(seen.requests, &self.hasher);
         let mask = self.mask.load(Ordering::Relaxed);
         let Some(outcome) = seen.outcomes.first() else { return };
         if client.hash & mask != 0 && !self.loud.contains(client.hash) {
-            self.loud.miss(client.hash);
+            self.loud.record_dropped(client.hash);
             return;
         }
         let mut fresh = lock(&self.fresh);
@@ -138,7 +138,7 @@ impl RecentRequests {
         let at_us = if outcome.at_us() == 0 { fresh.last_us } else { outcome.at_us() };
         fresh.last_us = fresh.last_us.max(at_us);
         fresh.entries += 1;
-        encoding::write(&mut fresh.bytes, client, at_us, seen.requests);
+        encoding::encode(&mut fresh.bytes, client, at_us, seen.requests);
     }
 
     /// To be called once a second, with all that was decided until now.
@@ -171,8 +171,8 @@ impl RecentRequests {
             kept.blocks.push_back(Arc::new(block));
         }
         self.loud.tick(live.sum());
-        self.fit(&mut kept);
-        self.widen(&mut kept);
+        self.evict_to_fit(&mut kept);
+        self.keep_more_clients(&mut kept);
     }
 
     /// What was kept until now, when so much was decided. Copies what is not a
@@ -199,16 +199,16 @@ impl RecentRequests {
     /// Forgets the oldest down to a minute, then leaves out half of the clients,
     /// until what is kept fits. Where few clients ask for most of it, the oldest
     /// goes all the same.
-    fn fit(&self, kept: &mut RecentState) {
-        while kept.entries() > self.entries_max || kept.bytes() > self.bytes_max() || kept.is_cut() {
+    fn evict_to_fit(&self, kept: &mut RecentState) {
+        while kept.entries() > self.entries_max || kept.bytes() > self.bytes_max() || kept.is_truncated() {
             let mask = self.mask.load(Ordering::Relaxed) << 1 | 1;
             let is_long = kept.blocks.front().is_some_and(|first| first.tick + SECONDS_MIN <= kept.ticks);
-            if is_long && !kept.is_cut() || !self.thin(kept, mask) {
+            if is_long && !kept.is_truncated() || !self.drop_clients(kept, mask) {
                 if kept.blocks.len() < 2 {
                     return;
                 }
                 kept.blocks.pop_front();
-            } else if kept.is_cut() {
+            } else if kept.is_truncated() {
                 return;
             }
         }
@@ -216,19 +216,19 @@ impl RecentRequests {
 
     /// Leaves out the clients that a mask does, but for those that ask most; not if
     /// too few would be left to speak for the others.
-    fn thin(&self, kept: &mut RecentState, mask: u64) -> bool {
+    fn drop_clients(&self, kept: &mut RecentState, mask: u64) -> bool {
         let mut counts: HashMap<u64, u64> = HashMap::new();
-        for entry in kept.blocks.iter().flat_map(|block| EncodedEntry::all(&block.bytes)) {
+        for entry in kept.blocks.iter().flat_map(|block| EncodedEntry::decode_all(&block.bytes)) {
             *counts.entry(entry.hash()).or_default() += 1;
         }
         let asked = kept.blocks.iter().map(|block| block.live.sum()).sum::<u64>().max(kept.entries() as u64);
-        let loud = self.loud.choose(&counts, asked);
+        let loud = self.loud.set_busy(&counts, asked);
         let is_left = |hash: &&u64| **hash & mask == 0 && loud.binary_search(hash).is_err();
         if mask > MASK_MAX || counts.keys().filter(is_left).count() < CLIENTS_MIN {
             return false;
         }
         for block in &mut kept.blocks {
-            *block = block.thinned(mask, &loud);
+            *block = block.without_clients(mask, &loud);
         }
         kept.changed_at = kept.ticks;
         self.mask.store(mask, Ordering::Relaxed);
@@ -236,7 +236,7 @@ impl RecentRequests {
     }
 
     /// Keeps twice as many clients again once they fit.
-    fn widen(&self, kept: &mut RecentState) {
+    fn keep_more_clients(&self, kept: &mut RecentState) {
         let mask = self.mask.load(Ordering::Relaxed);
         if mask == 0 || kept.ticks < kept.changed_at + LATELY_S {
             return;
@@ -249,7 +249,7 @@ impl RecentRequests {
             self.mask.store(mask >> 1, Ordering::Relaxed);
             kept.changed_at = kept.ticks;
             if mask == 1 {
-                self.loud.forget();
+                self.loud.clear();
             }
         }
     }
@@ -269,7 +269,7 @@ impl RecentState {
     }
 
     /// Whether a second alone was too much.
-    fn is_cut(&self) -> bool {
+    fn is_truncated(&self) -> bool {
         self.blocks.back().is_some_and(|last| last.is_cut && last.tick == self.ticks)
     }
 }
@@ -294,9 +294,9 @@ impl DecidedTotals {
 
 impl SecondOfRequests {
     /// The same with those clients only that a mask leaves, and the loud ones.
-    fn thinned(&self, mask: u64, loud: &ClientHashes) -> Arc<Self> {
+    fn without_clients(&self, mask: u64, loud: &ClientHashes) -> Arc<Self> {
         let loud: Vec<u64> = loud.iter().chain(self.loud.iter()).copied().collect();
-        let loud = busy_clients::sorted(loud);
+        let loud = busy_clients::sorted_unique(loud);
         let mut thinned = Self {
             bytes: Vec::new(),
             entries: 0,
@@ -307,8 +307,8 @@ impl SecondOfRequests {
             is_cut: self.is_cut,
             live: self.live,
         };
-        for entry in EncodedEntry::all(&self.bytes) {
-            if entry.hash() & mask == 0 || thinned.is_loud(entry) {
+        for entry in EncodedEntry::decode_all(&self.bytes) {
+            if entry.hash() & mask == 0 || thinned.is_busy(entry) {
                 thinned.bytes.extend_from_slice(entry.bytes());
                 thinned.entries += 1;
             }
@@ -316,31 +316,31 @@ impl SecondOfRequests {
         Arc::new(thinned)
     }
 
-    fn is_loud(&self, entry: EncodedEntry<'_>) -> bool {
+    fn is_busy(&self, entry: EncodedEntry<'_>) -> bool {
         self.loud.binary_search(&entry.hash()).is_ok()
     }
 }
 
 impl RequestSample {
     /// Of clients that do not ask most, one in so many was kept.
-    pub(crate) const fn one_in(&self) -> u64 {
+    pub(crate) const fn sampling_ratio(&self) -> u64 {
         self.mask + 1
     }
 
     /// What was asked, in the order in which it was decided.
     pub(crate) fn entries(&self) -> Vec<SampledRequest<'_>> {
         let all = self.blocks.iter().flat_map(|block| {
-            let sampled = |entry| SampledRequest { entry, is_loud: self.mask == 0 || block.is_loud(entry) };
-            EncodedEntry::all(&block.bytes).map(sampled)
+            let sampled = |entry| SampledRequest { entry, is_loud: self.mask == 0 || block.is_busy(entry) };
+            EncodedEntry::decode_all(&block.bytes).map(sampled)
         });
         let mut entries: Vec<_> = all.filter(|one| one.is_loud || one.entry.hash() & self.mask == 0).collect();
-        self.find_loud(&mut entries);
+        self.mark_busy(&mut entries);
         entries.sort_by_key(|one| one.entry.at_us());
         entries
     }
 
     /// One that asks most and was kept by its hash speaks for nobody else either.
-    fn find_loud(&self, entries: &mut [SampledRequest<'_>]) {
+    fn mark_busy(&self, entries: &mut [SampledRequest<'_>]) {
         if self.mask == 0 {
             return;
         }

@@ -23,7 +23,7 @@ use checkdam::{Outcome, Request, Verdict};
 use self::time_slices::TimeSlices;
 use super::Observation;
 use crate::audit::BAN;
-use crate::heavy_hitters::{RankedSubject, Ranking};
+use crate::heavy_hitters::{RankedSubjects, Ranking};
 
 /// More shards, less waiting for each other.
 const SHARDS: usize = 8;
@@ -63,21 +63,21 @@ impl TopSubjects {
     }
 
     /// Requests were decided.
-    pub(super) fn note(&self, seen: &Observation<'_, '_>) {
-        for (request, outcome) in seen.each() {
+    pub(super) fn record(&self, seen: &Observation<'_, '_>) {
+        for (request, outcome) in seen.iter() {
             if seen.is_allowed {
-                self.note_tiers(TopOf::Allowed, request, outcome, |verdict| verdict == Verdict::Allowed);
+                self.record_tiers(TopOf::Allowed, request, outcome, |verdict| verdict == Verdict::Allowed);
             } else if let Some(ban) = outcome.ban() {
                 self.add(TopOf::Limited, BAN, &ban.subject());
             } else {
                 let is_limit = |verdict| matches!(verdict, Verdict::Denied | Verdict::CostExceedsBurst);
-                self.note_tiers(TopOf::Limited, request, outcome, is_limit);
+                self.record_tiers(TopOf::Limited, request, outcome, is_limit);
             }
         }
     }
 
     /// Counts the request for each rule that acts and has such a tier.
-    fn note_tiers(&self, kind: TopOf, request: &Request<'_>, outcome: &Outcome, is_such: impl Fn(Verdict) -> bool) {
+    fn record_tiers(&self, kind: TopOf, request: &Request<'_>, outcome: &Outcome, is_such: impl Fn(Verdict) -> bool) {
         for mut tiers in outcome.by_rule() {
             let Some(tier) = tiers.find(|tier| tier.is_enforced() && is_such(tier.decision.verdict)) else { continue };
             // It counts everybody together: nobody is to be found, and every
@@ -96,7 +96,7 @@ impl TopSubjects {
     fn add(&self, kind: TopOf, rule: &str, subject: &str) {
         let hash = self.hashing.hash_one((rule, subject));
         let shard = &self.shards(kind)[(hash >> 32) as usize % SHARDS];
-        shard.lock().unwrap_or_else(PoisonError::into_inner).note(hash, rule, subject);
+        shard.lock().unwrap_or_else(PoisonError::into_inner).record(hash, rule, subject);
     }
 
     /// To be called once a second.
@@ -111,8 +111,8 @@ impl TopSubjects {
     }
 
     /// Who came most often, most often first.
-    pub(crate) fn ranked(&self, kind: TopOf, span: TopWindow) -> RankedSubject {
-        RankedSubject::joined(self.shards(kind).iter().map(|shard| {
+    pub(crate) fn ranked(&self, kind: TopOf, span: TopWindow) -> RankedSubjects {
+        RankedSubjects::concat(self.shards(kind).iter().map(|shard| {
             let slices = shard.lock().unwrap_or_else(PoisonError::into_inner).slices(span);
             let mut ranking = Ranking::default();
             slices.iter().for_each(|slice| ranking.add(slice));

@@ -45,7 +45,7 @@ struct HistoryState {
 
 /// What passed in a window.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct RecentHistory {
+pub(crate) struct WindowHistory {
     /// When the last point ends, in Unix seconds; it may still be running.
     pub(crate) end_s: u64,
     pub(crate) total: TrafficSeries,
@@ -67,17 +67,17 @@ pub(crate) struct TrafficSecond {
 
 /// How much passes.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(crate) struct RuleRates {
+pub(crate) struct TrafficRates {
     pub(crate) requests_per_s: f64,
     pub(crate) limited_per_s: f64,
 }
 
 impl TrafficHistory {
     pub(super) fn new() -> Self {
-        Self::from_us(now_us())
+        Self::starting_at(now_us())
     }
 
-    fn from_us(now_us: u64) -> Self {
+    fn starting_at(now_us: u64) -> Self {
         let (phase_us, end_s) = (now_us % SECOND_US, now_us / SECOND_US);
         let kept =
             HistoryState { phase_us, end_s, start_s: end_s, total: RuleHistory::default(), rules: HashMap::new() };
@@ -94,8 +94,8 @@ impl TrafficHistory {
         let mut kept = self.lock();
         kept.advance(now_us);
         let end_s = kept.end_s;
-        all.iter().for_each(|rule| kept.note(rule, end_s));
-        kept.total.note(end_s, counters.totals());
+        all.iter().for_each(|rule| kept.record(rule, end_s));
+        kept.total.record(end_s, counters.totals());
         if kept.rules.len() >= all.len() {
             let names: std::collections::HashSet<&str> = all.iter().map(|rule| rule.name()).collect();
             kept.rules.retain(|name, _| names.contains(name.as_str()));
@@ -111,11 +111,11 @@ impl TrafficHistory {
     }
 
     /// What passed in a window: all of it, and by the busiest rules, at most so many.
-    pub(crate) fn history(&self, window: TrafficWindow, rules_max: usize) -> RecentHistory {
+    pub(crate) fn history(&self, window: TrafficWindow, rules_max: usize) -> WindowHistory {
         let kept = self.lock();
         let busiest = kept.busiest(rules_max, |line| line.sum(window));
         let rules = busiest.into_iter().map(|(name, line)| (name.clone(), line.series(window, kept.end_s))).collect();
-        RecentHistory {
+        WindowHistory {
             end_s: window.end_s(kept.end_s),
             total: kept.total.series(window, kept.end_s),
             rules,
@@ -124,12 +124,12 @@ impl TrafficHistory {
     }
 
     /// The same for one rule, whether or not it had any traffic.
-    pub(crate) fn history_of(&self, window: TrafficWindow, rule: &str) -> RecentHistory {
+    pub(crate) fn rule_history(&self, window: TrafficWindow, rule: &str) -> WindowHistory {
         let kept = self.lock();
         let line = kept.rules.get(rule);
         let series = line.unwrap_or(&RuleHistory::default()).series(window, kept.end_s);
         let (end_s, total) = (window.end_s(kept.end_s), kept.total.series(window, kept.end_s));
-        RecentHistory { end_s, total, rules: vec![(rule.to_owned(), series)], is_known: line.is_some() }
+        WindowHistory { end_s, total, rules: vec![(rule.to_owned(), series)], is_known: line.is_some() }
     }
 
     /// What passed in the last second, by the busiest rules, at most so many.
@@ -141,7 +141,7 @@ impl TrafficHistory {
     }
 
     /// How much passes, over the last ten seconds.
-    pub(crate) fn rates(&self) -> RuleRates {
+    pub(crate) fn rates(&self) -> TrafficRates {
         let kept = self.lock();
         let seconds = (kept.end_s - kept.start_s).clamp(1, RATE_S);
         let points = (0..seconds).map(|ago_s| kept.total.last(kept.end_s - ago_s));
@@ -150,7 +150,7 @@ impl TrafficHistory {
             (requests + passed, limited + u64::from(point.limited))
         });
         let mean = |count: u64| count as f64 / seconds as f64;
-        RuleRates { requests_per_s: mean(requests), limited_per_s: mean(limited) }
+        TrafficRates { requests_per_s: mean(requests), limited_per_s: mean(limited) }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HistoryState> {
@@ -174,13 +174,13 @@ impl HistoryState {
         self.end_s = self.end_s.max(now_s);
     }
 
-    fn note(&mut self, rule: &RuleCounts, end_s: u64) {
+    fn record(&mut self, rule: &RuleCounts, end_s: u64) {
         let counts = [rule.allowed(), rule.denied(), rule.shadow(), 0, rule.unavailable()];
         if let Some(line) = self.rules.get_mut(rule.name()) {
-            line.note(end_s, counts);
+            line.record(end_s, counts);
         } else if counts != Counts::default() {
             let mut line = RuleHistory::default();
-            line.note(end_s, counts);
+            line.record(end_s, counts);
             self.rules.insert(rule.name().to_owned(), line);
         }
     }

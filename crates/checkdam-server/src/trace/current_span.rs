@@ -8,7 +8,7 @@ tokio::task_local! {
 }
 
 /// Answers a request of this caller.
-pub(crate) fn within<T>(parent: TraceParent, answering: impl Future<Output = T>) -> impl Future<Output = T> {
+pub(crate) fn with_parent<T>(parent: TraceParent, answering: impl Future<Output = T>) -> impl Future<Output = T> {
     PARENT.scope(parent, answering)
 }
 

@@ -13,6 +13,6 @@ mod span;
 mod traceparent;
 mod tracer;
 
-pub(crate) use self::current_span::{parent, within};
+pub(crate) use self::current_span::{parent, with_parent};
 pub(crate) use self::traceparent::{TraceId, TraceParent};
 pub(crate) use self::tracer::Tracer;

@@ -47,7 +47,7 @@ pub(super) struct ExportQueue {
 impl ExportQueue {
     /// Begins to send.
     pub(super) fn start(options: &TraceOptions) -> Result<Self, TracerError> {
-        let refused = |reason: String| TracerError::Endpoint { endpoint: options.shown_endpoint(), reason };
+        let refused = |reason: String| TracerError::Endpoint { endpoint: options.redacted_endpoint(), reason };
         if !options.endpoint.starts_with("http://") {
             return Err(refused("spans are sent over plain gRPC, to a collector near by".to_owned()));
         }
@@ -66,9 +66,9 @@ impl ExportQueue {
     }
 
     /// Requests were decided: their trace, if they are recorded.
-    pub(super) fn note(&self, seen: &Observation<'_, '_>, parent: Option<TraceParent>) -> Option<TraceId> {
+    pub(super) fn record(&self, seen: &Observation<'_, '_>, parent: Option<TraceParent>) -> Option<TraceId> {
         let speaking = seen.speaking?.outcome;
-        if !self.spans.is_recorded(parent) {
+        if !self.spans.is_sampled(parent) {
             return None;
         }
         let span = self.spans.span(seen, speaking, parent);
@@ -108,7 +108,7 @@ impl ExportTask {
         let finished = loop {
             tokio::select! {
                 finished = &mut finishing => break finished,
-                () = self.gather(&mut batch) => self.send(std::mem::take(&mut batch)).await,
+                () = self.fill_batch(&mut batch) => self.send(std::mem::take(&mut batch)).await,
             }
         };
         // What was gathered when the end came is kept, and the rest is added.
@@ -128,7 +128,7 @@ impl ExportTask {
     }
 
     /// Gathers a full message, or what has come a while after the first.
-    async fn gather(&mut self, batch: &mut Vec<SpanData>) {
+    async fn fill_batch(&mut self, batch: &mut Vec<SpanData>) {
         if self.spans.recv_many(batch, BATCH_MAX).await == 0 {
             // Nobody can send any more, and so the end comes too.
             return std::future::pending().await;
@@ -199,11 +199,11 @@ mod tests {
             queue.try_send(span()).unwrap();
         }
         let mut batch = Vec::new();
-        let gathered = tokio::time::timeout(Duration::ZERO, sending.gather(&mut batch)).await;
+        let gathered = tokio::time::timeout(Duration::ZERO, sending.fill_batch(&mut batch)).await;
         assert_eq!((gathered.is_ok(), batch.len()), (true, BATCH_MAX));
         // The last waits for others, and is not forgotten if the end comes first.
         batch.clear();
-        let gathered = tokio::time::timeout(Duration::ZERO, sending.gather(&mut batch)).await;
+        let gathered = tokio::time::timeout(Duration::ZERO, sending.fill_batch(&mut batch)).await;
         assert_eq!((gathered.is_err(), batch.len()), (true, 1));
     }
 

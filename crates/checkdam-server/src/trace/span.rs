@@ -34,7 +34,7 @@ impl SpanBuilder {
     }
 
     /// Whether a check is recorded: as its caller does, or else by chance.
-    pub(super) fn is_recorded(&self, parent: Option<TraceParent>) -> bool {
+    pub(super) fn is_sampled(&self, parent: Option<TraceParent>) -> bool {
         match parent {
             Some(parent) => parent.is_sampled,
             None => self.share > 0 && self.number() <= self.share,
@@ -104,7 +104,7 @@ mod tests {
     fn the_share_is_kept() {
         let recorded = |share: f64| {
             let maker = SpanBuilder::new(share);
-            (0..10_000).filter(|_| maker.is_recorded(None)).count()
+            (0..10_000).filter(|_| maker.is_sampled(None)).count()
         };
         assert_eq!((recorded(0.0), recorded(1.0)), (0, 10_000));
         let some = recorded(0.1);
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn the_caller_decides_first() {
         let parent = |is_sampled| TraceParent { trace: super::super::TraceId(1), span: 1, is_sampled };
-        assert!(SpanBuilder::new(0.0).is_recorded(Some(parent(true))));
-        assert!(!SpanBuilder::new(1.0).is_recorded(Some(parent(false))));
+        assert!(SpanBuilder::new(0.0).is_sampled(Some(parent(true))));
+        assert!(!SpanBuilder::new(1.0).is_sampled(Some(parent(false))));
     }
 }

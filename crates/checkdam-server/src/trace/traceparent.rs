@@ -25,7 +25,7 @@ pub(crate) struct TraceParent {
 
 impl TraceParent {
     /// What the headers say; none if they say it twice or not right.
-    pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
+    pub(crate) fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let mut values = headers.get_all(HEADER).iter();
         let value = values.next().filter(|_| values.next().is_none())?;
         Self::parse(value.as_bytes())
@@ -99,8 +99,8 @@ mod tests {
     fn two_answers_are_none() {
         let mut headers = HeaderMap::new();
         headers.append(HEADER, GOOD.parse().unwrap());
-        assert!(TraceParent::of(&headers).is_some());
+        assert!(TraceParent::from_headers(&headers).is_some());
         headers.append(HEADER, GOOD.parse().unwrap());
-        assert_eq!(TraceParent::of(&headers), None);
+        assert_eq!(TraceParent::from_headers(&headers), None);
     }
 }

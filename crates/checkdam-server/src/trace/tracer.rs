@@ -58,7 +58,7 @@ impl Tracer {
     }
 
     /// Whether what callers say of their traces is to be read.
-    pub(crate) fn reads_parents(&self) -> bool {
+    pub(crate) fn reads_traceparent(&self) -> bool {
         #[cfg(feature = "otlp")]
         let sends = self.sender.is_some();
         #[cfg(not(feature = "otlp"))]
@@ -67,14 +67,14 @@ impl Tracer {
     }
 
     /// Requests were decided: the trace that they belong to, if it is recorded.
-    pub(crate) fn note(&self, seen: &Observation<'_, '_>) -> Option<TraceId> {
-        if !self.reads_parents() {
+    pub(crate) fn record(&self, seen: &Observation<'_, '_>) -> Option<TraceId> {
+        if !self.reads_traceparent() {
             return None;
         }
         let parent = super::parent();
         #[cfg(feature = "otlp")]
         if let Some(sender) = &self.sender {
-            return sender.note(seen, parent);
+            return sender.record(seen, parent);
         }
         let _ = seen;
         parent.filter(|parent| parent.is_sampled).map(|parent| parent.trace)

@@ -58,7 +58,7 @@ impl DatabaseBackend {
     }
 
     /// Everything; rows that somebody else broke are talked about.
-    fn book(&self) -> Result<Snapshot, CommandError> {
+    fn snapshot(&self) -> Result<Snapshot, CommandError> {
         let book = self.run(self.rulebook.load())?;
         for fault in &book.faults {
             // Nobody is left to tell if standard error is closed.
@@ -81,31 +81,32 @@ impl Drop for DatabaseBackend {
 
 impl Backend for DatabaseBackend {
     fn rules(&self, search: Option<&str>) -> Result<Value, CommandError> {
-        let book = self.book()?;
+        let book = self.snapshot()?;
         let search = search.unwrap_or_default().to_lowercase();
         let is_wanted = |stored: &&Arc<Stored<Rule>>| {
             let rule = &stored.item;
             let texts = [rule.name.as_str(), rule.key.text(), &rule.scope, &rule.description];
             texts.iter().any(|text| text.to_lowercase().contains(&search))
         };
-        let rules: Vec<Value> = book.rules.iter().filter(is_wanted).map(|stored| row::<_, RuleText>(stored)).collect();
+        let rules: Vec<Value> =
+            book.rules.iter().filter(is_wanted).map(|stored| row_json::<_, RuleText>(stored)).collect();
         Ok(json!({"version": book.revision.version, "total": rules.len(), "rules": rules}))
     }
 
     fn rule(&self, name: &str) -> Result<Value, CommandError> {
-        let book = self.book()?;
+        let book = self.snapshot()?;
         let stored = book.rules.iter().find(|stored| stored.item.name == name);
-        let row = stored.map(|stored| row::<_, RuleText>(stored));
+        let row = stored.map(|stored| row_json::<_, RuleText>(stored));
         row.ok_or_else(|| CommandError::new(ErrorKind::NotFound, format!("there is no rule {name:?}")))
     }
 
     fn add_rule(&self, rule: &Rule) -> Result<Value, CommandError> {
-        self.run(self.rulebook.add_rule(rule.clone())).map(|stored| row::<_, RuleText>(&stored))
+        self.run(self.rulebook.add_rule(rule.clone())).map(|stored| row_json::<_, RuleText>(&stored))
     }
 
     fn set_rule(&self, rule: &Rule, version: u64) -> Result<Value, CommandError> {
         let set = self.rulebook.set_rule(&rule.name, rule.clone(), Some(version));
-        self.run(set).map(|stored| row::<_, RuleText>(&stored))
+        self.run(set).map(|stored| row_json::<_, RuleText>(&stored))
     }
 
     fn remove_rule(&self, name: &str) -> Result<(), CommandError> {
@@ -115,7 +116,7 @@ impl Backend for DatabaseBackend {
     fn import(&self, import: ImportRequest) -> Result<Value, CommandError> {
         let ImportRequest { definitions, replace, dry_run, .. } = import;
         let imported = if dry_run {
-            self.run(self.rulebook.rehearse(definitions, replace))?
+            self.run(self.rulebook.dry_run_import(definitions, replace))?
         } else {
             self.run(self.rulebook.import(definitions, replace))?
         };
@@ -130,25 +131,25 @@ impl Backend for DatabaseBackend {
     }
 
     fn export(&self) -> Result<String, CommandError> {
-        let book = self.book()?;
+        let book = self.snapshot()?;
         if let Some(fault) = book.faults.first() {
             // A file that lacks what is in the database is no copy of it.
             let reason = format!("{} cannot be written down: mend its row, or remove it", fault.what);
-            return Err(CommandError::refused(printable(&reason)));
+            return Err(CommandError::invalid(printable(&reason)));
         }
         Ok(rule_file::write(&book.definitions()))
     }
 
     fn overrides(&self, rule: Option<&str>) -> Result<Value, CommandError> {
-        let book = self.book()?;
+        let book = self.snapshot()?;
         let is_wanted = |stored: &&Arc<Stored<Override>>| rule.is_none_or(|rule| stored.item.rule == rule);
         let overrides: Vec<Value> =
-            book.overrides.iter().filter(is_wanted).map(|stored| row::<_, OverrideText>(stored)).collect();
+            book.overrides.iter().filter(is_wanted).map(|stored| row_json::<_, OverrideText>(stored)).collect();
         Ok(json!({"version": book.revision.version, "total": overrides.len(), "overrides": overrides}))
     }
 
     fn put_override(&self, one: &Override) -> Result<Value, CommandError> {
-        self.run(self.rulebook.put_override(one.clone(), None)).map(|stored| row::<_, OverrideText>(&stored))
+        self.run(self.rulebook.put_override(one.clone(), None)).map(|stored| row_json::<_, OverrideText>(&stored))
     }
 
     fn remove_override(&self, rule: &str, subject: &str) -> Result<(), CommandError> {
@@ -156,13 +157,13 @@ impl Backend for DatabaseBackend {
     }
 
     fn bans(&self) -> Result<Value, CommandError> {
-        let book = self.book()?;
-        let bans: Vec<Value> = book.bans.iter().map(|stored| row::<_, BanText>(stored)).collect();
+        let book = self.snapshot()?;
+        let bans: Vec<Value> = book.bans.iter().map(|stored| row_json::<_, BanText>(stored)).collect();
         Ok(json!({"version": book.revision.version, "total": bans.len(), "bans": bans}))
     }
 
     fn put_ban(&self, ban: &Ban) -> Result<Value, CommandError> {
-        self.run(self.rulebook.put_ban(ban.clone(), None)).map(|stored| row::<_, BanText>(&stored))
+        self.run(self.rulebook.put_ban(ban.clone(), None)).map(|stored| row_json::<_, BanText>(&stored))
     }
 
     fn remove_ban(&self, subject: &str) -> Result<(), CommandError> {
@@ -185,29 +186,29 @@ impl Backend for DatabaseBackend {
             filter.limit = u32::try_from(limit).unwrap_or(u32::MAX);
             let page = self.run(self.rulebook.violations(&filter))?;
             filter.before_id = page.last().map(|last| last.id);
-            found.extend(page.iter().map(violation));
+            found.extend(page.iter().map(violation_json));
             if page.len() < limit || found.len() >= wanted.limit {
                 return Ok(json!({"violations": found}));
             }
         }
     }
 
-    fn in_force(&self) -> String {
+    fn activation_notice(&self) -> String {
         format!("servers that use {} follow within a second", self.shown)
     }
 }
 
 /// What is kept, and what is known of its row.
-fn row<S, T: serde::Serialize + for<'a> From<&'a S>>(stored: &Stored<S>) -> Value {
+fn row_json<S, T: serde::Serialize + for<'a> From<&'a S>>(stored: &Stored<S>) -> Value {
     let mut row = serde_json::to_value(T::from(&stored.item)).unwrap_or_default();
     row["id"] = stored.id.into();
     row["version"] = stored.version.into();
-    row["created_at"] = time(stored.created_unix_ms).into();
-    row["updated_at"] = time(stored.updated_unix_ms).into();
+    row["created_at"] = rfc3339_ms(stored.created_unix_ms).into();
+    row["updated_at"] = rfc3339_ms(stored.updated_unix_ms).into();
     row
 }
 
-fn violation(stored: &StoredViolation) -> Value {
+fn violation_json(stored: &StoredViolation) -> Value {
     let StoredViolation { id, rule_id, violation } = stored;
     let ms = violation.requested_unix_ms;
     json!({
@@ -218,7 +219,7 @@ fn violation(stored: &StoredViolation) -> Value {
         "endpoint": violation.endpoint,
         "method": violation.method,
         "tenant": violation.tenant,
-        "requested_at": format!("{}.{:03}Z", time(ms).trim_end_matches('Z'), ms.rem_euclid(1_000)),
+        "requested_at": format!("{}.{:03}Z", rfc3339_ms(ms).trim_end_matches('Z'), ms.rem_euclid(1_000)),
         "requested_at_ms": ms,
         "tokens_at_time": violation.tokens_at_time,
         "rule_id": rule_id,
@@ -232,6 +233,6 @@ fn violation(stored: &StoredViolation) -> Value {
     })
 }
 
-fn time(unix_ms: i64) -> String {
+fn rfc3339_ms(unix_ms: i64) -> String {
     rfc3339(u64::try_from(unix_ms / 1_000).unwrap_or_default())
 }

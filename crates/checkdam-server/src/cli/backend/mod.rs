@@ -100,22 +100,22 @@ pub(super) trait Backend {
     /// `{violations: […]}`, newest first.
     fn violations(&self, wanted: &ViolationQuery) -> Result<Value, CommandError>;
     /// When an edit counts, for people.
-    fn in_force(&self) -> String;
+    fn activation_notice(&self) -> String;
 }
 
 impl BackendArguments {
     /// Whoever keeps the rules there. A database file must exist already.
-    pub(super) fn keeper(&self) -> anyhow::Result<Box<dyn Backend>> {
+    pub(super) fn backend(&self) -> anyhow::Result<Box<dyn Backend>> {
         self.open(false)
     }
 
     /// The same, and a database file that does not exist is made.
-    pub(super) fn keeper_or_new(&self) -> anyhow::Result<Box<dyn Backend>> {
+    pub(super) fn backend_or_create(&self) -> anyhow::Result<Box<dyn Backend>> {
         self.open(true)
     }
 
     fn open(&self, makes: bool) -> anyhow::Result<Box<dyn Backend>> {
-        let Some(url) = &self.database else { return Ok(Box::new(self.server.keeper()?)) };
+        let Some(url) = &self.database else { return Ok(Box::new(self.server.backend()?)) };
         let url: DatabaseUrl = url.parse().context("--database")?;
         Ok(Box::new(DatabaseBackend::open(&url, makes)?))
     }
@@ -123,7 +123,7 @@ impl BackendArguments {
 
 impl ServerArguments {
     /// The server's keeper.
-    pub(super) fn keeper(&self) -> anyhow::Result<ServerBackend> {
+    pub(super) fn backend(&self) -> anyhow::Result<ServerBackend> {
         let server = self.server.clone().or_else(|| variable(SERVER_VARIABLE));
         Ok(ServerBackend::new(
             server.unwrap_or_else(|| SERVER_DEFAULT.to_owned()),

@@ -51,16 +51,16 @@ impl ServerBackend {
 
     /// What a rule in shadow would have done.
     pub(crate) fn effect(&self, name: &str) -> Result<Value, CommandError> {
-        self.json(ApiRequest::new(Method::GET, format!("{}/effect", rule_path(name))))
+        self.send_for_json(ApiRequest::new(Method::GET, format!("{}/effect", rule_path(name))))
     }
 
     /// What the server says at a path of its admin API.
     pub(crate) fn get(&self, path: &str) -> Result<Value, CommandError> {
-        self.json(ApiRequest::new(Method::GET, path))
+        self.send_for_json(ApiRequest::new(Method::GET, path))
     }
 
     /// Asks, and takes anything but success for a failure.
-    fn ask(&self, mut call: ApiRequest) -> Result<ApiResponse, CommandError> {
+    fn send(&self, mut call: ApiRequest) -> Result<ApiResponse, CommandError> {
         if let Some(token) = &self.token {
             call = call.header(AUTHORIZATION, format!("Bearer {token}"));
         }
@@ -76,24 +76,24 @@ impl ServerBackend {
         if answer.status.is_success() { Ok(answer) } else { Err(self.failure(&answer)) }
     }
 
-    fn json(&self, call: ApiRequest) -> Result<Value, CommandError> {
-        self.read(call)
+    fn send_for_json(&self, call: ApiRequest) -> Result<Value, CommandError> {
+        self.send_and_parse(call)
     }
 
-    fn read<T: DeserializeOwned>(&self, call: ApiRequest) -> Result<T, CommandError> {
-        let answer = self.ask(call)?;
-        serde_json::from_slice(&answer.body).map_err(|_| self.is_another())
+    fn send_and_parse<T: DeserializeOwned>(&self, call: ApiRequest) -> Result<T, CommandError> {
+        let answer = self.send(call)?;
+        serde_json::from_slice(&answer.body).map_err(|_| self.not_an_admin_api())
     }
 
     /// All pages of a list.
-    fn pages(&self, path: &str, list: &str, filters: &[(&str, Option<&str>)]) -> Result<Value, CommandError> {
+    fn all_pages(&self, path: &str, list: &str, filters: &[(&str, Option<&str>)]) -> Result<Value, CommandError> {
         let mut whole = Vec::new();
         let mut next: Option<String> = None;
         loop {
             let limit = PAGE.to_string();
             let page = [("limit", Some(limit.as_str())), ("after", next.as_deref())];
             let given: Vec<_> = filters.iter().copied().chain(page).collect();
-            let answer: Page = self.read(ApiRequest::new(Method::GET, query(path, &given)))?;
+            let answer: Page = self.send_and_parse(ApiRequest::new(Method::GET, query(path, &given)))?;
             next = answer.next.filter(|_| !answer.items.is_empty());
             whole.extend(answer.items);
             if next.is_none() {
@@ -105,12 +105,12 @@ impl ServerBackend {
     /// What an answer that is no success means.
     fn failure(&self, answer: &ApiResponse) -> CommandError {
         let problem: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-        let Some(detail) = problem["detail"].as_str().map(printable) else { return self.is_another() };
+        let Some(detail) = problem["detail"].as_str().map(printable) else { return self.not_an_admin_api() };
         let kind = problem["type"].as_str().unwrap_or_default();
         match answer.status {
             // Another door of ours says so of paths that it does not have; of rules nobody points there.
-            StatusCode::NOT_FOUND if kind == "about:blank" => self.is_another(),
-            StatusCode::METHOD_NOT_ALLOWED => self.is_another(),
+            StatusCode::NOT_FOUND if kind == "about:blank" => self.not_an_admin_api(),
+            StatusCode::METHOD_NOT_ALLOWED => self.not_an_admin_api(),
             StatusCode::UNAUTHORIZED => {
                 let what = if self.token.is_some() { "refuses this token" } else { "wants its admin token" };
                 let advice = "give the right one with --token-file, or in CHECKDAM_ADMIN_TOKEN";
@@ -122,11 +122,11 @@ impl ServerBackend {
             StatusCode::UNPROCESSABLE_ENTITY => CommandError::new(ErrorKind::Invalid, detail),
             StatusCode::FORBIDDEN => CommandError::new(ErrorKind::Unavailable, detail),
             status if status.is_server_error() => CommandError::new(ErrorKind::Unavailable, detail),
-            _ => CommandError::refused(detail),
+            _ => CommandError::invalid(detail),
         }
     }
 
-    fn is_another(&self) -> CommandError {
+    fn not_an_admin_api(&self) -> CommandError {
         let reason = format!(
             "what answers at {} is no admin API of checkdam: it listens where `checkdam serve --admin-listen` says, \
              127.0.0.1:8082 by default",
@@ -138,62 +138,64 @@ impl ServerBackend {
 
 impl Backend for ServerBackend {
     fn rules(&self, search: Option<&str>) -> Result<Value, CommandError> {
-        self.pages("/admin/v1/rules", "rules", &[("search", search)])
+        self.all_pages("/admin/v1/rules", "rules", &[("search", search)])
     }
 
     fn rule(&self, name: &str) -> Result<Value, CommandError> {
-        self.json(ApiRequest::new(Method::GET, rule_path(name)))
+        self.send_for_json(ApiRequest::new(Method::GET, rule_path(name)))
     }
 
     fn add_rule(&self, rule: &Rule) -> Result<Value, CommandError> {
-        self.json(ApiRequest::new(Method::POST, "/admin/v1/rules").body(JSON, text(&RuleText::from(rule))))
+        self.send_for_json(ApiRequest::new(Method::POST, "/admin/v1/rules").body(JSON, to_json(&RuleText::from(rule))))
     }
 
     fn set_rule(&self, rule: &Rule, version: u64) -> Result<Value, CommandError> {
         let call = ApiRequest::new(Method::PUT, rule_path(&rule.name)).header(IF_MATCH, format!("\"{version}\""));
-        self.json(call.body(JSON, text(&RuleText::from(rule))))
+        self.send_for_json(call.body(JSON, to_json(&RuleText::from(rule))))
     }
 
     fn remove_rule(&self, name: &str) -> Result<(), CommandError> {
-        self.ask(ApiRequest::new(Method::DELETE, rule_path(name))).map(drop)
+        self.send(ApiRequest::new(Method::DELETE, rule_path(name))).map(drop)
     }
 
     fn import(&self, import: ImportRequest) -> Result<Value, CommandError> {
         let flag = |given: bool| Some(if given { "true" } else { "false" });
         let given = [("replace", flag(import.replace)), ("dry_run", flag(import.dry_run))];
         let call = ApiRequest::new(Method::POST, query("/admin/v1/rules/import", &given)).body(YAML, import.text);
-        self.json(ApiRequest { timeout: IMPORT_LIMIT, ..call })
+        self.send_for_json(ApiRequest { timeout: IMPORT_LIMIT, ..call })
     }
 
     fn export(&self) -> Result<String, CommandError> {
         let call = ApiRequest::new(Method::GET, "/admin/v1/rules/export");
-        let answer = self.ask(ApiRequest { timeout: EDIT_LIMIT, answer_max: EXPORT_MAX, ..call })?;
-        String::from_utf8(answer.body).map_err(|_| self.is_another())
+        let answer = self.send(ApiRequest { timeout: EDIT_LIMIT, answer_max: EXPORT_MAX, ..call })?;
+        String::from_utf8(answer.body).map_err(|_| self.not_an_admin_api())
     }
 
     fn overrides(&self, rule: Option<&str>) -> Result<Value, CommandError> {
-        self.pages("/admin/v1/overrides", "overrides", &[("rule", rule)])
+        self.all_pages("/admin/v1/overrides", "overrides", &[("rule", rule)])
     }
 
     fn put_override(&self, one: &Override) -> Result<Value, CommandError> {
-        self.json(ApiRequest::new(Method::PUT, "/admin/v1/overrides").body(JSON, text(&OverrideText::from(one))))
+        self.send_for_json(
+            ApiRequest::new(Method::PUT, "/admin/v1/overrides").body(JSON, to_json(&OverrideText::from(one))),
+        )
     }
 
     fn remove_override(&self, rule: &str, subject: &str) -> Result<(), CommandError> {
         let path = query("/admin/v1/overrides", &[("rule", Some(rule)), ("subject", Some(subject))]);
-        self.ask(ApiRequest::new(Method::DELETE, path)).map(drop)
+        self.send(ApiRequest::new(Method::DELETE, path)).map(drop)
     }
 
     fn bans(&self) -> Result<Value, CommandError> {
-        self.pages("/admin/v1/bans", "bans", &[])
+        self.all_pages("/admin/v1/bans", "bans", &[])
     }
 
     fn put_ban(&self, ban: &Ban) -> Result<Value, CommandError> {
-        self.json(ApiRequest::new(Method::PUT, "/admin/v1/bans").body(JSON, text(&BanText::from(ban))))
+        self.send_for_json(ApiRequest::new(Method::PUT, "/admin/v1/bans").body(JSON, to_json(&BanText::from(ban))))
     }
 
     fn remove_ban(&self, subject: &str) -> Result<(), CommandError> {
-        self.ask(ApiRequest::new(Method::DELETE, query("/admin/v1/bans", &[("subject", Some(subject))]))).map(drop)
+        self.send(ApiRequest::new(Method::DELETE, query("/admin/v1/bans", &[("subject", Some(subject))]))).map(drop)
     }
 
     fn violations(&self, wanted: &ViolationQuery) -> Result<Value, CommandError> {
@@ -212,8 +214,8 @@ impl Backend for ServerBackend {
                 ("limit", Some(limit.as_str())),
                 ("before", before.as_deref()),
             ];
-            let mut answer = self.json(ApiRequest::new(Method::GET, query("/admin/v1/violations", &given)))?;
-            let Value::Array(page) = answer["violations"].take() else { return Err(self.is_another()) };
+            let mut answer = self.send_for_json(ApiRequest::new(Method::GET, query("/admin/v1/violations", &given)))?;
+            let Value::Array(page) = answer["violations"].take() else { return Err(self.not_an_admin_api()) };
             found.extend(page);
             before = match &answer["next"] {
                 Value::Null => None,
@@ -226,13 +228,13 @@ impl Backend for ServerBackend {
         }
     }
 
-    fn in_force(&self) -> String {
+    fn activation_notice(&self) -> String {
         let pending = self.pending.borrow().clone();
         pending.unwrap_or_else(|| "in force; other nodes follow within a second".to_owned())
     }
 }
 
-fn text(item: &impl serde::Serialize) -> String {
+fn to_json(item: &impl serde::Serialize) -> String {
     // The texts of rules have nothing that JSON has not.
     serde_json::to_string(item).unwrap_or_default()
 }

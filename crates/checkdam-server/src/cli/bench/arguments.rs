@@ -125,18 +125,18 @@ fn path(text: &str) -> Result<KeyTemplate, String> {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    span(text, Duration::from_millis(100), DURATION_MAX)
+    duration_in_range(text, Duration::from_millis(100), DURATION_MAX)
 }
 
 fn warmup(text: &str) -> Result<Duration, String> {
-    span(text, Duration::ZERO, DURATION_MAX)
+    duration_in_range(text, Duration::ZERO, DURATION_MAX)
 }
 
 fn timeout(text: &str) -> Result<Duration, String> {
-    span(text, Duration::from_millis(1), TIMEOUT_MAX)
+    duration_in_range(text, Duration::from_millis(1), TIMEOUT_MAX)
 }
 
-fn span(text: &str, min: Duration, max: Duration) -> Result<Duration, String> {
+fn duration_in_range(text: &str, min: Duration, max: Duration) -> Result<Duration, String> {
     let span = Duration::from(text.parse::<DurationText>()?);
     if span < min || span > max {
         return Err(format!("{text:?} is not from {min:?} to {max:?}"));

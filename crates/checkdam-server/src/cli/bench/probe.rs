@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::BenchArguments;
 use crate::cli::http_client::ApiRequest;
-use crate::cli::say;
+use crate::cli::print_notice;
 use crate::cli::table::printable;
 use crate::loadgen::{self, RequestFailure, RequestResult, Target};
 
@@ -34,26 +34,26 @@ impl BenchArguments {
 
     fn probe_http(&self, url: &str, address: SocketAddr) -> anyhow::Result<()> {
         let mut call = match &self.get {
-            Some(path) => ApiRequest::new(Method::GET, path.filled("0")),
+            Some(path) => ApiRequest::new(Method::GET, path.fill("0")),
             None => ApiRequest::new(Method::POST, "/v1/peek"),
         };
         for (name, value) in &self.header {
-            call = call.header(name.clone(), value.filled("0"));
+            call = call.header(name.clone(), value.fill("0"));
         }
         if self.get.is_none() {
-            call = call.body("application/json", self.body().filled("0"));
+            call = call.body("application/json", self.body().fill("0"));
         }
-        let answer = call.send_to(url, address)?;
+        let answer = call.send_to_address(url, address)?;
         let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         match (answer.status, &self.get) {
             (StatusCode::OK, Some(_)) => Ok(()),
             (StatusCode::OK, None) if said["allowed"].is_boolean() => {
-                self.remark_on_limit(!said["tiers"].as_array().is_some_and(Vec::is_empty));
+                self.warn_of_limit(!said["tiers"].as_array().is_some_and(Vec::is_empty));
                 Ok(())
             }
             (status, Some(path)) => {
                 if !self.quiet {
-                    say(&format!("{url} answers {} with {}", path.filled("0"), status.as_u16()));
+                    print_notice(&format!("{url} answers {} with {}", path.fill("0"), status.as_u16()));
                 }
                 Ok(())
             }
@@ -67,19 +67,21 @@ impl BenchArguments {
         }
     }
 
-    fn remark_on_limit(&self, has_limit: bool) {
+    fn warn_of_limit(&self, has_limit: bool) {
         if !has_limit && !self.quiet {
-            say("no limit concerns such requests, so all will pass: --attributes and --domain say what they are of");
+            print_notice(
+                "no limit concerns such requests, so all will pass: --attributes and --domain say what they are of",
+            );
         }
     }
 
     fn probe_grpc(&self, target: &Target, address: SocketAddr) -> anyhow::Result<()> {
         let url = &target.url;
-        let request = self.grpc_request(target)?.free();
+        let request = self.grpc_request(target)?.without_cost();
         let no_service = || format!("the server at {url} is no gRPC server: is it the right port?");
         match loadgen::probe_grpc(address, request, self.timeout.max(Duration::from_secs(1)))? {
             Ok(RequestResult { status: None, has_limit, .. }) => {
-                self.remark_on_limit(has_limit != Some(false));
+                self.warn_of_limit(has_limit != Some(false));
                 Ok(())
             }
             Ok(RequestResult { status: Some(status @ 0..100), .. }) => {
@@ -116,7 +118,7 @@ mod tests {
         let open = listener.local_addr().unwrap();
         let closed: SocketAddr = "127.0.0.1:1".parse().unwrap();
         let arguments = Bench::parse_from(["bench", "--get", "/"]).arguments;
-        let mut target = Target::find("http://localhost:1", false).unwrap();
+        let mut target = Target::resolve("http://localhost:1", false).unwrap();
         target.addresses = vec![closed, closed];
         let refused = arguments.probe(&target).unwrap_err().to_string();
         assert_eq!(refused.matches("cannot reach a server at http://localhost:1").count(), 1, "{refused}");

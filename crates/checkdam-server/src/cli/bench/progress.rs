@@ -7,9 +7,9 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::text_report::latency;
-use crate::cli::say;
+use crate::cli::print_notice;
 use crate::loadgen::{LoadProgress, LoadTally};
-use crate::simulate::grouped;
+use crate::simulate::with_thousands_separators;
 
 /// Where nobody watches, a line comes so often.
 const LINE_EVERY: Duration = Duration::from_secs(5);
@@ -35,7 +35,7 @@ impl ProgressPrinter {
         Self { bar, is_quiet, duration, waited: Duration::ZERO }
     }
 
-    pub(super) fn tell(&mut self, progress: &LoadProgress<'_>) {
+    pub(super) fn print(&mut self, progress: &LoadProgress<'_>) {
         if let Some(bar) = &self.bar {
             let elapsed_ms = progress.elapsed.unwrap_or_default().as_millis();
             bar.set_position(u64::try_from(elapsed_ms).unwrap_or(u64::MAX));
@@ -45,11 +45,11 @@ impl ProgressPrinter {
         self.waited += progress.interval;
         if !self.is_quiet && self.waited >= LINE_EVERY {
             self.waited = Duration::ZERO;
-            say(&self.line(progress));
+            print_notice(&self.line(progress));
         }
     }
 
-    pub(super) fn end(&self) {
+    pub(super) fn clear(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
@@ -57,18 +57,18 @@ impl ProgressPrinter {
 
     fn line(&self, progress: &LoadProgress<'_>) -> String {
         let LoadProgress { elapsed: Some(elapsed), interval, fresh, total } = progress else {
-            return format!("warming up, {} requests", grouped(progress.total.warmup));
+            return format!("warming up, {} requests", with_thousands_separators(progress.total.warmup));
         };
         let LoadTally { allowed, limited, .. } = **total;
         format!(
             "{}s of {}s  {}/s  p99 {}  allowed {}  limited {}  errors {}",
             elapsed.as_secs(),
             self.duration.as_secs(),
-            grouped((fresh.answers() as f64 / interval.as_secs_f64().max(1e-9)) as u64),
+            with_thousands_separators((fresh.responses() as f64 / interval.as_secs_f64().max(1e-9)) as u64),
             latency(fresh.percentile(99.0)),
-            grouped(allowed),
-            grouped(limited),
-            grouped(total.errors())
+            with_thousands_separators(allowed),
+            with_thousands_separators(limited),
+            with_thousands_separators(total.errors())
         )
     }
 }

@@ -6,36 +6,36 @@ use checkdam::DecidedBy;
 
 use crate::cli::table::Table;
 use crate::loadgen::{LoadReport, PERCENTILES, PlannedRequest};
-use crate::simulate::{grouped, share};
+use crate::simulate::{percent, with_thousands_separators};
 
 /// The whole result.
-pub(super) fn of(report: &LoadReport) -> String {
+pub(super) fn render(report: &LoadReport) -> String {
     let (plan, tally) = (&report.plan, &report.tally);
     let what = match (&plan.asked, plan.bounds.rate_per_s) {
         (PlannedRequest::Http(_), None) => format!("closed loop of {} connections", plan.lanes),
         (PlannedRequest::Grpc(_), None) => format!("closed loop of {} streams", plan.lanes),
         (PlannedRequest::Http(_), Some(rate)) => {
-            format!("open loop of {}/s over {} connections", grouped(rate), plan.lanes)
+            format!("open loop of {}/s over {} connections", with_thousands_separators(rate), plan.lanes)
         }
         (PlannedRequest::Grpc(_), Some(rate)) => {
-            format!("open loop of {}/s over {} streams", grouped(rate), plan.lanes)
+            format!("open loop of {}/s over {} streams", with_thousands_separators(rate), plan.lanes)
         }
     };
     let mut text = format!(
         "{}: {what}, {} keys ({}), {:.1} s\n\n",
         plan.target.url,
-        grouped(plan.keys),
+        with_thousands_separators(plan.keys),
         plan.spread.name(),
         report.elapsed.as_secs_f64()
     );
     let requests = tally.requests();
     let mut line = |name: &str, count: u64, more: &str| {
-        text.push_str(format!("{name:<10}{:>14}  {more}", grouped(count)).trim_end());
+        text.push_str(format!("{name:<10}{:>14}  {more}", with_thousands_separators(count)).trim_end());
         text.push('\n');
     };
-    line("requests", requests, &format!("{}/s", grouped(report.answers_per_s() as u64)));
-    line("allowed", tally.allowed, &share(tally.allowed, requests));
-    line("limited", tally.limited, &share(tally.limited, requests));
+    line("requests", requests, &format!("{}/s", with_thousands_separators(report.responses_per_s() as u64)));
+    line("allowed", tally.allowed, &percent(tally.allowed, requests));
+    line("limited", tally.limited, &percent(tally.limited, requests));
     line("errors", tally.errors(), &errors(report));
     if tally.unsent > 0 {
         line("unsent", tally.unsent, "due, but no connection came free");
@@ -45,7 +45,7 @@ pub(super) fn of(report: &LoadReport) -> String {
     for by in DecidedBy::ALL {
         match tally.decided_by[by.number()] {
             0 => {}
-            count => line(&format!("by {}", by.name()), count, &share(count, requests)),
+            count => line(&format!("by {}", by.name()), count, &percent(count, requests)),
         }
     }
     let headings: Vec<String> = PERCENTILES.iter().map(|(_, name)| name.to_uppercase()).collect();
@@ -62,7 +62,7 @@ pub(super) fn of(report: &LoadReport) -> String {
         report.threads,
         report.busy_share * 100.0,
         if plan.bounds.rate_per_s.is_some() {
-            format!(", {} of its requests began late", share(tally.late, requests))
+            format!(", {} of its requests began late", percent(tally.late, requests))
         } else {
             String::new()
         }
@@ -83,7 +83,7 @@ fn errors(report: &LoadReport) -> String {
     let with_status: u64 = tally.undecided_statuses.values().sum();
     kinds.push(("no decision".to_owned(), tally.undecided.saturating_sub(with_status)));
     let told = kinds.into_iter().filter(|(_, count)| *count > 0);
-    told.map(|(kind, count)| format!("{kind} {}", grouped(count))).collect::<Vec<_>>().join(", ")
+    told.map(|(kind, count)| format!("{kind} {}", with_thousands_separators(count))).collect::<Vec<_>>().join(", ")
 }
 
 /// A latency to three digits.

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::Rules;
 use crate::config::Config;
-use crate::http::answering;
+use crate::http::respond_until_opened;
 use crate::rulebook::{self, DatabaseUrl, OpenError, RuleFile, Rulebook, RulebookError, Snapshot};
 use crate::store::ConfiguredStore;
 
@@ -39,13 +39,13 @@ impl OpenedNode {
             let rulebook = open_database(config, file.is_some()).await?;
             let (file, loaded) = match file {
                 Some((file, loaded)) => (Some(file), loaded),
-                None => (None, load_book(rulebook.as_ref(), &config.database).await?),
+                None => (None, load_rules(rulebook.as_ref(), &config.database).await?),
             };
             Ok(Self { rulebook, file, loaded })
         };
-        let both = Box::pin(async { tokio::join!(load, store.begin()).0 });
+        let both = Box::pin(async { tokio::join!(load, store.connect()).0 });
         match admin {
-            Some(listener) => answering(listener, both).await,
+            Some(listener) => respond_until_opened(listener, both).await,
             None => both.await,
         }
     }
@@ -79,7 +79,7 @@ async fn open_database(config: &Config, has_file: bool) -> anyhow::Result<Option
 }
 
 /// The rules in the database; on the first start the starter rules.
-async fn load_book(rulebook: Option<&Rulebook>, database: &DatabaseUrl) -> anyhow::Result<(RuleSet, Snapshot)> {
+async fn load_rules(rulebook: Option<&Rulebook>, database: &DatabaseUrl) -> anyhow::Result<(RuleSet, Snapshot)> {
     let rulebook = rulebook.context("there are no rules: neither a file nor a database")?;
     rulebook.seed(rule_file::parse_definitions(rulebook::STARTER)?).await?;
     let (book, rules) = rulebook.load_compiled().await.map_err(|(_, error)| match error {

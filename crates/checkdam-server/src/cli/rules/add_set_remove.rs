@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::rule_flags::RuleFlags;
 use crate::cli::backend::{Backend, BackendArguments};
 use crate::cli::command_error::{CommandError, ErrorKind};
-use crate::cli::text_input::{TextInput, place};
-use crate::cli::{EditOutput, say};
+use crate::cli::text_input::{TextInput, error_location};
+use crate::cli::{EditOutput, print_notice};
 
 /// So many commands are shown that remove what keeps a rule.
 const COMMANDS_SHOWN: usize = 10;
@@ -74,21 +74,21 @@ pub(crate) fn add(arguments: &AddArguments) -> anyhow::Result<ExitCode> {
         Some(path) => from_file(path)?,
         None => arguments.fields.rule(arguments.name.as_deref().unwrap_or_default())?,
     };
-    let keeper = arguments.place.keeper()?;
+    let keeper = arguments.place.backend()?;
     let added = keeper.add_rule(&rule).map_err(|failure| {
         failure.advise(ErrorKind::Exists, &format!("change it with `checkdam rules set {}`", rule.name))
     })?;
     let what = format!("rule {:?}: added, version {}", rule.name, added["version"]);
-    EditOutput { what, row: Some(added), is_json: arguments.json }.tell(keeper.as_ref())
+    EditOutput { what, row: Some(added), is_json: arguments.json }.print(keeper.as_ref())
 }
 
 fn from_file(path: &Path) -> anyhow::Result<Rule> {
     let TextInput { shown, text } = TextInput::read(path, rule_file::FILE_MAX)?;
     let judged = rule_file::parse_rule(&text).map_err(|error| {
         if rule_file::parse_definitions(&text).is_ok() {
-            return CommandError::refused(format!("{shown}: it is a whole rule file: use `checkdam rules import`"));
+            return CommandError::invalid(format!("{shown}: it is a whole rule file: use `checkdam rules import`"));
         }
-        CommandError::refused(place(&shown, &error))
+        CommandError::invalid(error_location(&shown, &error))
     });
     Ok(judged?)
 }
@@ -99,61 +99,61 @@ pub(crate) fn set(arguments: &SetArguments) -> anyhow::Result<ExitCode> {
     if fields.is_empty() && !no_when {
         anyhow::bail!("nothing is to be changed: give for example --limit or --mode; see checkdam rules set --help");
     }
-    let keeper = place.keeper()?;
-    let mut changed = change(keeper.as_ref(), arguments);
+    let keeper = place.backend()?;
+    let mut changed = read_modify_write(keeper.as_ref(), arguments);
     if matches!(&changed, Err(failure) if failure.kind == ErrorKind::Changed) {
-        say("somebody else has just changed the rule: trying again on what it says now");
-        changed = change(keeper.as_ref(), arguments);
+        print_notice("somebody else has just changed the rule: trying again on what it says now");
+        changed = read_modify_write(keeper.as_ref(), arguments);
     }
     let changed =
         changed.map_err(|failure| failure.advise(ErrorKind::Changed, "see what it says now, and try again"))?;
     let what = format!("rule {name:?}: changed, version {}", changed["version"]);
-    EditOutput { what, row: Some(changed), is_json: *json }.tell(keeper.as_ref())
+    EditOutput { what, row: Some(changed), is_json: *json }.print(keeper.as_ref())
 }
 
 /// Reads the rule, changes it, and writes it if nobody else did meanwhile.
-fn change(keeper: &dyn Backend, arguments: &SetArguments) -> Result<Value, CommandError> {
-    let mut rule = keeper.rule(&arguments.name).map_err(unknown)?;
+fn read_modify_write(keeper: &dyn Backend, arguments: &SetArguments) -> Result<Value, CommandError> {
+    let mut rule = keeper.rule(&arguments.name).map_err(explain_unknown)?;
     let version = rule["version"].as_u64().unwrap_or_default();
     if arguments.no_when {
         rule["when"] = Value::Null;
     }
-    keeper.set_rule(&arguments.fields.changed(rule)?, version).map_err(unknown)
+    keeper.set_rule(&arguments.fields.apply_to(rule)?, version).map_err(explain_unknown)
 }
 
 /// Removes a rule.
 pub(crate) fn remove(arguments: &RemoveArguments) -> anyhow::Result<ExitCode> {
     let RemoveArguments { name, place } = arguments;
-    let keeper = place.keeper()?;
+    let keeper = place.backend()?;
     keeper.remove_rule(name).map_err(|failure| match failure.kind {
-        ErrorKind::Invalid => blocked(keeper.as_ref(), name, &failure),
-        _ => unknown(failure),
+        ErrorKind::Invalid => explain_blocked(keeper.as_ref(), name, &failure),
+        _ => explain_unknown(failure),
     })?;
-    EditOutput { what: format!("rule {name:?}: removed"), row: None, is_json: false }.tell(keeper.as_ref())
+    EditOutput { what: format!("rule {name:?}: removed"), row: None, is_json: false }.print(keeper.as_ref())
 }
 
 /// What would name a rule that is no longer there, and how to remove that.
-fn blocked(keeper: &dyn Backend, name: &str, failure: &CommandError) -> CommandError {
+fn explain_blocked(keeper: &dyn Backend, name: &str, failure: &CommandError) -> CommandError {
     let found = keeper.overrides(Some(name)).unwrap_or_default();
     let subjects = found["overrides"].as_array().into_iter().flatten().filter_map(|one| one["subject"].as_str());
     let commands: Vec<String> = subjects
-        .map(|subject| format!("  checkdam rules override {} {} --remove", quoted(name), quoted(subject)))
+        .map(|subject| format!("  checkdam rules override {} {} --remove", shell_quoted(name), shell_quoted(subject)))
         .collect();
     let (shown, more) = (commands.len().min(COMMANDS_SHOWN), commands.len().saturating_sub(COMMANDS_SHOWN));
     if shown == 0 {
-        return CommandError::refused(format!("the rule {name:?} cannot be removed: {failure}"));
+        return CommandError::invalid(format!("the rule {name:?} cannot be removed: {failure}"));
     }
     let rest = match more {
         0 => String::new(),
-        more => format!("\n  and {more} more: see `checkdam rules overrides --rule {}`", quoted(name)),
+        more => format!("\n  and {more} more: see `checkdam rules overrides --rule {}`", shell_quoted(name)),
     };
     let count = commands.len();
     let reason = format!("the rule {name:?} cannot be removed: {count} of its overrides remain. Remove them first:\n");
-    CommandError::refused(format!("{reason}{}{rest}", commands[..shown].join("\n")))
+    CommandError::invalid(format!("{reason}{}{rest}", commands[..shown].join("\n")))
 }
 
 /// Text as a shell takes it for one word.
-fn quoted(text: &str) -> String {
+fn shell_quoted(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/@%+=,".contains(&byte);
     match !text.is_empty() && text.bytes().all(is_plain) {
         true => text.to_owned(),
@@ -162,6 +162,6 @@ fn quoted(text: &str) -> String {
 }
 
 /// What to do about a rule that is not there.
-pub(super) fn unknown(failure: CommandError) -> CommandError {
+pub(super) fn explain_unknown(failure: CommandError) -> CommandError {
     failure.advise(ErrorKind::NotFound, "`checkdam rules list` shows those that are")
 }

@@ -9,10 +9,10 @@ use checkdam::{Definitions, Mode, Rule, RuleSet};
 use serde_json::json;
 
 use crate::cli::table::Table;
-use crate::cli::{print, print_value, say};
+use crate::cli::{print, print_notice, print_value};
 use crate::config::RuleFileArguments;
 use crate::http::mode_name;
-use crate::rulebook::{FileTexts, LoadError, lease_remarks};
+use crate::rulebook::{FileTexts, LoadError, lease_warnings};
 
 /// What `checkdam rules check` takes.
 #[derive(Debug, clap::Args)]
@@ -37,12 +37,12 @@ pub(crate) fn check(arguments: &CheckFileArguments) -> anyhow::Result<ExitCode> 
     match judged {
         Ok((rules, definitions)) => {
             for remark in definitions.trees.iter().flat_map(|tree| &tree.warnings) {
-                say(&format!("{shown}: {remark}"));
+                print_notice(&format!("{shown}: {remark}"));
             }
-            for (rule, remark) in lease_remarks(&rules) {
-                say(&format!("{shown}: rule {rule:?}: {remark}"));
+            for (rule, remark) in lease_warnings(&rules) {
+                print_notice(&format!("{shown}: rule {rule:?}: {remark}"));
             }
-            let shown_rules = rules_of(&rules, &definitions);
+            let shown_rules = listed_rules(&rules, &definitions);
             if *json {
                 print_value(&as_json(&shown, &shown_rules, &definitions))?;
             } else {
@@ -65,7 +65,7 @@ pub(crate) fn check(arguments: &CheckFileArguments) -> anyhow::Result<ExitCode> 
 
 /// The rules as they are listed, those that are off among them, and the limits
 /// of descriptors.
-fn rules_of<'a>(rules: &'a RuleSet, definitions: &'a Definitions) -> Vec<&'a Rule> {
+fn listed_rules<'a>(rules: &'a RuleSet, definitions: &'a Definitions) -> Vec<&'a Rule> {
     let off = definitions.rules.iter().filter(|rule| rule.mode == Mode::Off).count();
     let of_trees = rules.rules().skip(definitions.rules.len() - off);
     definitions.rules.iter().chain(of_trees).collect()

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::cli::command_error::CommandError;
 
 /// Conditions in the shape of a rule file.
-pub(super) fn read(texts: &[String]) -> Result<Value, CommandError> {
+pub(super) fn parse(texts: &[String]) -> Result<Value, CommandError> {
     let mut when = Map::new();
     for text in texts {
         let (attribute, test, value) = if let Some((attribute, values)) = text.split_once("!=") {
@@ -22,13 +22,13 @@ pub(super) fn read(texts: &[String]) -> Result<Value, CommandError> {
         if attribute.is_empty() || is_empty {
             let reason =
                 format!("the condition {text:?} is not understood: write plan=free, method=GET,POST or ip!=10.0.0.0/8");
-            return Err(CommandError::refused(reason));
+            return Err(CommandError::invalid(reason));
         }
         let tests = when.entry(attribute).or_insert_with(|| json!({}));
         if !tests[test].is_null() {
             let reason =
                 format!("the condition {text:?} is the second of its kind: write several values as {attribute}=a,b");
-            return Err(CommandError::refused(reason));
+            return Err(CommandError::invalid(reason));
         }
         tests[test] = value;
     }
@@ -40,15 +40,15 @@ fn list(values: &str) -> Value {
 }
 
 /// Conditions in the shape of a rule file, as the command line writes them.
-pub(super) fn shown(when: &Value) -> String {
+pub(super) fn to_flags(when: &Value) -> String {
     let mut texts = Vec::new();
     for (attribute, condition) in when.as_object().into_iter().flatten() {
-        show(attribute, condition, &mut texts);
+        push_flags(attribute, condition, &mut texts);
     }
     texts.join(" ")
 }
 
-fn show(attribute: &str, condition: &Value, texts: &mut Vec<String>) {
+fn push_flags(attribute: &str, condition: &Value, texts: &mut Vec<String>) {
     let Value::Object(tests) = condition else {
         texts.push(format!("{attribute}={}", values(condition)));
         return;
@@ -58,7 +58,7 @@ fn show(attribute: &str, condition: &Value, texts: &mut Vec<String>) {
             ("not_in" | "not", value) => texts.push(format!("{attribute}!={}", values(value))),
             ("present", Value::Bool(false)) => texts.push(format!("!{attribute}")),
             ("present", _) => texts.push(attribute.to_owned()),
-            ("all", Value::Array(all)) => all.iter().for_each(|one| show(attribute, one, texts)),
+            ("all", Value::Array(all)) => all.iter().for_each(|one| push_flags(attribute, one, texts)),
             (_, value) => texts.push(format!("{attribute}={}", values(value))),
         }
     }
@@ -93,18 +93,18 @@ mod tests {
         ];
         for (texts, when, text) in table {
             let texts: Vec<String> = texts.into_iter().map(str::to_owned).collect();
-            assert_eq!(read(&texts).unwrap(), when);
-            assert_eq!(shown(&when), text);
+            assert_eq!(parse(&texts).unwrap(), when);
+            assert_eq!(to_flags(&when), text);
         }
         for texts in [&["=free"][..], &["plan="], &["plan=a,,b"], &["!"], &[""], &["plan=a", "plan=b"], &["a", "!a"]] {
             let texts: Vec<String> = texts.iter().map(ToString::to_string).collect();
-            assert!(read(&texts).is_err(), "{texts:?}");
+            assert!(parse(&texts).is_err(), "{texts:?}");
         }
     }
 
     #[test]
     fn conditions_of_any_shape_are_shown() {
         let when = json!({"path": "/a/*", "n": 5, "b": {"equals": "x*"}, "c": {"all": [{"not": "a"}, "b"]}, "d": [{"equals": "*"}]});
-        assert_eq!(shown(&when), "b=x* c!=a c=b d=* n=5 path=/a/*");
+        assert_eq!(to_flags(&when), "b=x* c!=a c=b d=* n=5 path=/a/*");
     }
 }

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use checkdam::time::rfc3339;
 use serde::Deserialize;
 
-use super::add_set_remove::unknown;
+use super::add_set_remove::explain_unknown;
 use crate::cli::backend::ServerArguments;
 use crate::cli::table::{Table, printable};
-use crate::cli::{print, print_value, read_answer};
+use crate::cli::{parse_response, print, print_value};
 
 /// What `checkdam rules effect` takes.
 #[derive(Debug, clap::Args)]
@@ -43,12 +43,12 @@ struct TopSubject {
 
 /// Asks a server, and prints what it counted.
 pub(crate) fn run(arguments: &EffectArguments) -> anyhow::Result<ExitCode> {
-    let answer = arguments.place.keeper()?.effect(&arguments.name).map_err(unknown)?;
+    let answer = arguments.place.backend()?.effect(&arguments.name).map_err(explain_unknown)?;
     if arguments.json {
         print_value(&answer)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let effect: Effect = read_answer(&answer)?;
+    let effect: Effect = parse_response(&answer)?;
     print(effect.text().as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -11,10 +11,10 @@ use serde::Deserialize;
 
 use crate::cli::backend::{BackendArguments, ImportRequest};
 use crate::cli::command_error::CommandError;
-use crate::cli::text_input::{TextInput, place};
-use crate::cli::{print, print_value, read_answer, say};
+use crate::cli::text_input::{TextInput, error_location};
+use crate::cli::{parse_response, print, print_notice, print_value};
 use crate::config::RuleFileArguments;
-use crate::rulebook::{FileTexts, as_rules, refusal};
+use crate::rulebook::{FileTexts, flatten_trees, unsupported_trees_error};
 
 /// The largest file that is taken over, in bytes.
 const IMPORT_MAX: usize = 64 << 20;
@@ -76,21 +76,21 @@ pub(crate) fn import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
     let (text, definitions) = match text {
         Some(text) if definitions.trees.is_empty() => (text, definitions),
         _ => {
-            let definitions = turned_into_rules(&shown, definitions, *partly)?;
+            let definitions = flatten_or_refuse(&shown, definitions, *partly)?;
             (rule_file::write(&definitions), definitions)
         }
     };
     if std::io::stderr().is_terminal() {
         let (rules, overrides, bans) = (definitions.rules.len(), definitions.overrides.len(), definitions.bans.len());
-        say(&format!("{shown}: {rules} rules, {overrides} overrides and {bans} bans are on their way …"));
+        print_notice(&format!("{shown}: {rules} rules, {overrides} overrides and {bans} bans are on their way …"));
     }
     // A new file is made by what fills it, not by a rehearsal.
-    let keeper = if *dry_run { where_to.keeper()? } else { where_to.keeper_or_new()? };
+    let keeper = if *dry_run { where_to.backend()? } else { where_to.backend_or_create()? };
     let answer = keeper.import(ImportRequest { text, definitions, replace: *replace, dry_run: *dry_run })?;
     if *json {
         print_value(&answer)?;
     } else {
-        let ImportResult { added, changed, removed, unchanged } = read_answer(&answer)?;
+        let ImportResult { added, changed, removed, unchanged } = parse_response(&answer)?;
         let text = if *dry_run {
             format!("would add {added}, change {changed}, remove {removed}, leave {unchanged} as they are\n")
         } else {
@@ -99,7 +99,7 @@ pub(crate) fn import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
         print(text.as_bytes())?;
     }
     if !dry_run {
-        say(&keeper.in_force());
+        print_notice(&keeper.activation_notice());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -108,37 +108,37 @@ pub(crate) fn import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
 fn read(path: &Path, options: &FileOptions) -> anyhow::Result<(String, Option<String>, Definitions)> {
     if path.is_dir() {
         let read = FileTexts::read(path).and_then(|texts| texts.load(options));
-        let (_, definitions) = read.map_err(|error| CommandError::refused(error.to_string()))?;
+        let (_, definitions) = read.map_err(|error| CommandError::invalid(error.to_string()))?;
         return Ok((path.display().to_string(), None, definitions));
     }
     let TextInput { shown, text } = TextInput::read(path, IMPORT_MAX)?;
     let options = FileOptions { bytes_max: IMPORT_MAX, ..*options };
-    let definitions =
-        rule_file::parse_with(&text, &options).map_err(|error| CommandError::refused(place(&shown, &error)))?;
+    let definitions = rule_file::parse_with(&text, &options)
+        .map_err(|error| CommandError::invalid(error_location(&shown, &error)))?;
     Ok((shown, Some(text), definitions))
 }
 
 /// Descriptors as rules; says what is left out.
-fn turned_into_rules(shown: &str, definitions: Definitions, partly: bool) -> Result<Definitions, CommandError> {
-    let (definitions, left_out) = as_rules(definitions);
+fn flatten_or_refuse(shown: &str, definitions: Definitions, partly: bool) -> Result<Definitions, CommandError> {
+    let (definitions, left_out) = flatten_trees(definitions);
     if !left_out.is_empty() && !partly {
         let remedy = "import the rest with --partly, or serve the file itself with --rules";
-        return Err(CommandError::refused(format!("{shown}: {}", refusal(&left_out, remedy))));
+        return Err(CommandError::invalid(format!("{shown}: {}", unsupported_trees_error(&left_out, remedy))));
     }
     for text in &left_out {
-        say(&format!("{shown}: left out {text}"));
+        print_notice(&format!("{shown}: left out {text}"));
     }
     Ok(definitions)
 }
 
 /// Writes everything as a rule file.
 pub(crate) fn export(arguments: &ExportArguments) -> anyhow::Result<ExitCode> {
-    let text = arguments.place.keeper()?.export()?;
+    let text = arguments.place.backend()?.export()?;
     match &arguments.output {
         None => print(text.as_bytes())?,
         Some(path) => {
             std::fs::write(path, &text).with_context(|| format!("{}: cannot be written", path.display()))?;
-            say(&format!("written to {}", path.display()));
+            print_notice(&format!("written to {}", path.display()));
         }
     }
     Ok(ExitCode::SUCCESS)

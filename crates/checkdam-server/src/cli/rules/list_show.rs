@@ -6,11 +6,11 @@ use checkdam::{Definitions, rule_file};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::add_set_remove::unknown;
+use super::add_set_remove::explain_unknown;
 use super::{condition_flags, rule_flags};
 use crate::cli::backend::BackendArguments;
 use crate::cli::table::Table;
-use crate::cli::{print, print_value, read_answer};
+use crate::cli::{parse_response, print, print_value};
 
 /// What `checkdam rules list` takes.
 #[derive(Debug, clap::Args)]
@@ -60,12 +60,12 @@ struct RuleRow {
 
 /// Lists the rules.
 pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
-    let answer = arguments.place.keeper()?.rules(arguments.search.as_deref())?;
+    let answer = arguments.place.backend()?.rules(arguments.search.as_deref())?;
     if arguments.json {
         print_value(&answer)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let rows: Vec<RuleRow> = read_answer(&answer["rules"])?;
+    let rows: Vec<RuleRow> = parse_response(&answer["rules"])?;
     let mut table = Table::new(&["NAME", "KEY", "LIMITS", "ALGORITHM", "MODE", "WHEN", "PRIORITY", "VERSION"]);
     for row in rows {
         let algorithm = row.algorithm.unwrap_or_else(|| "token_bucket".to_owned());
@@ -75,7 +75,9 @@ pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
             row.limits.join(", "),
             if row.strict { format!("{algorithm} (strict)") } else { algorithm },
             row.mode.unwrap_or_else(|| "enforce".to_owned()),
-            Some(condition_flags::shown(&row.when)).filter(|when| !when.is_empty()).unwrap_or_else(|| "-".to_owned()),
+            Some(condition_flags::to_flags(&row.when))
+                .filter(|when| !when.is_empty())
+                .unwrap_or_else(|| "-".to_owned()),
             row.priority.to_string(),
             row.version.to_string(),
         ]);
@@ -86,7 +88,7 @@ pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
 
 /// Shows one rule.
 pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
-    let answer = arguments.place.keeper()?.rule(&arguments.name).map_err(unknown)?;
+    let answer = arguments.place.backend()?.rule(&arguments.name).map_err(explain_unknown)?;
     if arguments.json {
         print_value(&answer)?;
         return Ok(ExitCode::SUCCESS);

@@ -73,7 +73,7 @@ pub(crate) fn run(command: &RulesCommand) -> anyhow::Result<ExitCode> {
         RulesCommand::Import(arguments) => import_export::import(arguments),
         RulesCommand::Export(arguments) => import_export::export(arguments),
         RulesCommand::Check(arguments) => check::check(arguments),
-        RulesCommand::Override(arguments) => overrides::change(arguments),
+        RulesCommand::Override(arguments) => overrides::put_or_remove(arguments),
         RulesCommand::Overrides(arguments) => overrides::list(arguments),
         RulesCommand::Effect(arguments) => effect::run(arguments),
     }

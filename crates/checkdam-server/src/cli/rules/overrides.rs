@@ -6,11 +6,11 @@ use checkdam::rule_file;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::add_set_remove::unknown;
+use super::add_set_remove::explain_unknown;
 use crate::cli::backend::BackendArguments;
 use crate::cli::command_error::{CommandError, ErrorKind};
 use crate::cli::table::Table;
-use crate::cli::{EditOutput, print, print_value, read_answer};
+use crate::cli::{EditOutput, parse_response, print, print_value};
 
 /// What `checkdam rules override` takes.
 #[derive(Debug, clap::Args)]
@@ -78,21 +78,21 @@ struct OverrideRow {
 }
 
 /// Puts an override in place, or removes it.
-pub(crate) fn change(arguments: &OverrideArguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn put_or_remove(arguments: &OverrideArguments) -> anyhow::Result<ExitCode> {
     let OverrideArguments { rule, subject, .. } = arguments;
     let what = format!("override of {subject:?} for rule {rule:?}");
     if arguments.remove {
-        let keeper = arguments.place.keeper()?;
+        let keeper = arguments.place.backend()?;
         keeper.remove_override(rule, subject).map_err(|failure| {
             failure.advise(ErrorKind::NotFound, "`checkdam rules overrides` shows those that are")
         })?;
-        return EditOutput { what: format!("{what}: removed"), row: None, is_json: false }.tell(keeper.as_ref());
+        return EditOutput { what: format!("{what}: removed"), row: None, is_json: false }.print(keeper.as_ref());
     }
     let one = rule_file::parse_override(&arguments.document().to_string())
-        .map_err(|error| CommandError::refused(error.reason))?;
-    let keeper = arguments.place.keeper()?;
-    let row = keeper.put_override(&one).map_err(unknown)?;
-    EditOutput { what: format!("{what}: set"), row: Some(row), is_json: arguments.json }.tell(keeper.as_ref())
+        .map_err(|error| CommandError::invalid(error.reason))?;
+    let keeper = arguments.place.backend()?;
+    let row = keeper.put_override(&one).map_err(explain_unknown)?;
+    EditOutput { what: format!("{what}: set"), row: Some(row), is_json: arguments.json }.print(keeper.as_ref())
 }
 
 impl OverrideArguments {
@@ -117,12 +117,12 @@ impl OverrideArguments {
 
 /// Lists the overrides.
 pub(crate) fn list(arguments: &OverridesArguments) -> anyhow::Result<ExitCode> {
-    let answer = arguments.place.keeper()?.overrides(arguments.rule.as_deref())?;
+    let answer = arguments.place.backend()?.overrides(arguments.rule.as_deref())?;
     if arguments.json {
         print_value(&answer)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let rows: Vec<OverrideRow> = read_answer(&answer["overrides"])?;
+    let rows: Vec<OverrideRow> = parse_response(&answer["overrides"])?;
     let mut table = Table::new(&["RULE", "SUBJECT", "INSTEAD", "VERSION", "DESCRIPTION"]);
     for row in rows {
         let instead = match (row.limits, row.scale) {

@@ -66,16 +66,16 @@ pub(crate) struct RuleFlags {
 impl RuleFlags {
     /// Whether nothing is given.
     pub(super) fn is_empty(&self) -> bool {
-        self.given().is_ok_and(|given| given.is_empty())
+        self.to_fields().is_ok_and(|given| given.is_empty())
     }
 
     /// A new rule.
     pub(super) fn rule(&self, name: &str) -> Result<Rule, CommandError> {
-        self.changed(json!({"name": name}))
+        self.apply_to(json!({"name": name}))
     }
 
     /// The rule with what is given in place of what it said.
-    pub(super) fn changed(&self, rule: Value) -> Result<Rule, CommandError> {
+    pub(super) fn apply_to(&self, rule: Value) -> Result<Rule, CommandError> {
         let mut fields = match without_row(rule) {
             Value::Object(fields) => fields,
             _ => Map::new(),
@@ -84,13 +84,13 @@ impl RuleFlags {
         if self.strict.is_none() && self.algorithm.as_deref().is_some_and(|name| name != "sliding_window") {
             fields.remove("strict");
         }
-        fields.extend(self.given()?);
+        fields.extend(self.to_fields()?);
         fields.retain(|_, value| !value.is_null());
         parse(&Value::Object(fields))
     }
 
     /// What is given, as a rule file has it; null for what is to be left out.
-    fn given(&self) -> Result<Map<String, Value>, CommandError> {
+    fn to_fields(&self) -> Result<Map<String, Value>, CommandError> {
         let mut given = Map::new();
         for (name, value) in [
             ("key", &self.key),
@@ -109,7 +109,7 @@ impl RuleFlags {
             given.insert("limits".to_owned(), json!(self.limits));
         }
         if !self.when.is_empty() {
-            given.insert("when".to_owned(), condition_flags::read(&self.when)?);
+            given.insert("when".to_owned(), condition_flags::parse(&self.when)?);
         }
         if let Some(strict) = self.strict {
             // Elsewhere even false is refused.
@@ -127,7 +127,7 @@ impl RuleFlags {
 
 /// A rule from JSON that nobody wrote: the place of a fault means nothing.
 pub(super) fn parse(rule: &Value) -> Result<Rule, CommandError> {
-    rule_file::parse_rule(&rule.to_string()).map_err(|error| CommandError::refused(error.reason))
+    rule_file::parse_rule(&rule.to_string()).map_err(|error| CommandError::invalid(error.reason))
 }
 
 /// A rule as the admin API answers it.

@@ -2,13 +2,15 @@
 
 use checkdam::time::rfc3339;
 
-use crate::cli::table::{Table, time};
-use crate::simulate::{CandidateSummary, Comparison, MinuteCount, Suggestion, Summary, grouped, share};
+use crate::cli::table::{Table, milliseconds_text};
+use crate::simulate::{
+    CandidateSummary, Comparison, MinuteCount, Suggestion, Summary, percent, with_thousands_separators,
+};
 
 /// The whole result. With a suggestion it is a rule file: all but the rules
 /// stands in comments.
-pub(super) fn of(summary: &Summary) -> String {
-    let (mut text, rules) = (told(summary), suggested_rules(summary));
+pub(super) fn render(summary: &Summary) -> String {
+    let (mut text, rules) = (totals(summary), suggested_rules(summary));
     if !rules.is_empty() {
         let comment = |line: &str| if line.is_empty() { "\n".to_owned() } else { format!("# {line}\n") };
         text = text.lines().map(comment).collect();
@@ -16,39 +18,39 @@ pub(super) fn of(summary: &Summary) -> String {
     text + &rules
 }
 
-fn told(summary: &Summary) -> String {
+fn totals(summary: &Summary) -> String {
     let mut text = format!(
         "{} requests of {} lines, from {} to {} ({})\n",
-        grouped(summary.requests),
-        grouped(summary.lines),
+        with_thousands_separators(summary.requests),
+        with_thousands_separators(summary.lines),
         rfc3339(summary.first),
         rfc3339(summary.last),
-        time((summary.last - summary.first) * 1_000)
+        milliseconds_text((summary.last - summary.first) * 1_000)
     );
     if let Some(minute) = summary.busiest_minute {
         text.push_str(&format!("busiest minute: {}\n", minute_text(minute, "requests")));
     }
     if let Some(comparison) = &summary.comparison {
-        text.push_str(&compared(comparison, &summary.results));
+        text.push_str(&comparison_text(comparison, &summary.results));
     }
     for side in &summary.results {
-        text.push_str(&side_text(side));
+        text.push_str(&candidate_text(side));
     }
     text.push_str(&peaks(summary));
     text
 }
 
-fn side_text(side: &CandidateSummary) -> String {
+fn candidate_text(side: &CandidateSummary) -> String {
     let all = side.allowed + side.limited;
     let mut text = format!(
         "\n{}: {} of {} requests limited ({})\n",
         side.rules_file,
-        grouped(side.limited),
-        grouped(all),
-        share(side.limited, all)
+        with_thousands_separators(side.limited),
+        with_thousands_separators(all),
+        percent(side.limited, all)
     );
     if side.banned > 0 {
-        text.push_str(&format!("of those banned: {}\n", grouped(side.banned)));
+        text.push_str(&format!("of those banned: {}\n", with_thousands_separators(side.banned)));
     }
     if let Some(minute) = side.worst_minute {
         text.push_str(&format!("worst minute: {}\n", minute_text(minute, "limited")));
@@ -60,7 +62,7 @@ fn side_text(side: &CandidateSummary) -> String {
             rule.mode.to_owned(),
             rule.concerned.to_string(),
             rule.limited.to_string(),
-            share(rule.limited, rule.concerned),
+            percent(rule.limited, rule.concerned),
             rule.first_limited.map_or_else(|| "-".to_owned(), rfc3339),
             rule.worst_minute.map_or_else(|| "-".to_owned(), |minute| minute_text(minute, "limited")),
         ]);
@@ -78,17 +80,17 @@ fn side_text(side: &CandidateSummary) -> String {
     text
 }
 
-fn compared(comparison: &Comparison, sides: &[CandidateSummary]) -> String {
+fn comparison_text(comparison: &Comparison, sides: &[CandidateSummary]) -> String {
     let mut table = Table::new(&["RULES", "ALLOWED", "LIMITED", "SHARE"]);
     for side in sides {
-        let shares = share(side.limited, side.allowed + side.limited);
+        let shares = percent(side.limited, side.allowed + side.limited);
         table.row([side.rules_file.clone(), side.allowed.to_string(), side.limited.to_string(), shares]);
     }
     let mut text = format!(
         "\n{}\nthe second limits {} requests that the first lets pass, and lets {} pass that the first limits\n",
         table.text(),
-        grouped(comparison.newly_limited),
-        grouped(comparison.newly_allowed)
+        with_thousands_separators(comparison.newly_limited),
+        with_thousands_separators(comparison.newly_allowed)
     );
     if !comparison.subjects.is_empty() {
         let mut subjects = Table::new(&["WHOSE FATE DIFFERS", "NEWLY LIMITED", "NEWLY ALLOWED"]);
@@ -109,7 +111,7 @@ fn peaks(summary: &Summary) -> String {
         };
         text.push_str(&format!(
             "\npeaks of {} subjects of {}{sampled}, by windows of the clock\n\n",
-            grouped(suggestion.subjects),
+            with_thousands_separators(suggestion.subjects),
             suggestion.key
         ));
         let mut table = Table::new(&["PER", "P50", "P90", "P99", "P99.9", "MAX"]);
@@ -141,5 +143,5 @@ fn suggested_rules(summary: &Summary) -> String {
 }
 
 fn minute_text(minute: MinuteCount, what: &str) -> String {
-    format!("{} ({} {what})", rfc3339(minute.at), grouped(minute.requests))
+    format!("{} ({} {what})", rfc3339(minute.at), with_thousands_separators(minute.requests))
 }

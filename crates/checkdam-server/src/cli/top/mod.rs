@@ -14,7 +14,7 @@ use self::server_snapshot::{ServerSnapshot, TopQuery};
 use self::view_state::ViewState;
 use super::backend::{ServerArguments, ServerBackend};
 use super::table::Table;
-use super::{print, print_value, say};
+use super::{print, print_notice, print_value};
 
 /// What `checkdam top` takes.
 #[derive(Debug, clap::Args)]
@@ -77,18 +77,18 @@ impl TopWindow {
 
 /// Shows a server's lists until told to quit, or once.
 pub(crate) fn run(arguments: &TopArguments) -> anyhow::Result<ExitCode> {
-    let keeper = arguments.place.keeper()?;
+    let keeper = arguments.place.backend()?;
     let wanted = TopQuery { kind: arguments.kind, window: arguments.window, rule: arguments.rule.clone() };
     if arguments.json {
         return print_all(&keeper, &wanted);
     }
     // A server that cannot be asked is told before the screen is taken.
-    let picture = ServerSnapshot::ask(&keeper, &wanted)?;
+    let picture = ServerSnapshot::fetch(&keeper, &wanted)?;
     let is_screen = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if arguments.once || !is_screen {
-        print(text(&picture).as_bytes())?;
+        print(render_text(&picture).as_bytes())?;
         if let Some(hint) = &picture.top.hint {
-            say(hint);
+            print_notice(hint);
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -106,7 +106,7 @@ fn print_all(keeper: &ServerBackend, wanted: &TopQuery) -> anyhow::Result<ExitCo
 }
 
 /// The list as a table, and a line of what else is to be known.
-fn text(picture: &ServerSnapshot) -> String {
+fn render_text(picture: &ServerSnapshot) -> String {
     let mut table = Table::new(&["COUNT", "TOO HIGH BY", "RULE", "SUBJECT"]);
     for subject in &picture.top.subjects {
         let (count, too_high_by) = (subject.count.to_string(), subject.too_high_by.to_string());

@@ -8,7 +8,7 @@ use ratatui::widgets::{Block, Clear, Paragraph, Row, Sparkline, Table};
 
 use super::server_snapshot::ServerSnapshot;
 use super::view_state::{Prompt, ViewState};
-use crate::cli::table::{printable, time};
+use crate::cli::table::{milliseconds_text, printable};
 
 /// The nodes that are shown at most; the list says how many there are.
 const NODES_SHOWN: usize = 6;
@@ -54,18 +54,18 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &ViewState, shown: &RenderState)
         Constraint::Length(1),
     ])
     .areas(frame.area());
-    draw_head(frame, head, view, shown);
+    draw_header(frame, head, view, shown);
     draw_traffic(frame, traffic, shown);
     draw_list(frame, list, view, shown);
     draw_health(frame, health, shown);
     draw_nodes(frame, nodes, shown);
-    draw_foot(frame, foot, view);
+    draw_footer(frame, foot, view);
     if view.is_help {
         draw_help(frame);
     }
 }
 
-fn draw_head(frame: &mut Frame<'_>, area: Rect, view: &ViewState, shown: &RenderState) {
+fn draw_header(frame: &mut Frame<'_>, area: Rect, view: &ViewState, shown: &RenderState) {
     let status = &shown.picture.status;
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let mut line = Line::from(vec![
@@ -87,12 +87,12 @@ fn draw_traffic(frame: &mut Frame<'_>, area: Rect, shown: &RenderState) {
     let inside = block.inner(area);
     frame.render_widget(block, area);
     let [allowed, limited] = Layout::vertical([Constraint::Fill(1), Constraint::Fill(1)]).areas(inside);
-    let shadow = last(&total.shadow);
+    let shadow = last_value(&total.shadow);
     for (area, name, series, colour) in
         [(allowed, "allowed", &total.allowed, Color::Green), (limited, "limited", &total.limited, Color::Red)]
     {
         let [label, chart] = Layout::horizontal([Constraint::Length(22), Constraint::Fill(1)]).areas(area);
-        let mut lines = vec![Line::styled(format!("{:>8} {name}", last(series)), shown.style(colour))];
+        let mut lines = vec![Line::styled(format!("{:>8} {name}", last_value(series)), shown.style(colour))];
         if name == "limited" && shadow > 0 {
             lines.push(Line::raw(format!("{shadow:>8} in shadow")));
         }
@@ -103,12 +103,12 @@ fn draw_traffic(frame: &mut Frame<'_>, area: Rect, shown: &RenderState) {
     }
 }
 
-fn last(series: &[u64]) -> u64 {
+fn last_value(series: &[u64]) -> u64 {
     series.last().copied().unwrap_or(0)
 }
 
 fn draw_list(frame: &mut Frame<'_>, area: Rect, view: &ViewState, shown: &RenderState) {
-    let found = view.found(&shown.picture);
+    let found = view.matching(&shown.picture);
     let mut block = Block::bordered().title(format!(" {} ", shown.picture.summary()));
     if let Some(rule) = &view.wanted.rule {
         block = block.title_bottom(format!(" rule {} ", printable(rule)));
@@ -159,7 +159,7 @@ fn draw_nodes(frame: &mut Frame<'_>, area: Rect, shown: &RenderState) {
             format!("{:.1}", node.requests_per_s),
             format!("{:.1}", node.limited_per_s),
             node.rules_version.to_string(),
-            time(node.uptime_s * 1_000),
+            milliseconds_text(node.uptime_s * 1_000),
             printable(&node.version),
         ])
     });
@@ -177,7 +177,7 @@ fn draw_nodes(frame: &mut Frame<'_>, area: Rect, shown: &RenderState) {
     frame.render_widget(table.block(Block::bordered().title(title)), area);
 }
 
-fn draw_foot(frame: &mut Frame<'_>, area: Rect, view: &ViewState) {
+fn draw_footer(frame: &mut Frame<'_>, area: Rect, view: &ViewState) {
     let text = match &view.prompt {
         Some((Prompt::Rule, text)) => format!("rule (enter to show, esc to leave): {text}▏"),
         Some((Prompt::Search, text)) => format!("search (enter to show, esc to leave): {text}▏"),

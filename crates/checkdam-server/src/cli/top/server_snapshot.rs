@@ -130,13 +130,13 @@ impl TopQuery {
 
 impl ServerSnapshot {
     /// Asks a server.
-    pub(super) fn ask(keeper: &ServerBackend, wanted: &TopQuery) -> Result<Self, CommandError> {
+    pub(super) fn fetch(keeper: &ServerBackend, wanted: &TopQuery) -> Result<Self, CommandError> {
         let [top, traffic, nodes, status] = wanted.paths().map(|(_, path)| path);
         Ok(Self {
-            top: ask(keeper, &top)?,
-            traffic: ask(keeper, &traffic)?,
-            nodes: ask(keeper, &nodes)?,
-            status: ask(keeper, &status)?,
+            top: fetch_path(keeper, &top)?,
+            traffic: fetch_path(keeper, &traffic)?,
+            nodes: fetch_path(keeper, &nodes)?,
+            status: fetch_path(keeper, &status)?,
         })
     }
 
@@ -173,7 +173,7 @@ impl ServerSnapshot {
     }
 }
 
-fn ask<T: DeserializeOwned>(keeper: &ServerBackend, path: &str) -> Result<T, CommandError> {
+fn fetch_path<T: DeserializeOwned>(keeper: &ServerBackend, path: &str) -> Result<T, CommandError> {
     let value = keeper.get(path)?;
     T::deserialize(value).map_err(|_| {
         let path = path.parse::<Uri>().map(|uri| uri.path().to_owned()).unwrap_or_default();

@@ -59,7 +59,7 @@ fn show(
     let (wants, wanted) = channel();
     let asked = view.wanted.clone();
     let answers = sender.clone();
-    std::thread::spawn(move || ask(&keeper, asked, &wanted, &answers));
+    std::thread::spawn(move || fetch_every_second(&keeper, asked, &wanted, &answers));
     std::thread::spawn(move || read_keys(&sender));
     let mut shown = RenderState { picture: first, trouble: None, has_colour: has_colour() };
     loop {
@@ -138,14 +138,19 @@ fn wait_for_close(mut poll: Poll) {
 
 /// Asks every second, and at once when something else is wanted, as long as
 /// anybody wants it.
-fn ask(keeper: &ServerBackend, mut asked: TopQuery, wanted: &Receiver<TopQuery>, answers: &Sender<TerminalEvent>) {
+fn fetch_every_second(
+    keeper: &ServerBackend,
+    mut asked: TopQuery,
+    wanted: &Receiver<TopQuery>,
+    answers: &Sender<TerminalEvent>,
+) {
     loop {
         match wanted.recv_timeout(ASK_EVERY) {
             Ok(wanted) => asked = wanted,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        if answers.send(TerminalEvent::Answer(ServerSnapshot::ask(keeper, &asked).map(Box::new))).is_err() {
+        if answers.send(TerminalEvent::Answer(ServerSnapshot::fetch(keeper, &asked).map(Box::new))).is_err() {
             return;
         }
     }

@@ -47,7 +47,7 @@ impl ViewState {
             return KeyAction::Quit;
         }
         if let Some((prompt, text)) = self.prompt.take() {
-            return self.write(prompt, text, key.code);
+            return self.edit_prompt(prompt, text, key.code);
         }
         if self.is_help {
             self.is_help = false;
@@ -63,14 +63,14 @@ impl ViewState {
                     TopOf::Allowed => TopOf::Limited,
                 };
             }
-            other => return self.press_more(other),
+            other => return self.press_local(other),
         }
         self.above = 0;
         KeyAction::Ask
     }
 
     /// Keys that do not change what the server is asked.
-    fn press_more(&mut self, code: KeyCode) -> KeyAction {
+    fn press_local(&mut self, code: KeyCode) -> KeyAction {
         match code {
             KeyCode::Char('p' | ' ') => {
                 self.is_paused = !self.is_paused;
@@ -89,7 +89,7 @@ impl ViewState {
         KeyAction::Draw
     }
 
-    fn write(&mut self, prompt: Prompt, mut text: String, code: KeyCode) -> KeyAction {
+    fn edit_prompt(&mut self, prompt: Prompt, mut text: String, code: KeyCode) -> KeyAction {
         match code {
             KeyCode::Esc => return KeyAction::Draw,
             KeyCode::Enter => {
@@ -112,7 +112,7 @@ impl ViewState {
     }
 
     /// Those of the list that are searched for, with their place in it.
-    pub(super) fn found<'a>(&self, picture: &'a ServerSnapshot) -> Vec<(usize, &'a Subject)> {
+    pub(super) fn matching<'a>(&self, picture: &'a ServerSnapshot) -> Vec<(usize, &'a Subject)> {
         let search = self.search.to_lowercase();
         let subjects = picture.top.subjects.iter().enumerate().map(|(place, subject)| (place + 1, subject));
         subjects.filter(|(_, subject)| subject.subject.to_lowercase().contains(&search)).collect()

@@ -66,37 +66,37 @@ pub(super) struct OtherSettings<'a> {
 
 impl<F: Fn(&str) -> Option<String>> EnvoyEnvironment<F> {
     /// Whether the program is set up as envoyproxy/ratelimit is.
-    pub(super) fn is_set_up(&self) -> bool {
-        self.own().next().is_some()
+    pub(super) fn is_detected(&self) -> bool {
+        self.own_variables().next().is_some()
     }
 
     /// What they say, where it is not given otherwise; and what became of each.
-    pub(super) fn under(
+    pub(super) fn merge_under(
         &self,
         given: Settings,
         around: OtherSettings<'_>,
     ) -> Result<(Settings, Vec<EnvoyVariableReport>), ConfigError> {
-        if !self.is_set_up() {
-            let others = TABLE.iter().filter(|known| !self.is_read_anyway(known));
-            return Ok((given, self.told(others, |_| VariableEffect::NotMeant)));
+        if !self.is_detected() {
+            let others = TABLE.iter().filter(|known| !self.is_platform_variable(known));
+            return Ok((given, self.reports(others, |_| VariableEffect::NotMeant)));
         }
-        self.refuse_what_cannot_be()?;
+        self.refuse_unsupported()?;
         let has_rules = given.rules.is_some() || around.has_rules && self.get("RUNTIME_ROOT").is_none();
-        let told = self.told(TABLE.iter(), |known| self.became(known, &given));
+        let told = self.reports(TABLE.iter(), |known| self.effect(known, &given));
         let settings = Settings {
-            rules: if has_rules { given.rules } else { Some(self.rules()?) },
+            rules: if has_rules { given.rules } else { Some(self.rule_folder()?) },
             http_listen: given.http_listen.or_else(|| self.address("HOST", "PORT", "8080", around.host)),
             grpc_listen: given.grpc_listen.or_else(|| self.address("GRPC_HOST", "GRPC_PORT", "8081", around.host)),
             store_ca: given.store_ca.or_else(|| self.get("REDIS_TLS_CACERT").map(PathBuf::from)),
             store: match given.store {
-                None => self.store()?,
+                None => self.redis_store_url()?,
                 store => store,
             },
             key_prefix: given.key_prefix.or_else(|| self.get("CACHE_KEY_PREFIX")),
-            merge_domains: given.merge_domains.or(self.truth("MERGE_DOMAIN_CONFIG")?),
-            grpc_shadow: given.grpc_shadow.or(self.truth("SHADOW_MODE")?),
-            grpc_quota: given.grpc_quota.or(self.truth("QUOTA_MODE")?),
-            grpc_metadata: given.grpc_metadata.or(self.truth("RESPONSE_DYNAMIC_METADATA")?),
+            merge_domains: given.merge_domains.or(self.go_bool("MERGE_DOMAIN_CONFIG")?),
+            grpc_shadow: given.grpc_shadow.or(self.go_bool("SHADOW_MODE")?),
+            grpc_quota: given.grpc_quota.or(self.go_bool("QUOTA_MODE")?),
+            grpc_metadata: given.grpc_metadata.or(self.go_bool("RESPONSE_DYNAMIC_METADATA")?),
             grpc_headers: match given.grpc_headers {
                 None => self.headers()?,
                 headers => headers,
@@ -107,19 +107,23 @@ impl<F: Fn(&str) -> Option<String>> EnvoyEnvironment<F> {
     }
 
     /// What they say of a setting, as text, and the one that says it.
-    pub(super) fn of(&self, setting: &str, host: &str) -> Result<Option<(String, &'static str)>, ConfigError> {
-        if !self.is_set_up() {
+    pub(super) fn setting_value(
+        &self,
+        setting: &str,
+        host: &str,
+    ) -> Result<Option<(String, &'static str)>, ConfigError> {
+        if !self.is_detected() {
             return Ok(None);
         }
-        let truth = |name| Ok::<_, ConfigError>(self.truth(name)?.map(|is| is.to_string()));
+        let truth = |name| Ok::<_, ConfigError>(self.go_bool(name)?.map(|is| is.to_string()));
         let one_of = |first, second| if self.get(first).is_some() { first } else { second };
         let (value, name) = match setting {
             "rules" if self.get("RUNTIME_ROOT").is_some() => {
-                (Some(self.folder().display().to_string()), "RUNTIME_ROOT")
+                (Some(self.config_folder().display().to_string()), "RUNTIME_ROOT")
             }
             "http_listen" => (self.address("HOST", "PORT", "8080", host), one_of("PORT", "HOST")),
             "grpc_listen" => (self.address("GRPC_HOST", "GRPC_PORT", "8081", host), one_of("GRPC_PORT", "GRPC_HOST")),
-            "store" => (self.store()?, "REDIS_URL"),
+            "store" => (self.redis_store_url()?, "REDIS_URL"),
             "store_ca" => (self.get("REDIS_TLS_CACERT"), "REDIS_TLS_CACERT"),
             "key_prefix" => (self.get("CACHE_KEY_PREFIX"), "CACHE_KEY_PREFIX"),
             "merge_domains" => (truth("MERGE_DOMAIN_CONFIG")?, "MERGE_DOMAIN_CONFIG"),
@@ -133,21 +137,21 @@ impl<F: Fn(&str) -> Option<String>> EnvoyEnvironment<F> {
     }
 
     /// Redis as one URL, by the variables that platforms set for every program.
-    pub(super) fn store(&self) -> Result<Option<String>, ConfigError> {
+    pub(super) fn redis_store_url(&self) -> Result<Option<String>, ConfigError> {
         let Some(url) = self.get("REDIS_URL") else { return Ok(None) };
         let login = match (self.get("REDIS_AUTH"), self.get("REDIS_AUTH_FILE")) {
             (Some(_), Some(_)) => return Err(ConfigError::TwoLogins),
             (None, Some(path)) => Some(super::secret_files::read(path.as_ref())?),
             (login, None) => login,
         };
-        let is_tls = self.truth("REDIS_TLS")?.unwrap_or(false);
+        let is_tls = self.go_bool("REDIS_TLS")?.unwrap_or(false);
         let kind = self.get("REDIS_TYPE").unwrap_or_default();
-        RedisVariables { url, kind, login, is_tls }.store().map(Some)
+        RedisVariables { url, kind, login, is_tls }.to_url().map(Some)
     }
 
     /// Where the HTTP listener is, as far as these variables say it.
     pub(super) fn http_listen(&self) -> Option<String> {
-        if self.is_set_up() { self.address("HOST", "PORT", "8080", "127.0.0.1") } else { None }
+        if self.is_detected() { self.address("HOST", "PORT", "8080", "127.0.0.1") } else { None }
     }
 
     fn get(&self, name: &str) -> Option<String> {
@@ -155,11 +159,11 @@ impl<F: Fn(&str) -> Option<String>> EnvoyEnvironment<F> {
     }
 
     /// Those that are set and that no other program has.
-    fn own(&self) -> impl Iterator<Item = &'static str> {
+    fn own_variables(&self) -> impl Iterator<Item = &'static str> {
         TABLE.iter().filter(|known| !known.is_general && self.get(known.name).is_some()).map(|known| known.name)
     }
 
-    fn told<'a>(
+    fn reports<'a>(
         &self,
         known: impl Iterator<Item = &'a EnvoyVariable>,
         became: impl Fn(&EnvoyVariable) -> VariableEffect,
@@ -169,8 +173,8 @@ impl<F: Fn(&str) -> Option<String>> EnvoyEnvironment<F> {
     }
 
     /// What becomes of one that is set, where they are read.
-    fn became(&self, known: &EnvoyVariable, given: &Settings) -> VariableEffect {
-        let is_off = || matches!(self.truth(known.name), Ok(Some(false)));
+    fn effect(&self, known: &EnvoyVariable, given: &Settings) -> VariableEffect {
+        let is_off = || matches!(self.go_bool(known.name), Ok(Some(false)));
         match known.meaning {
             VariableMeaning::Setting(setting) if is_given(given, setting) => VariableEffect::Overridden(setting),
             VariableMeaning::Setting("store") if self.get("REDIS_URL").is_none() => {
@@ -195,16 +199,16 @@ impl<F: Fn(&str) -> Option<String>> EnvoyEnvironment<F> {
 
     /// Whether it is one of those that platforms set for every program, and that
     /// are read without the others.
-    fn is_read_anyway(&self, known: &EnvoyVariable) -> bool {
+    fn is_platform_variable(&self, known: &EnvoyVariable) -> bool {
         match known.meaning {
             VariableMeaning::Setting("log_level" | "log_format") => true,
-            VariableMeaning::Setting("store") => self.get("REDIS_URL").is_some_and(|url| super::is_store(&url)),
+            VariableMeaning::Setting("store") => self.get("REDIS_URL").is_some_and(|url| super::is_redis_url(&url)),
             _ => false,
         }
     }
 
     /// What is asked for and would silently be missing.
-    fn refuse_what_cannot_be(&self) -> Result<(), ConfigError> {
+    fn refuse_unsupported(&self) -> Result<(), ConfigError> {
         let refuse = |name: &'static str, instead: &'static str| {
             let value = self.get(name).unwrap_or_default();
             // A login is never shown.
@@ -222,7 +226,7 @@ impl<F: Fn(&str) -> Option<String>> EnvoyEnvironment<F> {
                 VariableMeaning::Refused(instead) if self.get(known.name).is_some() => {
                     return refuse(known.name, instead);
                 }
-                VariableMeaning::RefusedSwitch(instead) if self.truth(known.name)? == Some(true) => {
+                VariableMeaning::RefusedSwitch(instead) if self.go_bool(known.name)? == Some(true) => {
                     return refuse(known.name, instead);
                 }
                 _ => {}
@@ -233,16 +237,16 @@ impl<F: Fn(&str) -> Option<String>> EnvoyEnvironment<F> {
 
     /// The folder with the files, one a domain; refused if that is not said and
     /// nothing is where it looks for it.
-    fn rules(&self) -> Result<PathBuf, ConfigError> {
-        let folder = self.folder();
+    fn rule_folder(&self) -> Result<PathBuf, ConfigError> {
+        let folder = self.config_folder();
         if self.get("RUNTIME_ROOT").is_none() && !folder.exists() {
-            let names = self.own().collect::<Vec<_>>().join(", ");
+            let names = self.own_variables().collect::<Vec<_>>().join(", ");
             return Err(ConfigError::NoRuntimeRoot { names, folder: folder.display().to_string() });
         }
         Ok(folder)
     }
 
-    fn folder(&self) -> PathBuf {
+    fn config_folder(&self) -> PathBuf {
         let mut folder = PathBuf::from(self.get("RUNTIME_ROOT").unwrap_or_else(|| ROOT_DEFAULT.to_owned()));
         folder.extend(self.get("RUNTIME_SUBDIRECTORY"));
         folder.push(self.get("RUNTIME_APPDIRECTORY").unwrap_or_else(|| "config".to_owned()));
@@ -260,7 +264,7 @@ impl<F: Fn(&str) -> Option<String>> EnvoyEnvironment<F> {
     }
 
     fn headers(&self) -> Result<Option<String>, ConfigError> {
-        if self.truth("LIMIT_RESPONSE_HEADERS_ENABLED")? != Some(true) {
+        if self.go_bool("LIMIT_RESPONSE_HEADERS_ENABLED")? != Some(true) {
             return Ok(None);
         }
         let names = ["LIMIT_LIMIT_HEADER", "LIMIT_REMAINING_HEADER", "LIMIT_RESET_HEADER"];
@@ -270,7 +274,7 @@ impl<F: Fn(&str) -> Option<String>> EnvoyEnvironment<F> {
     }
 
     /// What Go reads as a truth value.
-    fn truth(&self, name: &'static str) -> Result<Option<bool>, ConfigError> {
+    fn go_bool(&self, name: &'static str) -> Result<Option<bool>, ConfigError> {
         let Some(value) = self.get(name) else { return Ok(None) };
         match value.as_str() {
             "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(Some(true)),

@@ -19,7 +19,7 @@ pub(super) struct RedisVariables {
 impl RedisVariables {
     /// The URL as our own setting takes it. A login or TLS that it cannot hold is
     /// refused: neither may silently be missing.
-    pub(super) fn store(&self) -> Result<String, ConfigError> {
+    pub(super) fn to_url(&self) -> Result<String, ConfigError> {
         let url = self.url.as_str();
         match self.kind.to_uppercase().as_str() {
             "" | "SINGLE" if url.starts_with('/') => self.socket("redis+unix", url),
@@ -29,7 +29,7 @@ impl RedisVariables {
                 None => self.servers(&self.scheme("redis"), url),
             },
             "CLUSTER" => {
-                let (is_tls, hosts) = plain(url);
+                let (is_tls, hosts) = strip_schemes(url);
                 self.servers(&self.scheme(if is_tls { "rediss-cluster" } else { "redis-cluster" }), &hosts)
             }
             "SENTINEL" => {
@@ -38,7 +38,7 @@ impl RedisVariables {
                     value: url.to_owned(),
                     instead: "with REDIS_TYPE=SENTINEL write master-name,host:port,host:port",
                 })?;
-                let (is_tls, hosts) = plain(hosts);
+                let (is_tls, hosts) = strip_schemes(hosts);
                 let scheme = self.scheme(if is_tls { "rediss-sentinel" } else { "redis-sentinel" });
                 self.servers(&scheme, &format!("{hosts}/{master}"))
             }
@@ -62,8 +62,8 @@ impl RedisVariables {
         match &self.login {
             Some(_) if rest.contains('@') => Err(ConfigError::TwoLogins),
             Some(login) => {
-                let (user, password) = split(login);
-                Ok(format!("{scheme}://{}:{}@{rest}", encoded(user), encoded(password)))
+                let (user, password) = split_login(login);
+                Ok(format!("{scheme}://{}:{}@{rest}", percent_encoded(user), percent_encoded(password)))
             }
             None => Ok(format!("{scheme}://{rest}")),
         }
@@ -82,25 +82,25 @@ impl RedisVariables {
         if path.contains("pass=") {
             return Err(ConfigError::TwoLogins);
         }
-        let (user, password) = split(login);
+        let (user, password) = split_login(login);
         let parts = [("user", user), ("pass", password)].into_iter().filter(|(_, value)| !value.is_empty());
-        let query: Vec<String> = parts.map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+        let query: Vec<String> = parts.map(|(name, value)| format!("{name}={}", percent_encoded(value))).collect();
         let mark = if path.contains('?') { '&' } else { '?' };
         Ok(format!("{scheme}://{path}{mark}{}", query.join("&")))
     }
 }
 
 /// Hosts without the schemes before them, and whether one of these asks for TLS.
-fn plain(hosts: &str) -> (bool, String) {
+fn strip_schemes(hosts: &str) -> (bool, String) {
     let is_tls = hosts.contains("rediss://");
     (is_tls, hosts.replace("rediss://", "").replace("redis://", ""))
 }
 
-fn split(login: &str) -> (&str, &str) {
+fn split_login(login: &str) -> (&str, &str) {
     login.split_once(':').unwrap_or(("", login))
 }
 
-fn encoded(text: &str) -> String {
+fn percent_encoded(text: &str) -> String {
     let byte = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
         _ => format!("%{byte:02X}"),
@@ -115,7 +115,7 @@ mod tests {
     fn store(url: &str, kind: &str, login: Option<&str>, is_tls: bool) -> Result<String, String> {
         let redis =
             RedisVariables { url: url.to_owned(), kind: kind.to_owned(), login: login.map(str::to_owned), is_tls };
-        redis.store().map_err(|error| error.to_string())
+        redis.to_url().map_err(|error| error.to_string())
     }
 
     #[test]

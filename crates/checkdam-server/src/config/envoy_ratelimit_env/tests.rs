@@ -8,7 +8,7 @@ type Read = (Settings, Vec<EnvoyVariableReport>);
 
 fn read_around(variables: &[(&str, &str)], given: Settings, around: OtherSettings<'_>) -> Result<Read, String> {
     let get = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-    EnvoyEnvironment(get).under(given, around).map_err(|error| error.to_string())
+    EnvoyEnvironment(get).merge_under(given, around).map_err(|error| error.to_string())
 }
 
 fn read(variables: &[(&str, &str)]) -> Result<Read, String> {

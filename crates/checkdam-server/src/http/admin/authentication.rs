@@ -11,21 +11,21 @@ use axum::response::{IntoResponse, Response};
 
 use super::Admin;
 use crate::config::Token;
-use crate::http::problem::{Problem, shown};
-use crate::http::same_origin::{foreign_page, host, is_local, without_port};
+use crate::http::problem::{Problem, truncated};
+use crate::http::same_origin::{host, is_local, refuse_cross_origin, without_port};
 
 /// Lets a request through, or says why not.
-pub(super) async fn guard(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
+pub(super) async fn require_token(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
     let problem = match &admin.token {
-        Some(token) if !knows(request.headers(), token) => {
+        Some(token) if !has_token(request.headers(), token) => {
             let mut response = Problem::unauthorized().into_response();
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             return response;
         }
         Some(_) => None,
-        None => foreign_host(request.headers(), request.uri()),
+        None => refuse_foreign_host(request.headers(), request.uri()),
     };
-    match problem.or_else(|| foreign_page(request.headers(), request.uri())) {
+    match problem.or_else(|| refuse_cross_origin(request.headers(), request.uri())) {
         Some(problem) => problem.into_response(),
         None => next.run(request).await,
     }
@@ -33,15 +33,15 @@ pub(super) async fn guard(State(admin): State<Arc<Admin>>, request: Request, nex
 
 /// The same for what needs no token: without one the door must still be called by
 /// a name of this machine.
-pub(super) async fn guard_host(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
-    let foreign = if admin.token.is_none() { foreign_host(request.headers(), request.uri()) } else { None };
+pub(super) async fn require_local_host(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
+    let foreign = if admin.token.is_none() { refuse_foreign_host(request.headers(), request.uri()) } else { None };
     match foreign {
         Some(problem) => problem.into_response(),
         None => next.run(request).await,
     }
 }
 
-fn knows(headers: &HeaderMap, token: &Token) -> bool {
+fn has_token(headers: &HeaderMap, token: &Token) -> bool {
     let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
     let given = match given.get(..7) {
         Some(scheme) if scheme.eq_ignore_ascii_case(b"Bearer ") => &given[7..],
@@ -52,12 +52,12 @@ fn knows(headers: &HeaderMap, token: &Token) -> bool {
 
 /// Without a token the door must be called by a name of this machine: else any
 /// web page could lead its visitor's browser here by a name of its own.
-fn foreign_host(headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
+fn refuse_foreign_host(headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
     let host = host(headers, uri)?;
     (!is_local(without_port(host))).then(|| {
         Problem::forbidden(format!(
             "the admin door was called as {:?}: without a token it answers to localhost, 127.0.0.1 and [::1] only",
-            shown(host)
+            truncated(host)
         ))
     })
 }
@@ -72,7 +72,7 @@ mod tests {
     fn only_names_of_this_machine_are_ours() {
         let judged = |host: &str| {
             let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_str(host).unwrap())]);
-            foreign_host(&headers, &Uri::from_static("/")).is_none()
+            refuse_foreign_host(&headers, &Uri::from_static("/")).is_none()
         };
         for host in ["localhost", "localhost:8082", "127.0.0.1:8082", "127.0.0.2", "[::1]:8082"] {
             assert!(judged(host), "{host}");

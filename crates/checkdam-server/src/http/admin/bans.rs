@@ -12,9 +12,11 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::edit_requests::{ExpectedVersion, Pending, editable, etag, item, refused, settled};
+use super::edit_requests::{
+    ExpectedVersion, Pending, editable, etag, read_item, respond_when_active, rulebook_problem,
+};
 use super::query_parameters::QueryParameters;
-use super::rules::{AdminErrorResponses, AdminResult, Page, Row, answer, page};
+use super::rules::{AdminErrorResponses, AdminResult, Page, Row, json_response, page};
 use crate::http::problem::Problem;
 
 /// A ban.
@@ -53,11 +55,11 @@ pub(super) struct BansAnswer {
     responses((status = 200, description = "A page of bans", body = BansAnswer), AdminErrorResponses))]
 pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResult {
     let query = QueryParameters::read(&uri, &["search", "limit", "after"])?;
-    let book = admin.app.book();
+    let book = admin.app.rule_snapshot();
     let search = query.text("search").unwrap_or_default();
     let is_wanted = |ban: &Ban| ban.subject().contains(search) || ban.reason.contains(search);
     let Page { total, rows, next } = page(&query, &book.bans, Ban::subject, is_wanted)?;
-    Ok(answer(&BansAnswer { version: book.revision.version, total, bans: rows, next }))
+    Ok(json_response(&BansAnswer { version: book.revision.version, total, bans: rows, next }))
 }
 
 /// Bans a subject, or changes its ban.
@@ -67,13 +69,13 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResu
         AdminErrorResponses))]
 pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, body: Body) -> AdminResult {
     let rulebook = editable(&admin)?;
-    let ban = item(body, rule_file::parse_ban).await?;
-    let book = admin.app.book();
+    let ban = read_item(body, rule_file::parse_ban).await?;
+    let book = admin.app.rule_snapshot();
     let exists = book.bans.iter().any(|stored| stored.item.subject() == ban.subject());
     let expected = ExpectedVersion::read(&headers)?.check(exists)?;
-    let stored = rulebook.put_ban(ban, expected).await.map_err(refused)?;
-    let row = || ([etag(stored.version)], answer(&Row::<BanText>::new(&stored))).into_response();
-    Ok(settled(&admin, row).await)
+    let stored = rulebook.put_ban(ban, expected).await.map_err(rulebook_problem)?;
+    let row = || ([etag(stored.version)], json_response(&Row::<BanText>::new(&stored))).into_response();
+    Ok(respond_when_active(&admin, row).await)
 }
 
 /// Lifts a ban.
@@ -86,9 +88,9 @@ pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, bod
 pub(super) async fn remove(State(admin): State<Arc<Admin>>, uri: Uri, headers: HeaderMap) -> AdminResult {
     let query = QueryParameters::read(&uri, &["subject"])?;
     let rulebook = editable(&admin)?;
-    let subject = query.needed("subject")?;
-    let exists = admin.app.book().bans.iter().any(|stored| stored.item.subject() == subject);
+    let subject = query.required("subject")?;
+    let exists = admin.app.rule_snapshot().bans.iter().any(|stored| stored.item.subject() == subject);
     let expected = ExpectedVersion::read(&headers)?.check(exists)?;
-    rulebook.remove_ban(subject, expected).await.map_err(refused)?;
-    Ok(settled(&admin, || StatusCode::NO_CONTENT.into_response()).await)
+    rulebook.remove_ban(subject, expected).await.map_err(rulebook_problem)?;
+    Ok(respond_when_active(&admin, || StatusCode::NO_CONTENT.into_response()).await)
 }

@@ -9,9 +9,9 @@ use checkdam::rule_file::RuleFileError;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::rules::answer;
+use super::rules::json_response;
 use super::{Admin, RuleSource};
-use crate::http::problem::{Problem, shown};
+use crate::http::problem::{Problem, truncated};
 use crate::http::request_body;
 use crate::rulebook::{Rulebook, RulebookError};
 
@@ -33,7 +33,7 @@ impl ExpectedVersion {
     pub(super) fn read(headers: &HeaderMap) -> Result<Self, Problem> {
         let header = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?").trim());
         if let Some(value) = header(IF_NONE_MATCH) {
-            let refused = || Problem::invalid("If-None-Match".to_owned(), format!("use *, not {:?}", shown(value)));
+            let refused = || Problem::invalid("If-None-Match".to_owned(), format!("use *, not {:?}", truncated(value)));
             return if value == "*" { Ok(Self::Nothing) } else { Err(refused()) };
         }
         let Some(value) = header(IF_MATCH) else { return Ok(Self::Anything) };
@@ -42,7 +42,7 @@ impl ExpectedVersion {
         }
         let version = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
         version.and_then(|version| version.parse().ok()).map(Self::Version).ok_or_else(|| {
-            let detail = format!("If-Match is {:?}: send the ETag of the answer that was read", shown(value));
+            let detail = format!("If-Match is {:?}: send the ETag of the answer that was read", truncated(value));
             Problem::invalid("If-Match".to_owned(), detail)
         })
     }
@@ -59,8 +59,8 @@ impl ExpectedVersion {
     /// gives the version that is expected.
     pub(super) fn check(self, exists: bool) -> Result<Option<u64>, Problem> {
         match self {
-            Self::Nothing if exists => Err(Problem::changed("it exists already")),
-            Self::Something if !exists => Err(Problem::changed("it does not exist")),
+            Self::Nothing if exists => Err(Problem::precondition_failed("it exists already")),
+            Self::Something if !exists => Err(Problem::precondition_failed("it does not exist")),
             _ => Ok(self.version()),
         }
     }
@@ -82,7 +82,7 @@ pub(super) fn editable(admin: &Admin) -> Result<&Rulebook, Problem> {
 }
 
 /// The body as text.
-pub(super) async fn text(body: Body, bytes_max: usize) -> Result<String, Problem> {
+pub(super) async fn read_text(body: Body, bytes_max: usize) -> Result<String, Problem> {
     let bytes = request_body::read_within(body, bytes_max).await?;
     String::from_utf8(bytes.into()).map_err(|_| {
         Problem::malformed("body".to_owned(), "the body is not UTF-8: send JSON or YAML as UTF-8".to_owned())
@@ -90,18 +90,18 @@ pub(super) async fn text(body: Body, bytes_max: usize) -> Result<String, Problem
 }
 
 /// What the parser did not understand.
-pub(super) fn misread(error: &RuleFileError) -> Problem {
+pub(super) fn parse_error(error: &RuleFileError) -> Problem {
     Problem::invalid("body".to_owned(), error.to_string())
 }
 
 /// What the rulebook did not do.
 #[expect(clippy::needless_pass_by_value, reason = "it is what becomes of an error")]
-pub(super) fn refused(error: RulebookError) -> Problem {
+pub(super) fn rulebook_problem(error: RulebookError) -> Problem {
     let detail = error.to_string();
     match error {
-        RulebookError::NotFound { .. } => Problem::missing(detail),
-        RulebookError::Exists { .. } => Problem::exists(detail),
-        RulebookError::Changed { .. } => Problem::changed(&detail),
+        RulebookError::NotFound { .. } => Problem::not_found_item(detail),
+        RulebookError::Exists { .. } => Problem::already_exists(detail),
+        RulebookError::Changed { .. } => Problem::precondition_failed(&detail),
         RulebookError::Invalid { .. } => Problem::invalid("body".to_owned(), detail),
         RulebookError::Unavailable { .. } => Problem::unavailable(detail),
     }
@@ -116,28 +116,28 @@ pub(super) struct Pending {
 
 /// The answer to an edit that was committed: `response` once it is active here, and
 /// 202 with what is known if that takes too long.
-pub(super) async fn settled(admin: &Admin, response: impl FnOnce() -> Response<Body>) -> Response<Body> {
+pub(super) async fn respond_when_active(admin: &Admin, response: impl FnOnce() -> Response<Body>) -> Response<Body> {
     match admin.wait_until_active().await {
         None => response(),
-        Some(pending) => (StatusCode::ACCEPTED, answer(&Pending { pending })).into_response(),
+        Some(pending) => (StatusCode::ACCEPTED, json_response(&Pending { pending })).into_response(),
     }
 }
 
 /// Reads one item, also as it is answered: what only a row knows is left out.
-pub(super) async fn item<T>(body: Body, parse: impl Fn(&str) -> Result<T, RuleFileError>) -> Result<T, Problem> {
-    let text = text(body, request_body::BODY_MAX).await?;
+pub(super) async fn read_item<T>(body: Body, parse: impl Fn(&str) -> Result<T, RuleFileError>) -> Result<T, Problem> {
+    let text = read_text(body, request_body::BODY_MAX).await?;
     if let Ok(serde_json::Value::Object(mut fields)) = serde_json::from_str(&text) {
         let known = fields.len();
-        leave_out_row(&mut fields);
+        remove_row_fields(&mut fields);
         if fields.len() < known {
-            return parse(&serde_json::Value::Object(fields).to_string()).map_err(|error| misread(&error));
+            return parse(&serde_json::Value::Object(fields).to_string()).map_err(|error| parse_error(&error));
         }
     }
-    parse(&text).map_err(|error| misread(&error))
+    parse(&text).map_err(|error| parse_error(&error))
 }
 
 /// Leaves out what only a row knows.
-pub(super) fn leave_out_row(fields: &mut serde_json::Map<String, serde_json::Value>) {
+pub(super) fn remove_row_fields(fields: &mut serde_json::Map<String, serde_json::Value>) {
     fields.retain(|name, _| !["id", "version", "created_at", "updated_at"].contains(&name.as_str()));
 }
 

@@ -12,11 +12,11 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::edit_requests::{Pending, editable, misread, refused, settled, text};
+use super::edit_requests::{Pending, editable, parse_error, read_text, respond_when_active, rulebook_problem};
 use super::query_parameters::QueryParameters;
-use super::rules::{AdminErrorResponses, AdminResult, answer, check_name};
+use super::rules::{AdminErrorResponses, AdminResult, check_name, json_response};
 use crate::http::problem::Problem;
-use crate::rulebook::{ImportCounts, RulebookError, Snapshot, as_rules, refusal};
+use crate::rulebook::{ImportCounts, RulebookError, Snapshot, flatten_trees, unsupported_trees_error};
 
 /// The largest document that is imported.
 const DOCUMENT_MAX: usize = 64 << 20;
@@ -56,21 +56,26 @@ pub(super) struct ImportAnswer {
     request_body(content = String, description = "One rule, or a document with rules, overrides and bans: JSON or YAML"),
     responses((status = 200, description = "It is valid", body = Valid), AdminErrorResponses))]
 pub(super) async fn validate(State(admin): State<Arc<Admin>>, body: Body) -> AdminResult {
-    let text = text(body, DOCUMENT_MAX).await?;
+    let text = read_text(body, DOCUMENT_MAX).await?;
     let read = move || match rule_file::parse_rule(&text) {
         Ok(rule) => Ok(Definitions::from(vec![rule])),
-        Err(error) if is_rule(&text) => Err(misread(&error)),
-        Err(_) => rule_file::parse_definitions_within(&text, DOCUMENT_MAX).map_err(|error| misread(&error)),
+        Err(error) if is_rule(&text) => Err(parse_error(&error)),
+        Err(_) => rule_file::parse_definitions_within(&text, DOCUMENT_MAX).map_err(|error| parse_error(&error)),
     };
     let definitions = blocking(read).await?;
     let (rules, overrides, bans) = (definitions.rules.len(), definitions.overrides.len(), definitions.bans.len());
     check_names(&definitions)?;
     match editable(&admin) {
-        Ok(rulebook) => drop(rulebook.rehearse(as_rules(definitions).0, false).await.map_err(refused)?),
+        Ok(rulebook) => {
+            rulebook.dry_run_import(flatten_trees(definitions).0, false).await.map(drop).map_err(rulebook_problem)?
+        }
         // Rules from a file are replaced as a whole.
-        Err(_) => blocking(move || Snapshot::of_file(definitions).compile().map(drop).map_err(refused)).await?,
+        Err(_) => {
+            blocking(move || Snapshot::from_definitions(definitions).compile().map(drop).map_err(rulebook_problem))
+                .await?
+        }
     }
-    Ok(answer(&Valid { ok: true, rules, overrides, bans }))
+    Ok(json_response(&Valid { ok: true, rules, overrides, bans }))
 }
 
 /// Takes over a whole document, all or nothing.
@@ -88,21 +93,24 @@ pub(super) async fn import(State(admin): State<Arc<Admin>>, uri: Uri, body: Body
     let query = QueryParameters::read(&uri, &["replace", "dry_run", "partly"])?;
     let (replace, dry_run, partly) = (query.flag("replace")?, query.flag("dry_run")?, query.flag("partly")?);
     let rulebook = editable(&admin)?;
-    let text = text(body, DOCUMENT_MAX).await?;
-    let read = move || rule_file::parse_definitions_within(&text, DOCUMENT_MAX).map_err(|error| misread(&error));
-    let (definitions, left_out) = as_rules(blocking(read).await?);
+    let text = read_text(body, DOCUMENT_MAX).await?;
+    let read = move || rule_file::parse_definitions_within(&text, DOCUMENT_MAX).map_err(|error| parse_error(&error));
+    let (definitions, left_out) = flatten_trees(blocking(read).await?);
     if !left_out.is_empty() && !partly {
-        return Err(Problem::invalid("descriptors".to_owned(), refusal(&left_out, "import the rest with partly=true")));
+        return Err(Problem::invalid(
+            "descriptors".to_owned(),
+            unsupported_trees_error(&left_out, "import the rest with partly=true"),
+        ));
     }
     check_names(&definitions)?;
     let told = |ImportCounts { version, added, changed, removed, unchanged }| {
-        answer(&ImportAnswer { version, dry_run, added, changed, removed, unchanged })
+        json_response(&ImportAnswer { version, dry_run, added, changed, removed, unchanged })
     };
     if dry_run {
-        return rulebook.rehearse(definitions, replace).await.map(told).map_err(refused);
+        return rulebook.dry_run_import(definitions, replace).await.map(told).map_err(rulebook_problem);
     }
-    let imported = rulebook.import(definitions, replace).await.map_err(refused)?;
-    Ok(settled(&admin, || told(imported)).await)
+    let imported = rulebook.import(definitions, replace).await.map_err(rulebook_problem)?;
+    Ok(respond_when_active(&admin, || told(imported)).await)
 }
 
 /// Gives everything that is in force as one document, as import takes it.
@@ -110,9 +118,9 @@ pub(super) async fn import(State(admin): State<Arc<Admin>>, uri: Uri, body: Body
     responses((status = 200, description = "Rules, overrides and bans", body = String, content_type = "application/yaml"),
         AdminErrorResponses))]
 pub(super) async fn export(State(admin): State<Arc<Admin>>) -> AdminResult {
-    let book = admin.app.book();
+    let book = admin.app.rule_snapshot();
     let text = blocking(move || {
-        let (definitions, left_out) = as_rules(book.definitions());
+        let (definitions, left_out) = flatten_trees(book.definitions());
         let comments = left_out.iter().map(|text| format!("# left out: {}\n", text.replace('\n', " ")));
         Ok(comments.chain([rule_file::write(&definitions)]).collect::<String>())
     })
@@ -139,5 +147,5 @@ pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(refused(RulebookError::Unavailable { reason: error.to_string() })))
+    done.unwrap_or_else(|error| Err(rulebook_problem(RulebookError::Unavailable { reason: error.to_string() })))
 }

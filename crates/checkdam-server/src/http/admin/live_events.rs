@@ -95,17 +95,17 @@ impl LiveEvents {
     /// Tells every second from now on; `store` says which it is, for people.
     pub(crate) fn start(app: Arc<App>, store: String) -> Arc<Self> {
         let live = Arc::new(Self { listeners: Mutex::new(Some(Vec::new())) });
-        let (telling, mut seconds) = (Arc::clone(&live), app.watch().traffic().seconds());
+        let (telling, mut seconds) = (Arc::clone(&live), app.telemetry().traffic().seconds());
         tokio::spawn(async move {
             let mut last_s = 0;
             while seconds.changed().await.is_ok() {
                 if !telling.has_listeners() {
                     continue;
                 }
-                let second = app.watch().traffic().last_second(RULES_MAX);
+                let second = app.telemetry().traffic().last_second(RULES_MAX);
                 // A second may pass between being told of one and reading it.
                 if std::mem::replace(&mut last_s, second.end_s) != second.end_s {
-                    telling.tell(&Bytes::from(event(&app, &store, second)));
+                    telling.publish(&Bytes::from(event(&app, &store, second)));
                 }
             }
         });
@@ -113,11 +113,11 @@ impl LiveEvents {
     }
 
     /// It is over for all who listen, and for those who come.
-    pub(crate) fn end(&self) {
+    pub(crate) fn close(&self) {
         *self.lock() = None;
     }
 
-    fn listen(&self) -> Result<EventStreamBody, Problem> {
+    fn subscribe(&self) -> Result<EventStreamBody, Problem> {
         let mut listeners = self.lock();
         let Some(listeners) = listeners.as_mut() else {
             return Err(Problem::busy("this node is going away: ask another".to_owned()));
@@ -138,7 +138,7 @@ impl LiveEvents {
         self.lock().as_ref().is_some_and(|listeners| !listeners.is_empty())
     }
 
-    fn tell(&self, event: &Bytes) {
+    fn publish(&self, event: &Bytes) {
         if let Some(listeners) = self.lock().as_mut() {
             let is_there = |told| !matches!(told, Err(mpsc::error::TrySendError::Closed(_)));
             listeners.retain(|listener| is_there(listener.try_send(event.clone())));
@@ -159,7 +159,7 @@ fn event(app: &App, store: &str, second: TrafficSecond) -> Vec<u8> {
         rules: rules.collect(),
         status: TickStatus {
             ready: app.readiness().is_ready(),
-            rules_current: app.loading().error().is_none(),
+            rules_current: app.reload_status().error().is_none(),
             store: app.limiter().store().status(store),
             audit: app.audit().map(|audit| audit.counts()),
             warnings: app.warnings().all().len(),
@@ -197,7 +197,7 @@ impl hyper::body::Body for EventStreamBody {
             content_type = "application/problem+json"),
         AdminErrorResponses))]
 pub(super) async fn listen(State(admin): State<Arc<Admin>>) -> AdminResult {
-    let listener = admin.live.listen()?;
+    let listener = admin.live.subscribe()?;
     // nginx would hold events back until its buffer is full.
     let unbuffered = (HeaderName::from_static("x-accel-buffering"), "no");
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store"), unbuffered];

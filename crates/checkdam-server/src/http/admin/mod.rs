@@ -73,7 +73,7 @@ pub(crate) enum RuleSource {
 
 impl Admin {
     /// Whether there is such a rule now.
-    fn knows_rule(&self, name: &str) -> bool {
+    fn has_rule(&self, name: &str) -> bool {
         name == BAN || self.app.limiter().rules().numbered().any(|rule| rule.name == name)
     }
 
@@ -84,11 +84,11 @@ impl Admin {
         let announced = async {
             if let ConfiguredStore::Redis(watched) = self.app.limiter().store() {
                 // It is a hint: the others look by themselves anyway.
-                let _ = tokio::time::timeout(ACTIVE_LIMIT, watched.announce()).await;
+                let _ = tokio::time::timeout(ACTIVE_LIMIT, watched.publish_change()).await;
             }
         };
-        let mut looks = follower.looks();
-        let active = tokio::time::timeout(ACTIVE_LIMIT, looks.until_read());
+        let mut looks = follower.poll_requests();
+        let active = tokio::time::timeout(ACTIVE_LIMIT, looks.poll_until_read());
         let (_, is_active) = tokio::join!(announced, active);
         if is_active == Ok(true) {
             return None;
@@ -124,12 +124,12 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
         .route("/admin/v1/top", get(top::list))
         .route("/admin/v1/traffic", get(traffic::show))
         .route("/admin/v1/live", get(live_events::listen))
-        .layer(from_fn_with_state(Arc::clone(&admin), authentication::guard))
+        .layer(from_fn_with_state(Arc::clone(&admin), authentication::require_token))
         .with_state(Arc::clone(&admin));
     // Prometheus needs no token; a web page that calls this machine by its own name gets nothing.
     let scraped = Router::new()
         .route("/metrics", get(metrics::metrics))
-        .layer(from_fn_with_state(admin, authentication::guard_host))
+        .layer(from_fn_with_state(admin, authentication::require_local_host))
         .with_state(Arc::clone(&app));
     Router::new()
         .route("/livez", get(health::livez))

@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::rules::{AdminErrorResponses, AdminResult, answer};
+use super::rules::{AdminErrorResponses, AdminResult, json_response};
 use crate::nodes::NodeView;
 
 /// Every node that can be seen.
@@ -68,5 +68,5 @@ impl From<NodeView> for NodeAnswer {
     responses((status = 200, description = "The nodes", body = NodesAnswer), AdminErrorResponses))]
 pub(super) async fn list(State(admin): State<Arc<Admin>>) -> AdminResult {
     let nodes = admin.nodes.all().into_iter().map(Into::into).collect();
-    Ok(answer(&NodesAnswer { nodes, shared: admin.nodes.is_shared(), hint: admin.nodes.hint() }))
+    Ok(json_response(&NodesAnswer { nodes, shared: admin.nodes.is_shared(), hint: admin.nodes.hint() }))
 }

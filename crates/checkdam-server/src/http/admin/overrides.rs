@@ -12,9 +12,11 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::edit_requests::{ExpectedVersion, Pending, editable, etag, item, refused, settled};
+use super::edit_requests::{
+    ExpectedVersion, Pending, editable, etag, read_item, respond_when_active, rulebook_problem,
+};
 use super::query_parameters::QueryParameters;
-use super::rules::{AdminErrorResponses, AdminResult, Page, Row, answer, page};
+use super::rules::{AdminErrorResponses, AdminResult, Page, Row, json_response, page};
 use crate::http::problem::Problem;
 
 /// An override: one of limits, scale and unlimited.
@@ -62,7 +64,7 @@ pub(super) struct OverridesAnswer {
     responses((status = 200, description = "A page of overrides", body = OverridesAnswer), AdminErrorResponses))]
 pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResult {
     let query = QueryParameters::read(&uri, &["rule", "search", "limit", "after"])?;
-    let book = admin.app.book();
+    let book = admin.app.rule_snapshot();
     let (rule, search) = (query.text("rule"), query.text("search").unwrap_or_default());
     let is_wanted = |one: &Override| {
         rule.is_none_or(|rule| one.rule == rule) && {
@@ -72,7 +74,7 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResu
     };
     let name = |one: &Override| format!("{} {}", one.rule, one.subject.text());
     let Page { total, rows, next } = page(&query, &book.overrides, name, is_wanted)?;
-    Ok(answer(&OverridesAnswer { version: book.revision.version, total, overrides: rows, next }))
+    Ok(json_response(&OverridesAnswer { version: book.revision.version, total, overrides: rows, next }))
 }
 
 /// Adds an override, or replaces the one of the same rule and subject.
@@ -82,13 +84,13 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResu
         AdminErrorResponses))]
 pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, body: Body) -> AdminResult {
     let rulebook = editable(&admin)?;
-    let one = item(body, rule_file::parse_override).await?;
-    let book = admin.app.book();
+    let one = read_item(body, rule_file::parse_override).await?;
+    let book = admin.app.rule_snapshot();
     let exists = book.overrides.iter().any(|stored| stored.item.rule == one.rule && stored.item.subject == one.subject);
     let expected = ExpectedVersion::read(&headers)?.check(exists)?;
-    let stored = rulebook.put_override(one, expected).await.map_err(refused)?;
-    let row = || ([etag(stored.version)], answer(&Row::<OverrideText>::new(&stored))).into_response();
-    Ok(settled(&admin, row).await)
+    let stored = rulebook.put_override(one, expected).await.map_err(rulebook_problem)?;
+    let row = || ([etag(stored.version)], json_response(&Row::<OverrideText>::new(&stored))).into_response();
+    Ok(respond_when_active(&admin, row).await)
 }
 
 /// Removes an override.
@@ -101,10 +103,10 @@ pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, bod
 pub(super) async fn remove(State(admin): State<Arc<Admin>>, uri: Uri, headers: HeaderMap) -> AdminResult {
     let query = QueryParameters::read(&uri, &["rule", "subject"])?;
     let rulebook = editable(&admin)?;
-    let (rule, subject) = (query.needed("rule")?, query.needed("subject")?);
+    let (rule, subject) = (query.required("rule")?, query.required("subject")?);
     let is_meant = |one: &Override| one.rule == rule && one.subject.text() == subject;
-    let exists = admin.app.book().overrides.iter().any(|stored| is_meant(&stored.item));
+    let exists = admin.app.rule_snapshot().overrides.iter().any(|stored| is_meant(&stored.item));
     let expected = ExpectedVersion::read(&headers)?.check(exists)?;
-    rulebook.remove_override(rule, subject, expected).await.map_err(refused)?;
-    Ok(settled(&admin, || StatusCode::NO_CONTENT.into_response()).await)
+    rulebook.remove_override(rule, subject, expected).await.map_err(rulebook_problem)?;
+    Ok(respond_when_active(&admin, || StatusCode::NO_CONTENT.into_response()).await)
 }

@@ -11,10 +11,10 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::edit_requests::{leave_out_row, refused, text};
+use super::edit_requests::{read_text, remove_row_fields, rulebook_problem};
 use super::import_export::blocking;
-use super::rules::{AdminErrorResponses, AdminResult, RuleBody, answer, check_name};
-use crate::http::problem::{Problem, shown};
+use super::rules::{AdminErrorResponses, AdminResult, RuleBody, check_name, json_response};
+use crate::http::problem::{Problem, truncated};
 use crate::http::request_body;
 use crate::replay::{self, Preview, PreviewRules};
 use crate::rulebook::{self, RulebookError};
@@ -111,25 +111,26 @@ struct SubjectAnswer {
         (status = 409, description = "The new name is taken", body = Problem, content_type = "application/problem+json"),
         AdminErrorResponses))]
 pub(super) async fn preview(State(admin): State<Arc<Admin>>, body: Body) -> AdminResult {
-    let (name, rule) = read(&text(body, request_body::BODY_MAX).await?)?;
+    let (name, rule) = read(&read_text(body, request_body::BODY_MAX).await?)?;
     let Ok(permit) = Arc::clone(&admin.previews).try_acquire_owned() else {
         return Err(Problem::busy("two previews are being made already: try again in a moment".to_owned()));
     };
-    let (book, app) = (admin.app.book(), Arc::clone(&admin.app));
+    let (book, app) = (admin.app.rule_snapshot(), Arc::clone(&admin.app));
     let is_shadow = rule.as_ref().is_some_and(|rule| rule.mode == Mode::Shadow);
     let done = blocking(move || {
         let _permit = permit;
         let after_name = rule.as_ref().map(|rule| rule.name.clone());
-        let candidate = book.edited(name.as_deref(), rule).map_err(refused)?;
+        let candidate = book.definitions_after_edit(name.as_deref(), rule).map_err(rulebook_problem)?;
         // Judged as an edit is, before anything is made smaller for a sample.
-        rulebook::compile(candidate.clone()).map_err(refused)?;
-        let sample = app.watch().sample();
+        rulebook::compile(candidate.clone()).map_err(rulebook_problem)?;
+        let sample = app.telemetry().sample();
         let (before, after) = (PreviewRules::new(book.definitions(), name), PreviewRules::new(candidate, after_name));
         let preview = replay::preview(&sample, before, after);
-        let preview = preview.map_err(|error| refused(RulebookError::Invalid { reason: error.to_string() }))?;
+        let preview =
+            preview.map_err(|error| rulebook_problem(RulebookError::Invalid { reason: error.to_string() }))?;
         Ok(PreviewAnswer::new(preview, &sample, is_shadow))
     });
-    Ok(answer(&done.await?))
+    Ok(json_response(&done.await?))
 }
 
 /// Reads the edit: the name of the rule there is, and what it becomes.
@@ -137,8 +138,8 @@ fn read(text: &str) -> Result<(Option<String>, Option<Rule>), Problem> {
     let fields: Map<String, Value> =
         serde_json::from_str(text).map_err(|error| Problem::malformed("body".to_owned(), error.to_string()))?;
     if let Some(unknown) = fields.keys().find(|name| !["name", "rule"].contains(&name.as_str())) {
-        let detail = format!("{:?} is not known here: send name and rule", shown(unknown));
-        return Err(Problem::malformed(shown(unknown), detail));
+        let detail = format!("{:?} is not known here: send name and rule", truncated(unknown));
+        return Err(Problem::malformed(truncated(unknown), detail));
     }
     let name = match fields.get("name") {
         None | Some(Value::Null) => None,
@@ -154,7 +155,7 @@ fn read(text: &str) -> Result<(Option<String>, Option<Rule>), Problem> {
         Some(Value::Null) if name.is_some() => None,
         Some(Value::Object(rule)) => {
             let mut rule = rule.clone();
-            leave_out_row(&mut rule);
+            remove_row_fields(&mut rule);
             let rule = rule_file::parse_rule(&Value::Object(rule).to_string());
             Some(rule.map_err(|error| Problem::invalid("rule".to_owned(), error.reason))?)
         }
@@ -185,7 +186,7 @@ impl PreviewAnswer {
         Self {
             seconds: sample.seconds as f64,
             requests: preview.requests,
-            sampled_one_in: sample.one_in(),
+            sampled_one_in: sample.sampling_ratio(),
             live: PassedAnswer { allowed: preview.live.allowed, limited: preview.live.limited },
             disagrees: preview.disagrees(),
             before: passed(preview.before),
@@ -209,7 +210,7 @@ fn note(preview: &Preview, sample: &RequestSample, is_shadow: bool) -> Option<St
     if preview.is_estimate {
         parts.push(format!(
             "Clients that ask most were all kept; of the others one in {}, so counts are estimates.",
-            sample.one_in()
+            sample.sampling_ratio()
         ));
     }
     if preview.disagrees() {

@@ -7,7 +7,7 @@ use axum::http::Uri;
 use axum::http::request::Parts;
 use checkdam::time::{UNIX_S_MAX, parse_rfc3339};
 
-use crate::http::problem::{Problem, shown};
+use crate::http::problem::{Problem, truncated};
 
 /// The entries of a page if nobody says how many.
 const PAGE_DEFAULT: usize = 100;
@@ -40,11 +40,11 @@ impl QueryParameters {
         let mut given = HashMap::new();
         for (name, value) in form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
             if !known.contains(&name.as_ref()) {
-                let detail = format!("there is no parameter {:?}: use {}", shown(&name), known.join(", "));
-                return Err(Problem::invalid(shown(&name), detail));
+                let detail = format!("there is no parameter {:?}: use {}", truncated(&name), known.join(", "));
+                return Err(Problem::invalid(truncated(&name), detail));
             }
             if given.insert(name.to_string(), value.to_string()).is_some() {
-                return Err(Problem::invalid(shown(&name), format!("{name} is given twice: give it once")));
+                return Err(Problem::invalid(truncated(&name), format!("{name} is given twice: give it once")));
             }
         }
         Ok(Self { given })
@@ -66,7 +66,7 @@ impl QueryParameters {
     }
 
     /// A text that must be there.
-    pub(super) fn needed(&self, name: &str) -> Result<&str, Problem> {
+    pub(super) fn required(&self, name: &str) -> Result<&str, Problem> {
         let missing = || Problem::invalid(name.to_owned(), format!("{name} is missing: say which one is meant"));
         self.text(name).ok_or_else(missing)
     }
@@ -77,7 +77,7 @@ impl QueryParameters {
             None | Some("false" | "0") => Ok(false),
             Some("" | "true" | "1") => Ok(true),
             Some(other) => {
-                Err(Problem::invalid(name.to_owned(), format!("{name} is {:?}: use true or false", shown(other))))
+                Err(Problem::invalid(name.to_owned(), format!("{name} is {:?}: use true or false", truncated(other))))
             }
         }
     }
@@ -92,7 +92,7 @@ impl QueryParameters {
         let chosen = choices.iter().find(|(choice, _)| given.is_none_or(|given| given == *choice));
         chosen.map(|(choice, value)| (*value, *choice)).ok_or_else(|| {
             let known: Vec<&str> = choices.iter().map(|(choice, _)| *choice).collect();
-            let detail = format!("{name} is {:?}: use {}", shown(given.unwrap_or_default()), known.join(" or "));
+            let detail = format!("{name} is {:?}: use {}", truncated(given.unwrap_or_default()), known.join(" or "));
             Problem::invalid(name.to_owned(), detail)
         })
     }
@@ -108,7 +108,7 @@ impl QueryParameters {
         match text.parse::<usize>() {
             Ok(limit) if (1..=max).contains(&limit) => Ok(limit),
             _ => {
-                let detail = format!("limit is {:?}: use 1 to {max}", shown(text));
+                let detail = format!("limit is {:?}: use 1 to {max}", truncated(text));
                 Err(Problem::invalid("limit".to_owned(), detail))
             }
         }
@@ -123,7 +123,8 @@ impl QueryParameters {
         match known.map(|seconds| seconds * 1_000) {
             Some(ms) => Ok(Some(ms)),
             None => {
-                let detail = format!("{name} is {:?}: write 2026-12-01T00:00:00Z, or seconds since 1970", shown(text));
+                let detail =
+                    format!("{name} is {:?}: write 2026-12-01T00:00:00Z, or seconds since 1970", truncated(text));
                 Err(Problem::invalid(name.to_owned(), detail))
             }
         }

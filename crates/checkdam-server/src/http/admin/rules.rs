@@ -14,7 +14,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::edit_requests::{ExpectedVersion, Pending, editable, etag, item, refused, settled};
+use super::edit_requests::{
+    ExpectedVersion, Pending, editable, etag, read_item, respond_when_active, rulebook_problem,
+};
 use super::query_parameters::{PathName, QueryParameters};
 use crate::audit::Effect;
 use crate::http::problem::Problem;
@@ -149,7 +151,7 @@ pub(super) fn page<'b, S: 'b, T: for<'a> From<&'a S>>(
 }
 
 /// JSON that nobody shall keep.
-pub(super) fn answer(value: &impl Serialize) -> Response<Body> {
+pub(super) fn json_response(value: &impl Serialize) -> Response<Body> {
     ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], json(value)).into_response()
 }
 
@@ -161,14 +163,14 @@ pub(super) fn answer(value: &impl Serialize) -> Response<Body> {
     responses((status = 200, description = "A page of rules", body = RulesAnswer), AdminErrorResponses))]
 pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResult {
     let query = QueryParameters::read(&uri, &["search", "limit", "after"])?;
-    let book = admin.app.book();
+    let book = admin.app.rule_snapshot();
     let search = query.text("search").unwrap_or_default().to_lowercase();
     let is_wanted = |rule: &Rule| {
         let texts = [rule.name.as_str(), rule.key.text(), &rule.scope, &rule.description];
         texts.iter().any(|text| text.to_lowercase().contains(&search))
     };
-    let Page { total, rows, next } = page(&query, book.shown_rules(), |rule| rule.name.clone(), is_wanted)?;
-    Ok(answer(&RulesAnswer { version: book.revision.version, total, rules: rows, next }))
+    let Page { total, rows, next } = page(&query, book.listed_rules(), |rule| rule.name.clone(), is_wanted)?;
+    Ok(json_response(&RulesAnswer { version: book.revision.version, total, rules: rows, next }))
 }
 
 /// Shows one rule, with its version as ETag.
@@ -178,9 +180,9 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResu
         (status = 404, description = "There is no such rule", body = Problem, content_type = "application/problem+json"),
         AdminErrorResponses))]
 pub(super) async fn show(State(admin): State<Arc<Admin>>, PathName(name): PathName) -> AdminResult {
-    let book = admin.app.book();
-    let stored = book.shown_rules().find(|stored| stored.item.name == name).ok_or_else(|| no_rule(&name))?;
-    Ok(one(StatusCode::OK, stored))
+    let book = admin.app.rule_snapshot();
+    let stored = book.listed_rules().find(|stored| stored.item.name == name).ok_or_else(|| rule_not_found(&name))?;
+    Ok(rule_response(StatusCode::OK, stored))
 }
 
 /// Adds a rule.
@@ -192,10 +194,10 @@ pub(super) async fn show(State(admin): State<Arc<Admin>>, PathName(name): PathNa
         AdminErrorResponses))]
 pub(super) async fn add(State(admin): State<Arc<Admin>>, body: Body) -> AdminResult {
     let rulebook = editable(&admin)?;
-    let rule = item(body, rule_file::parse_rule).await?;
+    let rule = read_item(body, rule_file::parse_rule).await?;
     check_name(&rule.name)?;
-    let stored = rulebook.add_rule(rule).await.map_err(refused)?;
-    Ok(settled(&admin, || created(&stored)).await)
+    let stored = rulebook.add_rule(rule).await.map_err(rulebook_problem)?;
+    Ok(respond_when_active(&admin, || created_response(&stored)).await)
 }
 
 /// Replaces a rule, or adds it.
@@ -217,7 +219,7 @@ pub(super) async fn put(
 ) -> AdminResult {
     let rulebook = editable(&admin)?;
     let expected = ExpectedVersion::read(&headers)?;
-    let rule = item(body, rule_file::parse_rule).await?;
+    let rule = read_item(body, rule_file::parse_rule).await?;
     check_name(&rule.name)?;
     let done = if expected == ExpectedVersion::Nothing {
         Err(RulebookError::NotFound { what: String::new() })
@@ -225,12 +227,12 @@ pub(super) async fn put(
         rulebook.set_rule(&name, rule.clone(), expected.version()).await
     };
     match done {
-        Ok(stored) => Ok(settled(&admin, || one(StatusCode::OK, &stored)).await),
+        Ok(stored) => Ok(respond_when_active(&admin, || rule_response(StatusCode::OK, &stored)).await),
         // What must be the version that was read cannot be new.
         Err(error @ RulebookError::NotFound { .. })
             if matches!(expected, ExpectedVersion::Version(_) | ExpectedVersion::Something) =>
         {
-            Err(Problem::changed(&error.to_string()))
+            Err(Problem::precondition_failed(&error.to_string()))
         }
         Err(RulebookError::NotFound { .. }) => {
             if rule.name != name {
@@ -239,12 +241,12 @@ pub(super) async fn put(
                 return Err(Problem::invalid("name".to_owned(), detail));
             }
             let stored = rulebook.add_rule(rule).await.map_err(|error| match error {
-                RulebookError::Exists { .. } => Problem::changed(&error.to_string()),
-                other => refused(other),
+                RulebookError::Exists { .. } => Problem::precondition_failed(&error.to_string()),
+                other => rulebook_problem(other),
             })?;
-            Ok(settled(&admin, || created(&stored)).await)
+            Ok(respond_when_active(&admin, || created_response(&stored)).await)
         }
-        Err(error) => Err(refused(error)),
+        Err(error) => Err(rulebook_problem(error)),
     }
 }
 
@@ -264,10 +266,10 @@ pub(super) async fn remove(
     headers: HeaderMap,
 ) -> AdminResult {
     let rulebook = editable(&admin)?;
-    let exists = admin.app.book().rules.iter().any(|stored| stored.item.name == name);
+    let exists = admin.app.rule_snapshot().rules.iter().any(|stored| stored.item.name == name);
     let expected = ExpectedVersion::read(&headers)?.check(exists)?;
-    rulebook.remove_rule(&name, expected).await.map_err(refused)?;
-    Ok(settled(&admin, || StatusCode::NO_CONTENT.into_response()).await)
+    rulebook.remove_rule(&name, expected).await.map_err(rulebook_problem)?;
+    Ok(respond_when_active(&admin, || StatusCode::NO_CONTENT.into_response()).await)
 }
 
 /// Says what a rule in shadow would have denied on this node since it is as it is.
@@ -279,25 +281,25 @@ pub(super) async fn remove(
             content_type = "application/problem+json"),
         AdminErrorResponses))]
 pub(super) async fn effect(State(admin): State<Arc<Admin>>, PathName(name): PathName) -> AdminResult {
-    if let Some(effect) = admin.app.effects().of(&name) {
-        return Ok(answer(&effect));
+    if let Some(effect) = admin.app.shadow_effects().effect_of(&name) {
+        return Ok(json_response(&effect));
     }
-    let book = admin.app.book();
+    let book = admin.app.rule_snapshot();
     match book.rules.iter().find(|stored| stored.item.name == name) {
         Some(stored) => {
             let mode = if stored.item.mode == Mode::Off { "off" } else { "enforced" };
             Err(Problem::not_in_shadow(format!("rule {name:?} is {mode}: its effect is seen while its mode is shadow")))
         }
-        None => Err(no_rule(&name)),
+        None => Err(rule_not_found(&name)),
     }
 }
 
-fn one(status: StatusCode, stored: &Stored<Rule>) -> Response<Body> {
-    (status, [etag(stored.version)], answer(&Row::<RuleText>::new(stored))).into_response()
+fn rule_response(status: StatusCode, stored: &Stored<Rule>) -> Response<Body> {
+    (status, [etag(stored.version)], json_response(&Row::<RuleText>::new(stored))).into_response()
 }
 
-fn created(stored: &Stored<Rule>) -> Response<Body> {
-    let mut response = one(StatusCode::CREATED, stored);
+fn created_response(stored: &Stored<Rule>) -> Response<Body> {
+    let mut response = rule_response(StatusCode::CREATED, stored);
     let name: String = form_urlencoded::byte_serialize(stored.item.name.as_bytes()).collect();
     if let Ok(place) = HeaderValue::from_str(&format!("/admin/v1/rules/{}", name.replace('+', "%20"))) {
         response.headers_mut().insert(LOCATION, place);
@@ -305,8 +307,8 @@ fn created(stored: &Stored<Rule>) -> Response<Body> {
     response
 }
 
-pub(super) fn no_rule(name: &str) -> Problem {
-    Problem::missing(format!("there is no rule {:?}", crate::http::problem::shown(name)))
+pub(super) fn rule_not_found(name: &str) -> Problem {
+    Problem::not_found_item(format!("there is no rule {:?}", crate::http::problem::truncated(name)))
 }
 
 pub(super) fn check_name(name: &str) -> Result<(), Problem> {

@@ -7,7 +7,7 @@ use checkdam::time::rfc3339;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::rules::{AdminErrorResponses, AdminResult, answer};
+use super::rules::{AdminErrorResponses, AdminResult, json_response};
 use super::{Admin, RuleSource};
 use crate::audit::AuditCounts;
 use crate::store::StoreStatus;
@@ -98,22 +98,26 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> AdminResult {
         AuditStatus { counts: audit.counts(), denials_by_rule }
     });
     let overload = admin.app.overload();
-    Ok(answer(&StatusAnswer {
+    Ok(json_response(&StatusAnswer {
         version: env!("CARGO_PKG_VERSION"),
         node: admin.nodes.name().to_owned(),
         uptime_s: admin.nodes.uptime_s(),
         rules: rules(&admin),
         store: admin.app.limiter().store().status(&admin.store),
         audit,
-        load: LoadStatus { in_flight: overload.in_flight(), late_ms: overload.late_ms(), shed: overload.shed_total() },
+        load: LoadStatus {
+            in_flight: overload.in_flight(),
+            late_ms: overload.max_wait_ms(),
+            shed: overload.shed_total(),
+        },
         warnings: admin.app.warnings().all(),
-        unseen_attributes: admin.app.watch().attributes().unseen().into_iter().take(UNSEEN_SHOWN).collect(),
+        unseen_attributes: admin.app.telemetry().attributes().unseen().into_iter().take(UNSEEN_SHOWN).collect(),
     }))
 }
 
 fn rules(admin: &Admin) -> RulesStatus {
-    let book = admin.app.book();
-    let (count, overrides, bans) = (book.shown_rules().count(), book.overrides.len(), book.bans.len());
+    let book = admin.app.rule_snapshot();
+    let (count, overrides, bans) = (book.listed_rules().count(), book.overrides.len(), book.bans.len());
     match &*admin.rules {
         RuleSource::File(path) => RulesStatus {
             source: "file",
@@ -122,9 +126,9 @@ fn rules(admin: &Admin) -> RulesStatus {
             count,
             overrides,
             bans,
-            loaded_at: Some(rfc3339(admin.app.loading().loaded_unix_ms() / 1_000)),
+            loaded_at: Some(rfc3339(admin.app.reload_status().loaded_unix_ms() / 1_000)),
             connected: None,
-            error: admin.app.loading().error(),
+            error: admin.app.reload_status().error(),
         },
         RuleSource::Database(follower) => {
             let status = follower.status();

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::Admin;
 use super::query_parameters::QueryParameters;
-use super::rules::{AdminErrorResponses, AdminResult, answer, no_rule};
+use super::rules::{AdminErrorResponses, AdminResult, json_response, rule_not_found};
 use crate::http::problem::Problem;
 use crate::telemetry::{TopOf, TopWindow};
 
@@ -71,8 +71,8 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResu
     let Ok((mut ranked, nodes)) = ranking.await else {
         return Err(Problem::busy("this node is going away: ask another".to_owned()));
     };
-    if let Some(rule) = rule.filter(|rule| ranked.names.is_empty() && !admin.knows_rule(rule)) {
-        return Err(no_rule(&rule));
+    if let Some(rule) = rule.filter(|rule| ranked.names.is_empty() && !admin.has_rule(rule)) {
+        return Err(rule_not_found(&rule));
     }
     ranked.truncate(limit);
     let subjects = ranked.names.into_iter().map(|(name, count)| SubjectAnswer {
@@ -81,7 +81,7 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResu
         count: count.count,
         too_high_by: count.too_high_by,
     });
-    Ok(answer(&TopAnswer {
+    Ok(json_response(&TopAnswer {
         kind: kind_name,
         window,
         scope: if admin.nodes.has_all_subjects() { "cluster" } else { "node" },

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::Admin;
 use super::query_parameters::QueryParameters;
-use super::rules::{AdminErrorResponses, AdminResult, answer, no_rule};
+use super::rules::{AdminErrorResponses, AdminResult, json_response, rule_not_found};
 use crate::telemetry::{TrafficSeries, TrafficWindow};
 
 /// The rules that are shown by themselves.
@@ -70,19 +70,19 @@ pub(super) async fn show(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResu
     let query = QueryParameters::read(&uri, &["window", "rule"])?;
     let windows = [("minute", TrafficWindow::Minute), ("quarter", TrafficWindow::Quarter), ("day", TrafficWindow::Day)];
     let (window, name) = query.choice("window", &windows)?;
-    let traffic = admin.app.watch().traffic();
+    let traffic = admin.app.telemetry().traffic();
     let history = match query.filter("rule")? {
         Some(rule) => {
-            let history = traffic.history_of(window, &rule);
-            if !history.is_known && !admin.knows_rule(&rule) {
-                return Err(no_rule(&rule));
+            let history = traffic.rule_history(window, &rule);
+            if !history.is_known && !admin.has_rule(&rule) {
+                return Err(rule_not_found(&rule));
             }
             history
         }
         None => traffic.history(window, RULES_SHOWN),
     };
     let rules = history.rules.into_iter().map(|(rule, series)| RuleTraffic { rule, series: series.into() });
-    Ok(answer(&TrafficAnswer {
+    Ok(json_response(&TrafficAnswer {
         window: name,
         step_s: window.step_s(),
         end: history.end_s,

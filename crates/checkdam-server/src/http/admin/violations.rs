@@ -9,10 +9,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::edit_requests::refused;
+use super::edit_requests::rulebook_problem;
 use super::query_parameters::QueryParameters;
-use super::rules::{AdminErrorResponses, AdminResult, answer};
-use crate::http::problem::{Problem, shown};
+use super::rules::{AdminErrorResponses, AdminResult, json_response};
+use crate::http::problem::{Problem, truncated};
 use crate::rulebook::{StoredViolation, ViolationFilter};
 
 /// A page of violations, newest first.
@@ -109,21 +109,21 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResu
         since_unix_ms: query.time_ms("since")?,
         until_unix_ms: query.time_ms("until")?,
         subject: query.filter("subject")?,
-        before_id: query.text("before").map(place).transpose()?,
+        before_id: query.text("before").map(parse_cursor).transpose()?,
         limit: limit as u32,
     };
     let Some(rulebook) = &admin.rulebook else {
         return Err(Problem::unavailable("violations are not recorded: there is no database".to_owned()));
     };
-    let found = rulebook.violations(&filter).await.map_err(refused)?;
+    let found = rulebook.violations(&filter).await.map_err(rulebook_problem)?;
     let next = found.last().filter(|_| found.len() == limit).map(|last| last.id);
-    Ok(answer(&ViolationsAnswer { violations: found.into_iter().map(Into::into).collect(), next }))
+    Ok(json_response(&ViolationsAnswer { violations: found.into_iter().map(Into::into).collect(), next }))
 }
 
 /// Reads where a page ended.
-fn place(text: &str) -> Result<i64, Problem> {
+fn parse_cursor(text: &str) -> Result<i64, Problem> {
     text.parse().map_err(|_| {
-        let detail = format!("before is {:?}: give what the last page called next", shown(text));
+        let detail = format!("before is {:?}: give what the last page called next", truncated(text));
         Problem::invalid("before".to_owned(), detail)
     })
 }

@@ -8,7 +8,7 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// What X-Forwarded-For lists, the last addition first: an address, or `None` for
 /// an entry that is none. Several such headers are one list.
-pub(super) fn from_the_right(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
+pub(super) fn addresses_from_right(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
     let lists = headers.get_all(X_FORWARDED_FOR).iter().rev();
     let entries = lists.flat_map(|list| list.as_bytes().rsplit(|byte| *byte == b','));
     entries.map(<[u8]>::trim_ascii).filter(|entry| !entry.is_empty()).map(parse)
@@ -23,7 +23,7 @@ fn parse(entry: &[u8]) -> Option<IpAddr> {
 }
 
 /// An address as text, without the machinery that formats anything.
-pub(crate) fn text(address: IpAddr) -> String {
+pub(crate) fn address_text(address: IpAddr) -> String {
     let IpAddr::V4(address) = address else { return address.to_string() };
     let mut text = String::with_capacity("255.255.255.255".len());
     for (place, part) in address.octets().into_iter().enumerate() {

@@ -8,34 +8,34 @@ use axum::http::StatusCode;
 use bytes::{BufMut, BytesMut};
 use checkdam::{Outcome, Request, TierView};
 
-use super::responses::{BanAnswer, kind_and_title, millis, refusal_text};
+use super::responses::{BanAnswer, denial_text, kind_and_title, millis};
 
 /// Most answers are shorter, their headers included.
 const BODY_BYTES: usize = 1_024;
 
 /// Where a request stands.
-pub(super) fn standing(request: &Request<'_>, outcome: &Outcome) -> BytesMut {
+pub(super) fn write_standing(request: &Request<'_>, outcome: &Outcome) -> BytesMut {
     let mut body = BodyWriter::new();
-    body.literal("{");
-    body.answer(request, outcome);
+    body.write_literal("{");
+    body.write_fields(request, outcome);
     body.out
 }
 
 /// Why a request does not pass, and where it stands.
-pub(super) fn refusal(request: &Request<'_>, outcome: &Outcome, status: StatusCode) -> BytesMut {
+pub(super) fn write_denial(request: &Request<'_>, outcome: &Outcome, status: StatusCode) -> BytesMut {
     let mut body = BodyWriter::new();
     let (kind, title) = kind_and_title(status);
-    body.text("{\"type\":", kind);
-    body.text(",\"title\":", title);
-    body.number(",\"status\":", status.as_u16().into());
-    body.text(",\"detail\":", &refusal_text(request, outcome));
+    body.write_text("{\"type\":", kind);
+    body.write_text(",\"title\":", title);
+    body.write_number(",\"status\":", status.as_u16().into());
+    body.write_text(",\"detail\":", &denial_text(request, outcome));
     let mut opening = ",\"violated-policies\":[";
     for tier in outcome.denying() {
-        body.text(opening, tier.policy_name());
+        body.write_text(opening, tier.policy_name());
         opening = ",";
     }
-    body.literal(if opening == "," { "]," } else { ",\"violated-policies\":[]," });
-    body.answer(request, outcome);
+    body.write_literal(if opening == "," { "]," } else { ",\"violated-policies\":[]," });
+    body.write_fields(request, outcome);
     body.out
 }
 
@@ -50,27 +50,27 @@ impl BodyWriter {
     }
 
     /// The fields of an answer, and the end of the object that they stand in.
-    fn answer(&mut self, request: &Request<'_>, outcome: &Outcome) {
+    fn write_fields(&mut self, request: &Request<'_>, outcome: &Outcome) {
         let governing = outcome.governing();
-        self.truth("\"allowed\":", outcome.is_allowed());
-        self.optional(",\"limit\":", governing.map(|tier| tier.decision.limit));
-        self.optional(",\"remaining\":", governing.map(|tier| tier.decision.remaining));
-        self.number(",\"retry_after_ms\":", millis(outcome.retry_after_us()));
-        self.number(",\"reset_after_ms\":", governing.map_or(0, |tier| millis(tier.decision.reset_after_us)));
+        self.write_bool("\"allowed\":", outcome.is_allowed());
+        self.write_optional(",\"limit\":", governing.map(|tier| tier.decision.limit));
+        self.write_optional(",\"remaining\":", governing.map(|tier| tier.decision.remaining));
+        self.write_number(",\"retry_after_ms\":", millis(outcome.retry_after_us()));
+        self.write_number(",\"reset_after_ms\":", governing.map_or(0, |tier| millis(tier.decision.reset_after_us)));
         match millis(outcome.delay_us()) {
             0 => {}
-            delay_ms => self.number(",\"delay_ms\":", delay_ms),
+            delay_ms => self.write_number(",\"delay_ms\":", delay_ms),
         }
         match outcome.violated() {
-            Some(tier) => self.text(",\"violated\":", &tier.rule.name),
-            None => self.literal(",\"violated\":null"),
+            Some(tier) => self.write_text(",\"violated\":", &tier.rule.name),
+            None => self.write_literal(",\"violated\":null"),
         }
-        if let Some(ban) = BanAnswer::of(outcome) {
-            self.literal(",\"ban\":");
+        if let Some(ban) = BanAnswer::from_outcome(outcome) {
+            self.write_literal(",\"ban\":");
             self.out.extend_from_slice(&super::json(&ban));
         }
-        self.text(",\"decided_by\":", outcome.decided_by().name());
-        self.literal(",\"tiers\":[");
+        self.write_text(",\"decided_by\":", outcome.decided_by().name());
+        self.write_literal(",\"tiers\":[");
         // A rule's tiers have one subject: it is written once a rule.
         let (mut key, mut subject) = ("", String::new());
         let mut opening = "{\"rule\":";
@@ -80,54 +80,54 @@ impl BodyWriter {
                 subject.clear();
                 tier.rule.key.render_into(request, &mut subject);
             }
-            self.tier(opening, &tier, &subject);
+            self.write_tier(opening, &tier, &subject);
             opening = ",{\"rule\":";
         }
-        self.literal("]}");
+        self.write_literal("]}");
     }
 
-    fn tier(&mut self, opening: &str, tier: &TierView<'_>, subject: &str) {
-        self.text(opening, &tier.rule.name);
-        self.text(",\"scope\":", &tier.rule.scope);
-        self.text(",\"subject\":", subject);
-        self.truth(",\"allowed\":", tier.decision.is_allowed());
-        self.number(",\"limit\":", tier.decision.limit);
-        self.number(",\"remaining\":", tier.decision.remaining);
-        self.number(",\"retry_after_ms\":", millis(tier.decision.retry_after_us));
-        self.number(",\"reset_after_ms\":", millis(tier.decision.reset_after_us));
-        self.literal(if tier.is_enforced() { "}" } else { ",\"shadow\":true}" });
+    fn write_tier(&mut self, opening: &str, tier: &TierView<'_>, subject: &str) {
+        self.write_text(opening, &tier.rule.name);
+        self.write_text(",\"scope\":", &tier.rule.scope);
+        self.write_text(",\"subject\":", subject);
+        self.write_bool(",\"allowed\":", tier.decision.is_allowed());
+        self.write_number(",\"limit\":", tier.decision.limit);
+        self.write_number(",\"remaining\":", tier.decision.remaining);
+        self.write_number(",\"retry_after_ms\":", millis(tier.decision.retry_after_us));
+        self.write_number(",\"reset_after_ms\":", millis(tier.decision.reset_after_us));
+        self.write_literal(if tier.is_enforced() { "}" } else { ",\"shadow\":true}" });
     }
 
-    fn literal(&mut self, text: &str) {
+    fn write_literal(&mut self, text: &str) {
         self.out.extend_from_slice(text.as_bytes());
     }
 
-    fn truth(&mut self, name: &str, truth: bool) {
-        self.literal(name);
-        self.literal(if truth { "true" } else { "false" });
+    fn write_bool(&mut self, name: &str, truth: bool) {
+        self.write_literal(name);
+        self.write_literal(if truth { "true" } else { "false" });
     }
 
-    fn number(&mut self, name: &str, number: u64) {
-        self.literal(name);
+    fn write_number(&mut self, name: &str, number: u64) {
+        self.write_literal(name);
         self.out.extend_from_slice(self.digits.format(number).as_bytes());
     }
 
-    fn optional(&mut self, name: &str, number: Option<u64>) {
+    fn write_optional(&mut self, name: &str, number: Option<u64>) {
         match number {
-            Some(number) => self.number(name, number),
+            Some(number) => self.write_number(name, number),
             None => {
-                self.literal(name);
-                self.literal("null");
+                self.write_literal(name);
+                self.write_literal("null");
             }
         }
     }
 
-    fn text(&mut self, name: &str, text: &str) {
-        self.literal(name);
+    fn write_text(&mut self, name: &str, text: &str) {
+        self.write_literal(name);
         let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
         if text.bytes().all(is_plain) {
             self.out.put_u8(b'"');
-            self.literal(text);
+            self.write_literal(text);
             self.out.put_u8(b'"');
         } else {
             self.out.extend_from_slice(&super::json(&text));
@@ -176,9 +176,9 @@ bans:
         let outcome = limiter.check(request).await;
         let status = status(outcome.verdict());
         let by_serde = serde_json::to_string(&Answer::new(request, &outcome)).unwrap();
-        assert_eq!(String::from_utf8_lossy(&standing(request, &outcome)), by_serde);
+        assert_eq!(String::from_utf8_lossy(&write_standing(request, &outcome)), by_serde);
         let by_serde = serde_json::to_string(&Denied::new(request, &outcome)).unwrap();
-        assert_eq!(String::from_utf8_lossy(&refusal(request, &outcome, status)), by_serde);
+        assert_eq!(String::from_utf8_lossy(&write_denial(request, &outcome, status)), by_serde);
         status.as_u16()
     }
 

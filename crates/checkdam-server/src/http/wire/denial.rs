@@ -41,7 +41,7 @@ pub(in crate::http) struct Refusal {
 }
 
 /// Answers a request that does not pass.
-pub(crate) fn refuse(outcome: &Outcome, dialect: Dialect) -> Response<Full<Bytes>> {
+pub(crate) fn denial_response(outcome: &Outcome, dialect: Dialect) -> Response<Full<Bytes>> {
     let status = status(outcome.verdict());
     let (kind, title) = kind_and_title(status);
     let retry_after_ms = millis(outcome.retry_after_us());

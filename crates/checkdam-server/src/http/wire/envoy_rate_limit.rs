@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde_json::{Map, Value, json};
 
-use super::requests::{JsonObject, malformed};
+use super::requests::{JsonObject, malformed_body};
 use crate::grpc::{
     Code, DescriptorStatus, Entry, LimitUnit, RateLimit, RateLimitDescriptor, RateLimitOverride, RateLimitRequest,
     RateLimitResponse,
@@ -17,30 +17,30 @@ use crate::http::problem::Problem;
 pub(in crate::http) fn parse_rate_limit(body: &[u8]) -> Result<RateLimitRequest, Problem> {
     match serde_json::from_slice::<JsonObject<RequestBody>>(body) {
         Ok(JsonObject(body)) => Ok(body.into()),
-        Err(error) => Err(malformed::<JsonObject<RequestBody>>(body, &error)),
+        Err(error) => Err(malformed_body::<JsonObject<RequestBody>>(body, &error)),
     }
 }
 
 /// Writes an answer.
-pub(in crate::http) fn rate_limit(answer: &RateLimitResponse) -> Vec<u8> {
+pub(in crate::http) fn write_rate_limit(answer: &RateLimitResponse) -> Vec<u8> {
     let mut body = Map::new();
-    body.insert("overallCode".to_owned(), code(answer.overall_code));
-    body.insert("statuses".to_owned(), answer.statuses.iter().map(status).collect());
+    body.insert("overallCode".to_owned(), code_json(answer.overall_code));
+    body.insert("statuses".to_owned(), answer.statuses.iter().map(status_json).collect());
     if !answer.response_headers_to_add.is_empty() {
         let headers = answer.response_headers_to_add.iter();
         let headers = headers.map(|header| json!({"key": header.key, "value": header.value})).collect();
         body.insert("responseHeadersToAdd".to_owned(), headers);
     }
     if let Some(metadata) = &answer.dynamic_metadata {
-        body.insert("dynamicMetadata".to_owned(), structure(metadata));
+        body.insert("dynamicMetadata".to_owned(), struct_json(metadata));
     }
     super::json(&body)
 }
 
-fn status(status: &DescriptorStatus) -> Value {
-    let mut told = json!({ "code": code(status.code) });
+fn status_json(status: &DescriptorStatus) -> Value {
+    let mut told = json!({ "code": code_json(status.code) });
     if let Some(limit) = &status.current_limit {
-        told["currentLimit"] = current_limit(limit);
+        told["currentLimit"] = limit_json(limit);
     }
     if status.limit_remaining != 0 {
         told["limitRemaining"] = status.limit_remaining.into();
@@ -51,7 +51,7 @@ fn status(status: &DescriptorStatus) -> Value {
     told
 }
 
-fn current_limit(limit: &RateLimit) -> Value {
+fn limit_json(limit: &RateLimit) -> Value {
     let mut told = Map::new();
     if limit.requests_per_unit != 0 {
         told.insert("requestsPerUnit".to_owned(), limit.requests_per_unit.into());
@@ -66,24 +66,24 @@ fn current_limit(limit: &RateLimit) -> Value {
     told.into()
 }
 
-fn code(number: i32) -> Value {
+fn code_json(number: i32) -> Value {
     Code::try_from(number).unwrap_or_default().as_str_name().into()
 }
 
-fn structure(metadata: &prost_types::Struct) -> Value {
+fn struct_json(metadata: &prost_types::Struct) -> Value {
     let fields = metadata.fields.iter();
-    fields.map(|(name, value)| (name.clone(), dynamic(value))).collect::<Map<_, _>>().into()
+    fields.map(|(name, value)| (name.clone(), value_json(value))).collect::<Map<_, _>>().into()
 }
 
-fn dynamic(value: &prost_types::Value) -> Value {
+fn value_json(value: &prost_types::Value) -> Value {
     use prost_types::value::Kind;
     match &value.kind {
         None | Some(Kind::NullValue(_)) => Value::Null,
         Some(Kind::BoolValue(truth)) => (*truth).into(),
         Some(Kind::NumberValue(number)) => (*number).into(),
         Some(Kind::StringValue(text)) => text.as_str().into(),
-        Some(Kind::ListValue(list)) => list.values.iter().map(dynamic).collect(),
-        Some(Kind::StructValue(fields)) => structure(fields),
+        Some(Kind::ListValue(list)) => list.values.iter().map(value_json).collect(),
+        Some(Kind::StructValue(fields)) => struct_json(fields),
     }
 }
 

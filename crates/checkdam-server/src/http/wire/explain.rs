@@ -102,7 +102,7 @@ pub(crate) fn explain(rules: &RuleSet, request: &Request<'_>, outcome: &Outcome,
     json(&ExplainAnswer {
         allowed: outcome.is_allowed(),
         violated: outcome.violated().map(|tier| tier.rule.name.as_str()),
-        ban: BanAnswer::of(outcome),
+        ban: BanAnswer::from_outcome(outcome),
         others_left_out: rules.rules().len() - matches.len() - others.len(),
         matches,
         others,

@@ -9,13 +9,13 @@ mod requests;
 mod responses;
 
 pub(super) use denial::Refusal;
-pub(crate) use denial::refuse;
-pub(super) use envoy_rate_limit::{parse_rate_limit, rate_limit};
+pub(crate) use denial::denial_response;
+pub(super) use envoy_rate_limit::{parse_rate_limit, write_rate_limit};
 pub(super) use explain::ExplainAnswer;
 pub(crate) use explain::{explain, mode_name};
 pub(super) use requests::{BatchBody, CheckBody, parse, parse_batch};
-pub(super) use responses::{Answer, BatchAnswer, Denied, answer, batch, state};
-pub(crate) use responses::{STANDING, standing};
+pub(super) use responses::{Answer, BatchAnswer, Denied, batch_response, decision_response, standing_response};
+pub(crate) use responses::{STANDING, rate_limit_headers};
 
 /// A value as JSON. Our own types cannot fail to be written into memory.
 pub(super) fn json<T: serde::Serialize + ?Sized>(value: &T) -> Vec<u8> {

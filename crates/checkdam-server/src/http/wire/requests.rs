@@ -14,7 +14,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 
-use crate::http::problem::{Problem, shown};
+use crate::http::problem::{Problem, truncated};
 
 /// The most requests in a batch: 256 bytes each fill the largest body.
 pub(in crate::http) const BATCH_MAX: usize = 256;
@@ -77,18 +77,18 @@ pub(in crate::http) fn parse(body: &[u8]) -> Result<Request<'_>, Problem> {
     match read {
         Ok(JsonObject(body)) => body.into_request(),
         Err(error) => {
-            let problem = malformed::<JsonObject<CheckBody<'_>>>(body, &error);
-            Err(match first(body) {
-                Some(b'[') => problem.advising("one request is an object; several go to /v1/check/batch"),
+            let problem = malformed_body::<JsonObject<CheckBody<'_>>>(body, &error);
+            Err(match first_byte(body) {
+                Some(b'[') => problem.with_advice("one request is an object; several go to /v1/check/batch"),
                 Some(b'{') => problem,
-                _ => problem.advising(&format!("send JSON, such as {CHECK_EXAMPLE}")),
+                _ => problem.with_advice(&format!("send JSON, such as {CHECK_EXAMPLE}")),
             })
         }
     }
 }
 
 /// The byte that a body begins with, spaces aside.
-fn first(body: &[u8]) -> Option<u8> {
+fn first_byte(body: &[u8]) -> Option<u8> {
     body.trim_ascii_start().first().copied()
 }
 
@@ -97,10 +97,10 @@ pub(in crate::http) fn parse_batch(body: &[u8]) -> Result<Vec<Request<'_>>, Prob
     let batch = match serde_json::from_slice::<JsonObject<BatchBody<'_>>>(body) {
         Ok(JsonObject(batch)) => batch,
         Err(error) => {
-            let problem = malformed::<JsonObject<BatchBody<'_>>>(body, &error);
-            return Err(match first(body) {
+            let problem = malformed_body::<JsonObject<BatchBody<'_>>>(body, &error);
+            return Err(match first_byte(body) {
                 Some(b'{') => problem,
-                _ => problem.advising(&format!("send the requests in an object: {BATCH_EXAMPLE}")),
+                _ => problem.with_advice(&format!("send the requests in an object: {BATCH_EXAMPLE}")),
             });
         }
     };
@@ -111,7 +111,7 @@ pub(in crate::http) fn parse_batch(body: &[u8]) -> Result<Vec<Request<'_>>, Prob
     let requests = batch.requests.into_iter().enumerate();
     requests
         .map(|(index, JsonObject(body))| {
-            body.into_request().map_err(|problem| problem.within(&format!("requests[{index}]")))
+            body.into_request().map_err(|problem| problem.with_prefix(&format!("requests[{index}]")))
         })
         .collect()
 }
@@ -120,7 +120,8 @@ impl<'a> CheckBody<'a> {
     fn into_request(self) -> Result<Request<'a>, Problem> {
         let Text(domain) = self.domain;
         if domain.len() > VALUE_MAX {
-            let detail = format!("domain {:?} is {} bytes long: at most {VALUE_MAX} fit", shown(&domain), domain.len());
+            let detail =
+                format!("domain {:?} is {} bytes long: at most {VALUE_MAX} fit", truncated(&domain), domain.len());
             return Err(Problem::invalid("domain".to_owned(), detail));
         }
         let request = match self.attributes {
@@ -136,7 +137,7 @@ impl<'a> CheckBody<'a> {
 
 /// Reads the body once more to say which field is wrong. Only refused bodies
 /// pay for this.
-pub(super) fn malformed<'a, T: Deserialize<'a>>(body: &'a [u8], error: &serde_json::Error) -> Problem {
+pub(super) fn malformed_body<'a, T: Deserialize<'a>>(body: &'a [u8], error: &serde_json::Error) -> Problem {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let found = serde_path_to_error::deserialize::<_, T>(&mut reader).err();
     let path =
@@ -147,14 +148,14 @@ pub(super) fn malformed<'a, T: Deserialize<'a>>(body: &'a [u8], error: &serde_js
         .iter()
         .find_map(|opening| message.strip_prefix(opening)?.split('`').next());
     let field = match named {
-        Some(name) if path.is_empty() || path == name => shown(name),
+        Some(name) if path.is_empty() || path == name => truncated(name),
         Some(name) if path.ends_with(&format!(".{name}")) => path,
-        Some(name) => format!("{path}.{}", shown(name)),
+        Some(name) => format!("{path}.{}", truncated(name)),
         None if path.is_empty() => "body".to_owned(),
         None => path,
     };
     let detail = if body.is_empty() { "the body is empty: send a JSON object".to_owned() } else { shortened(&message) };
-    Problem::malformed(shown(&field), detail)
+    Problem::malformed(truncated(&field), detail)
 }
 
 /// Keeps the beginning, which tells what was found, and the end, which tells
@@ -271,13 +272,13 @@ impl<'a> Attributes<'a> {
         } else if value.is_empty() {
             Some("is empty: give it a value or leave the attribute out".to_owned())
         } else if value.len() > VALUE_MAX {
-            Some(format!("is {} bytes long and begins {:?}: at most {VALUE_MAX} fit", value.len(), shown(&value)))
+            Some(format!("is {} bytes long and begins {:?}: at most {VALUE_MAX} fit", value.len(), truncated(&value)))
         } else {
             None
         };
         if let Some(reason) = unusable {
-            let field = format!("attributes.{}", shown(&name));
-            *self = Self::Invalid { detail: format!("the attribute {:?} {reason}", shown(&name)), field };
+            let field = format!("attributes.{}", truncated(&name));
+            *self = Self::Invalid { detail: format!("the attribute {:?} {reason}", truncated(&name)), field };
             return;
         }
         if let Err(error) = request.insert(name, value) {

@@ -59,7 +59,7 @@ pub(in crate::http) struct BanAnswer<'a> {
 }
 
 impl<'a> BanAnswer<'a> {
-    pub(super) fn of(outcome: &'a Outcome) -> Option<Self> {
+    pub(super) fn from_outcome(outcome: &'a Outcome) -> Option<Self> {
         let ban = outcome.ban()?;
         Some(Self { subject: ban.subject(), reason: &ban.reason, until: ban.until_unix_s.map(checkdam::time::rfc3339) })
     }
@@ -137,22 +137,30 @@ const fn is_zero(number: &u64) -> bool {
 }
 
 /// Answers a check: 200, 429, 422 for what can never pass, 403 for who is banned.
-pub(in crate::http) fn answer(request: &Request<'_>, outcome: &Outcome, dialect: Dialect) -> Response<Full<Bytes>> {
+pub(in crate::http) fn decision_response(
+    request: &Request<'_>,
+    outcome: &Outcome,
+    dialect: Dialect,
+) -> Response<Full<Bytes>> {
     let status = status(outcome.verdict());
     if status == StatusCode::OK {
-        return state(request, outcome, dialect);
+        return standing_response(request, outcome, dialect);
     }
-    respond(status, PROBLEM_JSON, check_response::refusal(request, outcome, status), outcome, dialect)
+    respond(status, PROBLEM_JSON, check_response::write_denial(request, outcome, status), outcome, dialect)
 }
 
 /// Answers with where the request stands: always 200.
-pub(in crate::http) fn state(request: &Request<'_>, outcome: &Outcome, dialect: Dialect) -> Response<Full<Bytes>> {
-    respond(StatusCode::OK, JSON, check_response::standing(request, outcome), outcome, dialect)
+pub(in crate::http) fn standing_response(
+    request: &Request<'_>,
+    outcome: &Outcome,
+    dialect: Dialect,
+) -> Response<Full<Bytes>> {
+    respond(StatusCode::OK, JSON, check_response::write_standing(request, outcome), outcome, dialect)
 }
 
 /// Answers a batch: 200, whatever its requests were answered.
-pub(in crate::http) fn batch(decided: &[(Request<'_>, Outcome)]) -> Response<Body> {
-    let results = decided.iter().map(|(request, outcome)| Answer::item(request, outcome)).collect();
+pub(in crate::http) fn batch_response(decided: &[(Request<'_>, Outcome)]) -> Response<Body> {
+    let results = decided.iter().map(|(request, outcome)| Answer::batch_item(request, outcome)).collect();
     let body = json(&BatchAnswer { results });
     let mut response = Response::new(Body::from(body));
     response.headers_mut().insert(CONTENT_TYPE, JSON);
@@ -171,22 +179,22 @@ pub(super) fn respond(
     let headers = response.headers_mut();
     headers.reserve(HEADERS_MAX);
     headers.insert(CONTENT_TYPE, content_type);
-    write(out, outcome, dialect, status == StatusCode::OK, |name, value| {
+    write_headers(out, outcome, dialect, status == StatusCode::OK, |name, value| {
         headers.insert(name, value);
     });
     response
 }
 
 /// The headers that tell where a request stands that passes.
-pub(crate) fn standing(outcome: &Outcome, dialect: Dialect) -> Vec<(HeaderName, HeaderValue)> {
+pub(crate) fn rate_limit_headers(outcome: &Outcome, dialect: Dialect) -> Vec<(HeaderName, HeaderValue)> {
     let mut headers = Vec::with_capacity(STANDING.len());
     let out = BytesMut::with_capacity(STANDING_BYTES);
-    write(out, outcome, dialect, true, |name, value| headers.push((name, value)));
+    write_headers(out, outcome, dialect, true, |name, value| headers.push((name, value)));
     headers
 }
 
 /// The values stand in one piece of memory, which is written behind what there is.
-fn write(
+fn write_headers(
     mut out: BytesMut,
     outcome: &Outcome,
     dialect: Dialect,
@@ -279,13 +287,13 @@ impl<'a> Answer<'a> {
             reset_after_ms: governing.map_or(0, |tier| millis(tier.decision.reset_after_us)),
             delay_ms: millis(outcome.delay_us()),
             violated: outcome.violated().map(|tier| tier.rule.name.as_str()),
-            ban: BanAnswer::of(outcome),
+            ban: BanAnswer::from_outcome(outcome),
             decided_by: outcome.decided_by().name(),
             tiers: TierList { request, outcome },
         }
     }
 
-    fn item(request: &'a dyn TierSubjects, outcome: &'a Outcome) -> BatchItem<'a> {
+    fn batch_item(request: &'a dyn TierSubjects, outcome: &'a Outcome) -> BatchItem<'a> {
         if outcome.is_allowed() {
             BatchItem::Allowed { status: StatusCode::OK.as_u16(), answer: Self::new(request, outcome) }
         } else {
@@ -302,7 +310,7 @@ impl<'a> Denied<'a> {
             kind,
             title,
             status: status.as_u16(),
-            detail: refusal_text(request, outcome),
+            detail: denial_text(request, outcome),
             violated_policies: outcome.denying().map(|tier| tier.policy_name().to_owned()).collect(),
             answer: Answer::new(request, outcome),
         }
@@ -310,14 +318,14 @@ impl<'a> Denied<'a> {
 }
 
 /// Which rule denies a request, or why it is banned, and when to come back.
-pub(super) fn refusal_text(request: &dyn TierSubjects, outcome: &Outcome) -> String {
+pub(super) fn denial_text(request: &dyn TierSubjects, outcome: &Outcome) -> String {
     match outcome.ban() {
-        Some(ban) => banned(ban),
+        Some(ban) => ban_text(ban),
         None => outcome.violated().map(|tier| detail(request, &tier)).unwrap_or_default(),
     }
 }
 
-fn banned(ban: &Ban) -> String {
+fn ban_text(ban: &Ban) -> String {
     let until = ban.until_unix_s.map(|until| format!(" until {}", checkdam::time::rfc3339(until))).unwrap_or_default();
     let reason = if ban.reason.is_empty() { String::new() } else { format!(": {}", ban.reason) };
     format!("{:?} is banned{until}{reason}", ban.subject())

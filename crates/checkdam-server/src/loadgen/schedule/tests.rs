@@ -20,9 +20,9 @@ struct StallingServer {
 }
 
 impl Client for StallingServer {
-    async fn open(&mut self) {}
+    async fn connect(&mut self) {}
 
-    async fn ask(&mut self, _: u64) -> Result<RequestResult, RequestFailure> {
+    async fn send(&mut self, _: u64) -> Result<RequestResult, RequestFailure> {
         let recovers_at = self.stalls_at + self.stalls_for;
         if Instant::now() >= self.stalls_at && Instant::now() < recovers_at {
             tokio::time::sleep_until(recovers_at).await;
@@ -60,13 +60,13 @@ async fn measure(bounds: LoadLimits, lanes: u64, stalls_for: Duration) -> LoadTa
     }
     let pacer = Arc::clone(&schedule);
     tasks.spawn(async move {
-        while let Some(nap) = pacer.release() {
+        while let Some(nap) = pacer.release_due() {
             tokio::time::sleep(nap.clamp(MS, NAP_MAX)).await;
         }
     });
     tasks.join_all().await;
     let mut tally = Arc::into_inner(tally).unwrap().into_inner().unwrap();
-    schedule.left_in_line().for_each(|waited| tally.count_unsent(waited));
+    schedule.unsent_waits().for_each(|waited| tally.count_unsent(waited));
     tally
 }
 
@@ -138,12 +138,12 @@ async fn bounds_hold_to_the_request() {
 async fn what_fell_due_while_the_pacer_was_held_up_is_not_left_out() {
     let bounds = LoadLimits { timeout: Duration::from_secs(1), ..bounds(Duration::from_secs(5), Some(1_000)) };
     let schedule = Schedule::new(bounds, Arc::default());
-    schedule.release();
+    schedule.release_due();
     assert!(schedule.next().await.is_some());
     tokio::time::advance(Duration::from_secs(60)).await;
-    assert_eq!(schedule.release(), None);
+    assert_eq!(schedule.release_due(), None);
     assert!(schedule.next().await.is_none());
-    assert_eq!(schedule.left_in_line().count(), 4_999);
+    assert_eq!(schedule.unsent_waits().count(), 4_999);
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,10 +151,10 @@ async fn a_stop_ends_both_loops_at_once() {
     for rate_per_s in [None, Some(1_000)] {
         let is_stopped = Arc::new(AtomicBool::new(false));
         let schedule = Schedule::new(bounds(Duration::from_secs(3_600), rate_per_s), Arc::clone(&is_stopped));
-        schedule.release();
+        schedule.release_due();
         assert!(schedule.next().await.is_some());
         is_stopped.store(true, Ordering::Relaxed);
-        assert_eq!(schedule.release(), None);
+        assert_eq!(schedule.release_due(), None);
         assert!(schedule.next().await.is_none());
     }
 }

@@ -47,7 +47,7 @@ impl ChunkedDecoder {
             let unread = &mut connection.unread;
             match *self {
                 Self::Size => {
-                    let Some(length) = line(unread, LINE_MAX)? else { return Ok(ChunkedPart::Missing) };
+                    let Some(length) = line_length(unread, LINE_MAX)? else { return Ok(ChunkedPart::Missing) };
                     let size =
                         chunk_size(&unread[..length]).ok_or_else(|| malformed("the size of a chunk is no number"))?;
                     unread.advance(length + 2);
@@ -84,7 +84,7 @@ impl ChunkedDecoder {
 
 /// How long the line is that comes next, without its end; none if it is not all
 /// there yet.
-fn line(bytes: &[u8], length_max: usize) -> Result<Option<usize>, Error> {
+fn line_length(bytes: &[u8], length_max: usize) -> Result<Option<usize>, Error> {
     match memchr::memchr2(b'\r', b'\n', bytes) {
         Some(length) if length > length_max => Err(malformed("a line of a chunked body is too long")),
         None if bytes.len() > length_max => Err(malformed("a line of a chunked body is too long")),
@@ -125,12 +125,12 @@ mod tests {
 
     #[test]
     fn lines_end_in_one_way_only() {
-        assert_eq!(line(b"5\r\nhello", 9).unwrap(), Some(1));
+        assert_eq!(line_length(b"5\r\nhello", 9).unwrap(), Some(1));
         for partial in [&b""[..], b"5", b"5\r"] {
-            assert_eq!(line(partial, 9).unwrap(), None, "{partial:?}");
+            assert_eq!(line_length(partial, 9).unwrap(), None, "{partial:?}");
         }
         for bad in [&b"5\nhello"[..], b"5\rhello", b"5;0123456789", b"5;01234567890\r\n"] {
-            assert!(line(bad, 9).is_err(), "{bad:?}");
+            assert!(line_length(bad, 9).is_err(), "{bad:?}");
         }
     }
 

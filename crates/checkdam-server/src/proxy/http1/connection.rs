@@ -41,7 +41,7 @@ impl Connection {
     }
 
     /// Reads more; how much, which is nothing at the end.
-    pub(super) fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<Result<usize, Error>> {
+    pub(super) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<Result<usize, Error>> {
         self.unread.reserve(if self.is_busy { READ_BYTES_MAX } else { READ_BYTES });
         let room = self.unread.capacity() - self.unread.len();
         // It keeps nothing between polls, so that it may be made anew for each.
@@ -64,13 +64,13 @@ impl Connection {
 
     /// Whether it can carry another request: nothing has come that nobody asked
     /// for, and it was not closed.
-    pub(super) fn is_quiet(&mut self) -> bool {
+    pub(super) fn is_reusable(&mut self) -> bool {
         if !self.unread.is_empty() {
             return false;
         }
         // A task that has done much already is told "nothing yet" whatever has come,
         // which here would pass for silence: so this look does not count.
-        let look = pin!(unconstrained(poll_fn(|context| self.poll_more(context))));
+        let look = pin!(unconstrained(poll_fn(|context| self.poll_fill(context))));
         look.poll(&mut Context::from_waker(Waker::noop())).is_pending()
     }
 

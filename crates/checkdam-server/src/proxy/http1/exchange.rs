@@ -66,7 +66,7 @@ struct ExchangeState {
 
 impl Exchange<'_> {
     /// Sends the request, and waits for the head of its answer.
-    pub(in crate::proxy) async fn on(&self, mut connection: Box<Connection>) -> Result<Response<Body>, ExchangeError> {
+    pub(in crate::proxy) async fn run(&self, mut connection: Box<Connection>) -> Result<Response<Body>, ExchangeError> {
         let outbox = std::mem::take(&mut connection.outbox);
         let feed = RequestWriter::new(self.head, self.source, self.host, outbox);
         // Requests that came together are written together: an upstream on the
@@ -77,21 +77,21 @@ impl Exchange<'_> {
         let reply = std::future::poll_fn(|context| self.poll(&mut state, context)).await?;
         let ResponseHead { status, headers, framing, is_lasting } = reply;
         let ExchangeState { mut connection, mut feed, .. } = state;
-        let is_over = feed.is_over();
+        let is_over = feed.is_finished();
         let body = if status == StatusCode::SWITCHING_PROTOCOLS {
             if !is_over {
                 return Err(ExchangeError::EarlySwitch);
             }
-            Body::switched(connection)
+            Body::tunnel(connection)
         } else if is_over {
             connection.outbox = feed.into_outbox();
             Body::new(connection, framing, is_lasting.then(|| Arc::clone(self.pool)))
         } else if state.blocked.is_some() {
-            feed.give_up();
+            feed.abandon();
             Body::new(connection, framing, None)
         } else {
             // The answer is early: the rest is written beside it.
-            tokio::spawn(feed.finish(connection.stream.share(), self.patience));
+            tokio::spawn(feed.finish(connection.stream.split_write_half(), self.patience));
             Body::new(connection, framing, None)
         };
         let mut response = Response::new(body);
@@ -109,10 +109,10 @@ impl Exchange<'_> {
             }
         }
         loop {
-            if let Some(reply) = self.next_reply(state)? {
+            if let Some(reply) = self.parse_response(state)? {
                 return Poll::Ready(Ok(reply));
             }
-            let error = match state.connection.poll_more(context) {
+            let error = match state.connection.poll_fill(context) {
                 Poll::Ready(Ok(0)) => ErrorKind::UnexpectedEof.into(),
                 Poll::Ready(Ok(_)) => {
                     state.is_answering = true;
@@ -127,8 +127,8 @@ impl Exchange<'_> {
         }
         // While the client owes its body, the upstream owes nothing, unless it takes no more of it.
         let blocked_since = state.blocked.as_ref().map(|(_, since)| *since);
-        match blocked_since.or_else(|| self.source.owed_since(state.begun)) {
-            Some(since) if state.connection.alarm.is_over(since + self.patience, context) => {
+        match blocked_since.or_else(|| self.source.upstream_owes_since(state.begun)) {
+            Some(since) if state.connection.alarm.poll_overdue(since + self.patience, context) => {
                 Poll::Ready(Err(ExchangeError::Slow))
             }
             _ => Poll::Pending,
@@ -136,10 +136,10 @@ impl Exchange<'_> {
     }
 
     /// The answer's head, if all of it was read; interim answers are passed over.
-    fn next_reply(&self, state: &mut ExchangeState) -> Result<Option<ResponseHead>, ExchangeError> {
+    fn parse_response(&self, state: &mut ExchangeState) -> Result<Option<ResponseHead>, ExchangeError> {
         let unread = &mut state.connection.unread;
         while !unread.is_empty() {
-            let read = ResponseHead::read(unread, &self.head.method, self.head.upgrade.is_some())?;
+            let read = ResponseHead::parse(unread, &self.head.method, self.head.upgrade.is_some())?;
             let Some((reply, length)) = read else { break };
             unread.advance(length);
             if !reply.status.is_informational() || reply.status == StatusCode::SWITCHING_PROTOCOLS {

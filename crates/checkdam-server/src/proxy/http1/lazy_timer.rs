@@ -15,7 +15,7 @@ pub(super) struct LazyTimer {
 impl LazyTimer {
     /// Called while waiting for what is due then; whether it is overdue. If not,
     /// the task is woken in time.
-    pub(super) fn is_over(&mut self, due: Instant, context: &mut Context<'_>) -> bool {
+    pub(super) fn poll_overdue(&mut self, due: Instant, context: &mut Context<'_>) -> bool {
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
         if timer.deadline() > due {
             timer.as_mut().reset(due);

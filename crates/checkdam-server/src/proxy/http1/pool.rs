@@ -27,8 +27,8 @@ impl Pool {
     /// The connection that was used last, if it can still be used.
     pub(in crate::proxy) fn take(&self) -> Option<Box<Connection>> {
         loop {
-            let IdleConnection { mut connection, since } = self.resting().pop()?;
-            if since.elapsed() < IDLE && connection.is_quiet() {
+            let IdleConnection { mut connection, since } = self.idle().pop()?;
+            if since.elapsed() < IDLE && connection.is_reusable() {
                 return Some(connection);
             }
         }
@@ -36,7 +36,7 @@ impl Pool {
 
     /// Keeps a connection whose last answer has ended, and well.
     pub(super) fn put(&self, connection: Box<Connection>) {
-        let mut resting = self.resting();
+        let mut resting = self.idle();
         if connection.unread.is_empty() && resting.len() < RESTING_MAX {
             resting.push(IdleConnection { connection, since: Instant::now() });
         }
@@ -50,13 +50,13 @@ impl Pool {
                 tokio::time::sleep(SWEEP).await;
                 let Some(pool) = swept.upgrade() else { return };
                 let is_usable =
-                    |resting: &mut IdleConnection| resting.since.elapsed() < IDLE && resting.connection.is_quiet();
-                pool.resting().retain_mut(is_usable);
+                    |resting: &mut IdleConnection| resting.since.elapsed() < IDLE && resting.connection.is_reusable();
+                pool.idle().retain_mut(is_usable);
             }
         });
     }
 
-    fn resting(&self) -> MutexGuard<'_, Vec<IdleConnection>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<IdleConnection>> {
         // Nothing is left half done by whoever panics with it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -64,6 +64,6 @@ impl Pool {
 
 impl std::fmt::Debug for Pool {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Pool").field("resting", &self.resting().len()).finish()
+        out.debug_struct("Pool").field("resting", &self.idle().len()).finish()
     }
 }

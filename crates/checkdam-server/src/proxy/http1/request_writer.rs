@@ -77,7 +77,7 @@ impl RequestWriter {
             }
             Some(None) => {
                 outbox.extend_from_slice(b"transfer-encoding: chunked\r\n");
-                BodyCoding::Chunked(head.announced())
+                BodyCoding::Chunked(head.announced_trailers())
             }
         };
         outbox.extend_from_slice(b"\r\n");
@@ -86,7 +86,7 @@ impl RequestWriter {
     }
 
     /// Whether all was written.
-    pub(super) fn is_over(&self) -> bool {
+    pub(super) fn is_finished(&self) -> bool {
         self.upload.is_none() && self.is_drained()
     }
 
@@ -102,7 +102,7 @@ impl RequestWriter {
                 self.is_begun = true;
                 let polled = self.upload.as_mut().map(|upload| Pin::new(upload).poll_frame(context));
                 match polled {
-                    Some(Poll::Ready(frame)) => self.put(frame.transpose()?)?,
+                    Some(Poll::Ready(frame)) => self.push_frame(frame.transpose()?)?,
                     Some(Poll::Pending) if self.is_drained() => {
                         ready!(Pin::new(stream).poll_flush(context))?;
                         return Poll::Pending;
@@ -148,7 +148,7 @@ impl RequestWriter {
     }
 
     /// Takes the next part of the body, or its end.
-    fn put(&mut self, frame: Option<Frame<Bytes>>) -> Result<(), WriteError> {
+    fn push_frame(&mut self, frame: Option<Frame<Bytes>>) -> Result<(), WriteError> {
         if self.is_drained() {
             (self.data, self.tail, self.sent) = (Bytes::new(), &[], 0);
             self.outbox.clear();
@@ -192,8 +192,8 @@ impl RequestWriter {
     }
 
     /// Nobody takes the rest.
-    pub(super) fn give_up(&mut self) {
-        if let Some(rest) = self.upload.take().and_then(UploadBody::into_rest) {
+    pub(super) fn abandon(&mut self) {
+        if let Some(rest) = self.upload.take().and_then(UploadBody::into_unread) {
             discard(rest);
         }
     }
@@ -207,14 +207,14 @@ impl RequestWriter {
                 (written, since) = (self.written, Instant::now());
             }
             match polled {
-                Poll::Pending if self.is_stuck && alarm.is_over(since + patience, context) => {
+                Poll::Pending if self.is_stuck && alarm.poll_overdue(since + patience, context) => {
                     Poll::Ready(Err(Error::from(ErrorKind::TimedOut).into()))
                 }
                 polled => polled,
             }
         });
         if done.await.is_err() {
-            self.give_up();
+            self.abandon();
         }
     }
 }
@@ -229,7 +229,7 @@ fn write_head(out: &mut Vec<u8>, head: &ForwardedHead, host: &str) {
     out.extend_from_slice(path.as_bytes());
     out.extend_from_slice(b" HTTP/1.1\r\n");
     write_line(out, "host", head.host.as_ref().map_or(host.as_bytes(), |host| host.as_bytes()));
-    head.each(|name, value| write_line(out, name, value));
+    head.write_each(|name, value| write_line(out, name, value));
 }
 
 fn write_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {

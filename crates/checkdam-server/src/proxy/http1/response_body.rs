@@ -45,7 +45,7 @@ impl Body {
     }
 
     /// Of an answer after which the connection carries something else.
-    pub(super) const fn switched(connection: Box<Connection>) -> Self {
+    pub(super) const fn tunnel(connection: Box<Connection>) -> Self {
         Self { connection: Some(connection), rest: Remaining::Closed, pool: None }
     }
 
@@ -86,7 +86,7 @@ impl Body {
                 },
                 Remaining::Length(_) | Remaining::Closed => {}
             }
-            if ready!(connection.poll_more(context))? == 0 {
+            if ready!(connection.poll_fill(context))? == 0 {
                 self.connection = None;
                 return Poll::Ready(match self.rest {
                     Remaining::Closed => None,

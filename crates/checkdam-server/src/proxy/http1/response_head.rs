@@ -66,7 +66,7 @@ struct FramingHeaders<'a> {
 
 impl ResponseHead {
     /// Reads a head, and how long it is; none if it is not all there yet.
-    pub(super) fn read(bytes: &[u8], method: &Method, may_switch: bool) -> Result<Option<(Self, usize)>, ReplyError> {
+    pub(super) fn parse(bytes: &[u8], method: &Method, may_switch: bool) -> Result<Option<(Self, usize)>, ReplyError> {
         let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
         let mut parsed = httparse::Response::new(&mut []);
         let config = httparse::ParserConfig::default();
@@ -79,7 +79,7 @@ impl ResponseHead {
         let malformed = ReplyError::Malformed(httparse::Error::Status);
         let status = parsed.code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or(malformed)?;
         let is_modern = parsed.version == Some(1);
-        let marks = FramingHeaders::read(parsed.headers, is_modern)?;
+        let marks = FramingHeaders::parse(parsed.headers, is_modern)?;
         let is_switch = status == StatusCode::SWITCHING_PROTOCOLS;
         if is_switch && !may_switch {
             return Err(ReplyError::Switched);
@@ -97,13 +97,13 @@ impl ResponseHead {
             (true, false, None) => BodyFraming::Closed,
         };
         let is_lasting = !marks.closes && (is_modern || marks.keeps) && framing != BodyFraming::Closed && !is_odd;
-        let headers = kept(&bytes[..length], parsed.headers, &marks, is_switch)?;
+        let headers = forwarded_headers(&bytes[..length], parsed.headers, &marks, is_switch)?;
         Ok(Some((Self { status, headers, framing, is_lasting }, length)))
     }
 }
 
 impl<'a> FramingHeaders<'a> {
-    fn read(headers: &[httparse::Header<'a>], is_modern: bool) -> Result<Self, ReplyError> {
+    fn parse(headers: &[httparse::Header<'a>], is_modern: bool) -> Result<Self, ReplyError> {
         let mut marks = Self::default();
         for header in headers {
             let value = header.value.trim_ascii();
@@ -133,13 +133,13 @@ impl<'a> FramingHeaders<'a> {
         Ok(marks)
     }
 
-    fn lists(&self, name: &HeaderName) -> bool {
+    fn connection_has(&self, name: &HeaderName) -> bool {
         self.listed.iter().any(|listed| listed.eq_ignore_ascii_case(name.as_str().as_bytes()))
     }
 }
 
 /// The headers that are passed on.
-fn kept(
+fn forwarded_headers(
     head: &[u8],
     headers: &[httparse::Header<'_>],
     marks: &FramingHeaders<'_>,
@@ -158,7 +158,7 @@ fn kept(
             "upgrade" if !is_switch => continue,
             "content-length" if map.contains_key(&name) => continue,
             "content-length" | "upgrade" => {}
-            _ if marks.lists(&name) => continue,
+            _ if marks.connection_has(&name) => continue,
             _ => {}
         }
         let start = header.value.as_ptr().addr() - head.as_ptr().addr();
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     fn read(head: &str) -> Result<Option<(ResponseHead, usize)>, ReplyError> {
-        ResponseHead::read(head.as_bytes(), &Method::GET, false)
+        ResponseHead::parse(head.as_bytes(), &Method::GET, false)
     }
 
     fn whole(lines: &str) -> ResponseHead {
@@ -200,7 +200,7 @@ mod tests {
     fn answers_without_a_body_have_none_whatever_they_say() {
         let of = |method: &Method, line: &str| {
             let head = format!("HTTP/1.1 {line}\r\n\r\n");
-            let (reply, _) = ResponseHead::read(head.as_bytes(), method, true).unwrap().unwrap();
+            let (reply, _) = ResponseHead::parse(head.as_bytes(), method, true).unwrap().unwrap();
             (reply.framing, reply.is_lasting)
         };
         let none = BodyFraming::Length(0);

@@ -25,7 +25,7 @@ pub(in crate::proxy) enum Stream {
 
 impl Stream {
     /// Gives what is written to somebody else.
-    pub(super) fn share(&mut self) -> WriteHalf<Box<Self>> {
+    pub(super) fn split_write_half(&mut self) -> WriteHalf<Box<Self>> {
         let (reads, writes) = tokio::io::split(Box::new(std::mem::replace(self, Self::None)));
         *self = Self::Half(reads);
         writes

@@ -33,7 +33,7 @@ impl Engine {
             return Err(OpenError::TooNew { database: shown.to_owned(), found, known });
         }
         for (version, step) in (1..).zip(steps).skip(usize::try_from(found).unwrap_or(0)) {
-            session.script(step).await.map_err(failed)?;
+            session.run_script(step).await.map_err(failed)?;
             let reached = [Value::Int(version)];
             session.run("INSERT INTO checkdam_schema (version) VALUES ($1)", &reached).await.map_err(failed)?;
         }
@@ -44,9 +44,9 @@ impl Engine {
 /// How many steps were taken.
 async fn schema(session: &mut Session) -> Result<i64, sqlx::Error> {
     if session.dialect() == Dialect::Postgres {
-        session.script(LOCK).await?;
+        session.run_script(LOCK).await?;
     }
-    session.script("CREATE TABLE IF NOT EXISTS checkdam_schema (version BIGINT PRIMARY KEY)").await?;
+    session.run_script("CREATE TABLE IF NOT EXISTS checkdam_schema (version BIGINT PRIMARY KEY)").await?;
     let found = session.number("SELECT COALESCE(MAX(version), 0) FROM checkdam_schema", &[]).await?;
     Ok(found.unwrap_or(0))
 }

@@ -76,7 +76,7 @@ impl Engine {
                 }
                 // The files beside it take its permissions. If this fails, opening it says why.
                 let _ = std::fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(path);
-                Self::sqlite(OpenedFile::at(path), SqliteConnectOptions::new().filename(path))
+                Self::sqlite(OpenedFile::open(path), SqliteConnectOptions::new().filename(path))
             }
             DatabaseUrl::Postgres(options) => Self::postgres(options.as_ref().clone()),
         };

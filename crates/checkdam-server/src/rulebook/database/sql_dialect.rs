@@ -41,7 +41,7 @@ impl Dialect {
     }
 
     fn selection(self, table: &str, columns: &[Column], more: Option<String>, rest: &str) -> String {
-        let fields = columns.iter().map(|(name, kind)| format!("'{name}', {}", self.told(name, *kind)));
+        let fields = columns.iter().map(|(name, kind)| format!("'{name}', {}", self.select_column(name, *kind)));
         let fields: Vec<String> = fields.chain(more).collect();
         let object = match self {
             Self::Sqlite => "json_object",
@@ -63,13 +63,13 @@ impl Dialect {
 
     /// A text column of the rows that `$1` lists.
     pub(in crate::rulebook) fn given_text(self, name: &str) -> String {
-        self.given(name, Kind::Text)
+        self.insert_column(name, Kind::Text)
     }
 
     fn insertion(self, table: &str, columns: &[Column], more: Option<(&str, &str)>) -> String {
         let (more_name, more_value) = more.unzip();
         let names: Vec<&str> = columns.iter().map(|(name, _)| *name).chain(more_name).collect();
-        let values = columns.iter().map(|(name, kind)| self.given(name, *kind));
+        let values = columns.iter().map(|(name, kind)| self.insert_column(name, *kind));
         let values: Vec<String> = values.chain(more_value.map(str::to_owned)).collect();
         let (names, values, source) = (names.join(", "), values.join(", "), self.source(columns));
         format!("INSERT INTO {table} ({names}) SELECT {values} FROM {source}")
@@ -80,9 +80,9 @@ impl Dialect {
         let set: Vec<String> = columns
             .iter()
             .filter(|(name, _)| *name != key)
-            .map(|(name, kind)| format!("{name} = {}", self.given(name, *kind)))
+            .map(|(name, kind)| format!("{name} = {}", self.insert_column(name, *kind)))
             .collect();
-        let (set, source, given) = (set.join(", "), self.source(columns), self.given(key, Kind::Int));
+        let (set, source, given) = (set.join(", "), self.source(columns), self.insert_column(key, Kind::Int));
         format!("UPDATE {table} SET {set} FROM {source} WHERE {table}.{key} = {given}")
     }
 
@@ -142,7 +142,7 @@ impl Dialect {
     }
 
     /// A column as it is told to us.
-    fn told(self, name: &str, kind: Kind) -> String {
+    fn select_column(self, name: &str, kind: Kind) -> String {
         match (self, kind) {
             (_, Kind::Time) => self.milliseconds(name),
             (Self::Sqlite, Kind::Decimal) => format!("CAST({name} AS TEXT)"),
@@ -152,7 +152,7 @@ impl Dialect {
     }
 
     /// A column as we give it.
-    fn given(self, name: &str, kind: Kind) -> String {
+    fn insert_column(self, name: &str, kind: Kind) -> String {
         let field = match self {
             Self::Sqlite => format!("given.value ->> '{name}'"),
             Self::Postgres => format!("given.{name}"),

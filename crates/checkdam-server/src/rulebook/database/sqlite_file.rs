@@ -17,7 +17,7 @@ pub(in crate::rulebook) struct OpenedFile {
 
 impl OpenedFile {
     /// The file at `path`, as it is now.
-    pub(super) fn at(path: &Path) -> Self {
+    pub(super) fn open(path: &Path) -> Self {
         Self { path: path.to_owned(), identity: identity(path).ok() }
     }
 

@@ -54,15 +54,15 @@ macro_rules! query {
 
 impl Session {
     pub(super) async fn sqlite(connection: PoolConnection<Sqlite>, begin: &str) -> Result<Self, sqlx::Error> {
-        Self { connection: Some(EngineConnection::Sqlite(connection)) }.begun(begin).await
+        Self { connection: Some(EngineConnection::Sqlite(connection)) }.begin(begin).await
     }
 
     pub(super) async fn postgres(connection: PoolConnection<Postgres>, begin: &str) -> Result<Self, sqlx::Error> {
-        Self { connection: Some(EngineConnection::Postgres(connection)) }.begun(begin).await
+        Self { connection: Some(EngineConnection::Postgres(connection)) }.begin(begin).await
     }
 
-    async fn begun(mut self, begin: &str) -> Result<Self, sqlx::Error> {
-        self.script(begin).await?;
+    async fn begin(mut self, begin: &str) -> Result<Self, sqlx::Error> {
+        self.run_script(begin).await?;
         Ok(self)
     }
 
@@ -99,7 +99,7 @@ impl Session {
     }
 
     /// Executes statements without values.
-    pub(in crate::rulebook) async fn script(&mut self, sql: &str) -> Result<(), sqlx::Error> {
+    pub(in crate::rulebook) async fn run_script(&mut self, sql: &str) -> Result<(), sqlx::Error> {
         on!(self, connection => sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut **connection).await.map(drop))
     }
 
@@ -114,7 +114,7 @@ impl Session {
     }
 
     async fn end(mut self, how: &str) -> Result<(), sqlx::Error> {
-        self.script(how).await?;
+        self.run_script(how).await?;
         // Only a connection whose transaction has ended is of use to others.
         drop(self.connection.take());
         Ok(())

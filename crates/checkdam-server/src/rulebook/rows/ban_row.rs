@@ -3,7 +3,7 @@
 use checkdam::{Ban, Definitions};
 use serde_json::{Value, json};
 
-use super::{ParsedRow, RowItem, kept, text};
+use super::{ParsedRow, RowItem, text, without_nul};
 use crate::rulebook::database::{Column, Kind};
 use crate::rulebook::row_cache::{RowCache, Rows};
 
@@ -20,9 +20,9 @@ impl RowItem for Ban {
         let subject = self.subject();
         let until_ms = self.until_unix_s.map(|until| until.saturating_mul(1_000).min(i64::MAX.unsigned_abs()));
         Ok(json!({
-            "subject": kept("subject", &subject)?,
+            "subject": without_nul("subject", &subject)?,
             "until": until_ms,
-            "reason": kept("reason", &self.reason)?,
+            "reason": without_nul("reason", &self.reason)?,
         }))
     }
 
@@ -35,11 +35,11 @@ impl RowItem for Ban {
     }
 
     /// A ban can only be wrong by itself.
-    fn concerned(_: &RowCache, _: Option<&Self>, new: Option<&Self>) -> Result<Definitions, String> {
+    fn affected_definitions(_: &RowCache, _: Option<&Self>, new: Option<&Self>) -> Result<Definitions, String> {
         Ok(Definitions { bans: new.cloned().into_iter().collect(), ..Definitions::default() })
     }
 
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         format!("ban {:?}", self.subject())
     }
 

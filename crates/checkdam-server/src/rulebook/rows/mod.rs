@@ -44,7 +44,8 @@ pub(super) trait RowItem: Clone + PartialEq + Send + Sync + 'static {
     ///
     /// # Errors
     /// Says which other item it conflicts with.
-    fn concerned(snapshot: &RowCache, old: Option<&Self>, new: Option<&Self>) -> Result<Definitions, String>;
+    fn affected_definitions(snapshot: &RowCache, old: Option<&Self>, new: Option<&Self>)
+    -> Result<Definitions, String>;
 
     /// Whether both say the same, as far as a row can tell.
     fn is_same(&self, other: &Self) -> bool {
@@ -52,7 +53,7 @@ pub(super) trait RowItem: Clone + PartialEq + Send + Sync + 'static {
     }
 
     /// What it is called, for people.
-    fn what(&self) -> String;
+    fn description(&self) -> String;
 
     /// What a row says, beginning with its key and with what it is called.
     fn read(row: &Value) -> ParsedRow<Self>;
@@ -103,7 +104,7 @@ impl<T: RowItem> RowEntry<T> {
 
     /// An item that has no row yet.
     pub(super) fn without_row(item: T) -> Self {
-        let (key, what) = (item.key(), item.what());
+        let (key, what) = (item.key(), item.description());
         Self { id: 0, version: 0, stamp: String::new(), key, what, item: Ok(Arc::new(Stored::without_row(item))) }
     }
 
@@ -135,7 +136,7 @@ fn flag(row: &Value, name: &str) -> Option<bool> {
 }
 
 /// Text that a database can keep: PostgreSQL has no way to write NUL.
-fn kept<'a>(what: &str, text: &'a str) -> Result<&'a str, String> {
+fn without_nul<'a>(what: &str, text: &'a str) -> Result<&'a str, String> {
     if text.contains('\0') { Err(format!("the {what} contains a NUL character: leave it out")) } else { Ok(text) }
 }
 

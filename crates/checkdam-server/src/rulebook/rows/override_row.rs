@@ -3,7 +3,7 @@
 use checkdam::{Allowance, Definitions, Override, QuotaSpec};
 use serde_json::{Value, json};
 
-use super::{ParsedRow, RowItem, flag, kept, limits, text};
+use super::{ParsedRow, RowItem, flag, limits, text, without_nul};
 use crate::rulebook::database::{Column, Kind};
 use crate::rulebook::row_cache::{RowCache, Rows};
 
@@ -33,12 +33,12 @@ impl RowItem for Override {
             Allowance::Unlimited => (None, None),
         };
         Ok(json!({
-            "rule_name": kept("rule's name", &self.rule)?,
-            "subject": kept("subject", self.subject.text())?,
+            "rule_name": without_nul("rule's name", &self.rule)?,
+            "subject": without_nul("subject", self.subject.text())?,
             "limits": limits,
             "scale": scale,
             "is_unlimited": self.allowance == Allowance::Unlimited,
-            "description": kept("description", &self.description)?,
+            "description": without_nul("description", &self.description)?,
         }))
     }
 
@@ -51,14 +51,14 @@ impl RowItem for Override {
     }
 
     /// An override needs its rule.
-    fn concerned(snapshot: &RowCache, _: Option<&Self>, new: Option<&Self>) -> Result<Definitions, String> {
+    fn affected_definitions(snapshot: &RowCache, _: Option<&Self>, new: Option<&Self>) -> Result<Definitions, String> {
         let Some(new) = new else { return Ok(Definitions::default()) };
         let rule = snapshot.rules.iter().filter_map(|entry| entry.item()).find(|rule| rule.name == new.rule);
         let (rules, overrides) = (rule.cloned().into_iter().collect(), vec![new.clone()]);
         Ok(Definitions { rules, overrides, ..Definitions::default() })
     }
 
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         format!("override of {:?} for rule {:?}", self.subject.text(), self.rule)
     }
 

@@ -9,7 +9,7 @@ use checkdam::rule_file::{self, RuleText};
 use checkdam::{Algorithm, Definitions, Mode, Rule};
 use serde_json::{Map, Value, json};
 
-use super::{ParsedRow, RowItem, flag, kept, limits, text};
+use super::{ParsedRow, RowItem, flag, limits, text, without_nul};
 use crate::rulebook::database::{Column, Kind};
 use crate::rulebook::row_cache::{RowCache, Rows};
 use crate::rulebook::{classic_columns, duplicates};
@@ -44,7 +44,7 @@ impl RowItem for Rule {
     fn row(&self) -> Result<Value, String> {
         let text = RuleText::from(self);
         let first = self.quotas.first();
-        let (rate, burst) = first.map(classic_columns::classic).unzip();
+        let (rate, burst) = first.map(classic_columns::rate_and_burst).unzip();
         let burst = burst.flatten();
         let algorithm = first.map(checkdam::Quota::algorithm).unwrap_or_default();
         let mut conditions = duplicates::conditions(self);
@@ -56,15 +56,15 @@ impl RowItem for Rule {
         // Going off and coming back are one column in the classic table; what it does when it is on is another.
         let mode = if self.mode == Mode::Off { "enforce" } else { text.mode.unwrap_or("enforce") };
         let mut row = json!({
-            "name": kept("name", &self.name)?,
-            "domain": kept("domain", &self.domain)?,
-            "key_pattern": kept("key", self.key.text())?,
-            "scope": kept("scope", &self.scope)?,
+            "name": without_nul("name", &self.name)?,
+            "domain": without_nul("domain", &self.domain)?,
+            "key_pattern": without_nul("key", self.key.text())?,
+            "scope": without_nul("scope", &self.scope)?,
             "rate_per_second": rate,
             "burst_capacity": burst,
             "plan": plan,
             "is_active": self.mode != Mode::Off,
-            "description": kept("description", &self.description)?,
+            "description": without_nul("description", &self.description)?,
             "limits": json!(text.limits).to_string(),
             "conditions": has_conditions.then(|| conditions.to_string()),
             "algorithm": algorithm.name(),
@@ -74,7 +74,7 @@ impl RowItem for Rule {
             "lease": text.lease,
             "priority": self.priority,
         });
-        kept("list of conditions", row["conditions"].as_str().unwrap_or_default())?;
+        without_nul("list of conditions", row["conditions"].as_str().unwrap_or_default())?;
         if row.to_string().contains("\\u0000") {
             return Err("a condition contains a NUL character: leave it out".to_owned());
         }
@@ -93,7 +93,11 @@ impl RowItem for Rule {
     }
 
     /// A rule's overrides must fit it, and no other rule may concern the same requests.
-    fn concerned(snapshot: &RowCache, old: Option<&Self>, new: Option<&Self>) -> Result<Definitions, String> {
+    fn affected_definitions(
+        snapshot: &RowCache,
+        old: Option<&Self>,
+        new: Option<&Self>,
+    ) -> Result<Definitions, String> {
         let names: Vec<&str> = old.into_iter().chain(new).map(|rule| rule.name.as_str()).collect();
         if let Some(new) = new {
             let rules = snapshot.rules.iter().filter_map(|entry| entry.item());
@@ -114,7 +118,7 @@ impl RowItem for Rule {
         sorted(self) == sorted(other)
     }
 
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         format!("rule {:?}", self.name)
     }
 
@@ -127,12 +131,12 @@ impl RowItem for Rule {
 /// Whether the classic columns alone say the same.
 fn is_classic(rule: &Rule, row: &Value) -> bool {
     let algorithm = rule.quotas.first().map(checkdam::Quota::algorithm).unwrap_or_default();
-    let said = classic(row, algorithm);
+    let said = classic_limit(row, algorithm);
     said.is_ok_and(|said| rule.quotas.first().is_some_and(|quota| quota.spec().to_string() == said))
 }
 
 /// The limit that the classic columns say.
-fn classic(row: &Value, algorithm: Algorithm) -> Result<String, String> {
+fn classic_limit(row: &Value, algorithm: Algorithm) -> Result<String, String> {
     let Some(rate) = row.get("rate_per_second").and_then(Value::as_f64) else {
         return Err("it has neither limits nor a number in rate_per_second".to_owned());
     };
@@ -140,7 +144,7 @@ fn classic(row: &Value, algorithm: Algorithm) -> Result<String, String> {
     let burst =
         burst.map(|burst| burst.as_i64().ok_or_else(|| format!("burst_capacity is {burst}: use a whole number")));
     let has_burst = matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
-    Ok(classic_columns::limit(rate, burst.transpose()?, has_burst)?.to_string())
+    Ok(classic_columns::quota_of(rate, burst.transpose()?, has_burst)?.to_string())
 }
 
 fn rule(row: &Value) -> Result<Rule, String> {
@@ -172,7 +176,7 @@ fn rule(row: &Value) -> Result<Rule, String> {
     let algorithm = text(row, "algorithm").and_then(Algorithm::by_name).unwrap_or_default();
     let in_force = match &limits {
         Some(limits) => limits.clone(),
-        None => vec![classic(row, algorithm)?.into()],
+        None => vec![classic_limit(row, algorithm)?.into()],
     };
     wire.insert("limits".to_owned(), Value::Array(in_force));
     let rule = rule_file::parse_rule(&Value::Object(wire).to_string()).map_err(|error| {
@@ -181,7 +185,7 @@ fn rule(row: &Value) -> Result<Rule, String> {
         error.reason.strip_prefix(&named).map_or(error.reason.clone(), str::to_owned)
     })?;
     if limits.is_some() {
-        agrees(&rule, row)?;
+        check_classic_columns(&rule, row)?;
     }
     Ok(rule)
 }
@@ -204,12 +208,12 @@ fn conditions(row: &Value) -> Result<Map<String, Value>, String> {
 
 /// Whoever changes the classic columns of a rule that has limits beside them
 /// means to change something, and must not be ignored.
-fn agrees(rule: &Rule, row: &Value) -> Result<(), String> {
+fn check_classic_columns(rule: &Rule, row: &Value) -> Result<(), String> {
     let Some(first) = rule.quotas.first() else { return Ok(()) };
-    let (rate, burst) = classic_columns::classic(first);
+    let (rate, burst) = classic_columns::rate_and_burst(first);
     let said = row.get("rate_per_second").and_then(Value::as_f64);
     let said_burst = row.get("burst_capacity").and_then(Value::as_u64);
-    let differs = said.is_some_and(|said| !classic_columns::same(rate, said))
+    let differs = said.is_some_and(|said| !classic_columns::is_same_rate(rate, said))
         || burst.is_some_and(|burst| said_burst.is_some_and(|said| said != burst));
     if differs {
         return Err(format!(

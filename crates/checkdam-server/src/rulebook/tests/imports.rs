@@ -68,7 +68,7 @@ async fn an_import_is_all_or_nothing(home: TestDatabase) {
 async fn a_rehearsal_changes_nothing(home: TestDatabase) {
     home.rulebook.import(definitions(BEFORE), false).await.unwrap();
     let before = home.book().await;
-    let would = home.rulebook.rehearse(definitions(AFTER), true).await.unwrap();
+    let would = home.rulebook.dry_run_import(definitions(AFTER), true).await.unwrap();
     assert_eq!((would.added, would.changed, would.removed, would.unchanged), (2, 1, 1, 1));
     assert_eq!((would.version, home.book().await), (before.revision.version, before));
 }

@@ -53,7 +53,7 @@ async fn a_server_that_is_stopped_or_killed_is_missed_in_time_and_found_again() 
         let name = format!("round{round}");
         book.add_rule(rule(&format!("{{name: {name}, key: {name}, limits: [1/s]}}"))).await.unwrap();
         let version = book.revision().await.unwrap().version;
-        tokio::time::timeout(PATIENCE, follower.reached(version)).await.unwrap();
+        tokio::time::timeout(PATIENCE, follower.wait_for_version(version)).await.unwrap();
         assert_eq!((follower.status().is_connected, follower.status().error), (true, None));
     }
 }
@@ -99,7 +99,7 @@ async fn a_file_that_is_deleted_or_replaced_is_noticed() {
         let status = follower.status();
         assert!(status.error.as_ref().is_some_and(|error| error.contains(word)), "{status:?}");
         std::fs::rename(&moved, &path).unwrap();
-        assert!(tokio::time::timeout(PATIENCE, follower.looks().until_read()).await.unwrap());
+        assert!(tokio::time::timeout(PATIENCE, follower.poll_requests().poll_until_read()).await.unwrap());
         assert_eq!((follower.status().is_connected, follower.status().error), (true, None));
     }
     home.rulebook.remove_rule("a", Some(1)).await.unwrap();

@@ -35,7 +35,7 @@ pub(super) async fn follow(home: &TestDatabase, poll: Duration, listens: bool) -
 }
 
 async fn reached(follower: &DatabasePoller, version: u64) {
-    tokio::time::timeout(PATIENCE, follower.reached(version)).await.expect("the change is in force in time");
+    tokio::time::timeout(PATIENCE, follower.wait_for_version(version)).await.expect("the change is in force in time");
 }
 
 async fn a_change_by_anybody_is_in_force_by_asking_alone(home: TestDatabase) {
@@ -55,24 +55,24 @@ async fn a_change_by_anybody_is_in_force_by_asking_alone(home: TestDatabase) {
 async fn an_edit_of_ones_own_is_in_force_at_once(home: TestDatabase) {
     let (follower, in_force) = follow(&home, NEVER, false).await;
     home.rulebook.import(definitions("{rules: [{name: a, key: a, limits: [1/s]}]}"), true).await.unwrap();
-    follower.hints().notify_one();
+    follower.poll_hint().notify_one();
     reached(&follower, home.version().await).await;
     assert_eq!(*in_force.lock().unwrap(), ["a"]);
     // As a task would that hears of changes from elsewhere.
     home.rulebook.remove_rule("a", None).await.unwrap();
-    follower.hints().notify_one();
+    follower.poll_hint().notify_one();
     reached(&follower, home.version().await).await;
     assert!(in_force.lock().unwrap().is_empty());
 }
 
 async fn whoever_has_it_looked_at_hears_when_that_was_done(home: TestDatabase) {
     let (follower, in_force) = follow(&home, NEVER, false).await;
-    let mut looks = follower.looks();
+    let mut looks = follower.poll_requests();
     for name in ["a", "b", "c"] {
         home.rulebook.add_rule(rule(&format!("{{name: {name}, key: {name}, limits: [1/s]}}"))).await.unwrap();
         // Another look may be under way, which knows nothing of it yet.
-        follower.hints().notify_one();
-        tokio::time::timeout(PATIENCE, looks.look()).await.expect("it is looked at");
+        follower.poll_hint().notify_one();
+        tokio::time::timeout(PATIENCE, looks.poll()).await.expect("it is looked at");
         assert!(in_force.lock().unwrap().iter().any(|rule| rule == name), "{name}");
     }
 }
@@ -168,7 +168,7 @@ async fn a_database_that_lost_edits_is_loaded_and_told() {
     // By the numbers alone this node would be ahead, and after two edits nothing would have changed.
     for (number, name) in ["x", "y", "z"].into_iter().enumerate() {
         home.rulebook.add_rule(rule(&format!("{{name: {name}, key: {name}, limits: [1/s]}}"))).await.unwrap();
-        assert!(tokio::time::timeout(PATIENCE, follower.looks().until_read()).await.unwrap());
+        assert!(tokio::time::timeout(PATIENCE, follower.poll_requests().poll_until_read()).await.unwrap());
         let expected: Vec<&str> = ["a", "x", "y", "z"].into_iter().take(number + 2).collect();
         assert_eq!(*in_force.lock().unwrap(), expected);
     }

@@ -33,7 +33,7 @@ impl TestDatabase {
     /// Statements as somebody else would send them.
     pub(super) async fn sql(&self, statements: &str) -> Result<(), sqlx::Error> {
         let mut session = self.rulebook.engine.write().await?;
-        session.script(statements).await?;
+        session.run_script(statements).await?;
         session.commit().await
     }
 

@@ -46,12 +46,12 @@ impl BusyClients {
     }
 
     /// A request of a client was left out.
-    pub(super) fn miss(&self, hash: u64) {
+    pub(super) fn record_dropped(&self, hash: u64) {
         // Other bits than those that say who is left out.
         let counter = &self.counters[(hash >> 40) as usize % COUNTERS];
         let count = counter.fetch_add(1, Ordering::Relaxed) + 1;
         if count.is_multiple_of(self.threshold.load(Ordering::Relaxed).max(1)) {
-            self.hashes.rcu(|hashes| with(hashes, [hash]));
+            self.hashes.rcu(|hashes| merged(hashes, [hash]));
         }
     }
 
@@ -64,30 +64,30 @@ impl BusyClients {
 
     /// These are loud, by how often they asked of `total`. Those that were before
     /// stay so until they ask half as often.
-    pub(super) fn choose(&self, counts: &std::collections::HashMap<u64, u64>, total: u64) -> ClientHashes {
+    pub(super) fn set_busy(&self, counts: &std::collections::HashMap<u64, u64>, total: u64) -> ClientHashes {
         let count = |hash: &u64| counts.get(hash).copied().unwrap_or(0);
         let stay = self.hashes();
         let stay = stay.iter().copied().filter(|hash| count(hash) * SHARE * 2 >= total);
         let come = counts.iter().filter(|(_, count)| **count * SHARE >= total).map(|(hash, _)| *hash);
-        let chosen = Arc::new(with(&stay.collect::<Vec<_>>(), come));
+        let chosen = Arc::new(merged(&stay.collect::<Vec<_>>(), come));
         self.hashes.store(Arc::clone(&chosen));
         chosen
     }
 
     /// Nobody is left out any more.
-    pub(super) fn forget(&self) {
+    pub(super) fn clear(&self) {
         self.hashes.store(ClientHashes::default());
     }
 }
 
-fn with(hashes: &[u64], more: impl IntoIterator<Item = u64>) -> Vec<u64> {
-    let mut all = sorted(hashes.iter().copied().chain(more).collect());
+fn merged(hashes: &[u64], more: impl IntoIterator<Item = u64>) -> Vec<u64> {
+    let mut all = sorted_unique(hashes.iter().copied().chain(more).collect());
     all.truncate(LOUD_MAX);
     all
 }
 
 /// The same in order, each once.
-pub(super) fn sorted(mut hashes: Vec<u64>) -> Vec<u64> {
+pub(super) fn sorted_unique(mut hashes: Vec<u64>) -> Vec<u64> {
     hashes.sort_unstable();
     hashes.dedup();
     hashes

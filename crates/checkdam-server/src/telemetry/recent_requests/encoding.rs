@@ -43,14 +43,14 @@ const HEAD: usize = 4 + 8 + 8;
 
 /// Who asks, as a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ClientHash {
+pub(super) struct HashedClient {
     pub(super) hash: u64,
     attribute: u8,
 }
 
-impl ClientHash {
+impl HashedClient {
     /// Who asks with these requests.
-    pub(super) fn of(requests: &[Request<'_>], hasher: &impl BuildHasher) -> Self {
+    pub(super) fn from_requests(requests: &[Request<'_>], hasher: &impl BuildHasher) -> Self {
         let mut state = hasher.build_hasher();
         for (attribute, name) in (0..).zip(IDENTITIES) {
             if let Some(value) = requests.iter().find_map(|request| request.get(name)) {
@@ -69,7 +69,7 @@ impl ClientHash {
 }
 
 /// Adds an entry behind what there is.
-pub(super) fn write(out: &mut Vec<u8>, client: ClientHash, at_us: u64, requests: &[Request<'_>]) {
+pub(super) fn encode(out: &mut Vec<u8>, client: HashedClient, at_us: u64, requests: &[Request<'_>]) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&client.hash.to_le_bytes());
@@ -135,7 +135,7 @@ pub(crate) struct EncodedEntry<'a> {
 
 impl<'a> EncodedEntry<'a> {
     /// Every entry, in the order in which they were added.
-    pub(super) fn all(bytes: &'a [u8]) -> impl Iterator<Item = Self> {
+    pub(super) fn decode_all(bytes: &'a [u8]) -> impl Iterator<Item = Self> {
         let mut rest = bytes;
         std::iter::from_fn(move || {
             let length = u32::from_le_bytes(*rest.first_chunk()?) as usize;
@@ -258,10 +258,10 @@ mod tests {
         more.insert("plan", "free").unwrap();
         let requests = [plain, path.in_quota_mode(), more, Request::new().costing(0)];
         let hasher = foldhash::quality::RandomState::default();
-        let client = ClientHash::of(&requests, &hasher);
-        write(&mut bytes, client, 1_000_000, &requests);
-        write(&mut bytes, ClientHash::of(&requests[3..], &hasher), 2_000_000, &requests[3..]);
-        let entries: Vec<_> = EncodedEntry::all(&bytes).collect();
+        let client = HashedClient::from_requests(&requests, &hasher);
+        encode(&mut bytes, client, 1_000_000, &requests);
+        encode(&mut bytes, HashedClient::from_requests(&requests[3..], &hasher), 2_000_000, &requests[3..]);
+        let entries: Vec<_> = EncodedEntry::decode_all(&bytes).collect();
         assert_eq!(entries.len(), 2);
         assert_eq!((entries[0].hash(), entries[0].at_us()), (client.hash, 1_000_000));
         assert_eq!((entries[0].identity(), entries[1].identity()), (Some("user"), None));
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(entries[1].requests().unwrap(), requests[3..]);
         for end in 0..bytes.len() {
             // Never a panic, whatever the bytes.
-            EncodedEntry::all(&bytes[..end]).for_each(|entry| drop(entry.requests()));
+            EncodedEntry::decode_all(&bytes[..end]).for_each(|entry| drop(entry.requests()));
         }
     }
 
@@ -280,7 +280,7 @@ mod tests {
             let with = |request: Request<'static>, (name, value): &(&'static str, &'static str)| {
                 request.with(*name, *value).unwrap()
             };
-            ClientHash::of(&[pairs.iter().fold(Request::new(), with)], &hasher)
+            HashedClient::from_requests(&[pairs.iter().fold(Request::new(), with)], &hasher)
         };
         assert_eq!(of(&[("user", "1"), ("ip", "a")]), of(&[("endpoint", "/"), ("user", "1"), ("ip", "b")]));
         assert_ne!(of(&[("user", "1")]), of(&[("user", "2")]));

@@ -44,7 +44,7 @@ impl Traffic {
         let outcome: Outcome = self.replay.check(self.at_us, request);
         let (requests, outcomes) = (std::slice::from_ref(request), std::slice::from_ref(&outcome));
         self.decided.allowed += 1;
-        self.recent.note(&Observation::new(requests, outcomes, true, Duration::ZERO));
+        self.recent.record(&Observation::new(requests, outcomes, true, Duration::ZERO));
     }
 
     /// How often each user is in the sample.
@@ -69,7 +69,7 @@ fn everything_is_kept_where_it_fits() {
     let users = traffic.users();
     assert_eq!((users.len(), users["7"], users["77"]), (100, 10, 9), "what is not a second old is there too");
     let sample = traffic.sample();
-    assert_eq!((sample.one_in(), sample.seconds), (1, 9));
+    assert_eq!((sample.sampling_ratio(), sample.seconds), (1, 9));
     let times: Vec<u64> = sample.entries().iter().map(|one| one.entry.at_us()).collect();
     assert!(times.is_sorted());
 }
@@ -81,10 +81,10 @@ fn clients_are_left_out_and_those_that_are_kept_are_kept_whole() {
         traffic.second(0..1_000);
     }
     let (users, sample) = (traffic.users(), traffic.sample());
-    assert!([8, 16].contains(&sample.one_in()), "one in {}", sample.one_in());
+    assert!([8, 16].contains(&sample.sampling_ratio()), "one in {}", sample.sampling_ratio());
     assert!(sample.seconds >= SECONDS_MIN, "{} seconds", sample.seconds);
     assert!(users.values().all(|count| *count as u64 == sample.seconds), "{} seconds of {users:?}", sample.seconds);
-    let expected = 1_000 / sample.one_in() as usize;
+    let expected = 1_000 / sample.sampling_ratio() as usize;
     assert!((expected / 2..=expected * 2).contains(&users.len()), "{} users of about {expected}", users.len());
 
     // Less traffic: all are kept again, in the end.
@@ -92,7 +92,7 @@ fn clients_are_left_out_and_those_that_are_kept_are_kept_whole() {
         traffic.second(0..10);
     }
     let users = traffic.users();
-    assert_eq!((users.len(), traffic.sample().one_in()), (10, 1));
+    assert_eq!((users.len(), traffic.sample().sampling_ratio()), (10, 1));
     assert!(users.values().all(|count| *count == SECONDS_MAX as usize), "{users:?}");
 }
 
@@ -103,7 +103,7 @@ fn one_client_alone_is_kept_for_a_shorter_time() {
         traffic.second(std::iter::repeat_n(1, 100));
     }
     let (users, sample) = (traffic.users(), traffic.sample());
-    assert_eq!((users["1"], sample.one_in(), sample.seconds), (1_000, 1, 10));
+    assert_eq!((users["1"], sample.sampling_ratio(), sample.seconds), (1_000, 1, 10));
     // More than fits in a second.
     traffic.second(std::iter::repeat_n(1, 5_000));
     assert_eq!(traffic.users()["1"], 1_000);
@@ -141,7 +141,7 @@ fn a_preview_of_a_sample_knows_which_limits_are_shared_by_its_clients() {
         traffic.tick();
     }
     let sample = traffic.sample();
-    assert!(sample.one_in() >= 4, "one in {}", sample.one_in());
+    assert!(sample.sampling_ratio() >= 4, "one in {}", sample.sampling_ratio());
     let limited = |key: &str, limit: &str| {
         let text = format!("rules:\n  - {{ name: new, key: \"{key}\", limits: [\"{limit}\"] }}\n");
         let definitions = checkdam::rule_file::parse_definitions(&text).unwrap();
@@ -190,7 +190,7 @@ fn clients_that_ask_most_are_kept_whatever_their_hash_is() {
         // One that comes when clients are left out already.
         busy.seconds(8, 0..4);
         let (users, sample) = (busy.traffic.users(), busy.traffic.sample());
-        assert!(sample.one_in() >= 4, "one in {}", sample.one_in());
+        assert!(sample.sampling_ratio() >= 4, "one in {}", sample.sampling_ratio());
         let seconds = sample.seconds as usize;
         for user in ["1000000", "1000001", "1000002"] {
             assert_eq!(users.get(user), Some(&(300 * seconds)), "{user} in {seconds} s");
@@ -206,7 +206,7 @@ fn a_preview_of_a_busy_node_tells_what_would_be_limited() {
         let mut busy = Busy::new();
         busy.seconds(20, 0..3);
         let sample = busy.traffic.sample();
-        assert!(sample.one_in() >= 4, "one in {}", sample.one_in());
+        assert!(sample.sampling_ratio() >= 4, "one in {}", sample.sampling_ratio());
         let side = |limit: &str| {
             let text = format!("rules:\n  - {{ name: own, key: \"user:{{user}}\", limits: [\"{limit}\"] }}\n");
             PreviewRules::new(checkdam::rule_file::parse_definitions(&text).unwrap(), Some("own".to_owned()))

@@ -32,8 +32,8 @@ impl TimeSlices {
         Self { number, running: HeavyHitters::new(NAMES_MAX), short: VecDeque::new(), long: VecDeque::new() }
     }
 
-    pub(super) fn note(&mut self, hash: u64, rule: &str, subject: &str) {
-        self.running.note(hash, rule, subject);
+    pub(super) fn record(&mut self, hash: u64, rule: &str, subject: &str) {
+        self.running.record(hash, rule, subject);
     }
 
     /// Begins another slice when it is time, and forgets what is too old.

@@ -114,7 +114,7 @@ impl RuleHistory {
     }
 
     /// Adds what the counters say beyond the last time.
-    pub(super) fn note(&mut self, end_s: u64, counts: Counts) {
+    pub(super) fn record(&mut self, end_s: u64, counts: Counts) {
         // A counter that is lower is another's: its rule was gone meanwhile.
         let new = |(now, last): (u64, u64)| now.checked_sub(last).unwrap_or(now);
         let new = std::array::from_fn(|place| new((counts[place], self.counted[place])));

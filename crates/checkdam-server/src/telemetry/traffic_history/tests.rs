@@ -27,8 +27,8 @@ impl Scene {
     fn with_counters(counters: DecisionCounters) -> Self {
         let rules = RuleSet::compile(rule_file::parse_definitions(RULES).unwrap()).unwrap();
         let limiter = Limiter::new(rules, MemoryStore::new(MemoryOptions { max_buckets: 1_000 }));
-        counters.follow(&limiter.rules());
-        Self { limiter, counters, traffic: TrafficHistory::from_us(START_S * SECOND_US + LATE_US) }
+        counters.set_rules(&limiter.rules());
+        Self { limiter, counters, traffic: TrafficHistory::starting_at(START_S * SECOND_US + LATE_US) }
     }
 
     async fn ask(&self, user: &str, times: usize) {
@@ -38,7 +38,7 @@ impl Scene {
             let (requests, outcomes) = (std::slice::from_ref(&request), std::slice::from_ref(&outcome));
             let is_allowed = outcome.is_allowed();
             let latency = std::time::Duration::ZERO;
-            self.counters.note(&Observation::new(requests, outcomes, is_allowed, latency));
+            self.counters.record(&Observation::new(requests, outcomes, is_allowed, latency));
         }
     }
 
@@ -84,7 +84,7 @@ async fn every_request_is_in_its_second_once_and_in_every_window() {
     assert_eq!(minute.total.allowed[57..], [2, 1, 0]);
     assert_eq!(minute.rules.len(), 1, "the busiest only");
     assert_eq!(minute.rules[0].0, "free");
-    assert_eq!(scene.traffic.rates(), RuleRates { requests_per_s: 4.0 / 3.0, limited_per_s: 1.0 / 3.0 });
+    assert_eq!(scene.traffic.rates(), TrafficRates { requests_per_s: 4.0 / 3.0, limited_per_s: 1.0 / 3.0 });
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn a_clock_that_is_put_back_loses_nothing_new() {
 async fn a_rule_that_nobody_met_is_all_zero() {
     let scene = Scene::new();
     scene.tick(1, 0);
-    let history = scene.traffic.history_of(TrafficWindow::Minute, "free");
+    let history = scene.traffic.rule_history(TrafficWindow::Minute, "free");
     assert_eq!(history.rules, [("free".to_owned(), history.total.clone())]);
     assert!(scene.traffic.history(TrafficWindow::Minute, 20).rules.is_empty());
 }
@@ -140,7 +140,7 @@ async fn rules_that_go_take_nothing_from_the_total() {
     // There is no room for what is gone.
     let other = RULES.replace("\"free\"", "\"new\"");
     scene.limiter.set_rules(RuleSet::compile(rule_file::parse_definitions(&other).unwrap()).unwrap());
-    scene.counters.follow(&scene.limiter.rules());
+    scene.counters.set_rules(&scene.limiter.rules());
     scene.tick(2, 0);
     assert_eq!(scene.traffic.last_second(9).total, point(0, 0, 0), "nothing happened");
     scene.ask("2", 1).await;
