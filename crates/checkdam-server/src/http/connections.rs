@@ -7,7 +7,8 @@
 
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::net::IpAddr;
+use std::io::ErrorKind;
+use std::net::{IpAddr, TcpStream as StdTcpStream};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -168,8 +169,9 @@ impl<R: Responder> Connections<R> {
     }
 
     /// Serves a connection until its client has enough or all are closed; closes
-    /// it at once if its peer has too many.
-    pub(super) fn accept(self: &Arc<Self>, stream: TcpStream, peer: IpAddr, slot: ConnectionSlot) {
+    /// it at once if its peer has too many. It may have been in the accept queue
+    /// since `queued_since`.
+    pub(super) fn accept(self: &Arc<Self>, stream: StdTcpStream, peer: IpAddr, slot: ConnectionSlot, queued_since: u64) {
         let progress = Arc::new(match self.kind.protocol {
             Protocol::Http => RequestProgress::default(),
             Protocol::Grpc => RequestProgress::http2(),
@@ -177,11 +179,31 @@ impl<R: Responder> Connections<R> {
         let Some(member) = self.peers.add(peer, &progress) else { return };
         let open = OpenConnection::new(&self.open, slot, member);
         let accepted = AcceptedConnection { peer, at: Instant::now(), progress, open };
-        if self.kind.has_health {
-            let wakeups = Arc::clone(&accepted.progress.wakeups);
-            tokio::spawn(record_wakeups(wakeups, Arc::clone(self).dispatch(stream, accepted)));
-        } else {
-            self.hand_over(stream, accepted);
+        let mut start = [0; health::START_MAX];
+        match stream.peek(&mut start) {
+            // It ended.
+            Ok(0) => {}
+            // Its request came before it was accepted.
+            Ok(length) => {
+                accepted.progress.wakeups.first_waits_since(queued_since);
+                if self.kind.has_health && health::is_probe(&start[..length]) {
+                    let connections = Arc::clone(self);
+                    tokio::spawn(record_wakeups(Arc::clone(&accepted.progress.wakeups), async move {
+                        if let Ok(stream) = TcpStream::from_std(stream) {
+                            connections.serve(stream, accepted, true).await;
+                        }
+                    }));
+                } else {
+                    self.hand_over(stream, accepted);
+                }
+            }
+            Err(error) if error.kind() != ErrorKind::WouldBlock => {}
+            Err(_) if self.kind.has_health => {
+                let Ok(stream) = TcpStream::from_std(stream) else { return };
+                let wakeups = Arc::clone(&accepted.progress.wakeups);
+                tokio::spawn(record_wakeups(wakeups, Arc::clone(self).dispatch(stream, accepted)));
+            }
+            Err(_) => self.hand_over(stream, accepted),
         }
     }
 
@@ -200,15 +222,15 @@ impl<R: Responder> Connections<R> {
         if health::is_probe(&start[..length]) {
             self.serve(stream, accepted, true).await;
         } else {
+            accepted.progress.wakeups.first_waits_since(accepted.progress.wakeups.waiting_since());
+            // It is registered with the other runtime instead of this.
+            let Ok(stream) = stream.into_std() else { return };
             self.hand_over(stream, accepted);
         }
     }
 
-    fn hand_over(self: &Arc<Self>, stream: TcpStream, accepted: AcceptedConnection) {
-        // It is registered with the other runtime instead of this.
-        let Ok(stream) = stream.into_std() else { return };
+    fn hand_over(self: &Arc<Self>, stream: StdTcpStream, accepted: AcceptedConnection) {
         let (connections, wakeups) = (Arc::clone(self), Arc::clone(&accepted.progress.wakeups));
-        wakeups.inherit_wait();
         self.serving.spawn(record_wakeups(wakeups, async move {
             if let Ok(stream) = TcpStream::from_std(stream) {
                 connections.serve(stream, accepted, false).await;
@@ -228,7 +250,7 @@ impl<R: Responder> Connections<R> {
         let (shedding, noted) = (self.kind.shedding, Arc::clone(&progress));
         let service = service_fn(move |request: Request<Incoming>| {
             let is_http2 = request.version() == Version::HTTP_2;
-            let (fault, since) = (noted.begin_request(is_http2), noted.wakeups.waiting_since());
+            let (fault, since) = (noted.begin_request(is_http2), noted.wakeups.request_since());
             let under_way = InFlightRequest { progress: Arc::clone(&noted), _open: Arc::clone(&held) };
             let arrival = RequestArrival { peer, since, fault, under_way };
             let parent =

@@ -1,5 +1,6 @@
 //! Queueing delay of a connection's requests: the time between the wake-up of
-//! its task, when its socket became readable, and the run of that task.
+//! its task, when its socket became readable, and the run of that task. For the
+//! first request it begins earlier, with the wait in the accept queue.
 //!
 //! Under load tasks wait in the runtime's queues, and not equally long: those
 //! that overflow a worker's own queue wait for all others. So a probe beside them
@@ -20,6 +21,9 @@ pub(super) struct Wakeups {
     woken: AtomicU64,
     /// The wake-up that made it run.
     since: AtomicU64,
+    /// Since when the first request has been waiting, if that was before the task
+    /// that serves it was spawned; 0 if not, and once it was read.
+    first: AtomicU64,
     /// The task's own waker. Not one that notes: that one holds this, and neither
     /// would ever be dropped.
     waker: Mutex<Option<Waker>>,
@@ -29,7 +33,12 @@ impl Wakeups {
     /// Of a task that is spawned now.
     pub(super) fn new() -> Self {
         let now = overload::now();
-        Self { woken: AtomicU64::new(now), since: AtomicU64::new(now), waker: Mutex::default() }
+        Self {
+            woken: AtomicU64::new(now),
+            since: AtomicU64::new(now),
+            first: AtomicU64::new(0),
+            waker: Mutex::default(),
+        }
     }
 
     /// Since when what the task does now has been waiting.
@@ -37,10 +46,20 @@ impl Wakeups {
         self.since.load(Ordering::Relaxed)
     }
 
-    /// Another task goes on with the work of this one: its wait began when this one
-    /// was woken.
-    pub(super) fn inherit_wait(&self) {
-        self.woken.store(self.waiting_since(), Ordering::Relaxed);
+    /// Since when the request that begins now has been waiting.
+    pub(super) fn request_since(&self) -> u64 {
+        match self.first.load(Ordering::Relaxed) {
+            0 => self.waiting_since(),
+            first => {
+                self.first.store(0, Ordering::Relaxed);
+                first
+            }
+        }
+    }
+
+    /// The first request has been waiting since then, whatever task will serve it.
+    pub(super) fn first_waits_since(&self, since: u64) {
+        self.first.store(since, Ordering::Relaxed);
     }
 
     /// Wakes the task.
@@ -127,10 +146,15 @@ mod tests {
         sender.send(()).unwrap();
         std::thread::sleep(busy);
         let (since, waited) = task.await.unwrap();
-        wakeups.inherit_wait();
+        wakeups.first_waits_since(since);
         let next = Arc::clone(&wakeups);
-        let handed_over = tokio::spawn(record_wakeups(Arc::clone(&wakeups), async move { next.waiting_since() }));
-        assert_eq!(handed_over.await.unwrap(), since, "what a task waited counts for the one that goes on");
+        let handed_over = tokio::spawn(record_wakeups(Arc::clone(&wakeups), async move {
+            tokio::task::yield_now().await;
+            [next.request_since(), next.request_since()]
+        }));
+        let [first, second] = handed_over.await.unwrap();
+        assert_eq!(first, since, "what the first request waited counts in the task that goes on");
+        assert!(second > since, "and for that request only");
         let left = Arc::downgrade(&wakeups);
         drop(wakeups);
         assert!(left.upgrade().is_none(), "nothing of a task that has ended is left");

@@ -5,14 +5,16 @@
 //! that is being closed. Then it accepts no more and closes what rests. Then it
 //! waits for what is under way, until the deadline.
 
+use std::future::poll_fn;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::task::coop::has_budget_remaining;
 use tokio::time::Instant;
 
 use super::admin::Admin;
@@ -21,11 +23,13 @@ use super::client_identity::ClientIdentity;
 use super::connections::{Connections, ListenerTraits, Protocol};
 use super::fast_path::FastPath;
 use super::load_shedding::LoadShedding;
+use super::queueing_delay::{Wakeups, record_wakeups};
 use super::responder::Responder;
 use super::same_origin::AllowedHosts;
 use crate::app::App;
 use crate::config::{ConnectionOptions, ShutdownOptions};
 use crate::grpc::EnvoyRateLimits;
+use crate::overload;
 
 /// The pause after the system refuses a connection, for want of descriptors
 /// for example.
@@ -165,11 +169,39 @@ impl<R: Responder> Acceptor<R> {
     }
 
     async fn run(&self) {
+        let wakeups = Arc::new(Wakeups::new());
+        record_wakeups(Arc::clone(&wakeups), self.accept_all(&wakeups)).await;
+    }
+
+    async fn accept_all(&self, wakeups: &Wakeups) {
         let mut failures = AcceptFailures::default();
+        // Since when there have been connections in the accept queue: the one that is
+        // accepted next came later.
+        let mut queued_since = overload::now();
         loop {
+            let before = wakeups.waiting_since();
             let slot = self.connections.slot().await;
-            match self.listener.accept().await {
-                Ok((stream, peer)) => self.connections.accept(stream, peer.ip(), slot),
+            if wakeups.waiting_since() != before {
+                // While all slots are taken nobody looks into the queue.
+                queued_since = overload::now();
+            }
+            let mut was_empty = false;
+            let accepted = poll_fn(|context| {
+                let accepted = self.listener.poll_accept(context);
+                // Without budget the runtime makes this task yield, whatever the queue holds.
+                was_empty |= accepted.is_pending() && has_budget_remaining();
+                accepted
+            })
+            .await;
+            if was_empty {
+                queued_since = wakeups.waiting_since();
+            }
+            match accepted {
+                Ok((stream, peer)) => {
+                    if let Ok(stream) = stream.into_std() {
+                        self.connections.accept(stream, peer.ip(), slot, queued_since);
+                    }
+                }
                 Err(error) if is_client_error(&error) => {}
                 Err(error) => {
                     failures.record(&error);
@@ -224,10 +256,10 @@ impl AcceptFailures {
     }
 }
 
-fn accept_pending<R: Responder>(listener: &StdTcpListener, connections: &Arc<Connections<R>>) {
-    while let (Some(slot), Ok((stream, peer))) = (connections.try_slot(), listener.accept()) {
-        if let Ok(stream) = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)) {
-            connections.accept(stream, peer.ip(), slot);
+fn take_in<R: Responder>(listener: &StdTcpListener, connections: &Arc<Connections<R>>) {
+    while let (Some(slot), Ok((stream, peer))) = (connections.slot_now(), listener.accept()) {
+        if stream.set_nonblocking(true).is_ok() {
+            connections.accept(stream, peer.ip(), slot, overload::now());
         }
     }
 }
