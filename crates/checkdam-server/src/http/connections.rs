@@ -171,7 +171,13 @@ impl<R: Responder> Connections<R> {
     /// Serves a connection until its client has enough or all are closed; closes
     /// it at once if its peer has too many. It may have been in the accept queue
     /// since `queued_since`.
-    pub(super) fn accept(self: &Arc<Self>, stream: StdTcpStream, peer: IpAddr, slot: ConnectionSlot, queued_since: u64) {
+    pub(super) fn accept(
+        self: &Arc<Self>,
+        stream: StdTcpStream,
+        peer: IpAddr,
+        slot: ConnectionSlot,
+        queued_since: u64,
+    ) {
         let progress = Arc::new(match self.kind.protocol {
             Protocol::Http => RequestProgress::default(),
             Protocol::Grpc => RequestProgress::http2(),

@@ -256,8 +256,8 @@ impl AcceptFailures {
     }
 }
 
-fn take_in<R: Responder>(listener: &StdTcpListener, connections: &Arc<Connections<R>>) {
-    while let (Some(slot), Ok((stream, peer))) = (connections.slot_now(), listener.accept()) {
+fn accept_pending<R: Responder>(listener: &StdTcpListener, connections: &Arc<Connections<R>>) {
+    while let (Some(slot), Ok((stream, peer))) = (connections.try_slot(), listener.accept()) {
         if stream.set_nonblocking(true).is_ok() {
             connections.accept(stream, peer.ip(), slot, overload::now());
         }
