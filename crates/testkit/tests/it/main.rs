@@ -5,6 +5,7 @@
 
 mod clock;
 mod cluster;
+mod module_cycles;
 mod process;
 mod proxy;
 mod proxy_counters;
