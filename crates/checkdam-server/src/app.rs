@@ -1,8 +1,8 @@
 //! The program's heart: rules, a store, and whether it is ready. Every door
 //! and every command decides through it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -10,17 +10,13 @@ use checkdam::headers::Dialect;
 use checkdam::{Batch, Limiter, Outcome, Request, RuleSet};
 
 use crate::audit::{Audit, ShadowEffects};
-use crate::http::ScrapeCache;
-use crate::overload::Overload;
+use crate::net::{Overload, ServerState};
 use crate::readiness::{Readiness, all_rules_need_store};
 use crate::rulebook::{ReloadStatus, Snapshot};
 use crate::store::ConfiguredStore;
 use crate::telemetry::{Observation, Telemetry};
 use crate::trace::Tracer;
 use crate::warnings::Warnings;
-
-/// A number that somebody else keeps.
-type WatchedCount = tokio::sync::watch::Receiver<usize>;
 
 /// What the doors share.
 #[derive(Debug)]
@@ -34,16 +30,11 @@ pub(crate) struct App {
     audit: Option<Arc<Audit>>,
     effects: ShadowEffects,
     watch: Telemetry,
-    overload: Overload,
-    tracer: Tracer,
+    server: Arc<ServerState>,
+    tracer: Arc<Tracer>,
     /// Only for how long decisions take.
     stopwatch: quanta::Clock,
     dialect: Dialect,
-    /// How many connections each door has.
-    doors: Mutex<Vec<(&'static str, WatchedCount)>>,
-    /// What scrapers were last told.
-    texts: ScrapeCache,
-    is_leaving: AtomicBool,
     /// Whether the rules in force can decide nothing without their store.
     needs_store: AtomicBool,
 }
@@ -55,7 +46,7 @@ impl App {
         store: ConfiguredStore,
         dialect: Dialect,
         audit: Option<Arc<Audit>>,
-        (watch, tracer, overload): (Telemetry, Tracer, Overload),
+        (watch, tracer, server): (Telemetry, Tracer, ServerState),
     ) -> Self {
         let effects = ShadowEffects::default();
         effects.set_rules(&rules);
@@ -70,20 +61,12 @@ impl App {
             audit,
             effects,
             watch,
-            overload,
-            tracer,
+            server: Arc::new(server),
+            tracer: Arc::new(tracer),
             stopwatch: quanta::Clock::new(),
             dialect,
-            doors: Mutex::default(),
-            texts: ScrapeCache::default(),
-            is_leaving: AtomicBool::new(false),
             needs_store: AtomicBool::new(needs_store),
         }
-    }
-
-    /// What scrapers were last told.
-    pub(crate) const fn scrape_cache(&self) -> &ScrapeCache {
-        &self.texts
     }
 
     /// Puts other rules in force, at once and whole.
@@ -98,7 +81,7 @@ impl App {
 
     /// Charges every tier that concerns the request, or none.
     pub(crate) async fn check(&self, request: &Request<'_>) -> Outcome {
-        let _deciding = self.overload.begin_decision();
+        let _deciding = self.server.overload().begin_decision();
         let start = self.stopwatch.raw();
         let outcome = self.limiter.check(request).await;
         self.record(request, &outcome, start);
@@ -109,7 +92,7 @@ impl App {
     /// for so long at most.
     pub(crate) async fn check_with_delay(&self, request: &Request<'_>, delay_max: Duration) -> Outcome {
         let delay_max_us = u64::try_from(delay_max.as_micros()).unwrap_or(u64::MAX);
-        let _deciding = self.overload.begin_decision();
+        let _deciding = self.server.overload().begin_decision();
         let start = self.stopwatch.raw();
         let outcome = self.limiter.check_within(request, delay_max_us).await;
         self.record(request, &outcome, start);
@@ -118,7 +101,7 @@ impl App {
 
     /// Charges every tier that concerns any of the requests, or none.
     pub(crate) async fn check_together(&self, requests: &[Request<'_>]) -> Batch {
-        let _deciding = self.overload.begin_decision();
+        let _deciding = self.server.overload().begin_decision();
         let start = self.stopwatch.raw();
         let together = self.limiter.check_batch(requests).await;
         self.record_batch(requests, together.outcomes(), together.is_allowed(), start);
@@ -150,7 +133,7 @@ impl App {
 
     /// Answers as a check would, charging nothing.
     pub(crate) async fn peek(&self, request: &Request<'_>) -> Outcome {
-        let _deciding = self.overload.begin_decision();
+        let _deciding = self.server.overload().begin_decision();
         let outcome = self.limiter.peek(request).await;
         log_decision("peek", request, &outcome);
         outcome
@@ -158,7 +141,7 @@ impl App {
 
     /// Gives back the request's cost.
     pub(crate) async fn refund(&self, request: &Request<'_>) -> Outcome {
-        let _deciding = self.overload.begin_decision();
+        let _deciding = self.server.overload().begin_decision();
         let outcome = self.limiter.refund(request).await;
         log_decision("refund", request, &outcome);
         outcome
@@ -166,7 +149,7 @@ impl App {
 
     /// Forgets the buckets that concern the request.
     pub(crate) async fn reset(&self, request: &Request<'_>) -> Outcome {
-        let _deciding = self.overload.begin_decision();
+        let _deciding = self.server.overload().begin_decision();
         let outcome = self.limiter.reset(request).await;
         log_decision("reset", request, &outcome);
         outcome
@@ -208,40 +191,23 @@ impl App {
     }
 
     /// How much there is to do.
-    pub(crate) const fn overload(&self) -> &Overload {
-        &self.overload
+    pub(crate) fn overload(&self) -> &Overload {
+        self.server.overload()
+    }
+
+    /// What the listeners share.
+    pub(crate) const fn server(&self) -> &Arc<ServerState> {
+        &self.server
     }
 
     /// Which traces decisions belong to.
-    pub(crate) const fn tracer(&self) -> &Tracer {
+    pub(crate) const fn tracer(&self) -> &Arc<Tracer> {
         &self.tracer
     }
 
     /// Which headers tell a client where it stands.
     pub(crate) const fn dialect(&self) -> Dialect {
         self.dialect
-    }
-
-    /// A door is open: how many connections it has.
-    pub(crate) fn add_listener(&self, door: &'static str, connections: WatchedCount) {
-        self.doors.lock().unwrap_or_else(PoisonError::into_inner).push((door, connections));
-    }
-
-    /// How many connections each door has.
-    pub(crate) fn connections(&self) -> Vec<(&'static str, usize)> {
-        let doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
-        doors.iter().map(|(door, connections)| (*door, *connections.borrow())).collect()
-    }
-
-    /// From now on the program is going away: it still answers, and asks its
-    /// clients to go elsewhere.
-    pub(crate) fn begin_shutdown(&self) {
-        self.is_leaving.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether the program is going away.
-    pub(crate) fn is_shutting_down(&self) -> bool {
-        self.is_leaving.load(Ordering::Relaxed)
     }
 
     /// Whether the rules in force can decide nothing without their store.
@@ -251,7 +217,7 @@ impl App {
 
     /// Whether the program wants requests.
     pub(crate) fn readiness(&self) -> Readiness {
-        if self.is_shutting_down() {
+        if self.server.is_shutting_down() {
             Readiness::Draining
         } else if self.needs_store() && self.limiter.store().is_unreachable() {
             Readiness::StoreAway

@@ -28,23 +28,22 @@ use checkdam::rule_file::FileOptions;
 use checkdam::store::redis::{RedisOptions, StoreUrlError};
 use clap::Args;
 
-use crate::grpc::RateLimitOptions;
+use crate::client_identity::ClientIdentityOptions;
+use crate::net::{ConnectionOptions, OverloadOptions, ShutdownOptions};
 use crate::rulebook::{DatabaseUrl, DatabaseUrlError};
 
-pub(crate) use self::client_identity::ClientIdentityOptions;
 pub(crate) use self::duration::DurationText;
 pub(crate) use self::effective::EffectiveSetting;
 pub(crate) use self::enums::{LogFormat, LogLevel};
 use self::enums::{ResponseHeaders, or_variable};
 use self::envoy_ratelimit_env::{EnvoyEnvironment, OtherSettings};
 pub(crate) use self::envoy_ratelimit_env::{EnvoyVariableReport, VariableEffect};
-pub(crate) use self::overload::{ConnectionOptions, OverloadOptions};
+pub(crate) use self::grpc::{HeaderNames, RateLimitOptions};
 pub(crate) use self::proxy::{ProxyOptions, ProxySettings, RouteOptions};
 pub(crate) use self::read_limited::read_text;
 pub(crate) use self::reference::reference;
 pub(crate) use self::rule_files::RuleFileArguments;
 pub(crate) use self::settings::Settings;
-pub(crate) use self::shutdown::ShutdownOptions;
 pub(crate) use self::storage::{AdminListener, AuditOptions, Token};
 pub(crate) use self::store::StoreSettings;
 pub(crate) use self::telemetry::{TelemetryOptions, TraceOptions};
@@ -200,11 +199,11 @@ impl Config {
         let database = storage::database(&given, &from_file)?;
         let audit = AuditOptions::from_settings(&given, &from_file)?;
         let secret_attributes = storage::secret_attributes(&given, &from_file);
-        let origin = ClientIdentityOptions::from_settings(&given, &from_file)?;
+        let origin = client_identity::options(&given, &from_file)?;
         let watch = TelemetryOptions::from_settings(&given, &from_file)?;
         let trace = TraceOptions::from_settings(&given, &from_file)?;
-        let overload = OverloadOptions::from_settings(&given, &from_file)?;
-        let connections = ConnectionOptions::from_settings(&given, &from_file, &origin)?;
+        let overload = overload::overload(&given, &from_file)?;
+        let connections = overload::connections(&given, &from_file, &origin)?;
         let http_listen = given.http_listen.as_ref().or(from_file.http_listen.as_ref());
         let http_listen = http_listen.cloned().unwrap_or_else(|| address(&host, "8080"));
         if http_listen == "off" {
@@ -226,7 +225,7 @@ impl Config {
             trace,
             overload,
             connections,
-            leave: ShutdownOptions::from_settings(&given, &from_file),
+            leave: shutdown::options(&given, &from_file),
             listen_host: host,
             rules: given.rules.or(from_file.rules),
             files: rule_files::options(

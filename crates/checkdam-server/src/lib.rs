@@ -1,15 +1,16 @@
 //! `checkdam`: one binary that limits rates, server and command line.
 //!
 //! Dependencies point one way: `cli`, `http`, `grpc` and `proxy` call `app`, and
-//! `app` calls the library. Exit codes: 0 allowed or done, 1 denied, refused, not found or a
-//! problem with the store, 2 wrong usage or a server or database that cannot
-//! start or be reached.
+//! `app` calls the library; `net` carries their requests and knows none of them.
+//! Exit codes: 0 allowed or done, 1 denied, refused, not found or a problem with the
+//! store, 2 wrong usage or a server or database that cannot start or be reached.
 //!
 //! This is a library only so that the fuzzers can reach what reads requests.
 
 mod app;
 mod audit;
 mod cli;
+mod client_identity;
 mod config;
 mod grpc;
 mod heavy_hitters;
@@ -17,8 +18,8 @@ mod http;
 mod loadgen;
 mod logging;
 mod metrics;
+mod net;
 mod nodes;
-mod overload;
 mod proxy;
 mod readiness;
 mod replay;
@@ -27,6 +28,7 @@ mod simulate;
 mod store;
 mod telemetry;
 mod trace;
+mod traceparent;
 mod warnings;
 
 use std::io::Write;

@@ -17,6 +17,18 @@ pub enum Verdict {
     Banned,
 }
 
+/// What a rule answers when the store of its buckets cannot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum FailurePolicy {
+    /// Let everything pass.
+    Open,
+    /// Deny everything.
+    Closed,
+    /// Apply the same quota, divided by the number of nodes, in memory.
+    #[default]
+    Local,
+}
+
 /// One tier's answer to one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Decision {

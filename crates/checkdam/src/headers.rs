@@ -4,12 +4,10 @@
 //! `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-11). What does not
 //! depend on the request is written once, when the rules are compiled.
 
-use sfv::{ItemSerializer, KeyRef, StringRef};
-
 use crate::buffer::Buffer;
 use crate::decision::Verdict;
 use crate::outcome::{Outcome, TierView};
-use crate::quota::{Quota, period_text};
+use crate::ruleset::FIELD_MAX;
 use crate::time::{EPOCH_UNIX_US, SECOND_US};
 
 /// Which headers are sent.
@@ -28,52 +26,6 @@ pub enum Dialect {
 
 /// The most policies that are listed: proxies refuse long headers.
 const POLICIES_MAX: usize = 32;
-
-/// The largest integer a structured field may hold.
-const FIELD_MAX: u64 = 999_999_999_999_999;
-
-/// The parts of the IETF headers that depend on the rule only.
-#[derive(Debug)]
-pub(crate) struct PolicyText {
-    /// `name`
-    pub(crate) plain: String,
-    /// `"name"`
-    name: String,
-    /// `"name";q=50;w=5`
-    policy: String,
-    /// `;w=5`
-    window: String,
-}
-
-impl PolicyText {
-    /// `quotas`: how many the subject has of the rule, so that each has a name.
-    pub(crate) fn new(rule: &str, quota: &Quota, quotas: usize) -> Self {
-        let plain = match quotas {
-            1 => rule.to_owned(),
-            _ => format!("{rule} {}/{}", quota.spec().amount, period_text(quota.period_us())),
-        };
-        // Rule names are printable ASCII, so they are structured strings.
-        let Ok(text) = StringRef::from_str(&plain) else {
-            return Self { plain, name: "\"\"".to_owned(), policy: "\"\"".to_owned(), window: String::new() };
-        };
-        let window_s = integer(quota.window_us().div_ceil(SECOND_US));
-        let policy = ItemSerializer::new()
-            .bare_item(text)
-            .parameter(key("q"), integer(quota.limit()))
-            .parameter(key("w"), window_s)
-            .finish();
-        let name = ItemSerializer::new().bare_item(text).finish();
-        Self { plain, name, policy, window: format!(";w={window_s}") }
-    }
-}
-
-fn key(name: &'static str) -> &'static KeyRef {
-    KeyRef::constant(name)
-}
-
-fn integer(value: u64) -> sfv::Integer {
-    sfv::Integer::try_from(value.min(FIELD_MAX)).unwrap_or(sfv::Integer::MAX)
-}
 
 /// Calls `set` with each header of an outcome: on requests that pass as on
 /// those that do not. None for a request that no rule concerns; `Retry-After`

@@ -54,18 +54,20 @@ mod sync;
 pub mod time;
 
 pub use ban::{Ban, BanError, BannedValue, REASON_MAX};
-pub use decision::{DecidedBy, Decision, Verdict};
+pub use decision::{DecidedBy, Decision, FailurePolicy, Verdict};
 pub use definitions::Definitions;
-pub use descriptor::{Descriptor, DescriptorAllowance, DescriptorLimit, DescriptorTree, RequestLimit, TreeRules, Unit};
-pub use limiter::{Batch, Limiter, TIERS_MAX};
+pub use descriptor::{Descriptor, DescriptorAllowance, DescriptorLimit, DescriptorTree, TreeRules};
+pub use limiter::{Batch, Limiter};
 pub use outcome::{Outcome, TierView};
 pub use overrides::{Allowance, Override, Scale, ScaleError};
 pub use quota::{Algorithm, Align, LIMIT_MAX, LOG_LIMIT_MAX, Quota, QuotaError, QuotaSpec, STRICT_PARTS};
-pub use request::{ATTRIBUTES_MAX, NAME_MAX, Request, RequestError, VALUE_MAX, hashed, shortened, shortened_to};
+pub use request::{
+    ATTRIBUTES_MAX, NAME_MAX, Request, RequestError, RequestLimit, Unit, VALUE_MAX, hashed, shortened, shortened_to,
+};
 pub use rule::{
     Condition, KeyPattern, KeyPatternError, Lease, Matcher, Mode, Pattern, PatternError, QUOTAS_MAX, RULE_NAME_MAX,
     Rule,
 };
 pub use ruleset::{Explanation, Item, RuleSet, RuleSetError};
-pub use store::FailurePolicy;
+pub use store::TIERS_MAX;
 pub use subject::SubjectPattern;

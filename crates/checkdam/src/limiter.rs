@@ -17,11 +17,7 @@ use crate::quota::{Algorithm, Quota};
 use crate::request::Request;
 use crate::rule::Mode;
 use crate::ruleset::{CompiledQuota, RuleSet, Values};
-use crate::store::{Operation, Store, TIERS_INLINE, Tier, TierDecisions};
-
-/// The most tiers that a request may have: one that more limits concern is
-/// denied as undecided, since no store could charge them all at once.
-pub const TIERS_MAX: usize = 256;
+use crate::store::{Operation, Store, TIERS_INLINE, TIERS_MAX, Tier, TierDecisions};
 
 /// Decides whether requests may pass.
 ///

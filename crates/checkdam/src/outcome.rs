@@ -8,11 +8,10 @@ use smallvec::SmallVec;
 use crate::ban::Ban;
 use crate::decision::{DecidedBy, Decision, Verdict};
 use crate::descriptor::Descriptor;
-use crate::headers::PolicyText;
 use crate::quota::Quota;
 use crate::request::Request;
 use crate::rule::{Mode, Rule};
-use crate::ruleset::{CompiledQuota, RuleSet};
+use crate::ruleset::{CompiledQuota, PolicyText, RuleSet};
 use crate::store::{TIERS_INLINE, TierDecisions};
 
 /// The quota of a tier whose limit the request brought with it.

@@ -1,10 +1,12 @@
 //! What is asked about: a domain, attributes and a cost.
 
+mod limit;
+
+pub use limit::{RequestLimit, Unit};
+
 use std::borrow::Cow;
 
 use smallvec::SmallVec;
-
-use crate::descriptor::RequestLimit;
 
 /// The longest attribute value in bytes, and with it the longest key.
 pub const VALUE_MAX: usize = 512;

@@ -10,8 +10,8 @@ pub(crate) use key::is_attribute_name;
 pub use key::{KeyPattern, KeyPatternError};
 pub use pattern::{Pattern, PatternError};
 
+use crate::decision::FailurePolicy;
 use crate::quota::Quota;
-use crate::store::FailurePolicy;
 
 /// The most quotas one rule may have.
 pub const QUOTAS_MAX: usize = 16;

@@ -13,6 +13,7 @@ mod error;
 mod explain;
 mod index;
 mod networks;
+mod policy_text;
 
 pub use error::{Item, RuleSetError};
 pub use explain::Explanation;
@@ -23,9 +24,9 @@ use self::bans::Bans;
 use self::compiled_overrides::{CompiledOverride, CompiledOverrides};
 pub(crate) use self::descriptor_trees::{Leaf, Tree, Trees, write_subject as write_path_subject};
 use self::index::{AttributeId, Index};
+pub(crate) use self::policy_text::{FIELD_MAX, PolicyText};
 use crate::ban::Ban;
 use crate::buffer::Buffer;
-use crate::headers::PolicyText;
 use crate::lease::LeaseTerms;
 use crate::overrides::Override;
 use crate::quota::Quota;

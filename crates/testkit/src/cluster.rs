@@ -1,11 +1,13 @@
 //! A cluster on loopback: masters that can be killed, replicas that take over, slots that can be moved.
 
+mod migration;
+
 use std::fmt;
 use std::time::Duration;
 
+pub use self::migration::Migration;
 use crate::connection::Reply;
 use crate::engine::Engine;
-use crate::migration::Migration;
 use crate::redis::{Redis, field_of};
 use crate::wait::{holds_within, wait_until};
 

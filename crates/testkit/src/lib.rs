@@ -44,14 +44,12 @@ mod engine;
 mod envoy;
 mod far_link;
 mod install;
-mod migration;
 mod port;
 mod postgres;
 mod process;
 mod prometheus;
 mod proxy;
 mod redis;
-mod redis_builder;
 mod sentinel;
 mod source;
 mod tls;
@@ -59,7 +57,7 @@ mod upstream;
 mod wait;
 
 pub use browser::{Browser, Element};
-pub use cluster::{Cluster, ClusterBuilder};
+pub use cluster::{Cluster, ClusterBuilder, Migration};
 pub use connection::{Connection, Reply};
 pub use daemon::Daemon;
 pub use engine::Engine;
@@ -68,13 +66,11 @@ pub use far_link::FarRedis;
 pub use install::{
     caddy, curl, hadolint, haproxy, helm, nginx, redis_cli, redis_server, systemd_analyze, traefik, valkey_server,
 };
-pub use migration::Migration;
 pub use port::free_port;
 pub use postgres::{Postgres, PostgresBuilder};
 pub use prometheus::{Prometheus, run_promtool};
 pub use proxy::{FaultProxy, Mode};
-pub use redis::Redis;
-pub use redis_builder::RedisBuilder;
+pub use redis::{Redis, RedisBuilder};
 pub use sentinel::Sentinel;
 pub use source::connect_from;
 pub use tls::Tls;

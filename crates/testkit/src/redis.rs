@@ -1,5 +1,7 @@
 //! One Redis or Valkey server, and what a test may do to it.
 
+mod builder;
+
 use std::fmt;
 use std::fs;
 use std::io;
@@ -10,10 +12,11 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+pub use self::builder::RedisBuilder;
+use self::builder::command;
 use crate::clock::Clock;
 use crate::connection::{Connection, Reply};
 use crate::process::Process;
-use crate::redis_builder::{RedisBuilder, command};
 use crate::tls::Tls;
 use crate::wait::{holds_within, wait_until};
 

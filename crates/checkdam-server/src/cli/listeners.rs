@@ -2,13 +2,13 @@
 
 use tokio::sync::mpsc;
 
-use crate::config::ShutdownOptions;
 use crate::grpc;
-use crate::http::{FastPath, Server};
+use crate::http::HttpServer;
+use crate::net::ShutdownOptions;
 
 /// The doors of a server for requests.
 pub(super) struct Listeners {
-    pub(super) http: Server<FastPath>,
+    pub(super) http: HttpServer,
     pub(super) grpc: Option<grpc::GrpcListener>,
 }
 

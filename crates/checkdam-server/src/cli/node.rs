@@ -25,10 +25,10 @@ use super::signals::Signals;
 use super::systemd::{self, ReloadNotice};
 use crate::app::App;
 use crate::audit::{Audit, Redaction, ViolationWriter};
-use crate::config::{Config, EnvoyVariableReport, ShutdownOptions, VariableEffect};
-use crate::http::{Admin, Listener, LiveEvents, RuleSource, Server};
+use crate::config::{Config, EnvoyVariableReport, VariableEffect};
+use crate::http::{self, Admin, AdminServer, LiveEvents, RuleSource};
+use crate::net::{self, Listener, ServerState, ShutdownOptions};
 use crate::nodes::Nodes;
-use crate::overload::{self, Overload};
 use crate::rulebook::{
     self, DatabasePoller, LoadError, PollOptions, PollStatus, Revision, RuleFile, Rulebook, Snapshot,
 };
@@ -57,7 +57,7 @@ const PREVIEWS_MAX: usize = 2;
 /// A node, ready for its doors.
 pub(super) struct Node {
     app: Arc<App>,
-    admin: Option<(Server, Arc<LiveEvents>)>,
+    admin: Option<(AdminServer, Arc<LiveEvents>)>,
     /// Held until the end, whether or not there is a door for operators.
     rules: Arc<RuleSource>,
     rulebook: Option<Rulebook>,
@@ -161,7 +161,7 @@ impl Node {
             None => (None, None),
         };
         let beside =
-            (Telemetry::new(&config.watch, config.origin.paths, recorded), tracer, Overload::new(config.overload));
+            (Telemetry::new(&config.watch, config.origin.paths, recorded), tracer, ServerState::new(config.overload));
         let app = Arc::new(App::new(loaded, store, config.dialect, audit, beside));
         let rules = Arc::new(follow_rules(&app, file, rulebook.as_ref(), revision, signals.reload));
         let nodes = Nodes::start(Arc::clone(&app), node, config.share_subjects);
@@ -179,7 +179,7 @@ impl Node {
                 previews: Arc::new(Semaphore::new(PREVIEWS_MAX)),
             };
             let listener = Listener::new(listener, &config.connections, &control)?;
-            Ok::<_, std::io::Error>((Server::for_admin(listener, Arc::new(admin)), live))
+            Ok::<_, std::io::Error>((http::admin_server(listener, Arc::new(admin)), live))
         });
         let admin = admin.transpose()?;
         let statuses = match &*rules {
@@ -188,7 +188,7 @@ impl Node {
         };
         tokio::spawn(run_every_second(Arc::clone(&app), statuses));
         tokio::spawn(maintain_store(Arc::clone(&app)));
-        control.spawn(overload::log_episodes(Arc::clone(&app)));
+        control.spawn(net::log_overload(Arc::clone(app.server())));
         Ok(Some(Self { app, admin, rules, rulebook, writer, stop: signals.stop, control }))
     }
 
@@ -261,7 +261,12 @@ fn follow_rules(
     let Some(rulebook) = rulebook.filter(|_| file.is_none()) else {
         let path = file.as_ref().map(|file| file.path().display().to_string()).unwrap_or_default();
         if let Some(file) = file {
-            tokio::spawn(rulebook::watch(Arc::clone(app), file, reload));
+            let following = Arc::clone(app);
+            let apply = move |loaded: Result<(RuleSet, Snapshot), String>| match loaded {
+                Ok((rules, book)) => following.activate(rules, book),
+                Err(reason) => following.reload_status().set_error(Some(reason)),
+            };
+            tokio::spawn(rulebook::watch(file, reload, apply));
         }
         return RuleSource::File(path);
     };

@@ -11,8 +11,8 @@ use super::node::{self, Node, Rules, listen};
 use super::serve::dashboard_url;
 use super::signals::Signals;
 use crate::config::{Config, LogFormat, ProxyOptions, ProxySettings, Settings};
-use crate::http::{Listener, Server};
-use crate::proxy::Proxy;
+use crate::net::Listener;
+use crate::proxy::{Proxy, ProxyServer};
 
 /// What `checkdam proxy` takes.
 #[derive(Debug, clap::Args)]
@@ -43,9 +43,8 @@ async fn serve(config: &Config, options: &ProxyOptions, rules: Option<Rules>, co
     let listener = listen(&options.listen, "--listen").await?;
     let opening = Node::open(config, rules, signals, listener.local_addr()?, control);
     let Some(node) = opening.await? else { return Ok(()) };
-    let proxy = Arc::new(Proxy::start(Arc::clone(node.app()), options, &config.origin)?);
-    let listener = Listener::new(listener, &config.connections, &Handle::current())?;
-    let server = Server::for_proxy(listener, Arc::clone(node.app()), proxy);
+    let proxy = Proxy::start(Arc::clone(node.app()), options, &config.origin)?;
+    let server = proxy.serve(Listener::new(listener, &config.connections, &Handle::current())?);
     log_start(config, options, &server, &node)?;
     let leave = config.leave;
     node.run(move |stop| server.run(stop, leave)).await;
@@ -53,7 +52,7 @@ async fn serve(config: &Config, options: &ProxyOptions, rules: Option<Rules>, co
 }
 
 /// Says what runs where, as an event or as a banner for people.
-fn log_start(config: &Config, options: &ProxyOptions, server: &Server<Arc<Proxy>>, node: &Node) -> anyhow::Result<()> {
+fn log_start(config: &Config, options: &ProxyOptions, server: &ProxyServer, node: &Node) -> anyhow::Result<()> {
     let (address, admin) = (server.address()?, node.admin_address()?);
     let rules = node.app().limiter().rules().rules().len();
     let source = config.rules.as_ref().map_or_else(|| config.database.to_string(), |path| path.display().to_string());

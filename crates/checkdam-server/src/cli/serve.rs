@@ -11,9 +11,11 @@ use tokio::runtime::Handle;
 use super::listeners::Listeners;
 use super::node::{self, Node, Rules, listen};
 use super::signals::Signals;
+use crate::client_identity::ClientIdentity;
 use crate::config::{Config, LogFormat, Settings};
 use crate::grpc;
-use crate::http::{ClientIdentity, Listener, Server, respond_until_opened};
+use crate::http::{self, respond_until_opened};
+use crate::net::Listener;
 
 /// What `checkdam serve` takes.
 #[derive(Debug, clap::Args)]
@@ -47,7 +49,7 @@ async fn serve(config: &Config, file: Option<Rules>, control: Handle) -> anyhow:
     let origin = Arc::new(ClientIdentity::new(&config.origin));
     let (options, serving) = (&config.connections, Handle::current());
     let listener = Listener::new(listener, options, &serving)?;
-    let http = Server::new(listener, Arc::clone(app), origin, Arc::clone(&rate_limits), &config.allowed_hosts);
+    let http = http::server(listener, Arc::clone(app), origin, Arc::clone(&rate_limits), &config.allowed_hosts);
     let grpc = match grpc_listener {
         Some(listener) => Some(
             grpc::GrpcListener::new(Listener::new(listener, options, &serving)?, Arc::clone(app), rate_limits).await?,

@@ -9,45 +9,31 @@ use ipnet::IpNet;
 
 use super::enums::{PathCase, PathPart};
 use super::{ConfigError, Settings};
-use crate::http::ORIGIN_ATTRIBUTES;
+use crate::client_identity::{self, ClientIdentityOptions};
 
-/// How attributes are derived from requests that are decided for somebody.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct ClientIdentityOptions {
-    /// Whose word on client addresses and costs is believed. Default nobody's.
-    pub(crate) trusted: Vec<IpNet>,
-    /// Which headers become which attributes. Default none.
-    pub(crate) headers: Vec<(HeaderName, String)>,
-    /// The header in which trusted peers name a cost. Default none.
-    pub(crate) cost_header: Option<HeaderName>,
-    /// How spellings of a path are treated that only some applications read alike.
-    pub(crate) paths: PathNormalization,
-}
-
-impl ClientIdentityOptions {
-    pub(super) fn from_settings(given: &Settings, file: &Settings) -> Result<Self, ConfigError> {
-        let trusted = given.trusted_proxies.as_ref().or(file.trusted_proxies.as_ref());
-        let mapped = given.header_attributes.as_ref().or(file.header_attributes.as_ref());
-        let mapped = mapped.map(Vec::as_slice).unwrap_or_default();
-        let mut names = ORIGIN_ATTRIBUTES.to_vec();
-        for HeaderAttribute { attribute, .. } in mapped {
-            if names.contains(&attribute.as_str()) {
-                return Err(ConfigError::AttributeTwice { attribute: attribute.clone() });
-            }
-            names.push(attribute);
+/// How attributes are derived from requests.
+pub(super) fn options(given: &Settings, file: &Settings) -> Result<ClientIdentityOptions, ConfigError> {
+    let trusted = given.trusted_proxies.as_ref().or(file.trusted_proxies.as_ref());
+    let mapped = given.header_attributes.as_ref().or(file.header_attributes.as_ref());
+    let mapped = mapped.map(Vec::as_slice).unwrap_or_default();
+    let mut names = client_identity::ATTRIBUTES.to_vec();
+    for HeaderAttribute { attribute, .. } in mapped {
+        if names.contains(&attribute.as_str()) {
+            return Err(ConfigError::AttributeTwice { attribute: attribute.clone() });
         }
-        if names.len() > ATTRIBUTES_MAX {
-            let (name, value) = ("header_attributes", mapped.len() as u64);
-            return Err(ConfigError::OutOfRange { name, value, range: "at most 60 headers" });
-        }
-        let cost_header = given.cost_header.as_ref().or(file.cost_header.as_ref());
-        Ok(Self {
-            trusted: trusted.into_iter().flatten().map(|Network(network)| *network).collect(),
-            headers: mapped.iter().map(|mapped| (mapped.header.clone(), mapped.attribute.clone())).collect(),
-            cost_header: cost_header.map(|HeaderNameSetting(name)| name.clone()),
-            paths: path_normalization(given, file),
-        })
+        names.push(attribute);
     }
+    if names.len() > ATTRIBUTES_MAX {
+        let (name, value) = ("header_attributes", mapped.len() as u64);
+        return Err(ConfigError::OutOfRange { name, value, range: "at most 60 headers" });
+    }
+    let cost_header = given.cost_header.as_ref().or(file.cost_header.as_ref());
+    Ok(ClientIdentityOptions {
+        trusted: trusted.into_iter().flatten().map(|Network(network)| *network).collect(),
+        headers: mapped.iter().map(|mapped| (mapped.header.clone(), mapped.attribute.clone())).collect(),
+        cost_header: cost_header.map(|HeaderNameSetting(name)| name.clone()),
+        paths: path_normalization(given, file),
+    })
 }
 
 fn path_normalization(given: &Settings, file: &Settings) -> PathNormalization {

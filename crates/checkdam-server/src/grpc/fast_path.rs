@@ -15,7 +15,7 @@ use tower_service::Service;
 use super::proto::{RateLimitRequest, RateLimitServiceServer, SHOULD_RATE_LIMIT};
 use super::service::EnvoyRateLimits;
 use super::unary::{PeekedBody, UnaryBody};
-use crate::http::{RequestArrival, Responder, ResponderResponse, route};
+use crate::net::{RequestArrival, Responder, ResponderResponse, route};
 
 /// The largest message in bytes. Envoy takes 60 KiB of headers from a client by
 /// default, and a header may stand in several descriptors: were this smaller, a

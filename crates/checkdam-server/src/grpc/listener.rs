@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use axum::Router;
 use tokio::sync::mpsc;
+use tonic::Status;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::HealthServer;
@@ -16,8 +17,8 @@ use super::fast_path::FastPath;
 use super::proto::DESCRIPTORS;
 use super::service::EnvoyRateLimits;
 use crate::app::App;
-use crate::config::ShutdownOptions;
-use crate::http::{Listener, Server};
+use crate::net::{Listener, ListenerTraits, LoadShedding, Protocol, Server, SheddingListener, ShutdownOptions};
+use crate::trace::Traced;
 
 /// How long those who watch our health have to hear that we are leaving when
 /// nobody new is let in: whose watch ended before could begin another.
@@ -28,10 +29,17 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// envoyproxy/ratelimit has for it.
 const NAMES: [&str; 3] = ["", "envoy.service.ratelimit.v3.RateLimitService", "ratelimit"];
 
+/// Requests of Envoy are shed.
+const SHEDDING: LoadShedding = LoadShedding {
+    listener: SheddingListener::Grpc,
+    decides: |path| path.starts_with("/envoy.service.ratelimit."),
+    response: || Status::unavailable("there is too much to do: nothing was charged").into_http(),
+};
+
 /// The gRPC door, open.
 pub(crate) struct GrpcListener {
     app: Arc<App>,
-    server: Server<FastPath>,
+    server: Server<Traced<FastPath>>,
     health: HealthReporter,
 }
 
@@ -45,7 +53,10 @@ impl GrpcListener {
         let health = HealthReporter::new();
         publish(&health, ServingStatus::Serving).await;
         let others = router(&health).context("the messages cannot be described")?;
-        let server = Server::for_grpc(listener, Arc::clone(&app), FastPath::new(rate_limits, others));
+        let responder = Traced::new(Arc::clone(app.tracer()), FastPath::new(rate_limits, others));
+        let kind =
+            ListenerTraits { name: "grpc", protocol: Protocol::Grpc, shedding: Some(SHEDDING), health_paths: &[] };
+        let server = Server::new(listener, Arc::clone(app.server()), responder, kind);
         Ok(Self { app, server, health })
     }
 

@@ -10,7 +10,6 @@ mod decision_error;
 mod dynamic_metadata;
 mod fast_path;
 mod listener;
-mod options;
 mod proto;
 mod request;
 mod response;
@@ -19,7 +18,6 @@ mod unary;
 
 pub(crate) use self::decision_error::DecisionError;
 pub(crate) use self::listener::GrpcListener;
-pub(crate) use self::options::{HeaderNames, RateLimitOptions};
 pub(crate) use self::proto::{
     Code, DescriptorStatus, Entry, LimitUnit, RateLimit, RateLimitDescriptor, RateLimitOverride, RateLimitRequest,
     RateLimitResponse, SHOULD_RATE_LIMIT,

@@ -3,8 +3,8 @@
 use checkdam::time::{EPOCH_UNIX_US, SECOND_US};
 use checkdam::{Algorithm, Align, DescriptorAllowance, Outcome, Quota, TierView, Unit, Verdict};
 
-use super::options::HeaderNames;
 use super::proto::{Code, DescriptorStatus, HeaderValue, LimitUnit, RateLimit};
+use crate::config::HeaderNames;
 
 /// Where a descriptor stands.
 pub(super) fn status(outcome: &Outcome) -> DescriptorStatus {

@@ -7,11 +7,11 @@ use checkdam::Outcome;
 use tonic::{Response, Status};
 
 use super::decision_error::DecisionError;
-use super::options::RateLimitOptions;
 use super::proto::{Code, RateLimitRequest, RateLimitResponse, RateLimitService};
 use super::request::{self, DescriptorRequests};
 use super::{dynamic_metadata, response};
 use crate::app::App;
+use crate::config::RateLimitOptions;
 
 /// The rate limit service, whichever door it is asked through.
 #[derive(Debug)]

@@ -10,10 +10,10 @@ use axum::response::IntoResponse;
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 
-use super::responder::{RequestArrival, Responder, ResponderResponse, route};
 use super::same_origin::AllowedHosts;
 use super::v1;
 use crate::app::App;
+use crate::net::{RequestArrival, Responder, ResponderResponse, route};
 
 /// Answers checks itself, and hands everything else to the router.
 #[derive(Clone)]

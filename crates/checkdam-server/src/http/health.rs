@@ -20,15 +20,6 @@ const NOT_THE_NEWEST: &str = "the rules in force may not be the newest: /admin/v
 /// The paths that are answered apart from requests, so that they are answered in
 /// time however much there is to do.
 pub(super) const PATHS: [&str; 5] = ["/livez", "/readyz", "/healthz", "/healthcheck", "/metrics"];
-/// How much of a request tells that it asks for one of them.
-pub(super) const START_MAX: usize = 24;
-
-/// Whether a connection that begins with these bytes asks for one of them.
-pub(super) fn is_probe(start: &[u8]) -> bool {
-    let target = start.strip_prefix(b"GET ").or_else(|| start.strip_prefix(b"HEAD ")).unwrap_or_default();
-    let path = target.split(|byte| matches!(byte, b' ' | b'?')).next().unwrap_or_default();
-    path.len() < target.len() && PATHS.iter().any(|known| known.as_bytes() == path)
-}
 
 /// The state of the process.
 #[derive(Serialize, ToSchema)]
@@ -83,23 +74,4 @@ pub(super) fn readiness_response(readiness: Readiness, detail: Option<&'static s
 fn health_response(status: StatusCode, said: &Health) -> Response<Body> {
     let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
     (status, headers, super::wire::json(said)).into_response()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn probes_are_known_by_how_they_begin() {
-        for start in
-            ["GET /livez HTTP/1.1", "GET /readyz?a HTTP/1.1", "HEAD /healthcheck HTTP/1.1", "GET /metrics HTTP/1.1"]
-        {
-            assert!(is_probe(&start.as_bytes()[..START_MAX.min(start.len())]), "{start}");
-        }
-        for start in
-            ["", "GET /livez", "GET /livezy HTTP/1.1", "POST /livez HTTP/1.1", "PRI * HTTP/2.0", "GET / HTTP/1.1"]
-        {
-            assert!(!is_probe(start.as_bytes()), "{start}");
-        }
-    }
 }

@@ -22,8 +22,18 @@ const COMPRESSED_MIN: usize = 16 << 10;
 /// The last texts, one a form. One is written at a time, and whoever waited for
 /// it takes what was begun after he came: however many ask, a text that others
 /// wait for is written once for all of them.
-#[derive(Debug, Default)]
-pub(crate) struct ScrapeCache(Mutex<Vec<CachedScrape>>);
+#[derive(Debug)]
+pub(super) struct Scraper {
+    app: Arc<App>,
+    texts: Mutex<Vec<CachedScrape>>,
+}
+
+impl Scraper {
+    /// Nothing was written yet.
+    pub(super) fn new(app: Arc<App>) -> Self {
+        Self { app, texts: Mutex::default() }
+    }
+}
 
 #[derive(Debug)]
 struct CachedScrape {
@@ -40,9 +50,9 @@ struct CachedScrape {
     (status = 200, description = "Every metric as it stands now; OpenMetrics 1.0 if Accept prefers it",
         body = String, content_type = "text/plain"),
 ))]
-pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response<Body> {
-    let (form, takes_gzip, came) = (ExpositionFormat::negotiate(&headers), accepts_gzip(&headers), Instant::now());
-    let Some((body, is_zipped)) = scrape(&app, form, takes_gzip, came).await else {
+pub(super) async fn metrics(State(scraper): State<Arc<Scraper>>, headers: HeaderMap) -> Response<Body> {
+    let (form, accepts_gzip, came) = (ExpositionFormat::negotiate(&headers), accepts_gzip(&headers), Instant::now());
+    let Some((body, is_zipped)) = scrape(&scraper, form, accepts_gzip, came).await else {
         // Only if the program is ending: its threads take no more work.
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     };
@@ -55,13 +65,13 @@ pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> 
 }
 
 /// The metrics as they stood after somebody `came`, and whether they are zipped.
-async fn scrape(app: &Arc<App>, form: ExpositionFormat, takes_gzip: bool, came: Instant) -> Option<(Bytes, bool)> {
-    let mut texts = app.scrape_cache().0.lock().await;
+async fn scrape(scraper: &Scraper, form: ExpositionFormat, takes_gzip: bool, came: Instant) -> Option<(Bytes, bool)> {
+    let mut texts = scraper.texts.lock().await;
     let is_such = |text: &CachedScrape| (text.form, text.takes_gzip) == (form, takes_gzip);
     if let Some(text) = texts.iter().find(|text| is_such(text) && text.begun >= came) {
         return Some((text.body.clone(), text.is_zipped));
     }
-    let (begun, writing) = (Instant::now(), Arc::clone(app));
+    let (begun, writing) = (Instant::now(), Arc::clone(&scraper.app));
     let written = tokio::task::spawn_blocking(move || {
         let text = metrics::write(&writing, form);
         let zipped = takes_gzip.then(|| gzip(&text)).flatten();

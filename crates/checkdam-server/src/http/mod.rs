@@ -5,25 +5,15 @@
 mod admin;
 mod api_explorer;
 mod auth;
-mod backlog_drain;
-mod client_identity;
-mod connection_timeouts;
-mod connections;
 mod dashboard;
 mod envoy_json;
 mod fast_path;
 mod health;
-mod load_shedding;
 mod metrics;
 mod openapi;
-mod peer_connections;
 mod problem;
-mod queueing_delay;
 mod request_body;
-mod request_framing;
-mod responder;
 mod same_origin;
-mod server;
 mod startup;
 mod v1;
 mod wire;
@@ -32,26 +22,60 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
+use axum::response::IntoResponse;
 use axum::routing::{any, get, post};
 
 pub(crate) use self::admin::{Admin, LiveEvents, RuleSource};
-pub(crate) use self::client_identity::{
-    ATTRIBUTES as ORIGIN_ATTRIBUTES, ClientIdentity, DescribedRequest, IdentityError, RequestTarget, address_text,
-    is_proxy_header,
-};
-pub(crate) use self::connections::InFlightRequest;
-pub(crate) use self::fast_path::FastPath;
-pub(crate) use self::metrics::ScrapeCache;
+use self::fast_path::FastPath;
 pub(crate) use self::problem::Problem;
-pub(crate) use self::request_framing::{FramingFault, chunk_size, content_length};
-pub(crate) use self::responder::{RequestArrival, Responder, ResponderResponse, route};
-pub(crate) use self::same_origin::AllowedHosts;
-use self::same_origin::same_origin_middleware;
-pub(crate) use self::server::{Listener, Server};
+use self::same_origin::{AllowedHosts, same_origin_middleware};
 pub(crate) use self::startup::respond_until_opened;
 pub(crate) use self::wire::{STANDING, denial_response, explain, mode_name, rate_limit_headers};
 use crate::app::App;
+use crate::client_identity::ClientIdentity;
 use crate::grpc::EnvoyRateLimits;
+use crate::net::{Listener, ListenerTraits, LoadShedding, Protocol, Server, SheddingListener};
+use crate::trace::Traced;
+
+/// A listener for requests over HTTP.
+pub(crate) type HttpServer = Server<Traced<FastPath>>;
+/// A listener for operators.
+pub(crate) type AdminServer = Server<Traced<Router>>;
+
+/// Requests in JSON are shed. Proxies are answered by `auth` in the way that they
+/// understand.
+const SHEDDING: LoadShedding = LoadShedding {
+    listener: SheddingListener::Http,
+    decides: |path| (path.starts_with("/v1/") && !path.starts_with(auth::PATH)) || path == "/json",
+    response: || Problem::overloaded().into_response(),
+};
+
+/// Answers requests over HTTP.
+pub(crate) fn server(
+    listener: Listener,
+    app: Arc<App>,
+    origin: Arc<ClientIdentity>,
+    rate_limits: Arc<EnvoyRateLimits>,
+    allowed_hosts: &[String],
+) -> HttpServer {
+    let hosts = Arc::new(AllowedHosts::new(listener.address().ok(), allowed_hosts));
+    let others = router(Arc::clone(&app), origin, rate_limits, &hosts);
+    let (state, tracer) = (Arc::clone(app.server()), Arc::clone(app.tracer()));
+    let kind = ListenerTraits {
+        name: "http",
+        protocol: Protocol::Http,
+        shedding: Some(SHEDDING),
+        health_paths: &health::PATHS,
+    };
+    Server::new(listener, state, Traced::new(tracer, FastPath::new(app, hosts, others)), kind)
+}
+
+/// Answers operators.
+pub(crate) fn admin_server(listener: Listener, admin: Arc<Admin>) -> AdminServer {
+    let (state, tracer) = (Arc::clone(admin.app.server()), Arc::clone(admin.app.tracer()));
+    let kind = ListenerTraits { name: "admin", protocol: Protocol::Http, shedding: None, health_paths: &[] };
+    Server::new(listener, state, Traced::new(tracer, admin::router(admin)), kind)
+}
 
 /// Reads the body of a check, for the fuzzers.
 pub(crate) fn read_check_body(body: &[u8]) -> Result<(), String> {
@@ -82,7 +106,7 @@ fn router(
         .route("/readyz", get(health::readyz))
         .route("/healthz", get(health::readyz))
         .route("/healthcheck", get(health::readyz))
-        .route("/metrics", get(metrics::metrics))
+        .route("/metrics", get(metrics::metrics).with_state(Arc::new(metrics::Scraper::new(Arc::clone(&app)))))
         .route("/openapi.json", get(openapi::document))
         .route("/", get(api_explorer::html))
         .route("/docs", get(api_explorer::html))

@@ -23,7 +23,7 @@ pub(super) fn write(text: &mut TextWriter, app: &App) {
 fn listeners(text: &mut TextWriter, app: &App) {
     text.family(&READY).sample(&[], u8::from(app.readiness().is_ready()));
     text.family(&CONNECTIONS);
-    for (door, count) in app.connections() {
+    for (door, count) in app.server().connections() {
         text.sample(&[("door", door)], count);
     }
     let overload = app.overload();

@@ -6,7 +6,9 @@ use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
 
 use super::request_body::UploadError;
-use crate::http::{FramingFault, IdentityError, Problem};
+use crate::client_identity::IdentityError;
+use crate::http::Problem;
+use crate::net::FramingFault;
 
 /// Why a request was not forwarded, or not answered by its upstream.
 #[derive(Debug, thiserror::Error)]

@@ -11,7 +11,7 @@ use axum::http::{Method, Request, Version};
 use checkdam::normalize::PathNormalization;
 
 use super::error_responses::ProxyError;
-use crate::http::is_proxy_header;
+use crate::client_identity::is_proxy_header;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -194,7 +194,7 @@ impl ForwardedHead {
         }
         let Some(ForwardedFor { peer, is_trusted, via }) = self.sender else { return };
         let is_said = |name: &HeaderName| is_trusted && self.headers.contains_key(name);
-        let client = crate::http::address_text(peer.to_canonical());
+        let client = crate::client_identity::address_text(peer.to_canonical());
         match is_said(&X_FORWARDED_FOR) {
             true => write(X_FORWARDED_FOR.as_str(), &self.appended_list(&X_FORWARDED_FOR, &client)),
             false => write(X_FORWARDED_FOR.as_str(), client.as_bytes()),

@@ -24,11 +24,17 @@ use super::upload_limit::{UploadLimit, UploadPermit};
 use super::upstream_body::UpstreamBody;
 use super::{health_checks, tunnel};
 use crate::app::App;
-use crate::config::{ClientIdentityOptions, ProxyOptions};
-use crate::http::{
-    self, ClientIdentity, DescribedRequest, FramingFault, InFlightRequest, RequestArrival, Responder, ResponderResponse,
+use crate::client_identity::{ClientIdentity, ClientIdentityOptions, DescribedRequest};
+use crate::config::ProxyOptions;
+use crate::http;
+use crate::net::{
+    FramingFault, InFlightRequest, Listener, ListenerTraits, Protocol, RequestArrival, Responder, ResponderResponse,
+    Server, SheddingListener,
 };
-use crate::overload::SheddingListener;
+use crate::trace::Traced;
+
+/// A listener whose requests are forwarded.
+pub(crate) type ProxyServer = Server<Traced<Arc<Proxy>>>;
 
 /// The proxy.
 pub(crate) struct Proxy {
@@ -89,6 +95,14 @@ impl Proxy {
             uploads: is_http1.then(|| Arc::new(UploadLimit::new(options.uploads_per_client))),
             delay_max: options.delay_max,
         })
+    }
+
+    /// Answers a listener's requests.
+    pub(crate) fn serve(self, listener: Listener) -> ProxyServer {
+        let (state, tracer) = (Arc::clone(self.app.server()), Arc::clone(self.app.tracer()));
+        // It sheds by itself: it knows what to do with the bodies.
+        let kind = ListenerTraits { name: "proxy", protocol: Protocol::Http, shedding: None, health_paths: &[] };
+        Server::new(listener, state, Traced::new(tracer, Arc::new(self)), kind)
     }
 
     async fn handle(

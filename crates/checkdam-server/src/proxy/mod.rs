@@ -26,4 +26,4 @@ mod upload_limit;
 mod upstream_body;
 mod upstreams;
 
-pub(crate) use self::handler::Proxy;
+pub(crate) use self::handler::{Proxy, ProxyServer};

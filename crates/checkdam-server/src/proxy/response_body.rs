@@ -14,7 +14,7 @@ use tokio::time::Sleep;
 
 use super::charge_by_bytes::ByteCharge;
 use super::upstream_body::UpstreamBody;
-use crate::http::InFlightRequest;
+use crate::net::InFlightRequest;
 
 /// The body of an answer: cut if its upstream falls silent, or if its client
 /// takes nothing of it; charged when it ends.

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::Instant;
 
 use super::http1::Connection;
-use crate::http::InFlightRequest;
+use crate::net::InFlightRequest;
 
 /// How many bytes are carried at a time.
 const PART_MAX: usize = 16 << 10;

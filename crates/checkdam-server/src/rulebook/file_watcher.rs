@@ -2,16 +2,15 @@
 //! one is refused whole and the old rules stay.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use checkdam::RuleSet;
 use checkdam::rule_file::FileOptions;
 
 use super::rule_file::{FileTexts, LoadError, RuleFile, log_warnings};
 use super::snapshot::Snapshot;
-use crate::app::App;
 
 /// Reading the text itself, and not what the file system says about it, works
 /// with atomic renames, swapped links, mounted volumes and coarse clocks.
@@ -28,9 +27,13 @@ struct WatchedFile {
     seen: Option<Result<FileTexts, String>>,
 }
 
-/// Follows a file whose rules are in force, until the program ends; each
-/// message on `reload` has it judged at once, and is dropped when that is done.
-pub(crate) async fn watch<T>(app: Arc<App>, file: RuleFile, mut reload: mpsc::Receiver<T>) {
+/// Rules that were loaded, or why they were not.
+type Loaded = Result<(RuleSet, Snapshot), String>;
+
+/// Follows a file whose rules are active, until the program ends, and gives every new
+/// version of it to `apply`; each message on `reload` has it validated at once, and is
+/// dropped when that is done.
+pub(crate) async fn watch<T>(file: RuleFile, mut reload: mpsc::Receiver<T>, apply: impl Fn(Loaded)) {
     let RuleFile { path, texts, options, is_followed } = file;
     let mut watched = WatchedFile { path, options, judged: Ok(texts), seen: None };
     loop {
@@ -46,12 +49,12 @@ pub(crate) async fn watch<T>(app: Arc<App>, file: RuleFile, mut reload: mpsc::Re
         let look =
             move || if path.is_dir() || path.is_file() || !path.exists() { Some(FileTexts::read(&path)) } else { None };
         let Ok(Some(now)) = tokio::task::spawn_blocking(look).await else { continue };
-        watched.poll(&app, now, asked.is_some());
+        watched.poll(&apply, now, asked.is_some());
     }
 }
 
 impl WatchedFile {
-    fn poll(&mut self, app: &App, now: Result<FileTexts, LoadError>, is_asked: bool) {
+    fn poll(&mut self, apply: &impl Fn(Loaded), now: Result<FileTexts, LoadError>, is_asked: bool) {
         let now = now.map_err(|error| error.to_string());
         if !is_asked {
             if now == self.judged {
@@ -64,35 +67,44 @@ impl WatchedFile {
             }
         }
         self.seen = None;
-        self.validate(app, &now);
+        self.validate(apply, &now);
         self.judged = now;
     }
 
-    fn validate(&self, app: &App, now: &Result<FileTexts, String>) {
+    fn validate(&self, apply: &impl Fn(Loaded), now: &Result<FileTexts, String>) {
         let file = self.path.display().to_string();
         let texts = match now {
             Ok(texts) => texts,
             Err(reason) => {
                 tracing::error!(reason, "the rule file cannot be read; the rules in force stay");
-                app.reload_status().set_error(Some(reason.clone()));
+                apply(Err(reason.clone()));
                 return;
             }
         };
-        let loaded = texts.load(&self.options);
-        app.reload_status().set_error(loaded.as_ref().err().map(ToString::to_string));
-        match loaded {
+        match texts.load(&self.options) {
             Ok((rules, definitions)) => {
                 let count = rules.rules().len();
                 let book = Snapshot::from_definitions(definitions).with_tree_rules(&rules);
                 log_warnings(&rules, &book);
-                app.activate(rules, book);
+                apply(Ok((rules, book)));
                 tracing::info!(file, rules = count, "rules reloaded");
             }
-            Err(LoadError::Invalid { path, line, column, reason }) => {
-                let file = path.display().to_string();
-                tracing::error!(file, line, column, reason, "the rule file is invalid; the rules in force stay");
+            Err(error) => {
+                apply(Err(error.to_string()));
+                match error {
+                    LoadError::Invalid { path, line, column, reason } => {
+                        let file = path.display().to_string();
+                        tracing::error!(
+                            file,
+                            line,
+                            column,
+                            reason,
+                            "the rule file is invalid; the rules in force stay"
+                        );
+                    }
+                    error => tracing::error!(reason = %error, "the rule file is refused; the rules in force stay"),
+                }
             }
-            Err(error) => tracing::error!(reason = %error, "the rule file is refused; the rules in force stay"),
         }
     }
 }

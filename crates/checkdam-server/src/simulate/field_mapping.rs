@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use checkdam::normalize::{PathNormalization, Slashes, client_address, host};
 
-use crate::http::RequestTarget;
+use crate::client_identity::RequestTarget;
 
 /// Other names under which logs commonly have an attribute.
 const ALIASES: [(&str, &[&str]); 7] = [

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::counters::{DECISIONS, STORES};
 use super::{Observation, Representative};
-use crate::trace::TraceId;
+use crate::traceparent::TraceId;
 
 /// The upper bounds of the buckets in nanoseconds, and as metrics write them:
 /// the same in every form, so that a scraper sees one series whichever it asks for.

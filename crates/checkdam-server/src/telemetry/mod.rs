@@ -30,7 +30,7 @@ use self::denial_log::DenialLog;
 use crate::audit::Redaction;
 use crate::config::TelemetryOptions;
 use crate::rulebook::Snapshot;
-use crate::trace::TraceId;
+use crate::traceparent::TraceId;
 
 /// What is seen of decisions.
 #[derive(Debug)]

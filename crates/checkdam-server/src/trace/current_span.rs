@@ -1,18 +1,18 @@
 //! The caller's span, known to everything that answers a request without being
 //! handed from one to the next.
 
-use super::traceparent::TraceParent;
+use crate::traceparent::TraceParent;
 
 tokio::task_local! {
     static PARENT: TraceParent;
 }
 
 /// Answers a request of this caller.
-pub(crate) fn with_parent<T>(parent: TraceParent, answering: impl Future<Output = T>) -> impl Future<Output = T> {
+pub(super) fn with_parent<T>(parent: TraceParent, answering: impl Future<Output = T>) -> impl Future<Output = T> {
     PARENT.scope(parent, answering)
 }
 
 /// The span of whoever asked, if it said so.
-pub(crate) fn parent() -> Option<TraceParent> {
+pub(super) fn parent() -> Option<TraceParent> {
     PARENT.try_with(|parent| *parent).ok()
 }

@@ -10,9 +10,9 @@ mod current_span;
 mod otlp_exporter;
 #[cfg(feature = "otlp")]
 mod span;
-mod traceparent;
+mod traced;
 mod tracer;
 
-pub(crate) use self::current_span::{parent, with_parent};
-pub(crate) use self::traceparent::{TraceId, TraceParent};
+use self::current_span::parent;
+pub(crate) use self::traced::Traced;
 pub(crate) use self::tracer::Tracer;

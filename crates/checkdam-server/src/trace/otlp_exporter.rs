@@ -17,10 +17,10 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::span::{SpanBuilder, trace_of};
-use super::traceparent::{TraceId, TraceParent};
 use super::tracer::TracerError;
 use crate::config::TraceOptions;
 use crate::telemetry::Observation;
+use crate::traceparent::{TraceId, TraceParent};
 
 /// The most spans that wait: some megabytes.
 const QUEUE_MAX: usize = 8_192;

@@ -10,8 +10,8 @@ use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::SpanData;
 use std::hash::BuildHasher;
 
-use super::traceparent::TraceParent;
 use crate::telemetry::{Observation, decision_name};
+use crate::traceparent::TraceParent;
 
 const NAME: &str = "ratelimit.check";
 
@@ -91,9 +91,9 @@ fn attributes(seen: &Observation<'_, '_>, speaking: &Outcome) -> Vec<KeyValue> {
 }
 
 /// The trace of a span, as the rest of the program knows it.
-pub(super) fn trace_of(span: &SpanData) -> super::TraceId {
+pub(super) fn trace_of(span: &SpanData) -> crate::traceparent::TraceId {
     let trace: TraceId = span.span_context.trace_id();
-    super::TraceId(u128::from_be_bytes(trace.to_bytes()))
+    crate::traceparent::TraceId(u128::from_be_bytes(trace.to_bytes()))
 }
 
 #[cfg(test)]
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_caller_decides_first() {
-        let parent = |is_sampled| TraceParent { trace: super::super::TraceId(1), span: 1, is_sampled };
+        let parent = |is_sampled| TraceParent { trace: crate::traceparent::TraceId(1), span: 1, is_sampled };
         assert!(SpanBuilder::new(0.0).is_sampled(Some(parent(true))));
         assert!(!SpanBuilder::new(1.0).is_sampled(Some(parent(false))));
     }

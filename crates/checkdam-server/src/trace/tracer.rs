@@ -1,8 +1,8 @@
 //! Which decisions belong to a trace, and of which a span is sent.
 
-use super::traceparent::TraceId;
 use crate::config::TraceOptions;
 use crate::telemetry::Observation;
+use crate::traceparent::TraceId;
 
 /// Finds out which trace decisions belong to, if somebody wants to know.
 #[derive(Debug, Default)]

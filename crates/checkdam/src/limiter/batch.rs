@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::batch_plan::BatchPlan;
-use super::{Limiter, TIERS_MAX, bound_delays};
+use super::{Limiter, bound_delays};
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::ruleset::RuleSet;
-use crate::store::{Operation, Store, TierDecisions};
+use crate::store::{Operation, Store, TIERS_MAX, TierDecisions};
 
 /// The answers to requests that were decided together.
 #[derive(Debug)]

@@ -9,10 +9,10 @@ use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
 use crate::decision::{Decision, Verdict};
-use crate::descriptor::{DescriptorAllowance, RequestLimit};
+use crate::descriptor::DescriptorAllowance;
 use crate::outcome::{FROM_REQUEST, Outcome};
 use crate::quota::{Algorithm, Align, Quota, QuotaSpec};
-use crate::request::Request;
+use crate::request::{Request, RequestLimit};
 use crate::rule::Mode;
 use crate::ruleset::{CompiledQuota, Leaf, RuleSet, Tree, write_path_subject};
 use crate::store::{Decisions, Operation, TIERS_INLINE, Tier, TierDecisions};

@@ -13,8 +13,9 @@ use super::enum_names::POLICIES;
 use super::read::choice;
 use super::schema::SpannedText;
 use super::{FileOptions, RuleFileError, from_yaml_with};
-use crate::descriptor::{Descriptor, DescriptorAllowance, DescriptorLimit, DescriptorTree, Unit};
+use crate::descriptor::{Descriptor, DescriptorAllowance, DescriptorLimit, DescriptorTree};
 use crate::quota::{Algorithm, Align, Quota, QuotaSpec};
+use crate::request::Unit;
 use crate::rule::Mode;
 
 #[derive(serde::Deserialize)]

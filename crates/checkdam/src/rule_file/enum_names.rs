@@ -1,7 +1,7 @@
 //! The words that rule files use for choices.
 
+use crate::decision::FailurePolicy;
 use crate::rule::Mode;
-use crate::store::FailurePolicy;
 
 pub(super) const MODES: [(&str, Mode); 3] = [("enforce", Mode::Enforce), ("shadow", Mode::Shadow), ("off", Mode::Off)];
 

@@ -1,10 +1,9 @@
 //! Descriptor trees, compiled: at which limit a path of entries ends.
 
 use super::index::Map;
-use super::{CompiledQuota, CompiledRule};
+use super::{CompiledQuota, CompiledRule, PolicyText};
 use crate::buffer::Buffer;
 use crate::descriptor::Descriptor;
-use crate::headers::PolicyText;
 use crate::quota::{Algorithm, Quota};
 use crate::request::Request;
 use crate::rule::Rule;

@@ -7,9 +7,8 @@
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-use super::TIERS_INLINE;
+use super::{TIERS_INLINE, TIERS_MAX};
 use crate::decision::Decision;
-use crate::limiter::TIERS_MAX;
 
 /// How many lists a thread keeps for later.
 const SPARE_MAX: usize = 64;

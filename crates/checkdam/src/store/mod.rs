@@ -11,10 +11,15 @@ pub use memory::{MemoryOptions, MemoryStats, MemoryStore};
 #[cfg(feature = "redis")]
 use std::sync::OnceLock;
 
+pub use crate::decision::FailurePolicy;
 use crate::decision::{DecidedBy, Decision, Verdict};
 use crate::hash::Traits;
 use crate::lease::LeaseTerms;
 use crate::quota::Quota;
+
+/// The most tiers that a request may have: one that more limits concern is
+/// denied as undecided, since no store could charge them all at once.
+pub const TIERS_MAX: usize = 256;
 
 /// How many tiers a request may have before deciding it needs the heap.
 pub(crate) const TIERS_INLINE: usize = 8;
@@ -33,18 +38,6 @@ pub enum Operation {
     Charge,
     /// Forget the buckets.
     Reset,
-}
-
-/// What a rule answers when the store of its buckets cannot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum FailurePolicy {
-    /// Let everything pass.
-    Open,
-    /// Deny everything.
-    Closed,
-    /// Apply the same quota, divided by the number of nodes, in memory.
-    #[default]
-    Local,
 }
 
 /// Which limit of which rule a bucket belongs to.

@@ -268,7 +268,7 @@ impl<F: Fn(&str) -> Option<String>> EnvoyEnvironment<F> {
             return Ok(None);
         }
         let names = ["LIMIT_LIMIT_HEADER", "LIMIT_REMAINING_HEADER", "LIMIT_RESET_HEADER"];
-        let names = names.into_iter().zip(crate::grpc::HeaderNames::DEFAULT);
+        let names = names.into_iter().zip(super::HeaderNames::DEFAULT);
         let names = names.map(|(name, default)| self.get(name).unwrap_or_else(|| default.to_owned()));
         Ok(Some(names.collect::<Vec<_>>().join(",")))
     }

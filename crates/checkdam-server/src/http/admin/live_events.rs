@@ -21,8 +21,8 @@ use super::rules::{AdminErrorResponses, AdminResult};
 use crate::app::App;
 use crate::audit::AuditCounts;
 use crate::http::problem::Problem;
-use crate::http::responder::StreamingResponse;
 use crate::http::wire::json;
+use crate::net::StreamingResponse;
 use crate::store::StoreStatus;
 use crate::telemetry::{TrafficPoint, TrafficSecond};
 

@@ -130,7 +130,7 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
     let scraped = Router::new()
         .route("/metrics", get(metrics::metrics))
         .layer(from_fn_with_state(admin, authentication::require_local_host))
-        .with_state(Arc::clone(&app));
+        .with_state(Arc::new(metrics::Scraper::new(Arc::clone(&app))));
     Router::new()
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz))

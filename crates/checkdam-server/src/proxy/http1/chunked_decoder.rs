@@ -6,7 +6,7 @@ use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
 use bytes::{Buf, Bytes};
 
 use super::connection::Connection;
-use crate::http::chunk_size;
+use crate::net::chunk_size;
 
 /// The longest line before a chunk.
 const LINE_MAX: usize = 256;

@@ -6,7 +6,7 @@ use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Method, StatusCode};
 use bytes::Bytes;
 
-use crate::http::content_length;
+use crate::net::content_length;
 
 /// The longest head in bytes.
 pub(super) const HEAD_MAX: usize = 64 << 10;

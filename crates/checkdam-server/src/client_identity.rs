@@ -19,7 +19,6 @@ use ipnet::IpNet;
 
 pub(crate) use self::forwarded_for::address_text;
 pub(crate) use self::request_target::RequestTarget;
-use crate::config::ClientIdentityOptions;
 
 /// The attributes that every such request has, besides mapped headers.
 pub(crate) const ATTRIBUTES: [&str; 4] = ["method", "endpoint", "host", "ip"];
@@ -55,6 +54,19 @@ pub(crate) fn is_proxy_header(header: &HeaderName) -> bool {
         Some(b'x' | b'f' | b't' | b'c') => name.starts_with("x-forwarded-") || OF_PROXIES.contains(&name),
         _ => false,
     }
+}
+
+/// How attributes are derived from requests that are decided for somebody.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ClientIdentityOptions {
+    /// Whose word on client addresses and costs is believed. Default nobody's.
+    pub(crate) trusted: Vec<IpNet>,
+    /// Which headers become which attributes. Default none.
+    pub(crate) headers: Vec<(HeaderName, String)>,
+    /// The header in which trusted peers name a cost. Default none.
+    pub(crate) cost_header: Option<HeaderName>,
+    /// How spellings of a path are treated that only some applications read alike.
+    pub(crate) paths: PathNormalization,
 }
 
 /// How attributes are derived from requests.
@@ -191,7 +203,7 @@ impl ClientIdentity {
 
 /// The text of a header that may stand once: a program behind us may read
 /// another of several than we would.
-pub(super) fn single_value<'a>(headers: &'a HeaderMap, header: &HeaderName) -> Result<Option<&'a str>, IdentityError> {
+pub(crate) fn single_value<'a>(headers: &'a HeaderMap, header: &HeaderName) -> Result<Option<&'a str>, IdentityError> {
     let mut values = headers.get_all(header).iter();
     let Some(value) = values.next() else { return Ok(None) };
     match values.count() {

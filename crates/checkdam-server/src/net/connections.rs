@@ -28,14 +28,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
 use super::connection_timeouts::{HEAD, RequestProgress, TimedConnection};
-use super::health;
 use super::load_shedding::LoadShedding;
+use super::options::ConnectionOptions;
 use super::peer_connections::{PeerConnection, PeerConnections, SEARCH_AGAIN};
 use super::queueing_delay::record_wakeups;
 use super::responder::{RequestArrival, Responder, ResponderResponse};
-use crate::app::App;
-use crate::config::ConnectionOptions;
-use crate::trace::{self, TraceParent};
+use super::server_state::ServerState;
 
 /// The longest head of a request in bytes.
 const HEAD_MAX: usize = 32 << 10;
@@ -47,6 +45,8 @@ const CALL_HEAD_MAX: u32 = 256 << 10;
 const RESETS_MAX: usize = 2 * STREAMS_MAX as usize;
 /// The most requests at a time on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
+/// How much of a request is looked at for a path of health.
+const START_MAX: usize = 24;
 /// How long nothing must be open for clients to count as gone: one that comes
 /// for each request anew may be on its way.
 const QUIET: Duration = Duration::from_millis(100);
@@ -61,7 +61,7 @@ const SHUTDOWN_FOR_ROOM: Duration = Duration::from_secs(1);
 
 /// What a door's clients speak, without TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Protocol {
+pub(crate) enum Protocol {
     /// HTTP/1.1 or HTTP/2.
     Http,
     /// HTTP/2 with gRPC in it. Clients keep such connections for hours, and may
@@ -71,7 +71,7 @@ pub(super) enum Protocol {
 
 /// The connections of a listener.
 pub(super) struct Connections<R> {
-    app: Arc<App>,
+    state: Arc<ServerState>,
     responder: R,
     kind: ListenerTraits,
     slots: Arc<Semaphore>,
@@ -84,21 +84,23 @@ pub(super) struct Connections<R> {
 
 /// What is special about a listener.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ListenerTraits {
+pub(crate) struct ListenerTraits {
     /// Its name in logs and metrics.
-    pub(super) name: &'static str,
-    pub(super) protocol: Protocol,
+    pub(crate) name: &'static str,
+    /// What its clients speak.
+    pub(crate) protocol: Protocol,
     /// Which requests it sheds.
-    pub(super) shedding: Option<LoadShedding>,
-    /// Whether it has paths for health among those for requests.
-    pub(super) has_health: bool,
+    pub(crate) shedding: Option<LoadShedding>,
+    /// Paths that are answered apart from requests, so that they are answered in
+    /// time under any load.
+    pub(crate) health_paths: &'static [&'static str],
 }
 
 /// Who sent a request, and since when it waits; every request carries it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RequestPeer {
-    pub(super) ip: IpAddr,
-    pub(super) since: u64,
+pub(crate) struct RequestPeer {
+    pub(crate) ip: IpAddr,
+    pub(crate) since: u64,
 }
 
 /// The right to one more connection.
@@ -117,7 +119,7 @@ struct AcceptedConnection {
 impl<R: Responder> Connections<R> {
     /// Of a listener whose connections are served by that runtime.
     pub(super) fn new(
-        app: Arc<App>,
+        state: Arc<ServerState>,
         responder: R,
         kind: ListenerTraits,
         options: &ConnectionOptions,
@@ -125,7 +127,7 @@ impl<R: Responder> Connections<R> {
     ) -> Self {
         Self {
             responder,
-            app,
+            state,
             kind,
             slots: Arc::new(Semaphore::new(options.max)),
             peers: Arc::new(PeerConnections::new(options.clone())),
@@ -185,14 +187,14 @@ impl<R: Responder> Connections<R> {
         let Some(member) = self.peers.add(peer, &progress) else { return };
         let open = OpenConnection::new(&self.open, slot, member);
         let accepted = AcceptedConnection { peer, at: Instant::now(), progress, open };
-        let mut start = [0; health::START_MAX];
+        let mut start = [0; START_MAX];
         match stream.peek(&mut start) {
             // It ended.
             Ok(0) => {}
             // Its request came before it was accepted.
             Ok(length) => {
                 accepted.progress.wakeups.first_waits_since(queued_since);
-                if self.kind.has_health && health::is_probe(&start[..length]) {
+                if is_probe(self.kind.health_paths, &start[..length]) {
                     let connections = Arc::clone(self);
                     tokio::spawn(record_wakeups(Arc::clone(&accepted.progress.wakeups), async move {
                         if let Ok(stream) = TcpStream::from_std(stream) {
@@ -204,7 +206,7 @@ impl<R: Responder> Connections<R> {
                 }
             }
             Err(error) if error.kind() != ErrorKind::WouldBlock => {}
-            Err(_) if self.kind.has_health => {
+            Err(_) if !self.kind.health_paths.is_empty() => {
                 let Ok(stream) = TcpStream::from_std(stream) else { return };
                 let wakeups = Arc::clone(&accepted.progress.wakeups);
                 tokio::spawn(record_wakeups(wakeups, Arc::clone(self).dispatch(stream, accepted)));
@@ -215,7 +217,7 @@ impl<R: Responder> Connections<R> {
 
     /// Serves a connection here if it asks for health, and hands it over otherwise.
     async fn dispatch(self: Arc<Self>, stream: TcpStream, accepted: AcceptedConnection) {
-        let (mut start, mut closing) = ([0; health::START_MAX], self.closing.subscribe());
+        let (mut start, mut closing) = ([0; START_MAX], self.closing.subscribe());
         let length = tokio::select! {
             peeked = tokio::time::timeout_at(accepted.at + HEAD, stream.peek(&mut start)) => match peeked {
                 Ok(Ok(length)) if length > 0 => length,
@@ -225,7 +227,7 @@ impl<R: Responder> Connections<R> {
             // What has arrived by now is still answered.
             () = close_requested(&mut closing, &accepted.progress) => 0,
         };
-        if health::is_probe(&start[..length]) {
+        if is_probe(self.kind.health_paths, &start[..length]) {
             self.serve(stream, accepted, true).await;
         } else {
             accepted.progress.wakeups.first_waits_since(accepted.progress.wakeups.waiting_since());
@@ -252,40 +254,19 @@ impl<R: Responder> Connections<R> {
         let AcceptedConnection { peer, at, progress, open } = accepted;
         let io = TimedConnection::new(stream, Arc::clone(&progress), R::IS_STRICT, at);
         let open = Arc::new(open);
-        let (responder, app, held) = (self.responder.clone(), Arc::clone(&self.app), Arc::clone(&open));
-        let (shedding, noted) = (self.kind.shedding, Arc::clone(&progress));
+        let context = Arc::new(ConnectionContext {
+            responder: self.responder.clone(),
+            state: Arc::clone(&self.state),
+            kind: self.kind,
+            progress: Arc::clone(&progress),
+            open: Arc::clone(&open),
+            peer,
+            is_apart,
+        });
         let service = service_fn(move |request: Request<Incoming>| {
-            let is_http2 = request.version() == Version::HTTP_2;
-            let (fault, since) = (noted.begin_request(is_http2), noted.wakeups.request_since());
-            let under_way = InFlightRequest { progress: Arc::clone(&noted), _open: Arc::clone(&held) };
-            let arrival = RequestArrival { peer, since, fault, under_way };
-            let parent =
-                if app.tracer().reads_traceparent() { TraceParent::from_headers(request.headers()) } else { None };
-            let (responder, app, progress) = (responder.clone(), Arc::clone(&app), Arc::clone(&noted));
-            let is_elsewhere = is_apart && !health::PATHS.contains(&request.uri().path());
-            async move {
-                let shed =
-                    shedding.and_then(|shedding| shedding.shed_response(app.overload(), request.uri().path(), since));
-                let mut response = match (shed, parent) {
-                    (Some(response), _) => response.map(Either::Right),
-                    (None, None) => responder.respond(request, arrival).await,
-                    // Boxed, so that requests that nobody traces do not carry the room for it.
-                    (None, Some(parent)) => {
-                        trace::with_parent(parent, Box::pin(responder.respond(request, arrival))).await
-                    }
-                };
-                if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-                    progress.begin_tunnel();
-                } else if !is_http2
-                    && (app.is_shutting_down()
-                        || progress.is_close_requested()
-                        || is_elsewhere
-                        || is_bad_request(&response))
-                {
-                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-                }
-                Ok::<_, Infallible>(response)
-            }
+            let arrival = context.begin(&request);
+            let context = Arc::clone(&context);
+            async move { Ok::<_, Infallible>(context.respond(request, arrival).await) }
         });
         let (mut closing, mut builder) = (self.closing.subscribe(), builder());
         match self.kind.protocol {
@@ -334,6 +315,49 @@ impl<R: Responder> Connections<R> {
                 return;
             }
         }
+    }
+}
+
+/// What the requests of a connection share.
+struct ConnectionContext<R> {
+    responder: R,
+    state: Arc<ServerState>,
+    kind: ListenerTraits,
+    progress: Arc<RequestProgress>,
+    open: Arc<OpenConnection>,
+    peer: IpAddr,
+    /// Whether the connection is for health.
+    is_apart: bool,
+}
+
+impl<R: Responder> ConnectionContext<R> {
+    fn begin(&self, request: &Request<Incoming>) -> RequestArrival {
+        let is_http2 = request.version() == Version::HTTP_2;
+        let (fault, since) = (self.progress.begin_request(is_http2), self.progress.wakeups.request_since());
+        let under_way = InFlightRequest { progress: Arc::clone(&self.progress), _open: Arc::clone(&self.open) };
+        RequestArrival { peer: self.peer, since, fault, under_way }
+    }
+
+    async fn respond(&self, request: Request<Incoming>, arrival: RequestArrival) -> ResponderResponse<R::Own> {
+        let (is_http2, path) = (request.version() == Version::HTTP_2, request.uri().path());
+        let is_elsewhere = self.is_apart && !self.kind.health_paths.contains(&path);
+        let shedding = self.kind.shedding;
+        let shed = shedding.and_then(|shedding| shedding.shed_response(self.state.overload(), path, arrival.since));
+        let mut response = match shed {
+            Some(response) => response.map(Either::Right),
+            None => self.responder.respond(request, arrival).await,
+        };
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            self.progress.begin_tunnel();
+        } else if !is_http2
+            && (self.state.is_shutting_down()
+                || self.progress.is_close_requested()
+                || is_elsewhere
+                || is_bad_request(&response))
+        {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
     }
 }
 
@@ -452,5 +476,33 @@ pub(crate) struct InFlightRequest {
 impl Drop for InFlightRequest {
     fn drop(&mut self) {
         self.progress.end_request();
+    }
+}
+
+/// Whether a connection that begins with these bytes asks for one of the paths.
+fn is_probe(paths: &[&str], start: &[u8]) -> bool {
+    let target = start.strip_prefix(b"GET ").or_else(|| start.strip_prefix(b"HEAD ")).unwrap_or_default();
+    let path = target.split(|byte| matches!(byte, b' ' | b'?')).next().unwrap_or_default();
+    path.len() < target.len() && paths.iter().any(|known| known.as_bytes() == path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATHS: [&str; 4] = ["/livez", "/readyz", "/healthcheck", "/metrics"];
+
+    #[test]
+    fn probes_are_known_by_how_they_begin() {
+        for start in
+            ["GET /livez HTTP/1.1", "GET /readyz?a HTTP/1.1", "HEAD /healthcheck HTTP/1.1", "GET /metrics HTTP/1.1"]
+        {
+            assert!(is_probe(&PATHS, &start.as_bytes()[..START_MAX.min(start.len())]), "{start}");
+        }
+        for start in
+            ["", "GET /livez", "GET /livezy HTTP/1.1", "POST /livez HTTP/1.1", "PRI * HTTP/2.0", "GET / HTTP/1.1"]
+        {
+            assert!(!is_probe(&PATHS, start.as_bytes()), "{start}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
 
-use crate::overload;
+use super::overload;
 
 /// When a task was woken. Times are those of [`overload::now`].
 #[derive(Debug)]

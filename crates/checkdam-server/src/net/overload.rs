@@ -3,7 +3,7 @@
 //! in time.
 //!
 //! A request waits from the wake-up of its connection's task to its decision
-//! (`http/queueing_delay.rs`), and it is its own wait that counts: under load the
+//! (`queueing_delay.rs`), and it is its own wait that counts: under load the
 //! runtime's queues are unfair, and an average hides those that wait for seconds.
 //! Requests are also shed while too many are being decided, as when a store
 //! hangs. Health, metrics and operators are never shed.
@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::app::App;
-use crate::config::OverloadOptions;
+use super::options::OverloadOptions;
+use super::server_state::ServerState;
 
 /// How often the longest wait is read, and the log written.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -30,12 +30,12 @@ const GRACE: Duration = Duration::from_millis(50);
 static CLOCK: LazyLock<quanta::Clock> = LazyLock::new(quanta::Clock::new);
 
 /// The time, for [`elapsed`]; never 0.
-pub(crate) fn now() -> u64 {
+pub(super) fn now() -> u64 {
     CLOCK.raw().max(1)
 }
 
 /// How long ago that was.
-pub(crate) fn elapsed(since: u64) -> Duration {
+pub(super) fn elapsed(since: u64) -> Duration {
     between(since, now())
 }
 
@@ -105,7 +105,7 @@ impl Drop for InFlightDecision<'_> {
 
 impl Overload {
     /// Nothing to do yet.
-    pub(crate) fn new(options: OverloadOptions) -> Self {
+    pub(super) fn new(options: OverloadOptions) -> Self {
         Self {
             options,
             in_flight: AtomicUsize::new(0),
@@ -190,8 +190,8 @@ impl Overload {
 }
 
 /// Tells how long requests wait, for as long as the program runs.
-pub(crate) async fn log_episodes(app: Arc<App>) {
-    let overload = app.overload();
+pub(crate) async fn log_episodes(state: Arc<ServerState>) {
+    let overload = state.overload();
     let (mut episode, mut longest_ms) = (SheddingEpisode::default(), [0; LOOKS]);
     for look in (0..LOOKS).cycle() {
         tokio::time::sleep(LOOK_EVERY).await;

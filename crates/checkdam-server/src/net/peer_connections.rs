@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::connection_timeouts::RequestProgress;
-use crate::config::ConnectionOptions;
+use super::options::ConnectionOptions;
 
 /// A search for idle connections that finds none is not repeated sooner.
 pub(super) const SEARCH_AGAIN: Duration = Duration::from_millis(100);

@@ -18,9 +18,9 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
+use super::overload;
 use super::queueing_delay::Wakeups;
 use super::request_framing::{FramingFault, FramingScanner};
-use crate::overload;
 
 /// How long a request's head may take, the first one from the connection's
 /// beginning.

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use super::{ADMIN_USER, Files, Launch, Redis};
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::port::free_port;
-use crate::redis::{ADMIN_USER, Files, Launch, Redis};
 use crate::tls::Tls;
 
 /// Another process may take a port between our look and the server's bind.

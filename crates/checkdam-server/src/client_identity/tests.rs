@@ -3,8 +3,7 @@
 use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
 use checkdam::normalize::PathNormalization;
 
-use super::{ClientIdentity, DescribedRequest, IdentityError, RequestTarget};
-use crate::config::ClientIdentityOptions;
+use super::{ClientIdentity, ClientIdentityOptions, DescribedRequest, IdentityError, RequestTarget};
 
 fn origin(trusted: &[&str]) -> ClientIdentity {
     ClientIdentity::new(&ClientIdentityOptions {

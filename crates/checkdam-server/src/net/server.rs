@@ -10,26 +10,19 @@ use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::coop::has_budget_remaining;
 use tokio::time::Instant;
 
-use super::admin::Admin;
 use super::backlog_drain::BacklogDrain;
-use super::client_identity::ClientIdentity;
-use super::connections::{Connections, ListenerTraits, Protocol};
-use super::fast_path::FastPath;
-use super::load_shedding::LoadShedding;
+use super::connections::{Connections, ListenerTraits};
+use super::options::{ConnectionOptions, ShutdownOptions};
+use super::overload;
 use super::queueing_delay::{Wakeups, record_wakeups};
 use super::responder::Responder;
-use super::same_origin::AllowedHosts;
-use crate::app::App;
-use crate::config::{ConnectionOptions, ShutdownOptions};
-use crate::grpc::EnvoyRateLimits;
-use crate::overload;
+use super::server_state::ServerState;
 
 /// The pause after the system refuses a connection, for want of descriptors
 /// for example.
@@ -54,72 +47,29 @@ impl Listener {
     pub(crate) fn new(listener: TcpListener, options: &ConnectionOptions, serving: &Handle) -> std::io::Result<Self> {
         Ok(Self { socket: listener.into_std()?, options: options.clone(), serving: serving.clone() })
     }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> std::io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
 }
 
 /// A listener whose connections are answered.
-pub(crate) struct Server<R = Router> {
+pub(crate) struct Server<R> {
     socket: StdTcpListener,
     connections: Arc<Connections<R>>,
-    app: Arc<App>,
+    state: Arc<ServerState>,
     /// Which it is, for the log.
     name: &'static str,
 }
 
-impl Server<FastPath> {
-    /// For requests over HTTP.
-    pub(crate) fn new(
-        listener: Listener,
-        app: Arc<App>,
-        origin: Arc<ClientIdentity>,
-        rate_limits: Arc<EnvoyRateLimits>,
-        allowed_hosts: &[String],
-    ) -> Self {
-        let hosts = Arc::new(AllowedHosts::new(listener.socket.local_addr().ok(), allowed_hosts));
-        let others = super::router(Arc::clone(&app), origin, rate_limits, &hosts);
-        let checks = FastPath::new(Arc::clone(&app), hosts, others);
-        let kind = ListenerTraits {
-            name: "http",
-            protocol: Protocol::Http,
-            shedding: Some(LoadShedding::HTTP),
-            has_health: true,
-        };
-        Self::open(listener, app, checks, kind)
-    }
-}
-
-impl Server {
-    /// For operators.
-    pub(crate) fn for_admin(listener: Listener, admin: Arc<Admin>) -> Self {
-        let (app, router) = (Arc::clone(&admin.app), super::admin::router(admin));
-        let kind = ListenerTraits { name: "admin", protocol: Protocol::Http, shedding: None, has_health: false };
-        Self::open(listener, app, router, kind)
-    }
-}
-
 impl<R: Responder> Server<R> {
-    /// For gRPC.
-    pub(crate) fn for_grpc(listener: Listener, app: Arc<App>, responder: R) -> Self {
-        let kind = ListenerTraits {
-            name: "grpc",
-            protocol: Protocol::Grpc,
-            shedding: Some(LoadShedding::GRPC),
-            has_health: false,
-        };
-        Self::open(listener, app, responder, kind)
-    }
-
-    /// For the proxy.
-    pub(crate) fn for_proxy(listener: Listener, app: Arc<App>, responder: R) -> Self {
-        // It sheds by itself: it knows what to do with the bodies.
-        let kind = ListenerTraits { name: "proxy", protocol: Protocol::Http, shedding: None, has_health: false };
-        Self::open(listener, app, responder, kind)
-    }
-
-    fn open(listener: Listener, app: Arc<App>, responder: R, kind: ListenerTraits) -> Self {
+    /// Answers the listener's requests by a responder.
+    pub(crate) fn new(listener: Listener, state: Arc<ServerState>, responder: R, kind: ListenerTraits) -> Self {
         let Listener { socket, options, serving } = listener;
-        let connections = Connections::new(Arc::clone(&app), responder, kind, &options, serving);
-        app.add_listener(kind.name, connections.watch_count());
-        Self { socket, connections: Arc::new(connections), app, name: kind.name }
+        let connections = Connections::new(Arc::clone(&state), responder, kind, &options, serving);
+        state.add_listener(kind.name, connections.watch_count());
+        Self { socket, connections: Arc::new(connections), state, name: kind.name }
     }
 
     /// Where it listens.
@@ -130,7 +80,7 @@ impl<R: Responder> Server<R> {
     /// Serves until `stop` says so, then goes away as `leave` says, or at
     /// once if `stop` says so again.
     pub(crate) async fn run(self, mut stop: mpsc::Receiver<()>, leave: ShutdownOptions) {
-        let Self { socket, connections, app, name: door } = self;
+        let Self { socket, connections, state, name: door } = self;
         let accepting = match Acceptor::new(socket, Arc::clone(&connections)) {
             Ok(accepting) => accepting,
             Err(error) => return tracing::error!(door, %error, "the system does not say when clients connect"),
@@ -139,7 +89,7 @@ impl<R: Responder> Server<R> {
             _ = stop.recv() => {}
             () = accepting.run() => {}
         }
-        app.begin_shutdown();
+        state.begin_shutdown();
         tracing::info!(door, connections = connections.count(), "going away: unready, answering what still comes");
         tokio::select! {
             () = accepting.run() => {}

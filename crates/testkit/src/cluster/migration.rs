@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::cluster::Cluster;
+use super::Cluster;
 use crate::wait::wait_until;
 
 /// How long the masters may disagree on a slot's owner.
