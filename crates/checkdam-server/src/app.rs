@@ -8,9 +8,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use checkdam::headers::Dialect;
 use checkdam::{Batch, Limiter, Outcome, Request, RuleSet};
+use checkdam_net::{Overload, ServerState};
 
 use crate::audit::{Audit, ShadowEffects};
-use crate::net::{Overload, ServerState};
 use crate::readiness::{Readiness, all_rules_need_store};
 use crate::rulebook::{ReloadStatus, Snapshot};
 use crate::store::ConfiguredStore;

@@ -26,10 +26,10 @@ use std::path::{Path, PathBuf};
 use checkdam::headers::Dialect;
 use checkdam::rule_file::FileOptions;
 use checkdam::store::redis::{RedisOptions, StoreUrlError};
+use checkdam_net::{ConnectionOptions, OverloadOptions, ShutdownOptions};
 use clap::Args;
 
 use crate::client_identity::ClientIdentityOptions;
-use crate::net::{ConnectionOptions, OverloadOptions, ShutdownOptions};
 use crate::rulebook::{DatabaseUrl, DatabaseUrlError};
 
 pub(crate) use self::duration::DurationText;

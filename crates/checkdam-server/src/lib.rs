@@ -1,7 +1,7 @@
 //! `checkdam`: one binary that limits rates, server and command line.
 //!
 //! Dependencies point one way: `cli`, `http`, `grpc` and `proxy` call `app`, and
-//! `app` calls the library; `net` carries their requests and knows none of them.
+//! `app` calls the library; `checkdam-net` carries their requests and knows none of them.
 //! Exit codes: 0 allowed or done, 1 denied, refused, not found or a problem with the
 //! store, 2 wrong usage or a server or database that cannot start or be reached.
 //!
@@ -18,7 +18,6 @@ mod http;
 mod loadgen;
 mod logging;
 mod metrics;
-mod net;
 mod nodes;
 mod proxy;
 mod readiness;

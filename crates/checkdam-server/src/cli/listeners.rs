@@ -1,10 +1,10 @@
 //! The doors of a server: opened together, left together.
 
+use checkdam_net::ShutdownOptions;
 use tokio::sync::mpsc;
 
 use crate::grpc;
 use crate::http::HttpServer;
-use crate::net::ShutdownOptions;
 
 /// The doors of a server for requests.
 pub(super) struct Listeners {

@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::Context;
 use checkdam::RuleSet;
 use checkdam::rule_file::FileOptions;
+use checkdam_net::{Listener, ServerState, ShutdownOptions, log_overload};
 use socket2::SockRef;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle};
@@ -27,7 +28,6 @@ use crate::app::App;
 use crate::audit::{Audit, Redaction, ViolationWriter};
 use crate::config::{Config, EnvoyVariableReport, VariableEffect};
 use crate::http::{self, Admin, AdminServer, LiveEvents, RuleSource};
-use crate::net::{self, Listener, ServerState, ShutdownOptions};
 use crate::nodes::Nodes;
 use crate::rulebook::{
     self, DatabasePoller, LoadError, PollOptions, PollStatus, Revision, RuleFile, Rulebook, Snapshot,
@@ -188,7 +188,7 @@ impl Node {
         };
         tokio::spawn(run_every_second(Arc::clone(&app), statuses));
         tokio::spawn(maintain_store(Arc::clone(&app)));
-        control.spawn(net::log_overload(Arc::clone(app.server())));
+        control.spawn(log_overload(Arc::clone(app.server())));
         Ok(Some(Self { app, admin, rules, rulebook, writer, stop: signals.stop, control }))
     }
 

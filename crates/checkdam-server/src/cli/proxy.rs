@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use checkdam_net::Listener;
 use tokio::runtime::Handle;
 
 use super::node::{self, Node, Rules, listen};
 use super::serve::dashboard_url;
 use super::signals::Signals;
 use crate::config::{Config, LogFormat, ProxyOptions, ProxySettings, Settings};
-use crate::net::Listener;
 use crate::proxy::{Proxy, ProxyServer};
 
 /// What `checkdam proxy` takes.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use checkdam_net::Listener;
 use tokio::runtime::Handle;
 
 use super::listeners::Listeners;
@@ -15,7 +16,6 @@ use crate::client_identity::ClientIdentity;
 use crate::config::{Config, LogFormat, Settings};
 use crate::grpc;
 use crate::http::{self, respond_until_opened};
-use crate::net::Listener;
 
 /// What `checkdam serve` takes.
 #[derive(Debug, clap::Args)]

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use checkdam_net::{ConnectionOptions, OverloadOptions};
+
 use super::{ConfigError, Settings};
 use crate::client_identity::ClientIdentityOptions;
-use crate::net::{ConnectionOptions, OverloadOptions};
 
 /// The most connections of a listener.
 const CONNECTIONS_MAX: usize = 10_000;

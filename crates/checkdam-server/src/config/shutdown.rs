@@ -1,7 +1,8 @@
 //! Graceful-shutdown settings.
 
+use checkdam_net::ShutdownOptions;
+
 use super::Settings;
-use crate::net::ShutdownOptions;
 
 /// How long a graceful shutdown may take.
 pub(super) fn options(given: &Settings, file: &Settings) -> ShutdownOptions {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
+use checkdam_net::{RequestArrival, Responder, ResponderResponse, route};
 use http_body_util::Either;
 use hyper::body::Incoming;
 use tonic::Status;
@@ -15,7 +16,6 @@ use tower_service::Service;
 use super::proto::{RateLimitRequest, RateLimitServiceServer, SHOULD_RATE_LIMIT};
 use super::service::EnvoyRateLimits;
 use super::unary::{PeekedBody, UnaryBody};
-use crate::net::{RequestArrival, Responder, ResponderResponse, route};
 
 /// The largest message in bytes. Envoy takes 60 KiB of headers from a client by
 /// default, and a header may stand in several descriptors: were this smaller, a

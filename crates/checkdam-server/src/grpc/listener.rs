@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
+use checkdam_net::{Listener, ListenerTraits, LoadShedding, Protocol, Server, SheddingListener, ShutdownOptions};
 use tokio::sync::mpsc;
 use tonic::Status;
 use tonic::service::Routes;
@@ -17,7 +18,6 @@ use super::fast_path::FastPath;
 use super::proto::DESCRIPTORS;
 use super::service::EnvoyRateLimits;
 use crate::app::App;
-use crate::net::{Listener, ListenerTraits, LoadShedding, Protocol, Server, SheddingListener, ShutdownOptions};
 use crate::trace::Traced;
 
 /// How long those who watch our health have to hear that we are leaving when

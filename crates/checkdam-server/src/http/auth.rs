@@ -20,13 +20,13 @@ use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
 use checkdam::normalize::PathNormalization;
 use checkdam::{LIMIT_MAX, Request, RequestError, VALUE_MAX};
+use checkdam_net::{RequestPeer, SheddingListener};
 
 use super::problem::{Problem, truncated};
 use super::same_origin::AllowedHosts;
 use super::wire::{self, Refusal};
 use crate::app::App;
 use crate::client_identity::{ClientIdentity, DescribedRequest, IdentityError, RequestTarget, host, single_value};
-use crate::net::{RequestPeer, SheddingListener};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");

@@ -7,13 +7,13 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::http::{Method, Request};
 use axum::response::IntoResponse;
+use checkdam_net::{RequestArrival, Responder, ResponderResponse, route};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 
 use super::same_origin::AllowedHosts;
 use super::v1;
 use crate::app::App;
-use crate::net::{RequestArrival, Responder, ResponderResponse, route};
 
 /// Answers checks itself, and hands everything else to the router.
 #[derive(Clone)]

@@ -24,6 +24,7 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
 use axum::routing::{any, get, post};
+use checkdam_net::{Listener, ListenerTraits, LoadShedding, Protocol, Server, SheddingListener};
 
 pub(crate) use self::admin::{Admin, LiveEvents, RuleSource};
 use self::fast_path::FastPath;
@@ -34,7 +35,6 @@ pub(crate) use self::wire::{STANDING, denial_response, explain, mode_name, rate_
 use crate::app::App;
 use crate::client_identity::ClientIdentity;
 use crate::grpc::EnvoyRateLimits;
-use crate::net::{Listener, ListenerTraits, LoadShedding, Protocol, Server, SheddingListener};
 use crate::trace::Traced;
 
 /// A listener for requests over HTTP.

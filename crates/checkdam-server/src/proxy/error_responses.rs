@@ -4,11 +4,11 @@ use axum::body::Body;
 use axum::http::header::{CONNECTION, HeaderValue, RETRY_AFTER};
 use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
+use checkdam_net::FramingFault;
 
 use super::request_body::UploadError;
 use crate::client_identity::IdentityError;
 use crate::http::Problem;
-use crate::net::FramingFault;
 
 /// Why a request was not forwarded, or not answered by its upstream.
 #[derive(Debug, thiserror::Error)]

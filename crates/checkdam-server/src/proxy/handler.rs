@@ -10,6 +10,10 @@ use axum::http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, Head
 use axum::http::uri::PathAndQuery;
 use axum::http::{Method, Request, Response, StatusCode, Version};
 use axum::response::IntoResponse;
+use checkdam_net::{
+    FramingFault, InFlightRequest, Listener, ListenerTraits, Protocol, RequestArrival, Responder, ResponderResponse,
+    Server, SheddingListener,
+};
 use http_body_util::Either;
 use hyper::body::Incoming;
 
@@ -27,14 +31,10 @@ use crate::app::App;
 use crate::client_identity::{ClientIdentity, ClientIdentityOptions, DescribedRequest};
 use crate::config::ProxyOptions;
 use crate::http;
-use crate::net::{
-    FramingFault, InFlightRequest, Listener, ListenerTraits, Protocol, RequestArrival, Responder, ResponderResponse,
-    Server, SheddingListener,
-};
 use crate::trace::Traced;
 
 /// A listener whose requests are forwarded.
-pub(crate) type ProxyServer = Server<Traced<Arc<Proxy>>>;
+pub(crate) type ProxyServer = Server<Traced<ProxyResponder>>;
 
 /// The proxy.
 pub(crate) struct Proxy {
@@ -102,7 +102,7 @@ impl Proxy {
         let (state, tracer) = (Arc::clone(self.app.server()), Arc::clone(self.app.tracer()));
         // It sheds by itself: it knows what to do with the bodies.
         let kind = ListenerTraits { name: "proxy", protocol: Protocol::Http, shedding: None, health_paths: &[] };
-        Server::new(listener, state, Traced::new(tracer, Arc::new(self)), kind)
+        Server::new(listener, state, Traced::new(tracer, ProxyResponder(Arc::new(self))), kind)
     }
 
     async fn handle(
@@ -250,13 +250,17 @@ impl Proxy {
     }
 }
 
-impl Responder for Arc<Proxy> {
+/// The proxy as the responder of a listener.
+#[derive(Clone)]
+pub(crate) struct ProxyResponder(Arc<Proxy>);
+
+impl Responder for ProxyResponder {
     const IS_STRICT: bool = true;
 
     type Own = ProxyBody;
 
     async fn respond(&self, request: Request<Incoming>, arrival: RequestArrival) -> ResponderResponse<ProxyBody> {
-        self.handle(request, arrival).await.unwrap_or_else(error_response)
+        self.0.handle(request, arrival).await.unwrap_or_else(error_response)
     }
 }
 

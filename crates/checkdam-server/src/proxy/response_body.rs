@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use axum::body::HttpBody;
 use bytes::Bytes;
+use checkdam_net::InFlightRequest;
 use hyper::body::{Frame, SizeHint};
 use tokio::runtime::Handle;
 use tokio::time::Sleep;
 
 use super::charge_by_bytes::ByteCharge;
 use super::upstream_body::UpstreamBody;
-use crate::net::InFlightRequest;
 
 /// The body of an answer: cut if its upstream falls silent, or if its client
 /// takes nothing of it; charged when it ends.

@@ -6,13 +6,13 @@ use std::io::Error;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use checkdam_net::InFlightRequest;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::Instant;
 
 use super::http1::Connection;
-use crate::net::InFlightRequest;
 
 /// How many bytes are carried at a time.
 const PART_MAX: usize = 16 << 10;

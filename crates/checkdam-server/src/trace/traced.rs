@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use axum::http::Request;
+use checkdam_net::{RequestArrival, Responder, ResponderResponse};
 use hyper::body::Incoming;
 
 use super::current_span::with_parent;
 use super::tracer::Tracer;
-use crate::net::{RequestArrival, Responder, ResponderResponse};
 use crate::traceparent::TraceParent;
 
 /// A responder whose requests carry the trace that their callers name.

@@ -11,6 +11,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use axum::response::IntoResponse;
+use checkdam_net::StreamingResponse;
 use hyper::body::Frame;
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -22,7 +23,6 @@ use crate::app::App;
 use crate::audit::AuditCounts;
 use crate::http::problem::Problem;
 use crate::http::wire::json;
-use crate::net::StreamingResponse;
 use crate::store::StoreStatus;
 use crate::telemetry::{TrafficPoint, TrafficSecond};
 

@@ -4,9 +4,9 @@ use std::io::{Error, ErrorKind};
 
 use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
 use bytes::{Buf, Bytes};
+use checkdam_net::chunk_size;
 
 use super::connection::Connection;
-use crate::net::chunk_size;
 
 /// The longest line before a chunk.
 const LINE_MAX: usize = 256;

@@ -5,8 +5,7 @@ use std::mem::MaybeUninit;
 use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Method, StatusCode};
 use bytes::Bytes;
-
-use crate::net::content_length;
+use checkdam_net::content_length;
 
 /// The longest head in bytes.
 pub(super) const HEAD_MAX: usize = 64 << 10;

@@ -13,7 +13,7 @@ use super::connection_timeouts::RequestProgress;
 use super::options::ConnectionOptions;
 
 /// A search for idle connections that finds none is not repeated sooner.
-pub(super) const SEARCH_AGAIN: Duration = Duration::from_millis(100);
+pub(crate) const SEARCH_AGAIN: Duration = Duration::from_millis(100);
 /// How often it is logged that a peer has too many.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 /// The part of all that is closed at once, so that a search serves many who come.
@@ -21,7 +21,7 @@ const BATCH: usize = 16;
 
 /// The open connections of a listener.
 #[derive(Debug)]
-pub(super) struct PeerConnections {
+pub(crate) struct PeerConnections {
     options: ConnectionOptions,
     table: Mutex<PeerTable>,
 }
@@ -51,26 +51,26 @@ struct PeerGroup {
 
 /// A connection among those of its peer, until this is dropped.
 #[derive(Debug)]
-pub(super) struct PeerConnection {
+pub(crate) struct PeerConnection {
     peers: Arc<PeerConnections>,
     address: IpAddr,
     id: u64,
 }
 
 impl PeerConnections {
-    pub(super) fn new(options: ConnectionOptions) -> Self {
+    pub(crate) fn new(options: ConnectionOptions) -> Self {
         Self { options, table: Mutex::default() }
     }
 
     /// How many connections are kept free by closing idle ones.
-    pub(super) const fn reserve(&self) -> usize {
+    pub(crate) const fn reserve(&self) -> usize {
         self.options.max / BATCH + 1
     }
 
     /// Adds a connection; none if its peer has as many as it may, and none of
     /// them is idle. Connections that are about to close count until they have
     /// closed: a peer has at most a batch of them beyond its share.
-    pub(super) fn add(self: &Arc<Self>, peer: IpAddr, connection: &Arc<RequestProgress>) -> Option<PeerConnection> {
+    pub(crate) fn add(self: &Arc<Self>, peer: IpAddr, connection: &Arc<RequestProgress>) -> Option<PeerConnection> {
         let address = checkdam::normalize::client_address(peer.to_canonical());
         let mut table = self.lock();
         let count = table.groups.get(&address).map_or(0, PeerGroup::count);
@@ -91,7 +91,7 @@ impl PeerConnections {
     }
 
     /// Tells idle connections to close until so many are about to be free.
-    pub(super) fn make_room(&self, wanted: usize) {
+    pub(crate) fn make_room(&self, wanted: usize) {
         let mut table = self.lock();
         let wanted = wanted.saturating_sub(table.closing_count(None));
         if wanted > 0 {

@@ -30,12 +30,12 @@ const GRACE: Duration = Duration::from_millis(50);
 static CLOCK: LazyLock<quanta::Clock> = LazyLock::new(quanta::Clock::new);
 
 /// The time, for [`elapsed`]; never 0.
-pub(super) fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     CLOCK.raw().max(1)
 }
 
 /// How long ago that was.
-pub(super) fn elapsed(since: u64) -> Duration {
+pub(crate) fn elapsed(since: u64) -> Duration {
     between(since, now())
 }
 
@@ -45,7 +45,7 @@ fn between(since: u64, now: u64) -> Duration {
 
 /// The listeners that shed requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SheddingListener {
+pub enum SheddingListener {
     /// JSON over HTTP.
     Http,
     /// Envoy's rate limit service.
@@ -70,7 +70,7 @@ impl SheddingListener {
 
 /// How long requests wait, and how many were shed.
 #[derive(Debug)]
-pub(crate) struct Overload {
+pub struct Overload {
     options: OverloadOptions,
     /// How many requests are being decided.
     in_flight: AtomicUsize,
@@ -95,7 +95,7 @@ struct QueueDelays {
 
 /// A request that is being decided, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct InFlightDecision<'a>(&'a AtomicUsize);
+pub struct InFlightDecision<'a>(&'a AtomicUsize);
 
 impl Drop for InFlightDecision<'_> {
     fn drop(&mut self) {
@@ -105,7 +105,7 @@ impl Drop for InFlightDecision<'_> {
 
 impl Overload {
     /// Nothing to do yet.
-    pub(super) fn new(options: OverloadOptions) -> Self {
+    pub(crate) fn new(options: OverloadOptions) -> Self {
         Self {
             options,
             in_flight: AtomicUsize::new(0),
@@ -116,13 +116,13 @@ impl Overload {
     }
 
     /// A request begins to be decided.
-    pub(crate) fn begin_decision(&self) -> InFlightDecision<'_> {
+    pub fn begin_decision(&self) -> InFlightDecision<'_> {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         InFlightDecision(&self.in_flight)
     }
 
     /// Whether a request that has been waiting since then is shed; if so, it is counted.
-    pub(crate) fn should_shed(&self, entrance: SheddingListener, since: u64) -> bool {
+    pub fn should_shed(&self, entrance: SheddingListener, since: u64) -> bool {
         let sheds = self.in_flight() >= self.options.in_flight_max || self.is_too_late(since, now());
         if sheds {
             self.shed[entrance as usize].fetch_add(1, Ordering::Relaxed);
@@ -131,24 +131,24 @@ impl Overload {
     }
 
     /// How many were shed, by listener.
-    pub(crate) fn shed_by_listener(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub fn shed_by_listener(&self) -> impl Iterator<Item = (&'static str, u64)> {
         SheddingListener::ALL
             .into_iter()
             .map(|entrance| (entrance.name(), self.shed[entrance as usize].load(Ordering::Relaxed)))
     }
 
     /// How many requests are being decided.
-    pub(crate) fn in_flight(&self) -> usize {
+    pub fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
     }
 
     /// The longest that a request waited in the last second; 0 if waits shed none.
-    pub(crate) fn max_wait_ms(&self) -> u64 {
+    pub fn max_wait_ms(&self) -> u64 {
         self.late_ms.load(Ordering::Relaxed)
     }
 
     /// How many were shed.
-    pub(crate) fn shed_total(&self) -> u64 {
+    pub fn shed_total(&self) -> u64 {
         self.shed_by_listener().map(|(_, count)| count).sum()
     }
 
@@ -190,7 +190,7 @@ impl Overload {
 }
 
 /// Tells how long requests wait, for as long as the program runs.
-pub(crate) async fn log_episodes(state: Arc<ServerState>) {
+pub async fn log_episodes(state: Arc<ServerState>) {
     let overload = state.overload();
     let (mut episode, mut longest_ms) = (SheddingEpisode::default(), [0; LOOKS]);
     for look in (0..LOOKS).cycle() {

@@ -61,7 +61,7 @@ const SHUTDOWN_FOR_ROOM: Duration = Duration::from_secs(1);
 
 /// What a door's clients speak, without TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Protocol {
+pub enum Protocol {
     /// HTTP/1.1 or HTTP/2.
     Http,
     /// HTTP/2 with gRPC in it. Clients keep such connections for hours, and may
@@ -70,7 +70,7 @@ pub(crate) enum Protocol {
 }
 
 /// The connections of a listener.
-pub(super) struct Connections<R> {
+pub(crate) struct Connections<R> {
     state: Arc<ServerState>,
     responder: R,
     kind: ListenerTraits,
@@ -84,27 +84,29 @@ pub(super) struct Connections<R> {
 
 /// What is special about a listener.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ListenerTraits {
+pub struct ListenerTraits {
     /// Its name in logs and metrics.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// What its clients speak.
-    pub(crate) protocol: Protocol,
+    pub protocol: Protocol,
     /// Which requests it sheds.
-    pub(crate) shedding: Option<LoadShedding>,
+    pub shedding: Option<LoadShedding>,
     /// Paths that are answered apart from requests, so that they are answered in
     /// time under any load.
-    pub(crate) health_paths: &'static [&'static str],
+    pub health_paths: &'static [&'static str],
 }
 
-/// Who sent a request, and since when it waits; every request carries it.
+/// The sender of a request, and since when it waits; every request carries it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct RequestPeer {
-    pub(crate) ip: IpAddr,
-    pub(crate) since: u64,
+pub struct RequestPeer {
+    /// The address of the connection's other end.
+    pub ip: IpAddr,
+    /// Since when it waits, by the clock of [`Overload`](crate::Overload).
+    pub since: u64,
 }
 
 /// The right to one more connection.
-pub(super) struct ConnectionSlot(
+pub(crate) struct ConnectionSlot(
     #[expect(dead_code, reason = "held, and given back by its drop")] OwnedSemaphorePermit,
 );
 
@@ -118,7 +120,7 @@ struct AcceptedConnection {
 
 impl<R: Responder> Connections<R> {
     /// Of a listener whose connections are served by that runtime.
-    pub(super) fn new(
+    pub(crate) fn new(
         state: Arc<ServerState>,
         responder: R,
         kind: ListenerTraits,
@@ -139,7 +141,7 @@ impl<R: Responder> Connections<R> {
 
     /// Waits until there may be one more connection. When hardly any is free,
     /// idle ones are closed.
-    pub(super) async fn slot(&self) -> ConnectionSlot {
+    pub(crate) async fn slot(&self) -> ConnectionSlot {
         loop {
             self.make_room();
             match tokio::time::timeout(SEARCH_AGAIN, Arc::clone(&self.slots).acquire_owned()).await {
@@ -153,7 +155,7 @@ impl<R: Responder> Connections<R> {
     }
 
     /// Closes idle connections if hardly one more may come.
-    pub(super) fn make_room(&self) {
+    pub(crate) fn make_room(&self) {
         let (free, reserve) = (self.slots.available_permits(), self.peers.reserve());
         if free < reserve {
             self.peers.make_room(reserve - free);
@@ -161,19 +163,19 @@ impl<R: Responder> Connections<R> {
     }
 
     /// Closes idle connections: the system has no room for one more.
-    pub(super) fn close_idle(&self) {
+    pub(crate) fn close_idle(&self) {
         self.peers.make_room(self.peers.reserve());
     }
 
     /// The right to one more connection, if there may be one now.
-    pub(super) fn try_slot(&self) -> Option<ConnectionSlot> {
+    pub(crate) fn try_slot(&self) -> Option<ConnectionSlot> {
         Arc::clone(&self.slots).try_acquire_owned().ok().map(ConnectionSlot)
     }
 
     /// Serves a connection until its client has enough or all are closed; closes
     /// it at once if its peer has too many. It may have been in the accept queue
     /// since `queued_since`.
-    pub(super) fn accept(
+    pub(crate) fn accept(
         self: &Arc<Self>,
         stream: StdTcpStream,
         peer: IpAddr,
@@ -286,28 +288,28 @@ impl<R: Responder> Connections<R> {
     }
 
     /// How many are open, for those who look again and again.
-    pub(super) fn watch_count(&self) -> watch::Receiver<usize> {
+    pub(crate) fn watch_count(&self) -> watch::Receiver<usize> {
         self.open.subscribe()
     }
 
     /// How many are open.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         *self.open.borrow()
     }
 
     /// Closes those that rest, and the others once they are answered.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.closing.send_replace(true);
     }
 
     /// Done when none is open.
-    pub(super) async fn until_none_open(&self) {
+    pub(crate) async fn until_none_open(&self) {
         // The sender lives as long as we do.
         let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
     }
 
     /// Done when none has been open for a moment.
-    pub(super) async fn until_quiet(&self) {
+    pub(crate) async fn until_quiet(&self) {
         loop {
             self.until_none_open().await;
             let mut open = self.open.subscribe();
@@ -467,7 +469,7 @@ fn builder() -> auto::Builder<TokioExecutor> {
 
 /// A request that is being answered. It counts as answered when this is
 /// dropped, however it ended: also when the client resets its stream.
-pub(crate) struct InFlightRequest {
+pub struct InFlightRequest {
     progress: Arc<RequestProgress>,
     /// A connection that carries something else by now is still one of ours.
     _open: Arc<OpenConnection>,

@@ -15,22 +15,27 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0";
 
 /// Why a request's end is ambiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum FramingFault {
+pub enum FramingFault {
+    /// Both Content-Length and Transfer-Encoding.
     #[error("both Content-Length and Transfer-Encoding are given: send one of them")]
     TwoLengths,
+    /// More than one Content-Length.
     #[error("Content-Length is given twice: give it once")]
     RepeatedLength,
+    /// A Content-Length that is no number.
     #[error("Content-Length is no number: write digits only")]
     BadLength,
+    /// A Transfer-Encoding other than `chunked`.
     #[error("Transfer-Encoding is something else than \"chunked\", once: send chunked, or Content-Length")]
     BadCoding,
+    /// A line that ends without a carriage return.
     #[error("a line of the head ends without a carriage return: end lines with CR LF")]
     BareLineFeed,
 }
 
 /// Where in its client's bytes a connection is.
 #[derive(Debug)]
-pub(super) struct FramingScanner {
+pub(crate) struct FramingScanner {
     place: ScanState,
     /// The beginning of the line that is being read, without its end.
     line: Vec<u8>,
@@ -61,13 +66,13 @@ enum ScanState {
 }
 
 impl FramingScanner {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { place: ScanState::Outside, line: Vec::new(), last: 0, heads: 0, length: None, is_chunked: false }
     }
 
     /// Looks at the bytes that came next. The fault of a head comes with the
     /// head's number, from 1; nothing is looked at afterwards.
-    pub(super) fn scan(&mut self, mut bytes: &[u8]) -> Result<Option<(u64, FramingFault)>, Error> {
+    pub(crate) fn scan(&mut self, mut bytes: &[u8]) -> Result<Option<(u64, FramingFault)>, Error> {
         while !bytes.is_empty() {
             bytes = match self.place {
                 ScanState::Blind => return Ok(None),
@@ -209,14 +214,14 @@ fn bytes_within(left: u64, bytes: &[u8]) -> usize {
 }
 
 /// What a line says before a chunk, if it is a number and ends where one may.
-pub(crate) fn chunk_size(line: &[u8]) -> Option<u64> {
+pub fn chunk_size(line: &[u8]) -> Option<u64> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let is_well_ended = matches!(line.get(digits), None | Some(b';' | b' ' | b'\t'));
     u64::from_str_radix(std::str::from_utf8(&line[..digits]).ok()?, 16).ok().filter(|_| is_well_ended)
 }
 
 /// The length that a Content-Length names, if it is digits and nothing else.
-pub(crate) fn content_length(value: &[u8]) -> Option<u64> {
+pub fn content_length(value: &[u8]) -> Option<u64> {
     let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(value).ok().filter(|_| is_number)?.parse().ok()
 }

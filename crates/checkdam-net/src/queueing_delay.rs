@@ -16,7 +16,7 @@ use super::overload;
 
 /// When a task was woken. Times are those of [`overload::now`].
 #[derive(Debug)]
-pub(super) struct Wakeups {
+pub(crate) struct Wakeups {
     /// The first wake-up since the task last ran; 0 if there was none.
     woken: AtomicU64,
     /// The wake-up that made it run.
@@ -31,7 +31,7 @@ pub(super) struct Wakeups {
 
 impl Wakeups {
     /// Of a task that is spawned now.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let now = overload::now();
         Self {
             woken: AtomicU64::new(now),
@@ -42,12 +42,12 @@ impl Wakeups {
     }
 
     /// Since when what the task does now has been waiting.
-    pub(super) fn waiting_since(&self) -> u64 {
+    pub(crate) fn waiting_since(&self) -> u64 {
         self.since.load(Ordering::Relaxed)
     }
 
     /// Since when the request that begins now has been waiting.
-    pub(super) fn request_since(&self) -> u64 {
+    pub(crate) fn request_since(&self) -> u64 {
         match self.first.load(Ordering::Relaxed) {
             0 => self.waiting_since(),
             first => {
@@ -58,12 +58,12 @@ impl Wakeups {
     }
 
     /// The first request has been waiting since then, whatever task will serve it.
-    pub(super) fn first_waits_since(&self, since: u64) {
+    pub(crate) fn first_waits_since(&self, since: u64) {
         self.first.store(since, Ordering::Relaxed);
     }
 
     /// Wakes the task.
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         self.record_wake();
         let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(waker) = waker {
@@ -104,7 +104,7 @@ impl Wake for RecordingWaker {
 }
 
 /// Runs a task to its end, and notes when it is woken.
-pub(super) async fn record_wakeups<F: Future>(wakeups: Arc<Wakeups>, future: F) -> F::Output {
+pub(crate) async fn record_wakeups<F: Future>(wakeups: Arc<Wakeups>, future: F) -> F::Output {
     let mut future = pin!(future);
     let mut wakers: Option<(Waker, Waker)> = None;
     poll_fn(move |context| {

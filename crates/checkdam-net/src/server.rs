@@ -35,7 +35,7 @@ const LOG_EVERY: Duration = Duration::from_secs(1);
 const TAKE_TRIES: usize = 8;
 
 /// A socket that listens, and how its connections are served.
-pub(crate) struct Listener {
+pub struct Listener {
     socket: StdTcpListener,
     options: ConnectionOptions,
     /// The runtime that serves the connections.
@@ -44,18 +44,18 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Its connections are served by that runtime.
-    pub(crate) fn new(listener: TcpListener, options: &ConnectionOptions, serving: &Handle) -> std::io::Result<Self> {
+    pub fn new(listener: TcpListener, options: &ConnectionOptions, serving: &Handle) -> std::io::Result<Self> {
         Ok(Self { socket: listener.into_std()?, options: options.clone(), serving: serving.clone() })
     }
 
     /// Where it listens.
-    pub(crate) fn address(&self) -> std::io::Result<SocketAddr> {
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 }
 
 /// A listener whose connections are answered.
-pub(crate) struct Server<R> {
+pub struct Server<R> {
     socket: StdTcpListener,
     connections: Arc<Connections<R>>,
     state: Arc<ServerState>,
@@ -65,7 +65,7 @@ pub(crate) struct Server<R> {
 
 impl<R: Responder> Server<R> {
     /// Answers the listener's requests by a responder.
-    pub(crate) fn new(listener: Listener, state: Arc<ServerState>, responder: R, kind: ListenerTraits) -> Self {
+    pub fn new(listener: Listener, state: Arc<ServerState>, responder: R, kind: ListenerTraits) -> Self {
         let Listener { socket, options, serving } = listener;
         let connections = Connections::new(Arc::clone(&state), responder, kind, &options, serving);
         state.add_listener(kind.name, connections.watch_count());
@@ -73,13 +73,13 @@ impl<R: Responder> Server<R> {
     }
 
     /// Where it listens.
-    pub(crate) fn address(&self) -> std::io::Result<SocketAddr> {
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
     /// Serves until `stop` says so, then goes away as `leave` says, or at
     /// once if `stop` says so again.
-    pub(crate) async fn run(self, mut stop: mpsc::Receiver<()>, leave: ShutdownOptions) {
+    pub async fn run(self, mut stop: mpsc::Receiver<()>, leave: ShutdownOptions) {
         let Self { socket, connections, state, name: door } = self;
         let accepting = match Acceptor::new(socket, Arc::clone(&connections)) {
             Ok(accepting) => accepting,

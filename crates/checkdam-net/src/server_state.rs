@@ -11,7 +11,7 @@ use super::overload::Overload;
 
 /// What the listeners of a process share.
 #[derive(Debug)]
-pub(crate) struct ServerState {
+pub struct ServerState {
     overload: Overload,
     is_shutting_down: AtomicBool,
     /// The names of the listeners, and how many connections each has.
@@ -20,7 +20,7 @@ pub(crate) struct ServerState {
 
 impl ServerState {
     /// The state of a process without listeners.
-    pub(crate) fn new(options: OverloadOptions) -> Self {
+    pub fn new(options: OverloadOptions) -> Self {
         Self {
             overload: Overload::new(options),
             is_shutting_down: AtomicBool::new(false),
@@ -29,28 +29,28 @@ impl ServerState {
     }
 
     /// How many requests wait, and which are shed.
-    pub(crate) const fn overload(&self) -> &Overload {
+    pub const fn overload(&self) -> &Overload {
         &self.overload
     }
 
     /// Begins the shutdown: requests are still answered, and each response asks its
     /// client to close the connection.
-    pub(super) fn begin_shutdown(&self) {
+    pub(crate) fn begin_shutdown(&self) {
         self.is_shutting_down.store(true, Ordering::Relaxed);
     }
 
     /// Whether the process shuts down.
-    pub(crate) fn is_shutting_down(&self) -> bool {
+    pub fn is_shutting_down(&self) -> bool {
         self.is_shutting_down.load(Ordering::Relaxed)
     }
 
     /// Adds a listener.
-    pub(super) fn add_listener(&self, listener: &'static str, connections: watch::Receiver<usize>) {
+    pub(crate) fn add_listener(&self, listener: &'static str, connections: watch::Receiver<usize>) {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner).push((listener, connections));
     }
 
     /// How many connections each listener has.
-    pub(crate) fn connections(&self) -> Vec<(&'static str, usize)> {
+    pub fn connections(&self) -> Vec<(&'static str, usize)> {
         let listeners = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         listeners.iter().map(|(listener, connections)| (*listener, *connections.borrow())).collect()
     }

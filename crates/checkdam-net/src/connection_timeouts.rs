@@ -24,7 +24,7 @@ use super::request_framing::{FramingFault, FramingScanner};
 
 /// How long a request's head may take, the first one from the connection's
 /// beginning.
-pub(super) const HEAD: Duration = Duration::from_secs(5);
+pub(crate) const HEAD: Duration = Duration::from_secs(5);
 /// How long a connection may rest between requests. Longer than the minute
 /// after which common clients and balancers let go, so that they do it first.
 const IDLE: Duration = Duration::from_secs(75);
@@ -39,7 +39,7 @@ const LOOK_MAX: usize = 16 << 10;
 
 /// How far a connection's requests are, as the service that answers them sees it.
 #[derive(Debug)]
-pub(super) struct RequestProgress {
+pub(crate) struct RequestProgress {
     begun: AtomicU64,
     ended: AtomicU64,
     is_http2: AtomicBool,
@@ -48,7 +48,7 @@ pub(super) struct RequestProgress {
     is_told_to_close: AtomicBool,
     /// When its last request began, or the connection itself.
     active: AtomicU64,
-    pub(super) wakeups: Arc<Wakeups>,
+    pub(crate) wakeups: Arc<Wakeups>,
     /// From which request on they are ambiguous, and why.
     fault: OnceLock<(u64, FramingFault)>,
 }
@@ -73,43 +73,43 @@ impl Default for RequestProgress {
 impl RequestProgress {
     /// Of a connection that is known to speak HTTP/2 before it has asked
     /// anything.
-    pub(super) fn http2() -> Self {
+    pub(crate) fn http2() -> Self {
         Self { is_http2: AtomicBool::new(true), ..Self::default() }
     }
 
     /// When the last request of an idle connection began, or the connection itself;
     /// none if a request is under way, or if the connection is new and its first
     /// request may still come.
-    pub(super) fn idle_since(&self) -> Option<u64> {
+    pub(crate) fn idle_since(&self) -> Option<u64> {
         let active = self.active.load(Ordering::Relaxed);
         let is_idle = self.is_idle() && !(self.is_new() && overload::elapsed(active) < GRACE);
         is_idle.then_some(active)
     }
 
     /// Whether no request is under way.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         let ended = self.ended.load(Ordering::Relaxed);
         ended == self.begun.load(Ordering::Relaxed)
     }
 
     /// Whether no request has begun yet.
-    pub(super) fn is_new(&self) -> bool {
+    pub(crate) fn is_new(&self) -> bool {
         self.begun.load(Ordering::Relaxed) == 0
     }
 
     /// Closes the connection as soon as nothing is under way.
-    pub(super) fn request_close(&self) {
+    pub(crate) fn request_close(&self) {
         self.is_told_to_close.store(true, Ordering::Relaxed);
         self.wakeups.wake();
     }
 
     /// Whether it is to be closed.
-    pub(super) fn is_close_requested(&self) -> bool {
+    pub(crate) fn is_close_requested(&self) -> bool {
         self.is_told_to_close.load(Ordering::Relaxed)
     }
 
     /// A request's head has arrived; why it is ambiguous, if it is.
-    pub(super) fn begin_request(&self, is_http2: bool) -> Option<FramingFault> {
+    pub(crate) fn begin_request(&self, is_http2: bool) -> Option<FramingFault> {
         let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
         self.active.store(self.wakeups.waiting_since(), Ordering::Relaxed);
         if is_http2 {
@@ -119,18 +119,18 @@ impl RequestProgress {
     }
 
     /// From now on the connection carries something else than HTTP.
-    pub(super) fn begin_tunnel(&self) {
+    pub(crate) fn begin_tunnel(&self) {
         self.is_tunnel.store(true, Ordering::Relaxed);
     }
 
     /// A request was answered.
-    pub(super) fn end_request(&self) {
+    pub(crate) fn end_request(&self) {
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// A connection with a deadline for what its client owes.
-pub(super) struct TimedConnection {
+pub(crate) struct TimedConnection {
     io: TokioIo<TcpStream>,
     progress: Arc<RequestProgress>,
     /// Looks for requests that are ambiguous, where they are passed on.
@@ -148,7 +148,7 @@ pub(super) struct TimedConnection {
 
 impl TimedConnection {
     /// Of a connection that was accepted then.
-    pub(super) fn new(stream: TcpStream, progress: Arc<RequestProgress>, is_strict: bool, accepted: Instant) -> Self {
+    pub(crate) fn new(stream: TcpStream, progress: Arc<RequestProgress>, is_strict: bool, accepted: Instant) -> Self {
         let due = accepted + HEAD;
         let timer = Box::pin(tokio::time::sleep_until(due));
         let (io, framing) = (TokioIo::new(stream), is_strict.then(FramingScanner::new));

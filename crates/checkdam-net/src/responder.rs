@@ -17,22 +17,22 @@ use super::request_framing::FramingFault;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How a request came.
-pub(crate) struct RequestArrival {
+pub struct RequestArrival {
     /// Whom the connection comes from.
-    pub(crate) peer: IpAddr,
+    pub peer: IpAddr,
     /// Since when it waits, by the clock of `overload`.
-    pub(crate) since: u64,
+    pub since: u64,
     /// Why it is ambiguous where the request ends, if it is.
-    pub(crate) fault: Option<FramingFault>,
+    pub fault: Option<FramingFault>,
     /// To be dropped when the request is answered, its body included.
-    pub(crate) under_way: InFlightRequest,
+    pub under_way: InFlightRequest,
 }
 
 /// An answer: with a body of the responder's own, which is not boxed, or with any.
-pub(crate) type ResponderResponse<B> = Response<Either<B, Body>>;
+pub type ResponderResponse<B> = Response<Either<B, Body>>;
 
 /// Answers requests.
-pub(crate) trait Responder: Clone + Send + Sync + 'static {
+pub trait Responder: Clone + Send + Sync + 'static {
     /// Whether requests are looked over for ambiguities: those who pass them
     /// on must know.
     const IS_STRICT: bool;
@@ -59,7 +59,7 @@ impl Responder for Router {
 }
 
 /// Answers a request by way of a router.
-pub(crate) async fn route(router: &Router, mut request: Request<Incoming>, arrival: RequestArrival) -> Response<Body> {
+pub async fn route(router: &Router, mut request: Request<Incoming>, arrival: RequestArrival) -> Response<Body> {
     request.extensions_mut().insert(RequestPeer { ip: arrival.peer, since: arrival.since });
     let answered = router.clone().call(request).await;
     let response = match answered {
@@ -76,7 +76,7 @@ pub(crate) async fn route(router: &Router, mut request: Request<Incoming>, arriv
 
 /// Marks an answer whose body goes on: its connection does not rest meanwhile.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct StreamingResponse;
+pub struct StreamingResponse;
 
 /// A body that counts as under way until it ends.
 struct StreamingBody {

@@ -7,41 +7,41 @@ use ipnet::IpNet;
 
 /// How many connections a listener takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ConnectionOptions {
+pub struct ConnectionOptions {
     /// The most at a time. Default 10,000.
-    pub(crate) max: usize,
+    pub max: usize,
     /// The most of one peer, unless it is on this machine or trusted. Default half of `max`.
-    pub(crate) per_peer: usize,
+    pub per_peer: usize,
     /// Networks of proxies, whose connections are those of many clients.
-    pub(crate) trusted: Vec<IpNet>,
+    pub trusted: Vec<IpNet>,
 }
 
 /// When requests are shed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct OverloadOptions {
+pub struct OverloadOptions {
     /// Requests that have waited longer are shed; none if waiting sheds none. Default 100 ms.
-    pub(crate) late_max: Option<Duration>,
+    pub late_max: Option<Duration>,
     /// The most requests that are decided at a time. Default 10,000.
-    pub(crate) in_flight_max: usize,
+    pub in_flight_max: usize,
 }
 
 /// How long a graceful shutdown may take: the notice, and the drain after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ShutdownOptions {
+pub struct ShutdownOptions {
     /// How long new connections are accepted after readiness is gone. Default 1 s.
-    pub(crate) notice: Duration,
+    pub notice: Duration,
     /// How long requests under way may take afterwards. Default 10 s.
-    pub(crate) drain: Duration,
+    pub drain: Duration,
 }
 
 impl ShutdownOptions {
     /// Used where neither is set.
-    pub(crate) const DEFAULT: Self = Self { notice: Duration::from_secs(1), drain: Duration::from_secs(10) };
+    pub const DEFAULT: Self = Self { notice: Duration::from_secs(1), drain: Duration::from_secs(10) };
 
     /// Whether the notice ends as soon as no connection is open. A longer notice than
     /// the default is set for clients that learn late of the shutdown: that none is
     /// connected says nothing of those.
-    pub(super) fn ends_when_idle(&self) -> bool {
+    pub(crate) fn ends_when_idle(&self) -> bool {
         self.notice <= Self::DEFAULT.notice
     }
 }

@@ -7,18 +7,18 @@ use super::overload::{Overload, SheddingListener};
 
 /// Which requests a listener sheds, and how they are answered.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LoadShedding {
+pub struct LoadShedding {
     /// What they are counted as.
-    pub(crate) listener: SheddingListener,
+    pub listener: SheddingListener,
     /// Whether a path leads to a decision. Health is always answered.
-    pub(crate) decides: fn(&str) -> bool,
+    pub decides: fn(&str) -> bool,
     /// The response to a request that is shed.
-    pub(crate) response: fn() -> Response<Body>,
+    pub response: fn() -> Response<Body>,
 }
 
 impl LoadShedding {
     /// The response to a request that is shed, before anything but its head is read.
-    pub(super) fn shed_response(self, overload: &Overload, path: &str, since: u64) -> Option<Response<Body>> {
+    pub(crate) fn shed_response(self, overload: &Overload, path: &str, since: u64) -> Option<Response<Body>> {
         ((self.decides)(path) && overload.should_shed(self.listener, since)).then(self.response)
     }
 }

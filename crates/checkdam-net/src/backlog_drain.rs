@@ -17,20 +17,20 @@ const BACKLOG: i32 = 1;
 const LIMIT: Duration = Duration::from_millis(20);
 
 /// The last places of a queue.
-pub(super) struct BacklogDrain {
+pub(crate) struct BacklogDrain {
     address: SocketAddr,
 }
 
 /// The places, taken by us until this is dropped.
 #[derive(Debug)]
-pub(super) struct FilledBacklog {
+pub(crate) struct FilledBacklog {
     _first: TcpStream,
     _second: TcpStream,
 }
 
 impl BacklogDrain {
     /// Makes the queue as small as can be; none if the system does not do it.
-    pub(super) fn shrink(listener: &TcpListener) -> Option<Self> {
+    pub(crate) fn shrink(listener: &TcpListener) -> Option<Self> {
         let mut address = listener.local_addr().ok()?;
         SockRef::from(listener).listen(BACKLOG).ok()?;
         match address.ip() {
@@ -42,7 +42,7 @@ impl BacklogDrain {
     }
 
     /// Takes all of them; none if somebody else has one, who must be accepted first.
-    pub(super) async fn fill(&self) -> Option<FilledBacklog> {
+    pub(crate) async fn fill(&self) -> Option<FilledBacklog> {
         Some(FilledBacklog { _first: self.connect().await?, _second: self.connect().await? })
     }
 
