@@ -6,6 +6,13 @@
 //! are at most `total / max`, also of sketches that were [merged](HeavyHitters::merge);
 //! so whoever came more often than that is listed. As long as there are no more
 //! than `max` names, everything is exact.
+//!
+//! The algorithm is SpaceSaving (Metwally, Agrawal, El Abbadi: "Efficient Computation of
+//! Frequent and Top-k Elements in Data Streams", 2005), merged as Misra-Gries summaries are
+//! (Agarwal et al.: "Mergeable Summaries", 2012). The frequent items sketch of Apache's
+//! `datasketches` (0.6) needs 3.5 times the places for the same bound, has one bound for
+//! all names instead of each name's own, and hashes names without a secret: clients, which
+//! choose subjects, could let all of them collide.
 
 mod ranking;
 

@@ -6,7 +6,7 @@
 
 mod rfc3339;
 
-pub use rfc3339::{UNIX_S_MAX, parse_rfc3339, rfc3339};
+pub use rfc3339::{UNIX_S_MAX, parse_iso8601_us, parse_rfc3339, rfc3339};
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -10,20 +10,21 @@ use super::timestamps;
 #[derive(Debug)]
 pub(super) struct Csv {
     wanted: FieldMapping,
-    separator: u8,
     columns: usize,
     /// The column of each attribute, if there is one.
     places: Vec<Option<usize>>,
     time: usize,
     cost: Option<usize>,
+    cells: Cells,
 }
 
 impl Csv {
     /// A table with this line of names.
     pub(super) fn new(wanted: FieldMapping, header: &str) -> Result<Self, String> {
-        let separator = separator(header);
-        let names = cells(header, separator)?;
-        let place = |name: &str| names.iter().position(|known| known.trim() == name);
+        let mut cells = Cells::new(separator(header));
+        let columns = cells.read(header)?;
+        let names: Vec<&str> = (0..columns).map(|place| cells.get(place).trim()).collect();
+        let place = |name: &str| names.iter().position(|known| *known == name);
         let need = |name: &str, what: &str| {
             place(name).ok_or_else(|| format!("there is no column {name:?} with the {what}: the first line names them"))
         };
@@ -36,23 +37,58 @@ impl Csv {
         };
         let cost = wanted.cost_field.as_ref().map(|name| need(name, "cost")).transpose()?;
         let places = wanted.attributes.iter().map(|attribute| attribute.fields().find_map(place)).collect();
-        Ok(Self { separator, columns: names.len(), places, time, cost, wanted })
+        Ok(Self { columns, places, time, cost, cells, wanted })
     }
 
     /// Reads one line: the time, the cost, and what it says.
-    pub(super) fn read<'l>(&self, line: &'l str, values: &mut LineValues<'l>) -> Result<(u64, u64), String> {
-        let mut cells = cells(line, self.separator)?;
-        if cells.len() != self.columns {
-            return Err(format!("it has {} columns and the first line {}", cells.len(), self.columns));
+    pub(super) fn read(&mut self, line: &str, values: &mut LineValues<'_>) -> Result<(u64, u64), String> {
+        let columns = self.cells.read(line)?;
+        if columns != self.columns {
+            return Err(format!("it has {columns} columns and the first line {}", self.columns));
         }
-        let time = &cells[self.time];
+        let time = self.cells.get(self.time);
         let at_us = timestamps::parse(time).ok_or_else(|| format!("{time:?} is no time"))?;
-        let cost = self.cost.map_or(Ok(1), |place| super::parse_cost(&cells[place]))?;
+        let cost = self.cost.map_or(Ok(1), |place| super::parse_cost(self.cells.get(place)))?;
         for (number, (attribute, place)) in (0..).zip(self.wanted.attributes.iter().zip(&self.places)) {
-            let found = place.map(|place| std::mem::take(&mut cells[place]));
+            let found = place.map(|place| Cow::Owned(self.cells.get(place).to_owned()));
             values.extend(attribute.normalized_value(found).map(|value| (number, value)));
         }
         Ok((at_us, cost))
+    }
+}
+
+/// The cells of one line at a time, by RFC 4180. A cell ends on its line.
+#[derive(Debug)]
+struct Cells {
+    parser: csv_core::Reader,
+    text: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Cells {
+    fn new(separator: u8) -> Self {
+        let parser = csv_core::ReaderBuilder::new().delimiter(separator).build();
+        Self { parser, text: Vec::new(), ends: Vec::new() }
+    }
+
+    /// Reads a line; returns the number of its cells.
+    fn read(&mut self, line: &str) -> Result<usize, String> {
+        if memchr::memchr_iter(b'"', line.as_bytes()).count() % 2 == 1 {
+            return Err("the quotes of a cell are not closed on its line".to_owned());
+        }
+        // There is room for what a line can become, so that it is read at once; the end
+        // of the input, which is the second call, ends its last cell.
+        self.text.resize(line.len(), 0);
+        self.ends.resize(line.len() + 1, 0);
+        self.parser.reset();
+        let (_, _, written, ended) = self.parser.read_record(line.as_bytes(), &mut self.text, &mut self.ends);
+        let (_, _, _, last) = self.parser.read_record(&[], &mut self.text[written..], &mut self.ends[ended..]);
+        Ok(ended + last)
+    }
+
+    fn get(&self, place: usize) -> &str {
+        let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
+        str::from_utf8(&self.text[start..self.ends[place]]).unwrap_or_default()
     }
 }
 
@@ -62,54 +98,20 @@ pub(super) fn separator(header: &str) -> u8 {
     [b',', b';', b'\t'].into_iter().rev().max_by_key(|separator| count(*separator)).unwrap_or(b',')
 }
 
-/// The cells of a line. A quoted cell may hold separators and doubled quotes, and
-/// ends on its line.
-fn cells(line: &str, separator: u8) -> Result<Vec<Cow<'_, str>>, String> {
-    let mut cells = Vec::with_capacity(16);
-    let mut rest = line;
-    loop {
-        let (cell, after) = match rest.strip_prefix('"') {
-            Some(inner) => split_quoted(inner)?,
-            None => {
-                let end = memchr::memchr(separator, rest.as_bytes()).unwrap_or(rest.len());
-                (Cow::Borrowed(&rest[..end]), &rest[end..])
-            }
-        };
-        cells.push(cell);
-        match after.as_bytes().first() {
-            None => return Ok(cells),
-            Some(byte) if *byte == separator => rest = &after[1..],
-            Some(_) => return Err("something stands behind the quotes of a cell".to_owned()),
-        }
-    }
-}
-
-fn split_quoted(inner: &str) -> Result<(Cow<'_, str>, &str), String> {
-    let mut from = 0;
-    loop {
-        let Some(end) = memchr::memchr(b'"', &inner.as_bytes()[from..]).map(|end| from + end) else {
-            return Err("the quotes of a cell are not closed on its line".to_owned());
-        };
-        if inner.as_bytes().get(end + 1) == Some(&b'"') {
-            from = end + 2;
-            continue;
-        }
-        let cell = &inner[..end];
-        let cell = if from > 0 { Cow::Owned(cell.replace("\"\"", "\"")) } else { Cow::Borrowed(cell) };
-        return Ok((cell, &inner[end + 1..]));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn cells_may_be_quoted() {
-        let read = |line: &str| cells(line, b',').map(|cells| cells.join("|"));
+        let read = |line: &str| {
+            let mut cells = Cells::new(b',');
+            cells.read(line).map(|count| (0..count).map(|place| cells.get(place)).collect::<Vec<_>>().join("|"))
+        };
         assert_eq!(read("a,b,,c").unwrap(), "a|b||c");
+        assert_eq!(read("é,").unwrap(), "é|");
         assert_eq!(read(r#""a,b","say ""x""",c"#).unwrap(), r#"a,b|say "x"|c"#);
-        assert!(read(r#""open,b"#).is_err() && read(r#""a"b,c"#).is_err());
+        assert!(read(r#""open,b"#).is_err() && read(r#"a,"open"#).is_err());
         assert_eq!((separator("a;b;c"), separator("a\tb"), separator("a")), (b';', b'\t', b','));
     }
 }

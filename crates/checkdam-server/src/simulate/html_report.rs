@@ -1,11 +1,10 @@
 //! A simulation as a page and as a picture: no script, nothing from elsewhere,
 //! light and dark.
 
-use std::fmt::Write;
-
 use checkdam::time::rfc3339;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::summary::{CandidateSummary, Summary};
+use super::summary::{CandidateSummary, Comparison, Summary};
 
 /// The size of a picture.
 const SIZE: (usize, usize) = (960, 240);
@@ -30,74 +29,60 @@ text{fill:var(--faint);font:12px system-ui,sans-serif}";
 
 /// What passed and what did not over time, as SVG by itself.
 pub(crate) fn svg(summary: &Summary) -> String {
-    let drawn = summary.results.first().map(|side| chart(side, true)).unwrap_or_default();
-    drawn.replacen("<svg ", "<svg xmlns=\"http://www.w3.org/2000/svg\" style=\"background:var(--back)\" ", 1)
+    summary.results.first().map(|side| chart(side, true).into_string()).unwrap_or_default()
 }
 
 /// The whole simulation as a page.
 pub(crate) fn html(summary: &Summary) -> String {
-    let mut out = String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
-    out.push_str(
-        "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>checkdam simulate</title>",
-    );
-    let _ = write!(out, "<style>{STYLE}{PAGE_STYLE}{PICTURE_STYLE}</style></head><body><main>");
-    let logs = escaped(&summary.logs.join(", "));
-    let _ = write!(
-        out,
-        "<h1>What the limits would have done</h1><p>{logs}: {} requests from {} to {}; {} lines could not be read.</p>",
-        with_thousands_separators(summary.requests),
-        rfc3339(summary.first),
-        rfc3339(summary.last),
-        with_thousands_separators(summary.unreadable)
-    );
-    if let Some(comparison) = &summary.comparison {
-        let _ = write!(
-            out,
-            "<h2>Compared</h2><p>The second rule file limits {} requests that the first lets pass, and lets {} pass \
-             that the first limits.</p>",
-            with_thousands_separators(comparison.newly_limited),
-            with_thousands_separators(comparison.newly_allowed)
-        );
-        let rows = comparison.subjects.iter().map(|row| {
-            vec![
-                row.subject.clone(),
-                with_thousands_separators(row.newly_limited),
-                with_thousands_separators(row.newly_allowed),
-            ]
-        });
-        table(&mut out, &["Whose fate differs", "Newly limited", "Newly allowed"], 1, rows);
-    }
-    for side in &summary.results {
-        write_candidate(&mut out, side);
-    }
-    if !summary.suggestions.is_empty() {
-        out.push_str("<h2>Suggested limits</h2><pre>rules:\n");
-        summary.suggestions.iter().for_each(|suggestion| out.push_str(&escaped(&suggestion.yaml())));
-        out.push_str("</pre>");
-    }
-    out.push_str("</main></body></html>\n");
-    out
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width,initial-scale=1";
+                title { "checkdam simulate" }
+                style { (PreEscaped(STYLE)) (PreEscaped(PAGE_STYLE)) (PreEscaped(PICTURE_STYLE)) }
+            }
+            body { main {
+                h1 { "What the limits would have done" }
+                p {
+                    (summary.logs.join(", ")) ": " (with_thousands_separators(summary.requests)) " requests from "
+                    (rfc3339(summary.first)) " to " (rfc3339(summary.last)) "; " (with_thousands_separators(summary.unreadable))
+                    " lines could not be read."
+                }
+                @if let Some(comparison) = &summary.comparison { (compared(comparison)) }
+                @for side in &summary.results { (section(side)) }
+                @if !summary.suggestions.is_empty() {
+                    h2 { "Suggested limits" }
+                    pre { "rules:\n" @for suggestion in &summary.suggestions { (suggestion.yaml()) } }
+                }
+            } }
+        }
+    };
+    page.into_string()
 }
 
-fn write_candidate(out: &mut String, side: &CandidateSummary) {
-    let all = side.allowed + side.limited;
-    let _ = write!(
-        out,
-        "<section><h2>{}</h2><p>{} of {} requests limited ({}).</p><figure>{}<figcaption>Requests over time: \
-         allowed below, limited above.</figcaption></figure>",
-        escaped(&side.rules_file),
-        with_thousands_separators(side.limited),
-        with_thousands_separators(all),
-        percent(side.limited, all),
-        chart(side, false)
-    );
-    for rule in side.rules.iter().filter(|rule| !rule.over_time.is_empty()).take(RULES_MAX) {
-        let name = escaped(&rule.rule);
-        let drawn =
-            bars(&[("stop", &rule.over_time)], side, (SIZE.0, SIZE.1 / 2), &format!("Limited by {name}"), false);
-        let _ = write!(out, "<figure>{drawn}<figcaption>Limited by {name}</figcaption></figure>");
+fn compared(comparison: &Comparison) -> Markup {
+    let rows = comparison.subjects.iter().map(|row| {
+        vec![
+            row.subject.clone(),
+            with_thousands_separators(row.newly_limited),
+            with_thousands_separators(row.newly_allowed),
+        ]
+    });
+    html! {
+        h2 { "Compared" }
+        p {
+            "The second rule file limits " (with_thousands_separators(comparison.newly_limited)) " requests that the first lets pass, \
+             and lets " (with_thousands_separators(comparison.newly_allowed)) " pass that the first limits."
+        }
+        (table(&["Whose fate differs", "Newly limited", "Newly allowed"], 1, rows))
     }
-    let rows = side.rules.iter().take(100).map(|rule| {
+}
+
+fn section(side: &CandidateSummary) -> Markup {
+    let all = side.allowed + side.limited;
+    let rules = side.rules.iter().take(100).map(|rule| {
         let worst = rule
             .worst_minute
             .map(|minute| format!("{} ({})", rfc3339(minute.at), with_thousands_separators(minute.requests)));
@@ -105,8 +90,7 @@ fn write_candidate(out: &mut String, side: &CandidateSummary) {
         let (concerned, limited) = (with_thousands_separators(rule.concerned), with_thousands_separators(rule.limited));
         vec![rule.rule.clone(), rule.mode.to_owned(), concerned, limited, shares, worst.unwrap_or_default()]
     });
-    table(out, &["Rule", "Mode", "Concerned", "Limited", "Share", "Worst minute"], 2, rows);
-    let rows = side.subjects.iter().map(|row| {
+    let subjects = side.subjects.iter().map(|row| {
         vec![
             row.subject.clone(),
             row.rule.clone(),
@@ -115,29 +99,45 @@ fn write_candidate(out: &mut String, side: &CandidateSummary) {
             rfc3339(row.last),
         ]
     });
-    table(out, &["Who is limited most", "Rule", "Limited", "First", "Last"], 2, rows);
-    out.push_str("</section>");
+    html! {
+        section {
+            h2 { (side.rules_file) }
+            p { (with_thousands_separators(side.limited)) " of " (with_thousands_separators(all)) " requests limited (" (percent(side.limited, all)) ")." }
+            figure {
+                (chart(side, false))
+                figcaption { "Requests over time: allowed below, limited above." }
+            }
+            @for rule in side.rules.iter().filter(|rule| !rule.over_time.is_empty()).take(RULES_MAX) {
+                @let title = format!("Limited by {}", rule.rule);
+                figure {
+                    (bars(&[("stop", &rule.over_time)], side, (SIZE.0, SIZE.1 / 2), &title, false))
+                    figcaption { (title) }
+                }
+            }
+            (table(&["Rule", "Mode", "Concerned", "Limited", "Share", "Worst minute"], 2, rules))
+            (table(&["Who is limited most", "Rule", "Limited", "First", "Last"], 2, subjects))
+        }
+    }
 }
 
 /// A table; columns from `numbers` on stand to the right.
-fn table(out: &mut String, headings: &[&str], numbers: usize, rows: impl Iterator<Item = Vec<String>>) {
-    let class = |column: usize| if column >= numbers { " class=\"n\"" } else { "" };
-    out.push_str("<table><thead><tr>");
-    for (column, heading) in headings.iter().enumerate() {
-        let _ = write!(out, "<th scope=\"col\"{}>{heading}</th>", class(column));
-    }
-    out.push_str("</tr></thead><tbody>");
-    for row in rows {
-        out.push_str("<tr>");
-        for (column, cell) in row.iter().enumerate() {
-            let _ = write!(out, "<td{}>{}</td>", class(column), escaped(cell));
+fn table(headings: &[&str], numbers: usize, rows: impl Iterator<Item = Vec<String>>) -> Markup {
+    let class = |column: usize| (column >= numbers).then_some("n");
+    html! {
+        table {
+            thead { tr {
+                @for (column, heading) in headings.iter().enumerate() { th scope="col" class=[class(column)] { (heading) } }
+            } }
+            tbody {
+                @for row in rows {
+                    tr { @for (column, cell) in row.iter().enumerate() { td class=[class(column)] { (cell) } } }
+                }
+            }
         }
-        out.push_str("</tr>");
     }
-    out.push_str("</tbody></table>");
 }
 
-fn chart(side: &CandidateSummary, is_alone: bool) -> String {
+fn chart(side: &CandidateSummary, is_alone: bool) -> Markup {
     let timeline = &side.timeline;
     let title = format!(
         "{} allowed and {} limited over time",
@@ -154,55 +154,52 @@ fn bars(
     (width, height): (usize, usize),
     title: &str,
     is_alone: bool,
-) -> String {
-    let timeline = &side.timeline;
+) -> Markup {
+    let start = side.timeline.start;
     let points = series.first().map_or(0, |(_, points)| points.len()).max(1);
     let each = points.div_ceil(BARS_MAX);
     let sums = |points: &[u64]| points.chunks(each).map(|chunk| chunk.iter().sum()).collect::<Vec<u64>>();
     let summed: Vec<(&str, Vec<u64>)> = series.iter().map(|(class, points)| (*class, sums(points))).collect();
     let count = points.div_ceil(each);
-    let total = |bar: usize| summed.iter().map(|(_, values)| values.get(bar).copied().unwrap_or(0)).sum::<u64>();
+    let value = |values: &[u64], bar: usize| values.get(bar).copied().unwrap_or(0);
+    let total = |bar: usize| summed.iter().map(|(_, values)| value(values, bar)).sum::<u64>();
     let most = (0..count).map(total).max().unwrap_or(0).max(1);
-    let (inner, floor) = ((width - LEFT) as f64, (height - BELOW) as f64);
-    let step = inner / count as f64;
-    let mut out = format!("<svg role=\"img\" aria-label=\"{title}\" viewBox=\"0 0 {width} {height}\">");
-    if is_alone {
-        let _ = write!(
-            out,
-            "<style>{STYLE}{PICTURE_STYLE}</style><rect width=\"100%\" height=\"100%\" fill=\"var(--back)\"/>"
-        );
-    }
-    let _ = write!(out, "<line class=\"axis\" x1=\"{LEFT}\" y1=\"{floor}\" x2=\"{width}\" y2=\"{floor}\"/>");
-    let step_s = timeline.step_s * each as u64;
-    let rate = format!("{}/{}", with_thousands_separators(most), duration_text(step_s));
-    let _ = write!(out, "<text x=\"{}\" y=\"12\" text-anchor=\"end\">{rate}</text>", LEFT - 6);
-    let _ = write!(out, "<text x=\"{}\" y=\"{floor}\" text-anchor=\"end\">0</text>", LEFT - 6);
-    for bar in 0..count {
-        let mut top = floor;
-        for (class, values) in &summed {
-            let value = values.get(bar).copied().unwrap_or(0);
-            if value == 0 {
-                continue;
+    let floor = (height - BELOW) as f64;
+    let step = (width - LEFT) as f64 / count as f64;
+    let step_s = side.timeline.step_s * each as u64;
+    let tall = |value: u64| value as f64 / most as f64 * (floor - 2.0);
+    html! {
+        svg xmlns=[is_alone.then_some("http://www.w3.org/2000/svg")] style=[is_alone.then_some("background:var(--back)")]
+            role="img" aria-label=(title) viewBox=(format!("0 0 {width} {height}")) {
+            @if is_alone {
+                style { (PreEscaped(STYLE)) (PreEscaped(PICTURE_STYLE)) }
+                rect width="100%" height="100%" fill="var(--back)" {}
             }
-            let tall = value as f64 / most as f64 * (floor - 2.0);
-            top -= tall;
-            let (x, wide) = (LEFT as f64 + bar as f64 * step, (step * 0.9).max(0.5));
-            let at = rfc3339(timeline.start + bar as u64 * step_s);
-            let word = if *class == "pass" { "allowed" } else { "limited" };
-            let _ = write!(
-                out,
-                "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{top:.1}\" width=\"{wide:.1}\" height=\"{tall:.1}\">\
-                 <title>{at}: {} {word}</title></rect>",
-                with_thousands_separators(value)
-            );
+            line class="axis" x1=(LEFT) y1=(floor) x2=(width) y2=(floor) {}
+            text x=(LEFT - 6) y="12" text-anchor="end" { (with_thousands_separators(most)) "/" (duration_text(step_s)) }
+            text x=(LEFT - 6) y=(floor) text-anchor="end" { "0" }
+            @for bar in 0..count {
+                @for (at, (class, values)) in summed.iter().enumerate().filter(|(_, (_, values))| value(values, bar) > 0) {
+                    @let below: u64 = summed[..at].iter().map(|(_, values)| value(values, bar)).sum();
+                    @let own = value(values, bar);
+                    rect class=(class) x=(tenths(LEFT as f64 + bar as f64 * step)) y=(tenths(floor - tall(below + own)))
+                        width=(tenths((step * 0.9).max(0.5))) height=(tenths(tall(own))) {
+                        title {
+                            (rfc3339(start + bar as u64 * step_s)) ": " (with_thousands_separators(own))
+                            (if *class == "pass" { " allowed" } else { " limited" })
+                        }
+                    }
+                }
+            }
+            @for (x, anchor, at) in [(LEFT, "start", start), (width, "end", start + count as u64 * step_s)] {
+                text x=(x) y=(height) dy="-6" text-anchor=(anchor) { (rfc3339(at)) }
+            }
         }
     }
-    let end = timeline.start + count as u64 * step_s;
-    for (x, anchor, at) in [(LEFT, "start", timeline.start), (width, "end", end)] {
-        let _ = write!(out, "<text x=\"{x}\" y=\"{height}\" dy=\"-6\" text-anchor=\"{anchor}\">{}</text>", rfc3339(at));
-    }
-    out.push_str("</svg>");
-    out
+}
+
+fn tenths(length: f64) -> String {
+    format!("{length:.1}")
 }
 
 /// A number of seconds as people say it.
@@ -229,23 +226,6 @@ pub(crate) fn with_thousands_separators(number: u64) -> String {
             out.push(',');
         }
         out.push(digit);
-    }
-    out
-}
-
-/// Text that cannot be taken for markup.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            control if control.is_control() && control != '\n' => out.push('\u{fffd}'),
-            other => out.push(other),
-        }
     }
     out
 }

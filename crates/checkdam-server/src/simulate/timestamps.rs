@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use checkdam::time::{EPOCH_UNIX_US, HORIZON_US, SECOND_US, rfc3339 as rfc3339_of};
+use checkdam::time::{EPOCH_UNIX_US, HORIZON_US, SECOND_US, parse_iso8601_us, rfc3339};
 
 /// Beyond these a plain number is milliseconds, microseconds and nanoseconds: a
 /// time of seconds would be in the year 5138.
@@ -22,7 +22,7 @@ pub(super) fn check_plausible(at_us: u64) -> Result<(), String> {
         return Ok(());
     }
     let (first_s, last_s) = (BELIEVED_US.start() / SECOND_US, BELIEVED_US.end() / SECOND_US);
-    let (first, last) = (rfc3339_of(first_s), rfc3339_of(last_s));
+    let (first, last) = (rfc3339(first_s), rfc3339(last_s));
     Err(format!("its time is {} s since 1970, which is not between {first} and {last}", at_us / SECOND_US))
 }
 
@@ -32,34 +32,27 @@ pub(super) fn parse(text: &str) -> Option<u64> {
     let bytes = text.as_bytes();
     match bytes {
         [_, _, b'/', ..] => clf(bytes),
-        [_, _, _, _, b'-', ..] => rfc3339(bytes),
+        [_, _, _, _, b'-', ..] => iso8601(bytes),
         _ => unix(text),
     }
 }
 
-/// `10/Oct/2026:13:55:36 -0700`.
+/// `10/Oct/2026:13:55:36 -0700`, written in the order of ISO 8601 and read as such:
+/// `strptime` of jiff takes four times as long, a tenth of all that a line takes.
 pub(super) fn clf(bytes: &[u8]) -> Option<u64> {
-    let (date, rest) = bytes.split_at_checked(12)?;
-    let [d0, d1, b'/', m0, m1, m2, b'/', y0, y1, y2, y3, b':'] = date else { return None };
-    let month = MONTHS.iter().position(|month| *month == [*m0, *m1, *m2])? as u64 + 1;
-    let day = days(digits(&[*y0, *y1, *y2, *y3])?, month, digits(&[*d0, *d1])?)?;
-    let (time, zone) = rest.split_at_checked(8)?;
-    apply_offset(day * 86_400 + time_of_day(time)?, 0, zone.strip_prefix(b" ").unwrap_or(zone))
+    let (date, time) = bytes.split_first_chunk::<12>()?;
+    let [d0, d1, b'/', m0, m1, m2, b'/', y0, y1, y2, y3, b':'] = *date else { return None };
+    let month = 1 + MONTHS.iter().position(|month| *month == [m0, m1, m2])? as u8;
+    let date = [y0, y1, y2, y3, b'-', b'0' + month / 10, b'0' + month % 10, b'-', d0, d1, b'T'];
+    iso8601(&[date.as_slice(), time].concat())
 }
 
-fn rfc3339(bytes: &[u8]) -> Option<u64> {
-    let (date, rest) = bytes.split_at_checked(11)?;
-    let [y0, y1, y2, y3, b'-', m0, m1, b'-', d0, d1, b'T' | b't' | b' '] = date else { return None };
-    let day = days(digits(&[*y0, *y1, *y2, *y3])?, digits(&[*m0, *m1])?, digits(&[*d0, *d1])?)?;
-    let (time, rest) = rest.split_at_checked(8)?;
-    let (us, zone) = match rest {
-        [b'.' | b',', after @ ..] => {
-            let count = after.iter().take_while(|byte| byte.is_ascii_digit()).count();
-            (fraction(after.get(..count)?)?, after.get(count..)?)
-        }
-        _ => (0, rest),
-    };
-    apply_offset(day * 86_400 + time_of_day(time)?, us, zone.strip_prefix(b" ").unwrap_or(zone))
+/// A space may stand before the zone.
+fn iso8601(bytes: &[u8]) -> Option<u64> {
+    match memchr::memrchr(b' ', bytes) {
+        Some(space @ 11..) => parse_iso8601_us(&[&bytes[..space], &bytes[space + 1..]].concat()),
+        _ => parse_iso8601_us(bytes),
+    }
 }
 
 fn unix(text: &str) -> Option<u64> {
@@ -74,28 +67,6 @@ fn unix(text: &str) -> Option<u64> {
         US_FROM..NS_FROM => Some(number),
         NS_FROM.. => Some(number / 1_000),
     }
-}
-
-/// A time without a zone is taken as UTC.
-fn apply_offset(local_s: u64, us: u64, zone: &[u8]) -> Option<u64> {
-    let offset = |sign: u8, h: &[u8], m: &[u8]| {
-        let offset_s = digits(h)? * 3_600 + digits(m)? * 60;
-        if sign == b'-' { local_s.checked_add(offset_s) } else { local_s.checked_sub(offset_s) }
-    };
-    let unix_s = match zone {
-        [] | [b'Z' | b'z'] => Some(local_s),
-        [sign @ (b'+' | b'-'), h0, h1, m0, m1] => offset(*sign, &[*h0, *h1], &[*m0, *m1]),
-        [sign @ (b'+' | b'-'), h0, h1, b':', m0, m1] => offset(*sign, &[*h0, *h1], &[*m0, *m1]),
-        _ => None,
-    }?;
-    Some(unix_s * SECOND_US + us)
-}
-
-fn time_of_day(time: &[u8]) -> Option<u64> {
-    let [h0, h1, b':', m0, m1, b':', s0, s1] = time else { return None };
-    let (hour, minute, second) = (digits(&[*h0, *h1])?, digits(&[*m0, *m1])?, digits(&[*s0, *s1])?);
-    // A leap second is the first of the next minute.
-    (hour < 24 && minute < 60 && second <= 60).then_some(hour * 3_600 + minute * 60 + second)
 }
 
 /// The first six decimals.
@@ -116,16 +87,6 @@ fn digits(bytes: &[u8]) -> Option<u64> {
     (!bytes.is_empty()).then_some(number)
 }
 
-/// Days since 1970, counting years from March so that the leap day is the last.
-fn days(year: u64, month: u64, day: u64) -> Option<u64> {
-    if !(1_970..10_000).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    let year = year - u64::from(month <= 2);
-    let march_month = (month + 9) % 12;
-    (365 * year + year / 4 - year / 100 + year / 400 + (153 * march_month + 2) / 5 + day - 1).checked_sub(719_468)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,6 +97,8 @@ mod tests {
             ("01/Dec/2026:00:00:00 +0000", 1_796_083_200_000_000),
             ("30/Nov/2026:19:00:00 -0500", 1_796_083_200_000_000),
             ("2026-12-01T02:00:00+02:00", 1_796_083_200_000_000),
+            ("2026-12-01 02:00:00 +0200", 1_796_083_200_000_000),
+            ("01/Dec/2026:00:00:00", 1_796_083_200_000_000),
             ("2026-12-01 00:00:00.25", 1_796_083_200_250_000),
             ("2026-12-01T00:00:00,1234567Z", 1_796_083_200_123_456),
             ("1796083200", 1_796_083_200_000_000),

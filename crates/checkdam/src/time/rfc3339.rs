@@ -34,11 +34,17 @@ pub fn parse_rfc3339(text: &str) -> Option<u64> {
     if !(has(4, b'-') && has(7, b'-') && has(13, b':') && has(16, b':') && (is_utc || has(zone, b':'))) {
         return None;
     }
+    parse_iso8601_us(bytes).map(|unix_us| unix_us.div_ceil(1_000_000)).filter(|unix_s| *unix_s <= UNIX_S_MAX)
+}
+
+/// Microseconds since 1970 of a time in any form of ISO 8601, such as
+/// `2026-12-01 00:00:00.25` or `20261201T000000+0200`; without a zone it is UTC.
+#[must_use]
+pub fn parse_iso8601_us(text: &[u8]) -> Option<u64> {
     let pieces = Pieces::parse(text).ok()?;
+    let offset_s = pieces.to_numeric_offset().map_or(0, |offset| offset.seconds().into());
     let local = pieces.date().to_datetime(pieces.time()?).duration_since(UNIX_EPOCH);
-    let unix = local - SignedDuration::from_secs(pieces.to_numeric_offset()?.seconds().into());
-    let unix_s = u64::try_from(unix.as_secs()).ok().filter(|_| !unix.is_negative())?;
-    Some(unix_s + u64::from(unix.subsec_nanos() > 0)).filter(|unix_s| *unix_s <= UNIX_S_MAX)
+    u64::try_from((local - SignedDuration::from_secs(offset_s)).as_micros()).ok()
 }
 
 #[cfg(test)]
