@@ -1,4 +1,5 @@
-//! A ban: who is not served at all, and until when. Plain data.
+//! A ban: subjects that are always denied, with a reason and an optional end. Plain
+//! data.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Bytes that need the heap only if they are many.
+//! A byte buffer with inline storage that allocates only for long contents.
 
 /// How many bytes need no heap: a few subjects, or one header.
 const INLINE: usize = 256;

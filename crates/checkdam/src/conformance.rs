@@ -1,9 +1,8 @@
-//! The public suite that any store must pass.
+//! The public conformance suite, which every store must pass.
 //!
-//! A store's test makes a [`Harness`] and calls [`run`]. The suite holds the
-//! vectors, the specification as data; the behaviours of the contract in
-//! [`Store`]; and the [`oracle`] that judges what a store
-//! admitted under contention.
+//! A store's test makes a [`Harness`] and calls [`run`]. The suite consists of the
+//! vectors (the specification as data), the behaviours that the contract of [`Store`]
+//! demands, and the [`oracle`] that checks what a store admitted under contention.
 
 mod behaviours;
 pub mod oracle;

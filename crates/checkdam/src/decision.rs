@@ -1,4 +1,4 @@
-//! One tier's answer.
+//! A decision: the answer of one tier.
 
 use crate::time::SECOND_US;
 

@@ -1,4 +1,5 @@
-//! All that a rule set is made of, as people write it. Plain data.
+//! Definitions: the rules, overrides, bans and descriptor trees that a rule set is
+//! compiled from. Plain data.
 
 use crate::ban::Ban;
 use crate::descriptor::DescriptorTree;

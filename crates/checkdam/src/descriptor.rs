@@ -1,5 +1,4 @@
-//! Limits written as a tree of descriptors, as envoyproxy/ratelimit has them.
-//! Plain data.
+//! Descriptor trees: limits in the format of envoyproxy/ratelimit. Plain data.
 
 mod rules;
 

@@ -1,4 +1,4 @@
-//! Hashes: keyed at random for buckets in memory, so that nobody can choose
+//! Hash functions: randomly keyed for buckets in memory, so that no client can choose
 //! keys that collide; unkeyed only for names that the operator writes.
 
 mod traits;

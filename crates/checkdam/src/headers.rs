@@ -1,8 +1,8 @@
-//! The headers that tell a client where it stands.
+//! Rate-limit response headers.
 //!
-//! Two dialects: the customary `X-RateLimit-*`, and the IETF's `RateLimit` and
-//! `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-11). What does not
-//! depend on the request is written once, when the rules are compiled.
+//! Two forms: the customary `X-RateLimit-*`, and `RateLimit` and `RateLimit-Policy`
+//! (draft-ietf-httpapi-ratelimit-headers-11). Parts that do not depend on the request
+//! are rendered once, when the rules are compiled.
 
 use crate::buffer::Buffer;
 use crate::decision::Verdict;

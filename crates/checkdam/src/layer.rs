@@ -1,17 +1,16 @@
-//! A [tower](https://docs.rs/tower) layer for axum, tonic and hyper: limits
-//! before the service is called.
+//! A [tower](https://docs.rs/tower) layer for axum, tonic and hyper that limits
+//! requests before the service is called.
 //!
-//! A request's attributes are read from its head by extractors; the rules say
-//! which limits concern it. One that passes goes to the service, and its
-//! response tells in headers where the caller stands. One that does not is
-//! answered here, and the service is never called: 429 and a problem document,
-//! or `RESOURCE_EXHAUSTED` where gRPC is spoken. One that a leaky bucket wants
-//! held back waits here.
+//! Extractors read a request's attributes from its head; the rules that apply to
+//! them decide. An allowed request is passed to the service, and rate-limit headers
+//! are added to its response. A denied request never reaches the service: the
+//! response is 429 with problem details, or `RESOURCE_EXHAUSTED` for gRPC. A
+//! request that a leaky bucket delays waits here.
 //!
 //! An attribute that an extractor does not find is absent, and **rules that
-//! need it do not concern the request**: beside a rule for users, have one for
-//! addresses or for everybody. A header limits only those who cannot choose it,
-//! so take users from what a proxy or your own authentication has vouched for.
+//! need it do not apply to the request**: beside a rule for users, have one for
+//! addresses or for all requests. A client can choose its own headers, so take
+//! users only from what a proxy or your own authentication has verified.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -30,10 +29,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Whoever holds the limiter shares its limits: several layers on one
-//! `Arc<Limiter>` count together, and with
-//! [`RedisStore`](crate::store) as the store so do all processes that name the
-//! same Redis.
+//! Layers with the same `Arc<Limiter>` share its limits; with
+//! [`RedisStore`](crate::store) all processes on the same Redis do.
 
 mod address;
 mod builder;

@@ -1,9 +1,9 @@
-//! checkdam: exact rate limiting.
+//! checkdam: exact rate limiting, in memory or distributed over Redis.
 //!
-//! A [`Limiter`] holds a compiled [`RuleSet`] and a [`store`]. A [`Request`]
-//! is matched once, decided once, at one instant of the store's clock; all its
-//! tiers are charged together or not at all. The [`Outcome`] says which tier
-//! governs and, when denied, exactly when the request would pass.
+//! A [`Limiter`] has a compiled [`RuleSet`] and a [`store`]. It matches a
+//! [`Request`] once and decides it once, at one instant of the store's clock; all
+//! its tiers are charged together or not at all. The [`Outcome`] has the tier that
+//! governs and, when denied, the exact time at which the request would pass.
 //!
 //! ```
 //! use checkdam::{Limiter, Request, RuleSet};

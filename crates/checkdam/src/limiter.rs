@@ -1,4 +1,4 @@
-//! Rules and a store: the whole of a decision.
+//! The limiter: a rule set and a store, which together decide requests.
 
 mod batch;
 mod batch_plan;

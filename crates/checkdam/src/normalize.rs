@@ -1,9 +1,9 @@
-//! Where an HTTP request comes from and what it asks for, each in one form.
+//! Normalizes the paths, hosts, methods and client addresses of HTTP requests.
 //!
-//! What a client can write differently and servers commonly read as the same
-//! becomes the same, so that such spellings have no limits of their own. What only
-//! some servers read as the same is decided by [`PathNormalization`]. Every listener that
-//! limits HTTP requests names its attributes by these.
+//! Spellings that servers commonly treat as equal become equal, so that a client
+//! cannot get separate limits by writing them differently. [`PathNormalization`]
+//! configures what only some servers treat as equal. Every listener that limits HTTP
+//! requests derives its attributes with these functions.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr};

@@ -1,4 +1,4 @@
-//! A request's answer: the decisions of all its tiers, combined.
+//! An outcome: the decisions of all tiers of a request, combined.
 
 use std::sync::Arc;
 

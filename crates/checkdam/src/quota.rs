@@ -1,7 +1,7 @@
-//! N per period, with a burst: what a rule allows, in whole numbers.
+//! Quotas: N requests per period with a burst, in whole numbers.
 //!
 //! A [`Quota`] is made from a [`QuotaSpec`] (plain data, or text such as
-//! `"10/s burst 50"`) and refuses whatever cannot be counted exactly. It must
+//! `"10/s burst 50"`); values that cannot be counted exactly are rejected. It must
 //! never hold a value for which a decision could overflow 2^53: the same
 //! arithmetic runs in Lua, whose numbers are doubles.
 //!

@@ -1,4 +1,4 @@
-//! What is asked about: a domain, attributes and a cost.
+//! A request to decide: a domain, attributes and a cost.
 
 mod limit;
 

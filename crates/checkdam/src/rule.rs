@@ -1,4 +1,4 @@
-//! A rule: whom it concerns, and what they are allowed. Plain data.
+//! A rule: conditions, a key and limits. Plain data.
 
 mod condition;
 mod key;

@@ -1,9 +1,9 @@
-//! Rules, overrides and bans from YAML, and back.
+//! Rule files: parses rules, overrides and bans from YAML or JSON, and writes them.
 //!
-//! A file is accepted whole or refused whole, and a refusal says where and
-//! why. It never runs anything: at most 1 MiB, at most 32 levels deep, no
-//! aliases. JSON is YAML, so the same functions read it. A file with a domain
-//! and descriptors is read as envoyproxy/ratelimit does.
+//! A file is accepted or rejected as a whole; errors have the line and the reason.
+//! Input is limited to 1 MiB and 32 levels, without aliases. JSON is YAML, so the
+//! same functions parse it. A file with a domain and descriptors is parsed as
+//! envoyproxy/ratelimit does.
 
 mod conditions;
 mod descriptors;

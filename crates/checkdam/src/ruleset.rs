@@ -1,8 +1,8 @@
-//! Rules compiled once into an immutable index.
+//! Rule sets: definitions compiled into an immutable index.
 //!
-//! A check looks only at rules that its attributes can concern: each rule is
-//! filed under the condition that the fewest other rules share. A rule set is
-//! never changed; a new one takes its place.
+//! A check tests only the rules that its attributes can match: each rule is indexed
+//! by its most selective condition, the one that the fewest other rules share. A rule
+//! set is never modified, only replaced.
 
 mod bans;
 mod compile;

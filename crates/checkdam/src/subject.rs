@@ -1,4 +1,4 @@
-//! Subjects as people name them: one, or many by `*`.
+//! Subject patterns: one subject, or many by the wildcard `*`.
 
 use std::fmt;
 

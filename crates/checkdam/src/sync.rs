@@ -1,4 +1,4 @@
-//! Atomics and locks: the standard ones, or loom's when a model is checked.
+//! Atomics and locks: those of `std`, or loom's when a model is checked.
 
 #[cfg(checkdam_loom)]
 pub(crate) use loom::{

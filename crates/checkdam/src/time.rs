@@ -1,7 +1,7 @@
-//! The only place that reads a clock.
+//! Clocks and time. This is the only module that reads a clock.
 //!
-//! Time is whole microseconds since 2026-01-01T00:00:00Z. A store owns its
-//! clock: decisions take the time as an argument and never ask for it.
+//! Time is whole microseconds since 2026-01-01T00:00:00Z. A store owns its clock:
+//! decisions take the time as an argument.
 #![allow(clippy::disallowed_methods)]
 
 mod rfc3339;

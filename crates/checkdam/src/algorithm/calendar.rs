@@ -1,9 +1,9 @@
-//! The windows of the calendar, in UTC.
+//! Calendar-aligned windows (day, week, month, year) in UTC.
 //!
-//! Every decision of such a window comes here. `jiff`, which does all other calendar
-//! arithmetic, finds the start of a month in 21 ns where this takes 9 (2 million calls,
-//! 93 to 189 instructions against 90), and may fail where this cannot. Its days are what
-//! the test compares with.
+//! Computed by hand because every decision on such a window needs it: `jiff`, which
+//! does all other calendar arithmetic, finds the start of a month in 21 ns where this
+//! takes 9 (2 million calls, 93 to 189 instructions against 90), and can fail where
+//! this cannot. The tests compare the results with `jiff`'s.
 
 use crate::quota::{Align, DAY_US};
 

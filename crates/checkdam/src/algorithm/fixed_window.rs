@@ -1,7 +1,7 @@
-//! A counter that starts anew in every window.
+//! Fixed window: one counter, reset at the start of every window.
 //!
-//! Simple and cheap, and open about its fault: twice the limit can pass around
-//! a window's end. Windows align to 1970 or to the calendar.
+//! Simple and cheap, with a known weakness: up to twice the limit can pass around the
+//! end of a window. Windows align to 1970 or to the calendar.
 
 use super::{Flow, Level, calendar, window_start};
 use crate::decision::Decision;

@@ -1,7 +1,8 @@
-//! A queue that drains at a steady rate: it answers *when*, or refuses.
+//! Leaky bucket as a queue: requests are delayed to a steady rate, or denied when the
+//! queue is full.
 //!
-//! The state and the arithmetic are the token bucket's: what a token bucket
-//! owes is the time that the queue needs to drain. `burst` is its length.
+//! State and arithmetic are the token bucket's: what a token bucket owes is the time
+//! that the queue needs to drain. `burst` is the length of the queue.
 
 use super::token_bucket::{self, Bucket, State};
 use crate::decision::Decision;

@@ -1,9 +1,9 @@
-//! The five algorithms as pure functions: the specification that every store
-//! follows. They know no store, clock, async or log.
+//! The five rate-limiting algorithms as pure functions: the specification that every
+//! store follows. They know no store, clock, async runtime or log.
 //!
-//! Each module holds a state and `decide(quota, state, now, cost)`, which
-//! answers with the decision and the state to keep; `peek` and `refund` beside
-//! it. `vectors/README.md` states the rules in words, `vectors/*.json` as data.
+//! Each module has a state and `decide(quota, state, now, cost)`, which returns the
+//! decision and the new state, with `peek` and `refund` beside it.
+//! `vectors/README.md` states the rules in words, `vectors/*.json` as data.
 
 mod calendar;
 pub mod fixed_window;

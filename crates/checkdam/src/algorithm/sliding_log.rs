@@ -1,5 +1,5 @@
-//! Every request of the last period, remembered: exact, at the price of memory
-//! that grows with the limit (at most 10,000).
+//! Sliding-window log: stores the time of every request of the last period. Exact;
+//! memory grows with the limit (at most 10,000).
 
 use std::collections::VecDeque;
 

@@ -1,9 +1,9 @@
-//! Two counters, the older one weighted by how much of it still lies in the
-//! last period: cheap, and smooth at window ends.
+//! Sliding-window counter: two counters, the previous one weighted by its overlap
+//! with the last period. Cheap, and smooth at window ends.
 //!
-//! Its error, openly: it takes the older window's requests as evenly spread.
-//! Requests that all came at that window's end let up to twice the limit pass
-//! in the worst case. `strict` (see `sliding_window_strict`) never does.
+//! Its error: it assumes that the requests of the previous window were evenly spread.
+//! If all of them came at the end of that window, up to twice the limit can pass.
+//! `strict` (see `sliding_window_strict`) never exceeds the limit.
 
 use super::{Flow, Level, window_start};
 use crate::decision::Decision;

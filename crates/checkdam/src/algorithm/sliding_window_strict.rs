@@ -1,8 +1,7 @@
-//! A sliding window that never lets more than the limit pass in any period.
+//! Strict sliding window: never admits more than the limit in any period.
 //!
-//! The period is cut into ten parts, and every part that still touches the last
-//! period counts in full. The price: an even stream at the limit gets at least
-//! 10/11 of it.
+//! The period is divided into ten parts, and every part that overlaps the last period
+//! counts in full. The price: an even stream at the limit gets at least 10/11 of it.
 
 use super::{Flow, Level};
 use crate::decision::Decision;

@@ -1,11 +1,14 @@
-//! Tokens return at a steady rate, up to the burst.
+//! Token bucket, computed as GCRA (generic cell rate algorithm, ITU-T I.371): tokens
+//! return at a steady rate, up to the burst.
 //!
-//! The state is one number: the tick at which the bucket will be full again.
-//! A full bucket equals no bucket, so memory holds only what is owed.
+//! The state is one number, the tick at which the bucket will be full again (GCRA's
+//! theoretical arrival time). A full bucket equals no bucket, so only buckets that
+//! owe tokens take memory.
 //!
-//! A bucket belongs to one quota ([`Quota::shares_bucket_with`]), so more than
-//! the burst is owed only after the clock has stepped back: a little is waited
-//! out, after a long step the bucket is empty. Nothing else lowers what is owed.
+//! A bucket belongs to one quota ([`Quota::shares_bucket_with`]), so it owes more
+//! than the burst only after the clock has stepped back: after a small step the
+//! excess is waited for, after a large one the bucket counts as empty. Nothing else
+//! lowers what is owed.
 
 use super::Level;
 use crate::decision::Decision;

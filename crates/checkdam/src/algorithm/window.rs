@@ -1,4 +1,4 @@
-//! The states of the algorithms that count in windows, behind one type.
+//! State of the window algorithms (fixed, sliding, strict, log) as one type.
 
 use super::{fixed_window, sliding_log, sliding_window, sliding_window_strict};
 use crate::decision::Decision;

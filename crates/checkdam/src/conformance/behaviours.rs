@@ -1,4 +1,5 @@
-//! The contract of a store, behaviour by behaviour, for every algorithm.
+//! Conformance tests of the store contract, behaviour by behaviour, for every
+//! algorithm.
 
 use super::oracle::{self, Take};
 use super::{Harness, TestBucket, apply};

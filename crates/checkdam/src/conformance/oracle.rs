@@ -1,5 +1,5 @@
-//! The judge of what a store admitted: every admission, replayed into an ideal
-//! bucket, which must never go negative. O(n), and exact for all windows.
+//! The oracle: replays every admission of a store into an ideal bucket, which must
+//! never go negative. O(n), and exact for all windows.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! The vectors: the specification as data.
+//! Conformance tests from the vectors: the specification as data.
 
 use serde::Deserialize;
 

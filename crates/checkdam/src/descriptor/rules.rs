@@ -1,8 +1,8 @@
-//! A tree of descriptors as rules.
+//! Converts descriptor trees to flat rules.
 //!
-//! Which node an entry ends at is told by conditions: a pattern does not hold
-//! where an exact value or an earlier pattern does. The attribute `descriptor`
-//! keeps the depth and the order of the path.
+//! Conditions express which node of the tree an entry matches: a pattern applies only
+//! where no exact value and no earlier pattern does. The attribute `descriptor`
+//! preserves the depth and order of the path.
 
 use super::{Descriptor, DescriptorAllowance, DescriptorTree};
 use crate::rule::{Condition, Matcher, Pattern, Rule, is_attribute_name};

@@ -1,6 +1,6 @@
-//! What a tag tells of its bucket besides its identity, so that the table can
-//! judge a bucket without knowing its quota: the class of its capacity in time,
-//! whether a full bucket differs from a new one, and whether it is pinned.
+//! Properties of a bucket that are encoded in its tag, so that the table can rank
+//! buckets without their quotas: the class of its capacity in time, whether a full
+//! bucket differs from a new one, and whether it is pinned.
 
 use super::Tag;
 

@@ -1,5 +1,6 @@
-//! Where a request comes from: the connection's peer, or whom trusted proxies
-//! name. What the caller itself writes is never believed.
+//! The client address of a request: the connection's peer, or an `X-Forwarded-For`
+//! entry that trusted proxies have written. Entries that the client itself wrote are
+//! never used.
 
 use std::net::{IpAddr, SocketAddr};
 

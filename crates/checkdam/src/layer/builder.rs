@@ -1,4 +1,4 @@
-//! How a layer is told what to read, to charge and to answer.
+//! Builder of a layer: what it extracts, charges and responds.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! How a request that does not pass is answered.
+//! Responses to denied requests.
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};

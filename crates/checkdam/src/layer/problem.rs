@@ -1,5 +1,5 @@
-//! The problem document (RFC 9457) of a request that does not pass: the same
-//! members as the server's, but for the list of tiers, which is its business.
+//! Problem details (RFC 9457) of a denied request: the same members as the server's,
+//! without the list of tiers, which is internal.
 
 use std::fmt::Write;
 

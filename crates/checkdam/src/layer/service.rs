@@ -1,4 +1,4 @@
-//! The service that a layer puts before another.
+//! The tower service that a layer wraps around another service.
 
 use std::fmt;
 use std::pin::Pin;

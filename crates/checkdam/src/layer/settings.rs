@@ -1,4 +1,4 @@
-//! What a layer does with each request, from its head to a decision.
+//! A layer's settings, applied to each request: from its head to a decision.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! One subject's prepaid tokens on this node.
+//! An account: the leases of one subject on this node.
 
 mod refill;
 

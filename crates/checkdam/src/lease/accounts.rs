@@ -1,4 +1,4 @@
-//! The accounts of this node: a fixed number of them, found without a lock.
+//! The accounts of this node: a fixed number, looked up without a lock.
 
 use super::account::Account;
 use super::demand::Demand;

@@ -1,4 +1,4 @@
-//! How much a subject is asked for on this node.
+//! Demand estimate: how many tokens the requests for a subject take on this node.
 
 /// A moving average of what is asked for, in thousandths of a token a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,5 +1,5 @@
-//! Models of an account that loom runs through the interleavings of two or three
-//! threads, with up to two or three preemptions. Run as the memory store's are.
+//! loom models of an account: all interleavings of two or three threads, with up to
+//! two or three preemptions. Run like the memory store's models.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! On which terms tokens are prepaid.
+//! Lease terms: for how long, and from which demand on, the tokens of a quota are
+//! prepaid.
 
 use super::token_cell::TOKENS_MAX;
 use crate::quota::{Algorithm, Quota};

@@ -1,5 +1,5 @@
-//! Several nodes on one bucket in virtual time, over a network that is slow and
-//! loses what it likes; the oracle judges what all of them let pass.
+//! Several nodes lease from one bucket in virtual time, over a network that delays
+//! and loses messages; the oracle checks what they admit in total.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail loudly")]
 

@@ -1,9 +1,9 @@
-//! Tokens and the time until which they may be spent, in one word.
+//! Prepaid tokens and their expiry in one atomic word.
 //!
-//! A word holds, from the top: when it ends, in units of 64 µs (32 bits, modulo
-//! 2^32: right for words that are looked at once in 38 hours), a number that
-//! changes with every lease (8 bits), and the tokens (24 bits). Whoever takes
-//! tokens has taken them from a known lease, however long it was held up.
+//! From the top: the expiry in units of 64 µs (32 bits, modulo 2^32: correct for
+//! words that are read at least once in 38 hours), a number that changes with every
+//! lease (8 bits), and the tokens (24 bits). So tokens are always taken from a known
+//! lease, however long the thread was preempted.
 
 use crate::sync::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Several requests that pass together or not at all.
+//! Batches: several requests that pass together or not at all.
 
 use std::sync::Arc;
 

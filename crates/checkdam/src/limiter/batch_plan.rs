@@ -1,5 +1,5 @@
-//! What several requests must pass: rules by their attributes, a limit of a
-//! tree by their path, each bucket once.
+//! Plans a batch: finds the rules and descriptor limits that apply to its requests,
+//! and merges limits that share a bucket.
 
 use std::collections::HashSet;
 use std::sync::Arc;

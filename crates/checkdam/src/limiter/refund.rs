@@ -1,4 +1,4 @@
-//! Giving back what an outcome was charged, to the buckets that were charged.
+//! Refunds an outcome to the buckets that it charged.
 
 use super::batch_plan::BatchPlan;
 use super::{Limiter, Tiers};

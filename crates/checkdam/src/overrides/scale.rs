@@ -1,4 +1,4 @@
-//! How many times a rule's limits: a decimal, never a float.
+//! The factor of an override that scales a rule's limits: a decimal, never a float.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Why a quota was refused, and what would fit.
+//! Errors of invalid quotas, with the nearest valid value.
 
 /// Why a quota was refused. Every message names the value and says what fits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! Quotas as text: `"10/s burst 50"`, `"100/m"`, `"5 per 30s"`,
+//! Parses and formats quotas as text: `"10/s burst 50"`, `"100/m"`, `"5 per 30s"`,
 //! `"10000 per calendar month"`.
 
 use std::fmt;

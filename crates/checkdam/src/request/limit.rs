@@ -1,4 +1,5 @@
-//! A limit that a request brings with it, as Envoy's requests may.
+//! A request limit: a limit that the request brings with it, as Envoy's limit
+//! override.
 
 use crate::quota::DAY_US;
 use crate::time::SECOND_US;

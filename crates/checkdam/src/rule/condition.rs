@@ -1,4 +1,4 @@
-//! When a rule concerns a request.
+//! Conditions: which requests a rule applies to.
 
 use std::net::IpAddr;
 

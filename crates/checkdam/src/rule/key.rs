@@ -1,4 +1,4 @@
-//! Key patterns such as `user:{user}`: whose bucket a request is charged to.
+//! Key patterns such as `user:{user}`: the subject that a request is counted for.
 
 use std::borrow::Cow;
 use std::fmt;

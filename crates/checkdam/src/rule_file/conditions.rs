@@ -1,4 +1,4 @@
-//! Conditions in the shape of a rule file.
+//! Conditions in the schema of a rule file.
 
 use super::yaml_value::YamlValue;
 use crate::rule::{Condition, Matcher};

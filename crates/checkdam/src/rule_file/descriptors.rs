@@ -1,5 +1,5 @@
-//! envoyproxy/ratelimit's own format: one domain a file, its limits as a tree
-//! of descriptors, with a few keys of ours beside its own.
+//! The configuration format of envoyproxy/ratelimit: one domain per file, limits as a
+//! tree of descriptors, extended by a few keys of checkdam.
 
 mod json;
 mod keys;

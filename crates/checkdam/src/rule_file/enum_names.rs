@@ -1,4 +1,4 @@
-//! The words that rule files use for choices.
+//! Names of enum values in rule files.
 
 use crate::decision::FailurePolicy;
 use crate::rule::Mode;

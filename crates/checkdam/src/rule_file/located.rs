@@ -1,4 +1,4 @@
-//! Definitions with their places in the files they come from.
+//! Definitions with the file and line that they come from.
 
 use serde_saphyr::Location;
 

@@ -1,4 +1,4 @@
-//! What stands in a rule file, made into rules, overrides and bans.
+//! Converts a parsed rule file to rules, overrides and bans.
 
 use serde_saphyr::{Location, Spanned};
 

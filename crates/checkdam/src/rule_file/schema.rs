@@ -1,4 +1,4 @@
-//! The shape of a rule file.
+//! The serde schema of a rule file.
 
 use std::fmt;
 

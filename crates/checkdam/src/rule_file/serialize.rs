@@ -1,5 +1,5 @@
-//! Rules, overrides and bans in the shape of a rule file, for whoever writes
-//! JSON or keeps them in columns. What is as usual is left out.
+//! Serializes rules, overrides and bans in the schema of a rule file, for JSON and
+//! database columns. Default values are omitted.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 

@@ -1,4 +1,4 @@
-//! Definitions as YAML.
+//! Writes definitions as YAML.
 
 use super::serialize::{BanText, Fields, OverrideText, RuleText};
 use crate::definitions::Definitions;

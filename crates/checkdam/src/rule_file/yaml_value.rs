@@ -1,4 +1,4 @@
-//! What stands in a rule file, as it is written: the same as YAML and as JSON.
+//! A value of a rule file to be written, as YAML or as JSON.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 

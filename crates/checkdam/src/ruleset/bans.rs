@@ -1,5 +1,5 @@
-//! Bans, found by a request's attributes. Only attributes that have bans are
-//! looked at, and no clock is read here.
+//! Index of bans by attribute. Only attributes that have bans are looked up, and no
+//! clock is read here.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Definitions made into a rule set: whole, or refused whole.
+//! Compiles definitions into a rule set; they are accepted or rejected as a whole.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};

@@ -1,4 +1,4 @@
-//! Descriptor trees made ready: their limits become rules.
+//! Compiles descriptor trees: their limits become rules.
 
 use std::collections::{HashMap, HashSet};
 

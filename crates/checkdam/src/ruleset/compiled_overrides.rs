@@ -1,4 +1,4 @@
-//! Overrides, compiled: what a subject of a rule is allowed instead.
+//! Compiled overrides: the limits of a rule for one subject.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};

@@ -1,4 +1,4 @@
-//! Descriptor trees, compiled: at which limit a path of entries ends.
+//! Compiled descriptor trees: finds the limit at the end of a path of entries.
 
 use super::index::Map;
 use super::{CompiledQuota, CompiledRule, PolicyText};

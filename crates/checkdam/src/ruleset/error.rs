@@ -1,4 +1,4 @@
-//! Which part of a set was refused, and why.
+//! Errors of rejected definitions: the item and the reason.
 
 use std::fmt;
 

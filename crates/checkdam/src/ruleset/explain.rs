@@ -1,4 +1,4 @@
-//! Why a rule concerns a request, or does not.
+//! Explains why a rule applies to a request, or does not.
 
 use super::RuleSet;
 use crate::overrides::{Allowance, Override};

@@ -1,4 +1,4 @@
-//! Which rules a request's attributes can concern.
+//! Index of rules by the attributes of a request.
 
 use std::collections::HashMap;
 

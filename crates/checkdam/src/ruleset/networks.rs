@@ -1,4 +1,4 @@
-//! Networks, found by an address.
+//! Index of CIDR networks: finds all that contain an address.
 
 use std::net::IpAddr;
 

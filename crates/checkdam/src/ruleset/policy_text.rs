@@ -1,5 +1,5 @@
-//! The parts of the IETF rate limit headers that depend on a rule and its quota only:
-//! written once, when the rules are compiled.
+//! Parts of the IETF rate-limit headers that depend only on a rule and its quota,
+//! rendered once when the rules are compiled.
 
 use sfv::{ItemSerializer, KeyRef, StringRef};
 

@@ -1,8 +1,8 @@
-//! The decisions of a request's tiers, in memory that is used again.
+//! The decisions of a request's tiers, in recycled heap memory.
 //!
-//! An answer goes through many hands: were its decisions part of it, each would
-//! copy hundreds of bytes. On the heap they stay where they are, and what one
-//! request no longer needs, the next one of the same thread takes.
+//! Outcomes are moved through many functions; inline decisions would copy hundreds of
+//! bytes each time. On the heap they stay in place, and a thread reuses the
+//! allocation of one request for the next.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};

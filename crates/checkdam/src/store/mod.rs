@@ -1,4 +1,4 @@
-//! Where buckets live, and the contract that every store keeps.
+//! Stores of buckets, and the contract that every store keeps.
 
 mod decisions;
 pub mod memory;

@@ -1,4 +1,4 @@
-//! Times as people and databases write them: `2026-12-01T00:00:00Z`.
+//! Parses and formats RFC 3339 timestamps: `2026-12-01T00:00:00Z`.
 
 use jiff::SignedDuration;
 use jiff::civil::DateTime;

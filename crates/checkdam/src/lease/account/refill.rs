@@ -1,5 +1,5 @@
-//! What whoever holds an account does with it: asks for more, takes in what
-//! comes, learns the demand, and gives the account to another subject.
+//! Operations of an account's holder: request a lease, add the granted tokens, update
+//! the demand, and reassign the account to another subject.
 
 use super::{Account, Ask, Begin, Receipt};
 use crate::algorithm::token_bucket::Grant;

@@ -1,4 +1,4 @@
-//! Any YAML as JSON text.
+//! Converts any YAML to JSON text.
 
 use std::fmt::{self, Write};
 

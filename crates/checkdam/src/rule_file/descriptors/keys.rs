@@ -1,5 +1,6 @@
-//! Which keys may stand where. A key that is known but stands where it means
-//! nothing is remarked on: files with such keys have always been accepted.
+//! Validates the keys of descriptor files by their position. A known key at a
+//! position where it has no effect is a warning, not an error, because such files
+//! have always been accepted.
 
 use std::cell::RefCell;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What is known of buckets that are not in the table.
+//! State of token and leaky buckets that were evicted from the table.
 
 use std::collections::HashMap;
 

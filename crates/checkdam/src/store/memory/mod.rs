@@ -1,10 +1,9 @@
-//! Buckets in this process: the default store, exact and bounded.
+//! The in-memory store: the default, exact and bounded.
 //!
-//! Keys are random-keyed hashes, so no key text is held and nobody can choose
-//! keys that collide. Token and leaky buckets live in a flat table
-//! (`table`), the windowed algorithms in sharded maps (`windows`). A request
-//! with several tiers locks their words, decides, and writes them all, or
-//! writes none.
+//! Buckets are found by randomly keyed hashes, so no key text is stored and no client
+//! can choose keys that collide. Token and leaky buckets are in a flat table
+//! (`table`), the window algorithms in sharded maps (`windows`). A request with
+//! several tiers locks their words, decides, and writes all of them or none.
 
 mod evicted;
 mod sketch;

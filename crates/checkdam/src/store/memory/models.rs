@@ -1,6 +1,6 @@
-//! Models of the store that loom runs through the interleavings of two threads,
-//! with up to two or three preemptions:
-//! `RUSTFLAGS="--cfg checkdam_loom" cargo test -p checkdam --lib --no-default-features models`.
+//! loom models of the store: all interleavings of two threads, with up to two or
+//! three preemptions: `RUSTFLAGS="--cfg checkdam_loom" cargo test -p checkdam --lib
+//! --no-default-features models`.
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
-//! What evicted buckets owed, in fixed space.
+//! Sketch of the debt of evicted buckets, in fixed space.
 //!
-//! Two rows of maxima for each class of capacities: an evicted bucket raises one
-//! place in each row to the time at which it would have been full. A new bucket
-//! starts from the smaller of its two places, which is never less than what it
-//! owed itself. Buckets that collide in both rows may start with too little,
-//! never with too much. Those of other classes never meet: the debt of a day is
-//! not read by a quota of a second.
+//! Two rows of maxima for each class of capacities: an evicted bucket raises one cell
+//! in each row to the time at which it would have been full. A new bucket starts from
+//! the smaller of its two cells, which is never less than its own debt. Buckets that
+//! collide in both rows may start with too few tokens, never with too many. Buckets
+//! of different classes share no cells, so that a quota of a second never inherits
+//! the debt of a day.
 
 use std::sync::OnceLock;
 

@@ -1,19 +1,19 @@
-//! Token and leaky buckets: a flat table of cache lines, four buckets a line.
+//! Hash table of token and leaky buckets: cache lines of four buckets, lock-free for
+//! buckets that exist.
 //!
-//! A bucket's line follows from its tag; it stands in that line or in one of
-//! the next three. Reading and charging a bucket that is there takes no lock.
-//! A full bucket's place is free, so nothing is ever swept. Where all places
-//! are taken, the bucket that owes the smallest share of its capacity is evicted
-//! and the sketch remembers its debt. Behind these go buckets that were denied for
-//! a debt from the sketch, so that they pass when they were told to. Pinned buckets
-//! go last, and what they owe is kept as it is.
+//! A tag determines the home line of its bucket, which is in that line or in one of
+//! the next three. A full bucket's slot counts as free, so nothing is ever swept.
+//! When all slots are taken, the bucket that owes the smallest share of its capacity
+//! is evicted, and the sketch records its debt. Buckets that were denied because of a
+//! debt from the sketch are evicted after those, so that they pass when their
+//! `retry_after` has elapsed. Pinned buckets are evicted last, and their debt is kept
+//! exactly.
 //!
-//! How a place changes hands: the newcomer locks the word, remembers
-//! what the old bucket owed, writes its tag, then its word. Whoever charges a
-//! bucket reads tag, word and tag again and then swaps the word it saw: a place
-//! that changed hands meanwhile holds another word, so the swap fails. A tag is
-//! only ever added under the lock of its home line, so no bucket exists twice.
-//! Every hand-over raises the generation in the word.
+//! To replace a bucket, the new one locks the word, records what the old one owes,
+//! writes its tag, then its word. A charge reads tag, word and tag again, then
+//! compares and swaps the word: the swap fails if the slot was replaced meanwhile,
+//! because every replacement raises the generation in the word. A tag is added only
+//! under the lock of its home line, so no bucket exists twice.
 
 use super::evicted::{Evicted, Pinned};
 use super::sketch::Sketch;

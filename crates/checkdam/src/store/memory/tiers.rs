@@ -1,13 +1,13 @@
-//! Requests of several tiers: all of them charged, or none.
+//! Requests of several tiers: all tiers are charged, or none.
 //!
-//! Windows are locked first, in one order. Words are read and decided without
-//! locks; if the request passes, every word that it changes is locked where it
-//! still holds what was read, and only then are they written. Nobody waits for
-//! another word while holding one: whoever finds a word changed, or no place for
-//! a new one, gives back what it holds and begins anew.
+//! Windows are locked first, in a fixed order. Words are read and decided without
+//! locks; if the request passes, every word that it changes is locked if it still has
+//! the value that was read, and only then are all of them written. No thread waits
+//! for a word while it holds another: if a word has changed, or there is no slot for
+//! a new one, the thread releases its locks and starts again.
 //!
-//! Most requests pass, and have only words, which are there already: these are
-//! taken first, by fewer steps of the same kind.
+//! The common case, a request that passes and has only words that exist, is tried
+//! first by a shorter path.
 
 use smallvec::SmallVec;
 

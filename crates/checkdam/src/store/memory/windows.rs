@@ -1,13 +1,12 @@
-//! Buckets that count in windows: maps behind locks, with a bound.
+//! Window buckets: sharded, bounded maps behind locks.
 //!
-//! Their states do not fit one word. Each shard is a map of its own with a
-//! share of the bound; at the bound it evicts, of eight drawn at random, the
-//! bucket that owes the smallest share of its limit for the smallest share of
-//! its period, and remembers its use in fixed space, by the class of its period.
-//! A bucket that was used again since it was last drawn gets a second chance: what
-//! the sketch remembers of a bucket is coarser than the bucket.
-//! Pinned buckets are apart, and stay: there are no more of them than keys
-//! without attributes in the rules.
+//! Their states do not fit one word. Each shard is a map with its share of the bound.
+//! When full, it draws eight buckets at random and evicts the one that owes the
+//! smallest share of its limit for the smallest share of its period, and records its
+//! use in fixed space, by the class of its period. A bucket that was used since it
+//! was last drawn gets a second chance, because the sketch is coarser than the
+//! bucket. Pinned buckets are kept apart and never evicted: there are no more of them
+//! than keys without attributes in the rules.
 
 use indexmap::IndexMap;
 use smallvec::SmallVec;

@@ -1,6 +1,6 @@
-//! A bucket in one atomic word: when it is full again, in which ticks, which
-//! of the buckets that stood in this place it is, how it came there, and whether
-//! it is locked.
+//! A token or leaky bucket in one atomic word: the time at which it is full, the unit
+//! of that time, the slot's generation, the origin of the bucket's state, and a lock
+//! bit.
 
 use crate::algorithm::token_bucket;
 use crate::quota::Quota;

@@ -1,5 +1,5 @@
-//! The circuit breaker of one server: after several failures in a row it
-//! answers at once, lets one request try after a pause, and recovers by itself.
+//! Circuit breaker of one server: opens after several failures in a row, admits one
+//! trial call after a pause, and closes when that succeeds.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

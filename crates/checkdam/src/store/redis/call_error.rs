@@ -1,4 +1,4 @@
-//! Why a request was not answered by Redis, and what follows from it.
+//! Errors of calls to Redis, and how each of them is handled.
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 

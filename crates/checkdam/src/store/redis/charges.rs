@@ -1,10 +1,8 @@
-//! What this node admitted while Redis did not answer, until Redis is charged
-//! with it.
+//! Queue of charges for Redis: what this node admitted while Redis did not reply.
 //!
-//! Best effort, in bounded space: what does not fit, and a charge whose outcome is
-//! unknown, is dropped and counted, never sent again. A request that Redis did
-//! charge and whose answer came too late is charged a second time here: too much
-//! is counted then, never too little.
+//! Best effort, in bounded space: charges that do not fit, and those whose result is
+//! unknown, are dropped and counted, never retried. A request that Redis charged but
+//! whose reply was late is charged twice: errors count too much, never too little.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,7 @@
-//! A cluster: its servers, and which of them holds which slot.
+//! Redis Cluster: its servers, and the slots that each of them holds.
 //!
-//! The slots are learned by one task at a time, apart from any request and its
-//! deadline, and at most so often however many requests fail.
+//! One task at a time refreshes the slot map, independent of any request and its
+//! deadline, and at a bounded rate however many requests fail.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

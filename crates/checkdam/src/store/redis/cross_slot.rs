@@ -1,8 +1,8 @@
-//! One request on its way through the slots that hold its buckets.
+//! Operations on buckets of several cluster slots.
 //!
-//! Tiers of one slot are one atomic call. Tiers of several slots are reserved
-//! slot by slot; if a later one denies or fails, what was reserved is given
-//! back. Whatever goes wrong on the way over-denies; it never over-admits.
+//! Tiers of one slot are one atomic call. Tiers of several slots are reserved slot by
+//! slot; if a later slot denies or fails, the reservations are refunded. Failures on
+//! the way over-deny; they never over-admit.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Work that goes on when its caller leaves.
+//! Runs a future to its end even when its caller is dropped.
 //!
-//! A caller may drop its future at any await: its client has disconnected, or its
-//! own patience was shorter. Work that charges in several steps must not stop
-//! between two of them, so it owns what it needs and is finished by the runtime.
+//! A caller may be dropped at any await: its client has disconnected, or its own
+//! timeout was shorter. Work that charges in several steps must not stop between two
+//! of them, so it owns what it needs and is spawned on the runtime.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

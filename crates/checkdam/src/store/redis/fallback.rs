@@ -1,11 +1,12 @@
-//! What is answered when Redis does not answer: each rule by its own policy.
+//! Failure policies: decides requests while Redis does not reply, each rule by its
+//! own policy.
 //!
-//! `local` continues from what this node last learnt. Every answer of Redis
-//! raises a bucket in memory to what the shared one owes; a token of this node's
-//! share takes `nodes` times as long to return, so a debt in time means the same
-//! to both, and counts are divided. The memory is never lowered by an answer: what
-//! was admitted here stays owed here until it has returned, however often Redis
-//! comes and goes. It is charged to Redis once that answers again.
+//! `local` continues from the last known state. Every reply of Redis raises a bucket
+//! in memory to what the shared bucket owes. A token of this node's share takes
+//! `nodes` times as long to return, so a debt in time is the same for both; counts
+//! are divided. A reply never lowers the memory: what was admitted here stays owed
+//! here until it has returned, however often Redis fails and recovers. It is charged
+//! to Redis once that replies again.
 
 use std::sync::Arc;
 

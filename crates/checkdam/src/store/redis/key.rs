@@ -1,8 +1,8 @@
-//! The names of buckets in Redis: `cd:{subject}:limit`, both keyed hashes; with a
-//! prefix `cd:prefix{subject}:limit`.
+//! Keys of buckets in Redis: `cd:{subject}:limit`, both keyed hashes; with a prefix
+//! `cd:prefix{subject}:limit`.
 //!
-//! No personal data and nothing that a client sent stands in a key, every key
-//! has the same length, and all buckets of one subject share a slot.
+//! A key has no personal data and no client input in clear, all keys have the same
+//! length, and all buckets of one subject share a slot.
 
 use smallvec::SmallVec;
 

@@ -1,9 +1,10 @@
-//! Limits that are spent on this node: what of a request is prepaid, and when
-//! more is fetched.
+//! Leases of the Redis store: which tiers of a request are prepaid, and when more
+//! tokens are fetched.
 //!
-//! Nothing here locks, allocates or asks Redis while a subject's account has
-//! what a request costs. Who must wait for a grant waits no longer than for any
-//! other answer of Redis, and is then decided by the rule's failure policy.
+//! While a subject's account has the tokens that a request costs, nothing here locks,
+//! allocates or calls Redis. A request that must wait for a grant waits no longer
+//! than for any other reply of Redis, and is then decided by the rule's failure
+//! policy.
 
 mod fetch;
 mod take;

@@ -1,4 +1,4 @@
-//! Leases in Rust and in Lua: the same, whatever comes before and between.
+//! Parity of leases in Rust and Lua, under random sequences of operations.
 
 use std::sync::Arc;
 use std::time::Duration;

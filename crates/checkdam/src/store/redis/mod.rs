@@ -1,10 +1,9 @@
-//! Buckets in Redis or Valkey: one limit for many nodes.
+//! The Redis store (Redis or Valkey): limits shared by many nodes.
 //!
-//! All tiers of a request that share a slot go out in one call of one script,
-//! which decides on the server's own clock. A request that is not answered in
-//! time is decided by each rule's failure policy; no error ever becomes a
-//! silent allow. Rules with a lease are decided on this node where it has
-//! prepaid for them.
+//! All tiers of a request that share a slot are decided by one call of one Lua
+//! script, on the server's clock. A request without a reply in time is decided by
+//! each rule's failure policy; no error ever becomes a silent allow. Rules with a
+//! lease are decided on this node while it has prepaid tokens.
 
 mod breaker;
 mod call_error;

@@ -1,5 +1,5 @@
-//! Which slots denied lately: they are asked first, so that a request that will
-//! be denied reserves nothing elsewhere.
+//! Slots that denied recently: they are called first, so that a request that will be
+//! denied reserves nothing in other slots.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

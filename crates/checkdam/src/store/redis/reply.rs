@@ -1,8 +1,8 @@
-//! What the script's answer means.
+//! Decodes the script's reply.
 //!
-//! The script answers with what each bucket held before; the decision is made
-//! from that by the same pure function that the script's Lua transcribes, so
-//! nothing but states and times crosses the wire.
+//! The script returns what each bucket held before. The decision is computed from
+//! that by the same pure function that the Lua code transcribes, so only states and
+//! times cross the wire.
 
 use redis::Value;
 use smallvec::SmallVec;

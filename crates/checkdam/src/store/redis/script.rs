@@ -1,4 +1,4 @@
-//! The script, and what is sent with it.
+//! The Lua script and its arguments.
 
 use std::sync::LazyLock;
 

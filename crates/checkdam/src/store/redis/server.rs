@@ -1,4 +1,4 @@
-//! A connection to one server, and the script run over it.
+//! A connection to one server that runs the script.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -1,11 +1,11 @@
 //! One Redis server: a queue of requests, coalesced into few calls.
 //!
-//! A task drains what is queued, at most a batch at a time, with as many calls in
-//! flight as the round trip needs: under load requests share calls, and an idle
-//! server is asked at once. An unknown outcome is never replayed.
+//! A task drains the queue, at most one batch at a time, with as many calls in flight
+//! as the round-trip time requires: under load requests share calls, and an idle
+//! server is called at once. A call whose result is unknown is never retried.
 //!
-//! The circuit breaker counts calls, not requests: it learns from a call also when
-//! all callers have left.
+//! The circuit breaker counts calls, not requests: it observes a call's result even
+//! if all its callers were dropped.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Where Redis is: one server, behind Sentinels, or a cluster.
+//! Addresses of Redis: one server, a master behind Sentinels, or a cluster.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Which server holds which keys, and how a request finds it.
+//! Routes requests to the servers that hold their keys.
 
 use std::sync::Arc;
 use std::time::Duration;

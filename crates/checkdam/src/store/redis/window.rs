@@ -1,9 +1,8 @@
-//! How many calls to one server may be in flight.
+//! Concurrency window: how many calls to one server may be in flight.
 //!
-//! A server that is near is asked by at most two calls at a time, so that requests
-//! share them. A server that is far away needs more, or its round trip would bound
-//! how many requests it can decide: the window follows the shortest round trip that
-//! was measured lately.
+//! A nearby server gets at most two calls at a time, so that requests share them. A
+//! distant server needs more, or its round-trip time would bound its throughput: the
+//! window follows the shortest round trip measured recently.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,8 +1,8 @@
-//! Known weaknesses of servers that run other people's scripts, as published
-//! until November 2026, with the first fixed release of every line.
+//! Security advisories for Redis and Valkey, as published until November 2026, with
+//! the first fixed release of every line.
 //!
-//! Only what concerns a limiter's server is here: its Lua engine, and what
-//! takes the server down or over without its commands being used.
+//! Only those that matter for a limiter's server: the Lua engine, and what crashes or
+//! takes over the server without using its commands.
 
 use super::version::{Engine, Version};
 

@@ -1,4 +1,5 @@
-//! A cluster: who holds which slots, and whether any slot is without a server.
+//! Checks a cluster: which server holds which slots, and whether any slot is
+//! unassigned.
 
 use redis::{RedisError, Value};
 

@@ -1,4 +1,5 @@
-//! What outlives a restart or the loss of the server.
+//! Checks persistence and replication: what survives a restart or the loss of the
+//! server.
 
 use super::facts::{Facts, not_visible};
 use super::finding::Finding;

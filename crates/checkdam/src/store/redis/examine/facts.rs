@@ -1,4 +1,5 @@
-//! What a server tells about itself, as far as the login may see it.
+//! Facts that a server reports (`INFO`, `CONFIG GET`), as far as the login's ACL
+//! permits.
 
 use redis::Value;
 

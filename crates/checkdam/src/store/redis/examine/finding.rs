@@ -1,4 +1,4 @@
-//! What was found: plain data, in words that people read.
+//! A finding: plain data with a readable message.
 
 /// How much a finding matters; what matters more is greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,4 +1,4 @@
-//! Whether the login may do what the store needs, and nothing more.
+//! Checks that the login's ACL permits what the store needs, and nothing more.
 
 use super::Kind;
 use super::finding::Finding;

@@ -1,4 +1,4 @@
-//! What happens when the server's memory is full.
+//! Checks the eviction policy: what the server does when its memory is full.
 
 use super::facts::{Facts, not_visible};
 use super::finding::Finding;

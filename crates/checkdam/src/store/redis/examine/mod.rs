@@ -1,6 +1,6 @@
-//! Looks a store over: can it be reached, does the login suffice, will limits
-//! hold. Nothing of anybody else's is changed; what is written lives for
-//! seconds under keys of its own, `cd:{doctor:…}…`. Every wait is bounded.
+//! Diagnoses a Redis store for `checkdam doctor`: connectivity, permissions, and
+//! whether limits will hold. It writes only keys of its own, `cd:{doctor:…}…`, that
+//! expire within seconds. Every wait is bounded.
 
 mod advisories;
 mod cluster;

@@ -1,4 +1,4 @@
-//! How far the server is: its round trips and its clock.
+//! Measures the server's round-trip time and clock offset.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Why a server could not be reached, in words that help.
+//! Explains connection errors and how to fix them.
 
 use redis::RedisError;
 

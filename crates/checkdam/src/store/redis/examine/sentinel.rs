@@ -1,4 +1,5 @@
-//! Sentinels: whom they name as the master, and whether they could replace it.
+//! Checks Sentinels: the master that they report, and whether they have a quorum to
+//! replace it.
 
 use redis::RedisError;
 

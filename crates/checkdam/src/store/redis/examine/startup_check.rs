@@ -1,5 +1,5 @@
-//! A short look at a store, for the start of a server: can it be reached, is it
-//! what the URL says, and does it forget buckets when its memory is full.
+//! Short check of a store when a server starts: whether it can be reached, matches
+//! its URL, and evicts buckets when its memory is full.
 
 use super::facts::Facts;
 use super::finding::{Finding, Level};

@@ -1,4 +1,4 @@
-//! The script, tried as the store runs it.
+//! Runs the script as the store does, on keys of its own.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which server it is, and what is known about its release.
+//! Checks the server's product and version against known advisories.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The life of one lease: asked for, held, and what is left of it given back.
+//! Life cycle of one lease: requested, held, and its unused tokens returned.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,8 +1,8 @@
-//! A take of tiers that are prepaid here, all of them or some.
+//! A take of which some or all tiers are prepaid.
 //!
-//! What is prepaid is reserved first, and put back if anything else denies; so
-//! the tiers that Redis decides are still one call, and need share no slot with
-//! the others.
+//! Prepaid tokens are reserved first, and put back if another tier denies. So the
+//! tiers that Redis decides are still one call, and need not share a slot with the
+//! others.
 
 use std::ops::Deref;
 use std::sync::Arc;
