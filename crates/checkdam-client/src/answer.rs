@@ -1,4 +1,4 @@
-//! What a server answers.
+//! Responses of a checkdam server to checks.
 
 use std::time::Duration;
 

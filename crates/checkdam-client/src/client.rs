@@ -1,4 +1,4 @@
-//! Asks a checkdam server over HTTP, on connections that are kept.
+//! HTTP client of a checkdam server, with connection reuse.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
-//! Two sides of a limit.
+//! Clients for both sides of a rate limit.
 //!
-//! [`Client`] is for services that limit others: it asks a checkdam server
-//! whether a request may pass. [`Polite`] is for programs that are limited, by
-//! checkdam or by anything that tells so in headers: it calls as fast as it
-//! may, and is hardly ever refused.
+//! [`Client`] is for services that limit others: it asks a checkdam server whether a
+//! request may pass. [`Polite`] is for programs that are limited, by checkdam or by
+//! any server that sends rate-limit headers: it calls as fast as the limit permits,
+//! and is hardly ever denied.
 #![forbid(unsafe_code)]
 
 mod answer;

@@ -1,14 +1,13 @@
-//! A polite caller of any API that has limits.
+//! Client-side throttling for any rate-limited API.
 //!
-//! It waits as `Retry-After` says, and where nothing is said ever longer, with
-//! jitter; it slows down before the limit is reached, by what the responses'
-//! headers tell; and those who wait for their turn get it in their order. It
-//! needs no knowledge of the server beyond its headers.
+//! It waits as long as `Retry-After` demands, and without that header backs off
+//! exponentially, with jitter; it slows down before the limit is reached, by the
+//! rate-limit headers of responses; and it serves waiting callers in order. It needs
+//! no knowledge of the server beyond its headers.
 //!
-//! What it cannot know: headers tell whole seconds and whole numbers. A limit
-//! that holds a single call and gets it back within less than a second looks
-//! like one a second, and of a window that ends within a second some is left
-//! unused.
+//! Headers have whole seconds and whole numbers, which bounds its precision: a limit
+//! of one call that refills in less than a second looks like one call per second, and
+//! part of a window that ends within a second stays unused.
 
 mod backoff;
 mod options;

@@ -1,4 +1,4 @@
-//! What is asked about.
+//! A request to check: attributes and a cost.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,9 @@
-//! The queue of those who have connected and are not accepted yet. Whoever
-//! waits there when a listener is closed is cut off, although nothing tells the
-//! client before it has sent its request. So the queue is made small and its
-//! last places are taken by ourselves: then nobody else waits. Only whose greeting
-//! is half done in that moment is still cut off.
+//! Drains the accept backlog of a listener before it is closed.
+//!
+//! Closing a listening socket resets connections that are established but not yet
+//! accepted, although their clients may already have sent a request. So the backlog
+//! is shrunk and filled with connections of our own, which leaves no place for
+//! others. Only connections still in the TCP handshake are reset.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::Duration;

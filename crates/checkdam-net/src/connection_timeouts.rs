@@ -1,8 +1,7 @@
-//! A connection that is given up when its client keeps it waiting: with the
-//! head of a request half sent, or with nothing to say for too long.
+//! Timeouts of connections: incomplete request heads, and idle connections.
 //!
-//! hyper's own header timeout also ends idle connections, which would break
-//! clients that pool them; and it arms a timer for every request.
+//! hyper's own header timeout also ends idle connections, which would break clients
+//! that pool them; and it arms a timer for every request.
 
 use std::io::{Error, ErrorKind};
 use std::mem::MaybeUninit;

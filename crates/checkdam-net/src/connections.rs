@@ -1,9 +1,8 @@
-//! The connections of a listener: serves them, counts them, closes them.
+//! The connections of a listener: serves, counts and closes them.
 //!
-//! Connections are accepted on the runtime for operators and health, and served
-//! on the one for requests. A connection whose first request asks for health or
-//! metrics stays where it was accepted, so that it is answered however much the
-//! other runtime has to do.
+//! Connections are accepted on the runtime for operators and health, and served on
+//! the one for requests. A connection whose first request is for health or metrics
+//! stays on the former, so that it is answered whatever the load of the other.
 
 use std::convert::Infallible;
 use std::future::poll_fn;

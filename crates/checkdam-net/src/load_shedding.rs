@@ -1,4 +1,4 @@
-//! Which requests a listener sheds, and how they are answered.
+//! Sheds requests of a listener, with a 503 response.
 
 use axum::body::Body;
 use axum::http::Response;

@@ -1,6 +1,5 @@
-//! The open connections of a listener by the address of their peer: bounds how
-//! many one address may have, and chooses which idle ones are closed when there
-//! is hardly room left.
+//! Connection limits per peer address: bounds how many connections one address may
+//! have, and selects the idle ones to close when the listener is almost full.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,10 +1,9 @@
-//! Watches how an HTTP/1 client marks the ends of its requests.
+//! Checks HTTP/1 request framing (RFC 9112, section 6), against request smuggling.
 //!
-//! A request that two programs could cut in different places is the way to
-//! smuggle another one past the first of them. hyper reads such requests in one
-//! way and hides that there was another, so their bytes are looked at before it
-//! sees them. Nothing is changed: a head that is ambiguous is reported and the
-//! request refused, a body that is malformed ends the connection.
+//! A request whose end two programs could place differently can smuggle another one
+//! past the first of them. hyper accepts some of these without reporting the
+//! ambiguity, so the bytes are checked before it parses them. Nothing is changed: a
+//! request with an ambiguous head is rejected, a malformed body ends the connection.
 
 use std::io::{Error, ErrorKind};
 

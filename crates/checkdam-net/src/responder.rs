@@ -1,4 +1,4 @@
-//! Who answers the requests that come through a door.
+//! The trait of what answers a listener's requests.
 
 use std::net::IpAddr;
 use std::pin::Pin;

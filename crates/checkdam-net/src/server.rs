@@ -1,9 +1,9 @@
-//! Accepts connections and lets them go in order.
+//! Accept loop and graceful shutdown of a listener.
 //!
-//! Going away has three steps. First the server answers on, unready, and every
-//! answer closes its connection, so that no client sends into a connection
-//! that is being closed. Then it accepts no more and closes what rests. Then it
-//! waits for what is under way, until the deadline.
+//! Shutdown has three steps. First the server keeps answering, not ready, and every
+//! response closes its connection, so that no client sends into a connection that is
+//! being closed. Then it stops accepting and closes idle connections. Then it waits
+//! for requests in flight, until the deadline.
 
 use std::future::poll_fn;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};

@@ -1,5 +1,4 @@
-//! What the listeners of a process share: its load, its connections, and whether it
-//! shuts down.
+//! State that the listeners of a process share: load, connections, and shutdown.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};

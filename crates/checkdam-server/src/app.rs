@@ -1,5 +1,5 @@
-//! The program's heart: rules, a store, and whether it is ready. Every door
-//! and every command decides through it.
+//! The application: rules, store, telemetry and readiness. Every listener and every
+//! command decides through it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

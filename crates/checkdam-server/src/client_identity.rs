@@ -1,10 +1,10 @@
-//! Who asks for what, for doors that decide *for* somebody: a proxy that asks
-//! about its client's request, or one that forwards it.
+//! Client identity: the attributes of an HTTP request that a proxy asks about or that
+//! the proxy forwards.
 //!
-//! A request becomes the attributes `method`, `endpoint`, `host`, `ip` and those
-//! that the settings map headers to. What a client sends never decides alone
-//! whose limit it uses: addresses are believed only from trusted networks, and a
-//! header that says the same thing twice is refused.
+//! A request becomes the attributes `method`, `endpoint`, `host`, `ip` and those that
+//! the settings map headers to. A client must not be able to choose whose limit it
+//! uses: forwarded addresses are accepted only from trusted networks, and headers
+//! that are repeated where one is expected are rejected.
 
 mod forwarded_for;
 mod request_target;

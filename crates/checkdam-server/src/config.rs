@@ -1,5 +1,5 @@
-//! Everything that can be set: flags, then `CHECKDAM_…` variables, then
-//! `checkdam.toml`, then the default. Unknown keys are errors.
+//! Configuration: flags, then `CHECKDAM_…` variables, then `checkdam.toml`, then the
+//! default. Unknown keys are errors.
 
 mod client_identity;
 mod duration;

@@ -1,18 +1,18 @@
-//! Who comes most often, in a fixed space: the space-saving sketch.
+//! Heavy hitters in fixed space: the SpaceSaving sketch.
 //!
-//! A sketch of `max` places has seen `total` in all. What it says is never too
-//! low: a count is too high by at most its own `too_high_by`, and whoever is not
-//! listed came at most [`missing_at_most`](HeavyHitters::missing_at_most) times. Both
-//! are at most `total / max`, also of sketches that were [merged](HeavyHitters::merge);
-//! so whoever came more often than that is listed. As long as there are no more
-//! than `max` names, everything is exact.
+//! A sketch has `max` entries and has counted `total` in all. Counts are never too
+//! low: each is too high by at most its `too_high_by`, and a name that is not listed
+//! was counted at most [`missing_at_most`](HeavyHitters::missing_at_most) times. Both
+//! are at most `total / max`, also after a [merge](HeavyHitters::merge), so every
+//! name that was counted more often is listed. With at most `max` names all counts
+//! are exact.
 //!
-//! The algorithm is SpaceSaving (Metwally, Agrawal, El Abbadi: "Efficient Computation of
-//! Frequent and Top-k Elements in Data Streams", 2005), merged as Misra-Gries summaries are
-//! (Agarwal et al.: "Mergeable Summaries", 2012). The frequent items sketch of Apache's
-//! `datasketches` (0.6) needs 3.5 times the places for the same bound, has one bound for
-//! all names instead of each name's own, and hashes names without a secret: clients, which
-//! choose subjects, could let all of them collide.
+//! The algorithm is SpaceSaving (Metwally, Agrawal, El Abbadi: "Efficient Computation
+//! of Frequent and Top-k Elements in Data Streams", 2005), merged like Misra-Gries
+//! summaries (Agarwal et al.: "Mergeable Summaries", 2012). The frequent items sketch
+//! of Apache's `datasketches` (0.6) needs 3.5 times the entries for the same bound,
+//! has one bound for all names instead of one for each, and hashes names without a
+//! secret: clients, which choose subjects, could make all of them collide.
 
 mod ranking;
 

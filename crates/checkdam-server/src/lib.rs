@@ -1,11 +1,11 @@
-//! `checkdam`: one binary that limits rates, server and command line.
+//! `checkdam`: a rate limiter, server and command line in one binary.
 //!
 //! Dependencies point one way: `cli`, `http`, `grpc` and `proxy` call `app`, and
-//! `app` calls the library; `checkdam-net` carries their requests and knows none of them.
-//! Exit codes: 0 allowed or done, 1 denied, refused, not found or a problem with the
+//! `app` calls the library; `net` carries their requests and knows none of them. Exit
+//! codes: 0 allowed or done, 1 denied, rejected, not found or a problem with the
 //! store, 2 wrong usage or a server or database that cannot start or be reached.
 //!
-//! This is a library only so that the fuzzers can reach what reads requests.
+//! This is a library only so that the fuzzers can reach what parses requests.
 
 mod app;
 mod audit;

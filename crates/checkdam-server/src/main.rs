@@ -1,4 +1,4 @@
-//! `checkdam`: one binary that limits rates, server and command line.
+//! `checkdam`: a rate limiter, server and command line in one binary.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Whether the program wants requests.
+//! Readiness: whether the node should get requests.
 
 use checkdam::store::FailurePolicy;
 use checkdam::{Mode, RuleSet};

@@ -1,4 +1,4 @@
-//! The store that the settings choose.
+//! Opens the store that the settings select.
 
 mod redis_health;
 

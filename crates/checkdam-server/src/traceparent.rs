@@ -1,5 +1,5 @@
-//! What a caller says of its trace: `traceparent` of W3C Trace Context, level 1
-//! and what later levels have in common with it.
+//! Parses the `traceparent` header of W3C Trace Context, level 1 and what later
+//! levels have in common with it.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What an operator should look at: shown by status and dashboard as long as it lasts.
+//! Warnings for operators, shown by the status and the dashboard while they last.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,5 @@
-//! Programs that need a configuration file and are ready when their port accepts.
+//! Starts programs that need a configuration file and are ready when their port
+//! accepts.
 
 use std::ffi::OsString;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The two servers that speak the protocol we depend on.
+//! The two supported servers of the Redis protocol: Redis and Valkey.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! One Envoy, with a configuration of the test's.
+//! One Envoy process, with the test's configuration.
 
 use std::fmt;
 use std::fs;

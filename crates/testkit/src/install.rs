@@ -1,7 +1,7 @@
-//! Finds the servers' executables, and installs them where that is possible without asking anyone.
+//! Finds the servers' executables, and installs them where that needs no interaction.
 //!
-//! Installing is serialised by a file lock, because test binaries run in parallel. When it is not possible the
-//! lookup panics and names what to install.
+//! Installing is serialised by a file lock, because test binaries run in parallel.
+//! When it is not possible the lookup panics and names what to install.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Clients with addresses of their own.
+//! Client connections from chosen loopback addresses.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! Certificates for servers under test, made afresh for each.
+//! Certificates for servers under test, generated for each.
 
 use std::fs;
 use std::path::{Path, PathBuf};

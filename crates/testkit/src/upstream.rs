@@ -1,4 +1,4 @@
-//! An HTTP server that stands behind a proxy and says what reached it.
+//! An HTTP server to put behind a proxy; it reports the requests that reached it.
 
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! Waiting for a condition of the real world, with a deadline.
+//! Waits for a condition, with a deadline.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};

@@ -1,6 +1,5 @@
-//! How long to wait after a refusal: as long as the server says, and where it
-//! does not, exponentially longer with full jitter, so that those who were
-//! refused together do not come back together.
+//! Delay after a denied call: `Retry-After`, or exponential backoff with full jitter,
+//! so that clients that were denied together do not retry together.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 

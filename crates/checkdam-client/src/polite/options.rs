@@ -1,4 +1,4 @@
-//! How a polite caller behaves.
+//! Options of the polite client.
 
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
-//! When the next call may go out, from what the answers told. Pure: the time
-//! is handed in.
+//! Pacing: when the next call may be sent, from the headers of earlier responses.
+//! Pure: the time is an argument.
 //!
-//! Two rules. A call goes out only if by all that is known a token is there
-//! for it: what was left at the last answer, less what is under way, plus what
-//! a bucket is known to get back. And calls are spaced: what is left is spread
-//! over the time until all of it is there again, on top of what comes back
-//! meanwhile; as long as nothing becomes less, the spaces become shorter.
+//! Two rules. A call is sent only if a token is known to be available: what remained
+//! at the last response, minus the calls in flight, plus what a bucket is known to
+//! have refilled. And calls are spaced: the remaining tokens are spread over the time
+//! until the limit is full again, in addition to the refill; while the remaining
+//! tokens do not decrease, the spacing shrinks.
 
 use super::backoff::Backoff;
 use super::refill::Refill;

@@ -1,5 +1,5 @@
-//! The pace against real limits in virtual time: rules and headers of the
-//! limiter itself, callers that would always ask, answers that take a while.
+//! Tests of pacing against real limits in virtual time: the limiter's own rules and
+//! headers, callers that always have another call, responses with latency.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

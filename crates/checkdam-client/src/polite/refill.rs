@@ -1,8 +1,7 @@
-//! How fast a limit fills while it is used.
+//! Estimates how fast a limit refills while it is used.
 //!
-//! What is left, and what was taken since, tell what came back. A bucket gets
-//! something back all the time, a window nothing until it ends: only the former
-//! has a rate to count on.
+//! The refill follows from the remaining tokens and those taken since. A token bucket
+//! refills all the time, a window only when it ends: only the former has a rate.
 
 use std::collections::VecDeque;
 

@@ -1,10 +1,10 @@
-//! What a response tells about limits: whether it is a refusal, when to come
-//! back, and how much is left.
+//! Parses rate-limit signals of a response: whether it is a denial, when to retry,
+//! and how much remains.
 //!
-//! Understood are `Retry-After`, the IETF's `RateLimit` and `RateLimit-Policy`
-//! (draft-ietf-httpapi-ratelimit-headers), and the trio of limit, remaining and
-//! reset under the names that are customary. No clock is read: dates are
-//! compared with the response's own `Date`.
+//! Supported are `Retry-After` (RFC 9110), `RateLimit` and `RateLimit-Policy`
+//! (draft-ietf-httpapi-ratelimit-headers), and limit, remaining and reset under their
+//! customary names. No clock is read: dates are compared with the response's own
+//! `Date`.
 
 use std::time::Duration;
 

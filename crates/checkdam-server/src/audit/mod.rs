@@ -1,9 +1,9 @@
-//! The record of who was limited.
+//! Audit log of violations, which are denied requests.
 //!
-//! A denial is noted on the request's path by a counter and, if its rule has
-//! not written too much this second, by one place in a bounded queue; nothing
-//! there ever waits. A task writes what is queued in batches. Whatever is not
-//! written is counted: denied = written + sampled out + dropped + waiting.
+//! On the request path a denial increments a counter and, within its rule's sampling
+//! rate, takes one place in a bounded queue; nothing there ever waits. A task writes
+//! the queue in batches. What is not written is counted: denied = written + sampled
+//! out + dropped + waiting.
 
 mod record_sampling;
 mod redaction;

@@ -1,4 +1,5 @@
-//! How much a rule may write: so many violations a second. Counts stay exact.
+//! Sampling of violations: at most so many per rule per second are written. Counts
+//! stay exact.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

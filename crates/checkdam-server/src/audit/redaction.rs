@@ -1,5 +1,5 @@
-//! Attributes as records and the log hold them: cut, and hashed where they are
-//! secrets.
+//! Redacts attributes for the audit log and the log: values are truncated, and
+//! secrets hashed.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

@@ -1,8 +1,7 @@
-//! What rules in shadow would have denied: a change tried on real traffic.
+//! Effects of rules in shadow mode: what they would have denied.
 //!
-//! Counts are exact; of the subjects those are kept that would have been denied
-//! most often, by a [sketch](crate::heavy_hitters), each with the most by which its count
-//! may be too high.
+//! Counts are exact. The subjects that would have been denied most are kept in a
+//! [sketch](crate::heavy_hitters), each with the error bound of its count.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;

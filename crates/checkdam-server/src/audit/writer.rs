@@ -1,4 +1,4 @@
-//! Writes violations in batches, and forgets old ones.
+//! Writes violations in batches, and deletes those past their retention.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `checkdam ban`, `unban` and `bans`: who is not served at all.
+//! `checkdam ban`, `unban` and `bans`: adds, removes and lists bans.
 
 use std::process::ExitCode;
 

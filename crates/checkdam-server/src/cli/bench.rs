@@ -1,4 +1,5 @@
-//! `checkdam bench`: load for a deployment of one's own, and what it answered.
+//! `checkdam bench`: generates load for your own deployment and reports throughput
+//! and latency.
 
 mod arguments;
 mod probe;

@@ -1,4 +1,4 @@
-//! Why a command did not do what it was asked, as far as its exit code tells.
+//! Errors of commands, by exit code.
 
 /// Why a rulebook was not read or changed.
 #[derive(Debug, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! `checkdam config`: the settings that there are, and those in force.
+//! `checkdam config`: lists the settings, and their effective values.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `checkdam doctor`: examines the store, and says what to do.
+//! `checkdam doctor`: diagnoses the store and suggests remedies.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What an edit came to, for people and for programs.
+//! Prints the result of an edit, as text or JSON.
 
 use std::process::ExitCode;
 

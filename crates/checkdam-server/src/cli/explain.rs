@@ -1,4 +1,4 @@
-//! `checkdam explain`: which rules concern a request and why, from a server or
+//! `checkdam explain`: shows which rules apply to a request and why, from a server or
 //! from a file.
 
 use std::path::{Path, PathBuf};

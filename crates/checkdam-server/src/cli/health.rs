@@ -1,5 +1,5 @@
-//! `checkdam health`: whether a server wants requests, for probes where there is
-//! no curl.
+//! `checkdam health`: queries a server's readiness, for probes in images without
+//! curl.
 
 use std::process::ExitCode;
 

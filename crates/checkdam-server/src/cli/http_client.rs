@@ -1,4 +1,4 @@
-//! Asks a server over plain HTTP.
+//! HTTP client of the command line, for a server's APIs.
 
 use std::net::SocketAddr;
 use std::time::Duration;

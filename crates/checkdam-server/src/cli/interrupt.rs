@@ -1,4 +1,4 @@
-//! Ctrl-C for long work that ends early with what it has.
+//! Ctrl-C for long commands that stop early and print partial results.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

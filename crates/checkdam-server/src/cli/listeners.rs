@@ -1,4 +1,4 @@
-//! The doors of a server: opened together, left together.
+//! The request listeners of a server: HTTP and gRPC, opened and shut down together.
 
 use checkdam_net::ShutdownOptions;
 use tokio::sync::mpsc;

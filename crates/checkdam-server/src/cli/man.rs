@@ -1,4 +1,4 @@
-//! `checkdam man`: the manual, a page for each command.
+//! `checkdam man`: generates manual pages, one for each command.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

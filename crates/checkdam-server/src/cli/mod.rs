@@ -1,4 +1,4 @@
-//! The command line. Standard output is data, standard error is talk.
+//! The command line. Standard output is data; messages go to standard error.
 
 mod backend;
 pub(crate) mod bans;

@@ -1,6 +1,5 @@
-//! A node without its doors for requests: its rules are followed, what it
-//! denies is recorded, and operators are let in. `serve` and `proxy` add their
-//! doors.
+//! A node without its request listeners: rules, store, audit log and admin listener.
+//! `serve` and `proxy` add their listeners.
 
 mod open;
 

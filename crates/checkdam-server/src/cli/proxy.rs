@@ -1,4 +1,4 @@
-//! `checkdam proxy`: limits requests before it forwards them.
+//! `checkdam proxy`: a rate-limiting reverse proxy.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `checkdam serve`: puts the program together and runs it until a signal.
+//! `checkdam serve`: opens a node and its listeners, and runs until a signal.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

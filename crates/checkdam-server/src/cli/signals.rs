@@ -1,4 +1,4 @@
-//! The signals that a node obeys.
+//! Unix signals that a node handles.
 
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};

@@ -1,4 +1,4 @@
-//! `checkdam simulate`: what rules would have done to the requests of a log.
+//! `checkdam simulate`: replays an access log through rules.
 
 mod text_report;
 

@@ -1,5 +1,5 @@
-//! What a supervisor that started the program is told, in the way of systemd's
-//! `Type=notify`. Without one nothing is said.
+//! Service notifications of systemd (`Type=notify`, `sd_notify`). Without
+//! `NOTIFY_SOCKET` nothing is sent.
 
 use std::ffi::OsStr;
 use std::os::unix::net::{SocketAddr, UnixDatagram};

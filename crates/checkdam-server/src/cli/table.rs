@@ -1,4 +1,4 @@
-//! Aligned columns for people, and times as they say them.
+//! Prints aligned columns, and durations in readable units.
 
 /// Rows under headings; numbers stand to the right.
 pub(super) struct Table {

@@ -1,4 +1,4 @@
-//! Text from a file or from standard input.
+//! Reads text from a file or from standard input.
 
 use std::io::Read;
 use std::path::Path;

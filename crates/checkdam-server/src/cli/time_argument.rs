@@ -1,4 +1,4 @@
-//! Points in time as people say them: `1h` (ago), or `2026-12-01T00:00:00Z`.
+//! Parses points in time: `1h` (ago), or `2026-12-01T00:00:00Z`.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `checkdam violations`: who was denied, newest first.
+//! `checkdam violations`: lists violations, newest first.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Addresses in X-Forwarded-For.
+//! Parses addresses of `X-Forwarded-For`.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,4 +1,5 @@
-//! What a request asks for, as its first line has it.
+//! The request target (RFC 9112, section 3.2): host and path as the request line has
+//! them.
 
 use std::borrow::Cow;
 

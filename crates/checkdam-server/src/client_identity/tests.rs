@@ -1,4 +1,4 @@
-//! Tables of requests and what they are taken for.
+//! Tables of requests and the attributes derived from them.
 
 use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
 use checkdam::normalize::PathNormalization;

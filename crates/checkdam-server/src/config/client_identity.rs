@@ -1,4 +1,4 @@
-//! The settings of how attributes are derived from others' requests.
+//! Settings of the attributes that are derived from proxied requests.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! A length of time as people write it: `500ms`, `10s`, `1m`, `30d`.
+//! Durations as text: `500ms`, `10s`, `1m`, `30d`.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What every setting is, and where that comes from. Secrets are not shown.
+//! Effective settings: the value of each, and its source. Secrets are redacted.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Settings that choose one of a few.
+//! Settings with a fixed set of values.
 
 use checkdam::headers::Dialect;
 use checkdam::normalize::Slashes;

@@ -1,4 +1,4 @@
-//! The settings of the gRPC door and of Envoy's rate limit service.
+//! Settings of the gRPC listener and of Envoy's rate limit service.
 
 use super::{ConfigError, Settings};
 

@@ -1,4 +1,4 @@
-//! The settings of how much is taken on: requests and connections.
+//! Settings of load shedding and connection limits.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The settings of `checkdam proxy`: flags and variables, the table `[proxy]`
-//! of the file, and its `[[route]]`s.
+//! Settings of `checkdam proxy`: flags and variables, the table `[proxy]` of the
+//! file, and its `[[route]]`s.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

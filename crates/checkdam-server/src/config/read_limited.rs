@@ -1,4 +1,4 @@
-//! Files that the settings name, read up to a bound: a device has no end.
+//! Reads files that settings name, up to a maximum size: a device file has no end.
 
 use std::fs::File;
 use std::io::{Error, Read, Result};

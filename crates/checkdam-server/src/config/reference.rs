@@ -1,6 +1,6 @@
-//! The reference of `checkdam.toml`: every setting with what it means, its
-//! default, its flag and its variable, made from the flags themselves. All of
-//! it is commented out, so it can be put in place as it is.
+//! Generates the reference of `checkdam.toml` from the flags: every setting with its
+//! meaning, default, flag and variable. All settings are commented out, so the file
+//! can be used as it is.
 
 use clap::{Arg, Args, Command};
 

@@ -1,4 +1,4 @@
-//! How rule files are read.
+//! Settings of how rule files are parsed.
 
 use checkdam::Algorithm;
 use checkdam::rule_file::FileOptions;

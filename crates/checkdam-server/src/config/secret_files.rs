@@ -1,5 +1,4 @@
-//! Secrets that stand in files of their own, as containers and systemd hand
-//! them out.
+//! Secrets from files, as containers and systemd credentials provide them.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! The settings as they were given: the same names as flags, as variables and
-//! in the file.
+//! The settings before defaults: the same names as flags, as variables and in the
+//! file.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The settings of what a node keeps and shows to its operators.
+//! Settings of the database, the audit log and the admin listener.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The settings of the store alone, for commands that need nothing else.
+//! Settings of the store, for commands that need only those.
 
 use std::path::{Path, PathBuf};
 

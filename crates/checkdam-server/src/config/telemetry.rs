@@ -1,4 +1,4 @@
-//! The settings of what is seen of decisions.
+//! Settings of telemetry: metrics, samples, traces.
 
 use super::{ConfigError, Settings};
 

@@ -1,4 +1,4 @@
-//! Where a proxied request goes and what it costs, as people write it.
+//! Parses upstreams and costs of proxy routes.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Why nothing was decided.
+//! Errors of invalid rate limit requests: nothing was decided.
 
 use checkdam::RequestError;
 use tonic::Code;

@@ -1,10 +1,9 @@
-//! What the answer tells Envoy's other filters: what was asked, and the metadata
-//! of the limits that have room for it. Routing by quota picks a service by that,
-//! so a limit that is used up is left out.
+//! Dynamic metadata for Envoy's other filters: the request, and the metadata of the
+//! limits that are not exhausted. Quota-based routing selects a service by it.
 //!
-//! The form is that of envoyproxy/ratelimit: `domain`, `descriptors` with their
-//! entries as `key=value`, `hitsAddend`, and `metadata`, merged from the
-//! limits' own; where two say different things, the first descriptor's counts.
+//! The format is that of envoyproxy/ratelimit: `domain`, `descriptors` with their
+//! entries as `key=value`, `hitsAddend`, and `metadata`, merged from the limits;
+//! where two conflict, the first descriptor's value is used.
 
 use checkdam::Outcome;
 use prost_types::value::Kind;

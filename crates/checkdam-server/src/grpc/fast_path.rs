@@ -1,5 +1,5 @@
-//! The gRPC door's responder: rate limit requests, of which there are most, are
-//! answered without the router, which would box and copy every one of them.
+//! Fast path of the gRPC listener: rate limit requests, by far the most frequent,
+//! bypass the router, which would box and copy each of them.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The door: its services, and how it is left.
+//! The gRPC listener: its services and its graceful shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

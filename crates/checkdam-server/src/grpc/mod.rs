@@ -1,10 +1,10 @@
-//! The gRPC door: Envoy's rate limit service v3, health and reflection.
+//! gRPC: Envoy's rate limit service v3 (`envoy.service.ratelimit.v3`), health and
+//! reflection.
 //!
-//! Whoever speaks to envoyproxy/ratelimit can speak to this. A request that is
-//! over its limit is an answer like any other; a gRPC error means that nothing
-//! was decided, and Envoy lets such requests pass unless it is told otherwise.
-//! So this door must never answer with an error what a client of Envoy can
-//! cause by what it sends.
+//! Compatible with the clients of envoyproxy/ratelimit. A denied request is a normal
+//! response; a gRPC error means that nothing was decided, and by default Envoy lets
+//! such requests pass (`failure_mode_deny`). So input that a client of Envoy controls
+//! must never cause an error here.
 
 mod decision_error;
 mod dynamic_metadata;

@@ -1,4 +1,4 @@
-//! The messages, as `build.rs` makes them of `proto/`.
+//! The protobuf messages that `build.rs` generates from `proto/`.
 
 #[allow(clippy::all, missing_docs, unreachable_pub, dead_code, reason = "generated")]
 mod generated {

@@ -1,4 +1,4 @@
-//! What is asked: descriptors become requests.
+//! Converts descriptors of a rate limit request to requests of the limiter.
 
 use checkdam::{LIMIT_MAX, Request, RequestLimit, Unit};
 

@@ -1,4 +1,4 @@
-//! What is answered: outcomes become statuses and headers.
+//! Converts outcomes to statuses and headers of a rate limit response.
 
 use checkdam::time::{EPOCH_UNIX_US, SECOND_US};
 use checkdam::{Algorithm, Align, DescriptorAllowance, Outcome, Quota, TierView, Unit, Verdict};

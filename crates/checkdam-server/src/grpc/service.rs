@@ -1,4 +1,4 @@
-//! The rate limit service.
+//! Envoy's rate limit service (`ShouldRateLimit`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,6 @@
-//! One message each way, by hand: nearly every call comes whole in one frame and
-//! is answered with one, and needs nothing of what streams need. Calls that do not,
-//! and those at fault, go the usual way as if nobody had looked.
+//! Decodes and encodes unary gRPC messages without tonic: nearly every call arrives
+//! whole in one frame and gets one frame in response, so it needs no streams. All
+//! other calls, and invalid ones, are passed on to tonic unchanged.
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! Several lists of who came how often, added up.
+//! Merges several lists of heavy hitters into one ranking.
 
 use std::collections::HashMap;
 

@@ -1,11 +1,11 @@
-//! `/v1/auth`: may the request pass that a proxy asks about? For nginx
-//! `auth_request`, Caddy `forward_auth`, Traefik `ForwardAuth` and their like.
+//! `/v1/auth`: forward authentication for nginx `auth_request`, Caddy `forward_auth`,
+//! Traefik `ForwardAuth` and similar proxies.
 //!
-//! The request stands in headers. A proxy that sets some of them passes on the
-//! others as its client sent them, so headers that contradict each other are
-//! refused: no client can put its own word beside the proxy's. For the same
-//! reason options stand in the path, and what stands behind a question mark
-//! counts for nothing: Caddy passes its client's query on unless told otherwise.
+//! The proxy describes its client's request in headers. It passes on headers that it
+//! does not set itself as its client sent them, so headers that contradict each other
+//! are rejected: a client cannot add its own value beside the proxy's. For the same
+//! reason options are in the path, and the query is ignored: Caddy passes its
+//! client's query on by default.
 
 use std::borrow::Cow;
 use std::net::IpAddr;

@@ -1,6 +1,6 @@
-//! The dashboard: a page for operators, served from the binary. Everything it
-//! loads comes from here, and everything it shows it asks the admin API for, so
-//! its files need no token and hold nothing worth one.
+//! The dashboard: a page for operators, served from the binary. It loads nothing from
+//! other hosts and gets all data from the admin API, so its static files need no
+//! token.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 

@@ -1,4 +1,4 @@
-//! `POST /json`: Envoy's rate limit service for those who do not speak gRPC.
+//! `POST /json`: Envoy's rate limit service as JSON over HTTP.
 
 use std::sync::Arc;
 

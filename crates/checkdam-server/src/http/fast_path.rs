@@ -1,5 +1,5 @@
-//! The HTTP door's responder: checks, of which there are most, are answered
-//! without the router, which would box and copy every one of them.
+//! Fast path of the HTTP listener: checks, by far the most frequent, bypass the
+//! router, which would box and copy each of them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Whether the process lives and whether it wants requests.
+//! Liveness and readiness endpoints.
 
 use std::sync::Arc;
 

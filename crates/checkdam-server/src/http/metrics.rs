@@ -1,4 +1,4 @@
-//! What Prometheus scrapes.
+//! The Prometheus metrics endpoint.
 
 use std::io::Write;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
-//! The HTTP door: JSON in, JSON and rate-limit headers out.
+//! The HTTP API: JSON in, JSON and rate-limit headers out.
 //!
-//! Handlers parse, ask the app and write; they decide nothing themselves.
+//! Handlers parse, call the app and write the response; they decide nothing
+//! themselves.
 
 mod admin;
 mod api_explorer;

@@ -1,4 +1,4 @@
-//! The API, described by itself: OpenAPI 3.1, generated from the code.
+//! The OpenAPI 3.1 document of the API, generated from the code.
 
 use std::sync::LazyLock;
 

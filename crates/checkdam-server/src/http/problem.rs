@@ -1,5 +1,5 @@
-//! Errors as RFC 9457 problem details: always JSON, always saying which field,
-//! which value and what to do. A refused request has charged nothing.
+//! Errors as problem details (RFC 9457): always JSON, with the field, the value and
+//! the remedy. A rejected request has charged nothing.
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};

@@ -1,4 +1,4 @@
-//! Reads a request's body: all of it, within a bound and a time.
+//! Reads whole request bodies, with a maximum size and a timeout.
 
 use std::fmt::Display;
 use std::future::poll_fn;

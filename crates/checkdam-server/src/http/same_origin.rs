@@ -1,10 +1,11 @@
-//! The same-origin check: refuses requests that a web page of another origin
-//! makes a visitor's browser send. The browser keeps the answer from the page,
-//! but only after the request was decided and charged.
+//! The same-origin check: rejects requests that a web page of another origin makes a
+//! browser send. The browser withholds the response from the page, but only after the
+//! request was decided and charged.
 //!
-//! Three signs tell: [`Sec-Fetch-Site`](https://www.w3.org/TR/fetch-metadata/),
-//! which no page can change; `Origin`; and on a loopback listener a host name
-//! that is not local, as after DNS rebinding. Programs send none of them.
+//! Three signs reveal such a request:
+//! [`Sec-Fetch-Site`](https://www.w3.org/TR/fetch-metadata/), which no page can
+//! change; `Origin`; and on a loopback listener a host name that is not local, as
+//! after DNS rebinding. Programs other than browsers send none of them.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,8 +1,8 @@
-//! Answers while a node is being opened: that it lives, and is not ready.
+//! Responses while a node starts: live, but not ready.
 //!
-//! A node opens within milliseconds, and whoever comes meanwhile waits in the
-//! system's queue as if nothing were. Only where it takes longer, because a
-//! database is waited for, are clients told instead of kept waiting.
+//! A node normally starts within milliseconds, during which clients wait in the
+//! accept backlog. Only if it takes longer, because a database is not available yet,
+//! do clients get these responses instead of waiting.
 
 use std::convert::Infallible;
 use std::sync::Arc;

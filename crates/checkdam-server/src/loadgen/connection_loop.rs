@@ -1,4 +1,4 @@
-//! One request after the other: what each of many lanes does until the end.
+//! The loop of one load-generating client: sends one request after the other.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

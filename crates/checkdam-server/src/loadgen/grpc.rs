@@ -1,4 +1,5 @@
-//! Requests of Envoy's rate limit service, many lanes to a connection.
+//! gRPC client of the load generator: Envoy's rate limit service, many clients to a
+//! connection.
 
 use std::error::Error;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! Requests over HTTP/1.1, one connection a lane: their text is prepared but
-//! for the key, and of answers no more is read than counts.
+//! HTTP/1.1 client of the load generator, one connection each: requests are prepared
+//! except for the key, and only the counted parts of responses are parsed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Reads answers of HTTP/1.1, keeping of them what is counted.
+//! Parses the counted parts of HTTP/1.1 responses.
 
 use std::io::{Error, ErrorKind};
 use std::sync::LazyLock;

@@ -1,4 +1,4 @@
-//! Whose requests are sent: keys drawn by a spread, the same for the same seed.
+//! Key distributions (uniform, Zipf, one key), reproducible by seed.
 
 /// How often each key is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

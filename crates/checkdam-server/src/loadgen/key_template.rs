@@ -1,4 +1,4 @@
-//! Text in which `{key}` stands for the key of each request.
+//! Text templates in which `{key}` is replaced by the key of each request.
 
 use std::str::FromStr;
 

@@ -1,10 +1,9 @@
-//! Load for a server that somebody owns: `checkdam bench`.
+//! Load generator of `checkdam bench`.
 //!
-//! The generator shares the machine with what it loads more often than not, so
-//! it is cheap, and it says of itself what it cost and where it was the one that
-//! was slow. It must never make a server look better than it was: nothing that
-//! was due is left out (see [`schedule`]). It sends nothing to machines that are
-//! not said to be one's own, and nothing without an end.
+//! It usually shares the machine with the server under test, so it is cheap, and
+//! reports its own cost and where it was the bottleneck. It must never make a server
+//! look better than it was: no request that was due is omitted (see [`schedule`]). It
+//! sends only to machines that the user declares their own, and always stops.
 
 mod connection_loop;
 mod grpc;

@@ -1,4 +1,4 @@
-//! What was measured.
+//! The report of a load test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! What became of one request.
+//! The result of one request.
 
 use std::io::{self, ErrorKind};
 

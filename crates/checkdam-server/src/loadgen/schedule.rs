@@ -1,10 +1,10 @@
-//! When requests begin.
+//! When requests start: closed and open loop.
 //!
-//! In a closed loop each lane begins its next request when the last one is
-//! answered: a server that stalls is asked less, so its stall is seen once a
-//! lane. In an open loop requests are due at a constant rate whatever the server
-//! does. None is skipped: one that finds all lanes busy waits in line, and its
-//! latency counts from when it was due.
+//! In a closed loop each client sends its next request when the last one is answered:
+//! a server that stalls gets fewer requests, so a stall is seen once per client
+//! (coordinated omission). In an open loop requests are due at a constant rate
+//! whatever the server does. None is skipped: one that finds all clients busy waits,
+//! and its latency counts from when it was due.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

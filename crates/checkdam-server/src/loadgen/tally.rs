@@ -1,4 +1,4 @@
-//! What came of requests, added up.
+//! Totals of the results of requests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

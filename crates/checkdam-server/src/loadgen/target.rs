@@ -1,4 +1,4 @@
-//! Whom the load is for.
+//! The server under load: its URL and addresses.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 

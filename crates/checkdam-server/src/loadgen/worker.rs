@@ -1,4 +1,4 @@
-//! A thread that sends, with its share of the lanes.
+//! A thread of the load generator, with its share of the clients.
 
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;

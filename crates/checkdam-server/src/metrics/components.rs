@@ -1,4 +1,4 @@
-//! How the program's parts go: doors, store, record, rules.
+//! Metrics of components: listeners, store, audit log, rules.
 
 use super::definitions::{
     AUDIT_DENIED, AUDIT_DROPPED, AUDIT_SAMPLED_OUT, AUDIT_WAITING, AUDIT_WRITTEN, BANS, BREAKER_OPEN, BUILD,

@@ -1,4 +1,4 @@
-//! What was decided, by rule, and how long it took.
+//! Metrics of decisions: counts by rule, and latencies.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The names of all metrics, and what they mean.
+//! Names, types and help texts of all metrics.
 
 /// How a family behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! In which form a scraper wants its text.
+//! Negotiates the exposition format: Prometheus text or OpenMetrics.
 
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;

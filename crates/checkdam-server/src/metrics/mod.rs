@@ -1,16 +1,15 @@
-//! What Prometheus scrapes: decisions by rule, latencies, and how the store, the
-//! record of violations, the rules and the process go.
+//! Prometheus metrics: decisions by rule, latencies, and the state of the store, the
+//! audit log, the rules and the process.
 //!
-//! The text is written by a small writer of our own, in both forms that
-//! scrapers ask for: the classic one, which every tool reads, and OpenMetrics,
-//! which alone has exemplars. (The usual library writes OpenMetrics only, and
-//! keeps its own copy of every counter.) Everything is read from where it is
-//! counted anyway; between scrapes nothing here exists.
+//! A small writer of our own writes both exposition formats: the classic text format,
+//! which every tool reads, and OpenMetrics, which alone has exemplars. (The usual
+//! library writes OpenMetrics only, and keeps its own copy of every counter.) All
+//! values are read from where they are counted; between scrapes nothing here exists.
 //!
-//! Labels are bounded: by the rules that are counted by themselves, and by words
-//! of ours. None holds a client's value, unless a descriptor asks for it
-//! (`detailed_metric`), and then within `--metrics-rules`. To add a metric: a constant in
-//! `definitions.rs`, and a line in the part that knows the number.
+//! Labels are bounded: by the number of rules that are counted separately, and by
+//! fixed words. None has a client's value, unless a descriptor asks for it
+//! (`detailed_metric`), and then within `--metrics-rules`. To add a metric: a
+//! constant in `definitions.rs`, and a line in the module that has the number.
 
 mod components;
 mod decisions;

@@ -1,4 +1,4 @@
-//! How the process goes, as Linux tells it. Elsewhere the families stand empty.
+//! Process metrics, as on Linux's `/proc`. On other systems the families are empty.
 
 use std::fs::read_to_string;
 

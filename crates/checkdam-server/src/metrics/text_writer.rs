@@ -1,4 +1,4 @@
-//! Writes families of metrics as text.
+//! Writes metric families in the Prometheus text formats.
 
 use std::fmt::{Display, Write};
 

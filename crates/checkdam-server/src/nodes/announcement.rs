@@ -1,5 +1,6 @@
-//! What a node says in clear to every node on its Redis, also to those with another
-//! secret: by what settings it limits. It names no subject, no rule and no machine.
+//! The unencrypted announcement of a node to all nodes on its Redis, also those with
+//! another secret: the settings that its limits depend on. It names no subject, no
+//! rule and no machine.
 
 use serde::{Deserialize, Serialize};
 

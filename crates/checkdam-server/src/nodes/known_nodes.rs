@@ -1,4 +1,4 @@
-//! The other nodes, as they were last heard of.
+//! The other nodes, by their last messages.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

@@ -1,4 +1,4 @@
-//! What a node tells the others, as JSON.
+//! Status messages between nodes, as JSON.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,12 +1,13 @@
-//! This node among those that share its store.
+//! Nodes that share a store: status messages over Redis.
 //!
-//! Nodes with one Redis tell each other every two seconds (less often if they
-//! are many) how they go, over its publish and subscribe: nothing is written.
-//! They tell who comes to them most only where a secret seals it, or if that is
-//! wanted in clear. What is heard is for people to look at, and decides nothing.
+//! Nodes on one Redis publish their status every two seconds (less often if they are
+//! many), by pub/sub: nothing is stored. They publish their heavy hitters only if a
+//! secret encrypts them, or if the settings allow it in clear. What is received is
+//! shown to operators, and decides nothing.
 //!
-//! In clear each announces by what settings it limits. What differs is told in the
-//! log, the status and the dashboard: each node by itself looks well.
+//! Each node also announces, unencrypted, the settings that its limits depend on.
+//! Differences are reported in the log, the status and the dashboard, because no node
+//! can see them in its own settings.
 
 mod announcement;
 mod known_nodes;

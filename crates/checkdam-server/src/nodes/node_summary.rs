@@ -1,4 +1,4 @@
-//! What a node says of itself.
+//! A node's summary of its own status.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,9 @@
-//! How often a node tells how it goes, and how much of it.
+//! How often a node publishes its status, and how large the message may be.
 //!
-//! Everybody hears everybody, so that what Redis passes on would grow with the
-//! square of the nodes. With more than ten nodes each speaks less often and says
-//! less: each hears at most five words a second, and Redis passes on at most
-//! 1.6 MB a second to 150 nodes together. Beyond those words come no rarer and
+//! Every node receives every message, so the traffic through Redis would grow with
+//! the square of the nodes. With more than ten nodes each publishes less often and
+//! less: each receives at most five messages a second, and Redis forwards at most 1.6
+//! MB a second to 150 nodes together. Beyond those, messages become no rarer and
 //! hardly shorter: a thousand nodes make 35 MB a second.
 
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Settings that must be the same on every node, compared: where they differ, limits
-//! are multiplied, and every node by itself looks well.
+//! Compares settings that must be equal on all nodes: where they differ, limits are
+//! multiplied, although each node looks correct by itself.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Asks the nodes on a Redis to announce themselves: for `checkdam doctor`.
+//! Requests announcements from all nodes on a Redis, for `checkdam doctor`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! What an answer costs when it is charged by its bytes, afterwards.
+//! Charges responses by their size.
 //!
-//! The request's own cost was charged before it was forwarded; when the answer
-//! has ended, the rest is. Nothing can be refused by then: if less is left than
-//! the rest, what is left is charged.
+//! The request's own cost is charged before it is forwarded, the remainder when the
+//! response has ended. Nothing can be denied by then: if fewer tokens are left than
+//! the remainder, those are charged.
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
-//! How upstreams are connected to: plainly, or verified by certificates; all
-//! of it within a time.
+//! Connects to upstreams by TCP or TLS, within a timeout.
 
 use std::io::{Error, ErrorKind};
 use std::pin::Pin;

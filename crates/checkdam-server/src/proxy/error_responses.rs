@@ -1,4 +1,4 @@
-//! Why the proxy answers itself, as problem details.
+//! Error responses of the proxy itself, as problem details.
 
 use axum::body::Body;
 use axum::http::header::{CONNECTION, HeaderValue, RETRY_AFTER};

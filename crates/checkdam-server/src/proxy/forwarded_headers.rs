@@ -1,5 +1,5 @@
-//! The heads of requests and answers: what is meant for one connection only is
-//! taken out, and what the next must know is put in.
+//! Headers of forwarded requests and responses: removes hop-by-hop headers (RFC 9110,
+//! section 7.6.1), adds `Via` and `X-Forwarded-*`.
 
 use std::net::IpAddr;
 

@@ -1,5 +1,5 @@
-//! Sends requests to upstreams over connections that are kept, and tries
-//! another upstream where that is harmless.
+//! Forwards requests to upstreams over pooled connections, and retries on another
+//! upstream where that is safe.
 
 use std::error::Error;
 use std::sync::Arc;

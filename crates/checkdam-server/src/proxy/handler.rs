@@ -1,5 +1,4 @@
-//! A request's way through the proxy: judged, charged, held back, forwarded,
-//! answered.
+//! Handles a proxied request: validates, charges, delays, forwards and responds.
 
 use std::net::IpAddr;
 use std::sync::Arc;

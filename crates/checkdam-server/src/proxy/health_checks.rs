@@ -1,4 +1,4 @@
-//! Asks upstreams whether they are well.
+//! Active health checks of upstreams.
 
 use std::sync::Arc;
 use std::time::Duration;

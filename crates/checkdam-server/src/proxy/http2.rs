@@ -1,4 +1,4 @@
-//! HTTP/2 to upstreams, as gRPC needs it: hyper's client.
+//! HTTP/2 client for upstreams (RFC 9113), as gRPC needs it: hyper's.
 
 use std::error::Error;
 use std::io::ErrorKind;

@@ -1,13 +1,13 @@
-//! The proxy: limits requests before it forwards them.
+//! Reverse proxy: limits requests before it forwards them.
 //!
-//! `handler` is a request's way from end to end; `routes` says where it goes,
-//! `upstreams` who is there, `forwarder` sends it by `http1` or `http2`. Bodies stream both ways
-//! through `request_body` and `response_body` and are never held. A request is charged
-//! exactly once, before anything of it is forwarded: neither another attempt
-//! nor an upstream that is down charges it again or gives it back.
+//! `handler` handles a request from end to end; `routes` selects the upstreams,
+//! `upstreams` knows which are healthy, `forwarder` sends by `http1` or `http2`.
+//! Bodies are streamed both ways through `request_body` and `response_body`, never
+//! buffered whole. A request is charged exactly once, before anything of it is
+//! forwarded: neither a retry nor an upstream that is down charges it again or
+//! refunds it.
 //!
-//! It forwards to the upstreams of its settings and to nobody else, whatever a
-//! request names.
+//! It forwards only to the upstreams of its settings, whatever a request names.
 
 mod charge_by_bytes;
 mod connector;

@@ -1,8 +1,8 @@
-//! A request's body on its way to an upstream.
+//! Streams a request's body to an upstream.
 //!
-//! It is lent to each attempt and taken only when an upstream wants its bytes:
-//! as long as nobody has, another upstream can be tried. It also knows who is
-//! waited for: the client, who must go on within a time, or the upstream.
+//! Each attempt borrows the body and consumes it only when an upstream reads its
+//! bytes: until then, another upstream can be tried. It also tracks which side is
+//! awaited, the client, which has a timeout, or the upstream.
 
 use std::fmt;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! An upstream's answer on its way to the client.
+//! Streams an upstream's response body to the client.
 
 use std::io::{Error, ErrorKind};
 use std::pin::Pin;

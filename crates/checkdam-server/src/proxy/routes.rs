@@ -1,4 +1,4 @@
-//! Where requests go and what they cost.
+//! Routes: which upstreams a request is forwarded to, and its cost.
 
 use std::collections::HashMap;
 use std::sync::Arc;

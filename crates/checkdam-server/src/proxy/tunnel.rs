@@ -1,6 +1,5 @@
-//! Connections that carry something else than HTTP once both sides have agreed
-//! to it, such as WebSocket: bytes both ways, until both have ended or neither
-//! has said anything for too long.
+//! Tunnels after a protocol upgrade, such as WebSocket: copies bytes both ways until
+//! both sides have ended or the tunnel is idle for too long.
 
 use std::io::Error;
 use std::sync::{Mutex, PoisonError};

@@ -1,5 +1,5 @@
-//! How many request bodies each client is sending at a time. A body on its way
-//! holds a connection to its upstream, so one client may not send any number.
+//! Limits concurrent request bodies per client. Each holds a connection to its
+//! upstream, so one client must not send any number.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

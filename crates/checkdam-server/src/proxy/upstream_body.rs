@@ -1,4 +1,4 @@
-//! The body of an upstream's answer, by whatever it is spoken to.
+//! The body of an upstream's response, over HTTP/1.1 or HTTP/2.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

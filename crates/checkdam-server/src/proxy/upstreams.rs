@@ -1,4 +1,4 @@
-//! The servers behind the proxy, and which of them are well.
+//! The upstream servers of the proxy, and their health.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,5 @@
-//! By what the clients of a sample are known: which limits are a client's own.
+//! Attributes that identify the clients of a sample, to tell limits of one client
+//! from shared limits.
 
 use std::collections::HashMap;
 

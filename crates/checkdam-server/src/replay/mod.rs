@@ -1,7 +1,7 @@
-//! Requests through a rule set in virtual time: what would have been decided.
+//! Replays requests through a rule set in virtual time.
 //!
-//! A replay has buckets of its own, in memory, and begins with all of them full.
-//! It touches nothing that is in force.
+//! A replay has its own buckets, in memory, all full at first. It does not affect the
+//! active rules or buckets.
 
 mod client_attributes;
 mod preview;

@@ -1,8 +1,9 @@
-//! What a change of the rules would have done to the last minutes' requests.
+//! Previews a change of the rules on the requests of the last minutes.
 //!
-//! Where only some clients were kept, each request counts for as many as it speaks
-//! for: those of clients that ask most for themselves. A limit that clients share
-//! is charged with that many times the cost, a client's own with the cost.
+//! Where only some clients were sampled, each request counts for as many as it
+//! represents; those of the busiest clients represent only themselves. A limit that
+//! clients share is charged with that many times the cost, a limit of one client with
+//! the cost.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

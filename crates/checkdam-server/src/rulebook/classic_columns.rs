@@ -1,4 +1,4 @@
-//! Limits in the classic columns: a rate per second and a burst.
+//! Converts limits to and from the classic columns: a rate per second and a burst.
 
 use checkdam::{Quota, QuotaSpec};
 

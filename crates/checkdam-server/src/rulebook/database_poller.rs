@@ -1,7 +1,7 @@
-//! Follows a rulebook: a change is active on this node within a second, and an
-//! invalid one is refused whole and the old rules stay. Whatever the database holds
-//! is loaded, also an earlier version: a database that lost edits would else differ
-//! from this node, and every node from one that was restarted.
+//! Polls a database rulebook: a change is active on this node within a second; an
+//! invalid one is rejected as a whole and the old rules stay active. An earlier
+//! version is loaded too: if a database lost edits and this node did not follow, it
+//! would differ from nodes that were restarted.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The rulebook: rules that are kept in a database.
+//! The rulebook in a database.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Where the rulebook is kept, as people write it.
+//! Parses the URL of the rulebook's database.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Rules that concern exactly the same requests.
+//! Finds rules that apply to exactly the same requests.
 
 use std::collections::HashMap;
 

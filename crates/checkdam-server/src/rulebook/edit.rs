@@ -1,5 +1,5 @@
-//! Edits: one transaction that reads what has changed since the last one,
-//! validates what would come of the edit, and only then writes it.
+//! Edits: one transaction that reads what has changed since the last one, validates
+//! the result of the edit, and only then writes it.
 
 use std::sync::Arc;
 use std::time::Duration;

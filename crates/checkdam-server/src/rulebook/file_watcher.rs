@@ -1,5 +1,5 @@
-//! Follows a rule file: a valid change is in force within a second, an invalid
-//! one is refused whole and the old rules stay.
+//! Watches a rule file: a valid change is active within a second; an invalid one is
+//! rejected as a whole and the old rules stay active.
 
 use std::path::PathBuf;
 use std::time::Duration;

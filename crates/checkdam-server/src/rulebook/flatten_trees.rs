@@ -1,4 +1,4 @@
-//! Definitions as a rulebook keeps them: it has no trees of descriptors.
+//! Converts descriptor trees to rules, because a database has no trees.
 
 use checkdam::Definitions;
 

@@ -1,4 +1,4 @@
-//! Takes over whole files: all of it, or nothing.
+//! Imports whole files: everything, or nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Whether the rules in force are the newest, as anybody may ask.
+//! Load status: whether the active rules are the newest.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,7 +1,8 @@
-//! Where rules come from: a YAML file or a folder of them, or a rulebook in SQLite or PostgreSQL.
+//! The rulebook, which is the source of rules: a YAML file, a folder of them, or a
+//! database (SQLite or PostgreSQL).
 //!
-//! A change is taken whole or refused whole, and the rules in force are never
-//! half of one.
+//! A change is accepted or rejected as a whole; the active rules never contain a part
+//! of one.
 
 mod classic_columns;
 mod database;

@@ -1,4 +1,5 @@
-//! Hears PostgreSQL tell of changes, and connects again when it has gone away.
+//! Subscribes to PostgreSQL's `LISTEN`/`NOTIFY` for changes, and reconnects after
+//! errors.
 
 use std::sync::Arc;
 use std::time::Duration;

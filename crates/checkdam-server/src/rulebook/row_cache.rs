@@ -1,5 +1,4 @@
-//! Everything in a rulebook's tables at one instant, read anew only as far as it
-//! has changed.
+//! Cache of a rulebook's rows at one instant; only changed rows are read again.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

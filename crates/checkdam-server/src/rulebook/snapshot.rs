@@ -1,4 +1,4 @@
-//! What a rulebook holds, and what can go wrong with it.
+//! A snapshot of a rulebook's contents, and the rulebook's errors.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Who was denied, and by what: written in batches, read newest first, pruned
-//! in steps.
+//! Violations in the database: written in batches, read newest first, pruned in
+//! steps.
 
 use serde_json::{Value as Json, json};
 

@@ -1,4 +1,4 @@
-//! One rule file, and what it decides.
+//! One rule file of a simulation, and its decisions.
 
 use checkdam::{Outcome, Request, RuleSet};
 

@@ -1,5 +1,5 @@
-//! Lines as nginx and Apache write them: common, combined, and combined with the
-//! host before it.
+//! Parses the access log formats of nginx and Apache: common, combined, and combined
+//! with a virtual host in front.
 
 use std::borrow::Cow;
 use std::net::IpAddr;

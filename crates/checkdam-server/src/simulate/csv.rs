@@ -1,4 +1,4 @@
-//! Logs as tables: a line of names, then a line a request.
+//! Parses CSV logs: a header line, then one line per request.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! What Envoy would send for a line of a log.
+//! Derives Envoy descriptors from the attributes of a log line.
 
 use std::borrow::Cow;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Which attributes are taken from a log, where from, and in which form.
+//! Maps fields of a log to attributes of requests.
 
 use std::borrow::Cow;
 use std::net::IpAddr;

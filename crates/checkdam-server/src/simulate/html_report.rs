@@ -1,5 +1,5 @@
-//! A simulation as a page and as a picture: no script, nothing from elsewhere,
-//! light and dark.
+//! Simulation report as HTML and as SVG: no scripts, no external resources, light and
+//! dark.
 
 use checkdam::time::rfc3339;
 use maud::{DOCTYPE, Markup, PreEscaped, html};

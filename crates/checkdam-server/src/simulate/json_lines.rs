@@ -1,4 +1,4 @@
-//! Logs of one JSON object a line.
+//! Parses JSON Lines logs: one object per line.
 
 use std::borrow::Cow;
 

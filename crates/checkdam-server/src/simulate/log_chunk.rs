@@ -1,4 +1,4 @@
-//! Some thousand lines of a log, read: texts stay where they stand.
+//! A chunk of some thousand parsed log lines; values are slices of the chunk's text.
 
 use std::borrow::Cow;
 use std::ops::Range;

@@ -1,4 +1,5 @@
-//! One log, read on a thread of its own: unpacked, cut into lines, understood.
+//! Reads one log on its own thread: decompresses it, splits it into lines and parses
+//! them.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

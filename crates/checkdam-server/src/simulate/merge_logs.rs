@@ -1,13 +1,12 @@
-//! Several logs as one, in the order of time.
+//! Merges several logs in order of time.
 //!
-//! Servers write a request when it ends, so lines stand out of order by as much as
-//! requests last. They are held back until nothing earlier can come, within a
-//! bound of time and of number. What still comes late is taken as of now.
+//! Servers log a request when it ends, so lines are out of order by up to the
+//! duration of requests. Lines are held back until nothing earlier can follow, within
+//! a bound of time and number. A line that is still late gets the current time.
 //!
-//! A line whose clock was wrong may stand far ahead of its neighbours. A leap is
-//! therefore believed once some lines in a row have made it; until then, and where
-//! it never is, the line waits for its time or for the end, and the others stay in
-//! order.
+//! A line from a wrong clock may be far ahead of its neighbours. So a leap is
+//! accepted only after several lines in a row have made it; until then, or for ever,
+//! the line waits for its time or for the end, and the others stay in order.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;

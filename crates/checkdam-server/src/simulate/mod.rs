@@ -1,9 +1,10 @@
-//! Access logs through rule files, in virtual time: what would have been denied,
-//! to whom, and when.
+//! Simulates rule files on access logs, in virtual time: which requests would have
+//! been denied, for which subjects, and when.
 //!
-//! Each log is read on a thread of its own; one thread puts the requests in order
-//! and decides them, and a second decides them by the second rule file. Memory is bounded: by what is held back to be put in order, by
-//! the buckets, and by the subjects that are counted.
+//! Each log is read on its own thread; one thread orders the requests and decides
+//! them, and a second decides them by the second rule file. Memory is bounded: by the
+//! lines that are held back for ordering, by the buckets, and by the subjects that
+//! are counted.
 
 mod candidate;
 mod combined_log_format;

@@ -1,5 +1,4 @@
-//! How often something happened to whom: exact while there is room, and then
-//! those to whom it happened most.
+//! Counts by subject: exact up to a maximum of subjects, then heavy hitters only.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

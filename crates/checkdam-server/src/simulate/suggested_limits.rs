@@ -1,14 +1,13 @@
-//! Limits that observed traffic would have kept: percentiles of how much each
-//! subject asks for at most, without the outliers, which may be whom the limits
-//! are for.
+//! Suggests limits from observed traffic: percentiles of each subject's peak use,
+//! without outliers, which may be the abuse that limits are meant for.
 //!
 //! An outlier is beyond the upper outer fence of Tukey's box plot, in the logarithm
-//! of the peak: above the third quartile by more than three times the distance of
-//! the quartiles, which is taken as a factor of 2 at least. So up to a quarter of
-//! the subjects may be attackers and move nothing.
+//! of the peak: above the third quartile by more than three times the interquartile
+//! range, which is taken as a factor of 2 at least. So up to a quarter of the
+//! subjects may be attackers without any effect.
 //!
-//! Of each subject one entry of 64 bytes is kept; where there are too many, one
-//! subject in so many, whole.
+//! Each subject takes one entry of 64 bytes; if there are too many, whole subjects
+//! are sampled.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};

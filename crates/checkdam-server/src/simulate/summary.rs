@@ -1,4 +1,4 @@
-//! What came out of a simulation, to be printed, drawn, or read by programs.
+//! The results of a simulation, for printing, charts and JSON.
 
 use checkdam::{Rule, RuleSet};
 use serde::Serialize;

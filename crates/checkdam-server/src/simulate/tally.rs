@@ -1,4 +1,4 @@
-//! What one rule set decided.
+//! Totals of one rule set's decisions.
 
 use checkdam::{Outcome, Request, RuleSet};
 

@@ -1,4 +1,4 @@
-//! What passed and what did not, over time, in a bounded number of points.
+//! Allowed and denied requests over time, in a bounded number of points.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Times as logs write them, in microseconds since 1970.
+//! Parses timestamps of logs to microseconds since 1970.
 
 use std::ops::RangeInclusive;
 

@@ -1,7 +1,7 @@
-//! Redis, and what was last said of it.
+//! Health of Redis.
 //!
-//! What becomes of requests tells how Redis goes. Where they tell too little
-//! (none came yet, or some failed) it is asked for something that charges nobody.
+//! It is known from the results of requests. Where those are too few (none yet, or
+//! some failed), Redis is probed with a call that charges nothing.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

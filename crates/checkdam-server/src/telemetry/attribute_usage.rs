@@ -1,5 +1,5 @@
-//! Attributes that rules name, beside those that requests have. A rule on an
-//! attribute that no request has limits nobody, and a request whose attributes no
+//! Compares the attributes that rules name with those that requests have. A rule on
+//! an attribute that no request has never applies, and a request whose attributes no
 //! rule names is not limited: nothing else shows either.
 
 use std::collections::{BTreeSet, HashMap, HashSet};

@@ -1,5 +1,5 @@
-//! How many requests were decided how, by rule: exact, and bounded by the rules
-//! that are counted by themselves.
+//! Counters of decisions by rule: exact, and bounded by the number of rules that are
+//! counted separately.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

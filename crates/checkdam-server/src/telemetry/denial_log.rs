@@ -1,7 +1,7 @@
-//! Logs some of the denials: so many a second and rule, and how many not.
+//! Logs a sample of denials: so many per rule per second, and the number omitted.
 //!
-//! The lines are the only ones that say whom a decision concerned, and are made
-//! only if somebody asks for them.
+//! These are the only log lines with subjects, and they are written only if
+//! `log_denials` is set.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,7 @@
-//! How long decisions took, by how and by whom they were made.
+//! Latency histograms of decisions, by result and by store.
 //!
-//! Noting one adds to two numbers and takes no lock. Exemplars, where they are
-//! asked for, are left out rather than waited for.
+//! Recording adds to two numbers and takes no lock. Exemplars, where enabled, are
+//! skipped rather than waited for.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

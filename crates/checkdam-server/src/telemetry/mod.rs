@@ -1,7 +1,7 @@
-//! What is seen of decisions once they are made: how many, how fast, whose.
+//! Telemetry of decisions: counts, latencies, subjects.
 //!
-//! Nothing here decides anything, waits, or fails. A request is seen once, with
-//! its outcome; once a second a tick makes history of it.
+//! Nothing here decides, waits or fails. A request is observed once, with its
+//! outcome; a tick adds to the history once a second.
 
 mod attribute_usage;
 mod counters;

@@ -1,10 +1,10 @@
-//! What was asked in the last minutes, kept so that a change of the rules can be
-//! tried on it. It stays in memory.
+//! Sample of the requests of the last minutes, in memory, on which a change of the
+//! rules can be previewed.
 //!
-//! Where not everything fits, the oldest goes, down to a minute. Then clients are
-//! left out, not requests: of each client that is kept the whole sequence is, so
-//! that its buckets stand where they would. Clients that ask most are never left
-//! out. The first look at a request takes no lock.
+//! When the space is full, the oldest requests are dropped, down to one minute. Then
+//! whole clients are left out, not single requests: of each client that is kept every
+//! request is, so that its buckets are as in reality. The busiest clients are never
+//! left out. The first test of a request takes no lock.
 
 mod busy_clients;
 mod encoding;

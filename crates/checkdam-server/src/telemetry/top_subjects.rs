@@ -1,16 +1,17 @@
-//! Who asks and who is limited most, over the last minute and the last hour.
+//! Top subjects: those with most requests and with most denials, over the last minute
+//! and the last hour.
 //!
-//! Requests count, not their cost. A request that passes counts for each rule
-//! that concerns it; one that does not, for each rule that denies it, or as
-//! `ban`. Rules in shadow do not count, nor does a store that did not answer:
-//! that is nobody's fault. Nor do rules that count everybody together, such as
-//! `global`: they have no subjects, and traffic by rule tells of them.
+//! Requests count, not their cost. An allowed request counts for each rule that
+//! applies to it; a denied one for each rule that denies it, or as `ban`. Rules in
+//! shadow mode do not count, nor do denials by failure policy, which no subject
+//! caused. Nor do rules without attributes in their key, such as `global`: they have
+//! no subjects, and traffic by rule shows them.
 //!
-//! The space is fixed: eight shards of 128 names a slice and kind. A slice is
-//! ten seconds, or ten minutes made of such; the one that runs and the five
-//! before it are the minute (so 50 to 60 s) and the hour (50 to 60 min). Within
-//! a shard a count is too high by at most one 128th of what that shard saw, over
-//! all slices together: see [`HeavyHitters`].
+//! The space is fixed: eight shards of 128 names per slice and kind. A slice is ten
+//! seconds, or ten minutes made of such; the current one and the five before it are
+//! the minute (so 50 to 60 s) and the hour (50 to 60 min). Within a shard a count is
+//! too high by at most one 128th of what that shard counted, over all slices
+//! together: see [`HeavyHitters`].
 
 mod time_slices;
 

@@ -1,8 +1,8 @@
-//! What passed in the last minute, quarter of an hour and day, by rule.
+//! Traffic by rule over the last minute, quarter of an hour and day.
 //!
-//! Once a second the counters are read, and what is new belongs to the second
-//! that has just ended. A second in which nobody looked is 0, and what happened
-//! meanwhile is told by the next; time itself is never bent.
+//! Once a second the counters are read, and the increase belongs to the second that
+//! has just ended. A second without a reading is 0, and its requests are in the next
+//! one; points are never moved in time.
 
 mod rule_history;
 

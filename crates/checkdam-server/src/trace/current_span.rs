@@ -1,5 +1,5 @@
-//! The caller's span, known to everything that answers a request without being
-//! handed from one to the next.
+//! The caller's span as a task-local value, available to everything that handles a
+//! request.
 
 use crate::traceparent::TraceParent;
 

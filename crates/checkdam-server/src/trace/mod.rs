@@ -1,9 +1,8 @@
-//! Whose request a check is part of, and the span that tells it.
+//! Distributed tracing: W3C Trace Context in, OTLP spans out.
 //!
-//! Callers say in a `traceparent` header (W3C Trace Context) which trace a
-//! request belongs to. It is read only if somebody wants to know: latencies with
-//! exemplars, or a collector that spans are sent to. Nothing here is waited for,
-//! and without either nothing here is done.
+//! Callers send the trace of a request in a `traceparent` header. It is parsed only
+//! if exemplars or a collector are configured; nothing here is waited for, and
+//! without either nothing is done.
 
 mod current_span;
 #[cfg(feature = "otlp")]

@@ -1,9 +1,9 @@
-//! Sends spans to a collector by OTLP over gRPC.
+//! Exports spans to a collector by OTLP over gRPC.
 //!
 //! A request puts its span into a bounded queue, or counts it as dropped; a task
-//! sends what is queued in batches. A collector that is away costs a warning now
-//! and then. The SDK's own processor would do the same on a thread of its own,
-//! and log nothing without a feature that logs everything.
+//! sends the queue in batches. An unreachable collector costs an occasional warning.
+//! The SDK's own batch processor would do the same on a thread of its own, and log
+//! nothing without a feature that logs everything.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

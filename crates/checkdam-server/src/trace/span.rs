@@ -1,4 +1,4 @@
-//! A check as a span.
+//! The span of a check.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! A responder whose requests carry the trace that their callers name.
+//! A responder that attaches the caller's trace to its requests.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Which decisions belong to a trace, and of which a span is sent.
+//! Decides which decisions belong to a trace, and which spans are exported.
 
 use crate::config::TraceOptions;
 use crate::telemetry::Observation;

@@ -1,4 +1,4 @@
-//! The WebDriver protocol, as far as we need it: JSON over HTTP to a chromedriver of our own.
+//! A minimal WebDriver client: JSON over HTTP to a chromedriver.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

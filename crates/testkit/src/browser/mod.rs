@@ -1,4 +1,4 @@
-//! A real Chromium, driven as a person would: pages, clicks, keys, pictures.
+//! A real Chromium, driven by WebDriver: pages, clicks, keys, screenshots.
 
 mod driver;
 

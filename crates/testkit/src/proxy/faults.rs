@@ -1,4 +1,4 @@
-//! What the proxy does to bytes at present, and how much it has let through.
+//! The faults that the proxy injects at present, and how many bytes it has passed on.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};

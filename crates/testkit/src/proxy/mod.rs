@@ -1,8 +1,9 @@
-//! A TCP proxy that breaks the network on request.
+//! A TCP proxy that injects network faults.
 //!
-//! Every connection has two directions, requests towards the server and replies towards the client, and each
-//! direction has a [`Mode`] that applies to all connections, open and new, from the next chunk on. Bytes that a
-//! sleeping or holding direction has already read follow the new mode too.
+//! Every connection has two directions, requests towards the server and replies
+//! towards the client, and each direction has a [`Mode`] that applies to all
+//! connections, open and new, from the next chunk on. Bytes that a sleeping or
+//! holding direction has already read follow the new mode too.
 
 mod acceptor;
 mod faults;

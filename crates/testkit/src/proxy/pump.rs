@@ -1,4 +1,5 @@
-//! One direction of one connection: reads chunks and does to them what the orders say.
+//! One direction of one connection: reads chunks and applies the current fault to
+//! them.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};

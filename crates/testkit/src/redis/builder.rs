@@ -1,4 +1,4 @@
-//! How a server is to be started.
+//! Options of a Redis server to start.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};

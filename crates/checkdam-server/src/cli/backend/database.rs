@@ -1,5 +1,5 @@
-//! A database, read and edited directly: every edit is judged with all that is
-//! there, as a server would.
+//! A database as backend, read and edited directly. Every edit is validated together
+//! with all existing rules, as a server does.
 
 use std::io::Write;
 use std::sync::Arc;

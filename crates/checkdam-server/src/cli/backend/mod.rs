@@ -1,7 +1,7 @@
-//! Whoever keeps the rules: a running server, or a database.
+//! Backends of commands that edit rules: a running server, or a database.
 //!
-//! Commands are written once, against [`Backend`]. Both ways take the same and
-//! answer the same: JSON as the admin API has it.
+//! Commands are written once, against [`Backend`]. Both backends take and return the
+//! JSON of the admin API.
 
 mod database;
 mod server;

@@ -1,4 +1,4 @@
-//! A running server, asked through its admin API.
+//! A running server as backend, through its admin API.
 
 use std::cell::RefCell;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What `checkdam bench` takes, and which values it takes.
+//! Command-line arguments of `checkdam bench` and their validation.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One question before any load.
+//! Sends one request before any load, to find configuration errors early.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! How a load goes, for whoever watches: a line that is kept up to date in a
-//! terminal, and one every few seconds elsewhere.
+//! Progress of a load test: a status line in a terminal, otherwise one line every few
+//! seconds.
 
 use std::io::IsTerminal;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a load measured, for people.
+//! Prints the results of a load test as text.
 
 use std::time::Duration;
 

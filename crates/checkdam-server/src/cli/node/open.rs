@@ -1,4 +1,5 @@
-//! What a node is opened with: its rules and its record, while its store is tried.
+//! Opens what a node needs at startup: its rules and its audit log, while the store
+//! is being checked.
 
 use std::time::Duration;
 

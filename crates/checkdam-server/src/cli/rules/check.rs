@@ -1,4 +1,4 @@
-//! `checkdam rules check`: whether a rule file is valid, and what it says.
+//! `checkdam rules check`: validates a rule file and summarizes it.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Conditions as the command line writes them: `plan=free`,
-//! `method=GET,POST`, `ip!=10.0.0.0/8`, `user` (there is one), `!user`.
+//! Parses conditions of the command line: `plan=free`, `method=GET,POST`,
+//! `ip!=10.0.0.0/8`, `user` (present), `!user` (absent).
 
 use serde_json::{Map, Value, json};
 

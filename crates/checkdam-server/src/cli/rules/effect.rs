@@ -1,4 +1,4 @@
-//! `checkdam rules effect`: what a rule in shadow would have denied.
+//! `checkdam rules effect`: what a rule in shadow mode would have denied.
 
 use std::process::ExitCode;
 

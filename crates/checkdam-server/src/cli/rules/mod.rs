@@ -1,4 +1,4 @@
-//! `checkdam rules`: what the limits are, and how they are changed.
+//! `checkdam rules`: shows and edits rules.
 
 mod add_set_remove;
 mod check;

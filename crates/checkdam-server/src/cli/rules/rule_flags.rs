@@ -1,5 +1,5 @@
-//! What a rule says, as flags. Nothing is judged here: the flags become the
-//! fields of a rule file, and its parser judges them.
+//! The fields of a rule as flags. They are not validated here: they become the fields
+//! of a rule file, and its parser validates them.
 
 use checkdam::{Rule, rule_file};
 use serde_json::{Map, Value, json};

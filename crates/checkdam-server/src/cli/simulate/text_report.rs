@@ -1,4 +1,4 @@
-//! The result of a simulation, for people.
+//! Prints the results of a simulation as text.
 
 use checkdam::time::rfc3339;
 

@@ -1,4 +1,5 @@
-//! `checkdam top`: who is limited most and how it goes, in a terminal.
+//! `checkdam top`: a terminal view of traffic and of the subjects that are denied
+//! most.
 
 mod render;
 mod server_snapshot;

@@ -1,4 +1,4 @@
-//! Draws what a server says.
+//! Renders a server's state in the terminal.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};

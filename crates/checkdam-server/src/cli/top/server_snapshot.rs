@@ -1,4 +1,4 @@
-//! What a server says of itself at one moment.
+//! A snapshot of a server's state, from its admin API.
 
 use axum::http::Uri;
 use serde::Deserialize;

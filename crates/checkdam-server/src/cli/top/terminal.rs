@@ -1,8 +1,8 @@
-//! The screen: threads wait for keys, for the server, and for the end of the
-//! terminal or the program; this one draws.
+//! Event loop of the terminal: threads wait for keys, for the server, and for
+//! hang-ups and signals; this one draws.
 //!
-//! crossterm reads a terminal that has hung up in a loop that never returns, so
-//! keys are read on a thread of their own, which ends with the program.
+//! crossterm reads a terminal that has hung up in a loop that never returns, so keys
+//! are read on a separate thread, which ends with the process.
 
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;

@@ -1,4 +1,5 @@
-//! What the person before the screen has chosen, and what keys do.
+//! State of the view (query, search, pause, scroll position), and the key bindings
+//! that change it.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 

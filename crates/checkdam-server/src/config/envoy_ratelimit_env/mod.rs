@@ -1,9 +1,9 @@
-//! The environment variables of envoyproxy/ratelimit, for installations that put
-//! this server in its place. Our own variables and flags win.
+//! Environment variables of envoyproxy/ratelimit, for deployments that replace it
+//! with this server. checkdam's own variables and flags take precedence.
 //!
-//! They are read where one of them is set that no other program has, such as
-//! `RUNTIME_ROOT`: names as general as `PORT` may be meant for others. Every one
-//! that is set is logged with what became of it.
+//! They are read only if a variable is set that no other program uses, such as
+//! `RUNTIME_ROOT`: names as general as `PORT` may belong to other programs. Every
+//! variable that is set is logged with its effect.
 
 mod redis_url;
 mod variables;

@@ -1,5 +1,5 @@
-//! The Redis of envoyproxy/ratelimit as one URL: `REDIS_URL` with the login of
-//! `REDIS_AUTH` and the TLS of `REDIS_TLS`, whichever form it has.
+//! Combines the Redis settings of envoyproxy/ratelimit into one URL: `REDIS_URL` in
+//! any of its forms, the login of `REDIS_AUTH` and the TLS of `REDIS_TLS`.
 
 use super::super::ConfigError;
 

@@ -1,4 +1,4 @@
-//! What becomes of envoyproxy/ratelimit's variables.
+//! Tests of the mapping of envoyproxy/ratelimit's variables.
 
 use super::*;
 

@@ -1,6 +1,5 @@
-//! The environment variables of envoyproxy/ratelimit, and what each of them
-//! means here: it becomes one of our settings, it is not needed, or it asks for
-//! something that there is not here.
+//! Maps the environment variables of envoyproxy/ratelimit: each becomes a setting, is
+//! not needed, or is not supported.
 //!
 //! The names are those of its `src/settings/settings.go`, old ones included.
 

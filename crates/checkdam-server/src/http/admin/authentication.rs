@@ -1,5 +1,5 @@
-//! Who may come in: those who know the token, or without one those on this
-//! machine that are no web page.
+//! Authentication of the admin API: a bearer token, or without one a local host name;
+//! in both cases the same-origin check.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Who is not served at all.
+//! Admin API: bans.
 
 use std::sync::Arc;
 

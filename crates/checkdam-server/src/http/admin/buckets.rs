@@ -1,5 +1,4 @@
-//! Where a request's buckets stand, and giving back what was charged: the same as
-//! on the door for requests, for those who have the token of this one.
+//! Admin API: inspects, resets and refunds the buckets of a request.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What all edits have in common: whether they are possible, what they expect,
-//! and how they are refused.
+//! Shared parts of edit requests: preconditions (`If-Match`, `If-None-Match`),
+//! whether edits are possible, and error responses.
 
 use axum::body::Body;
 use axum::http::header::{ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};

@@ -1,4 +1,4 @@
-//! What every path of the admin API may answer instead.
+//! Error responses that every path of the admin API may have, for OpenAPI.
 
 use utoipa::IntoResponses;
 

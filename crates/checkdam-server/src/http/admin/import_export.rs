@@ -1,4 +1,4 @@
-//! Whole documents: dry runs, import, export.
+//! Admin API: import, export and dry runs of whole documents.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! What passes, second by second, to those who watch.
+//! Admin API: live traffic, once a second, as server-sent events.
 //!
-//! A second is written once for all who listen. Nobody waits for a listener:
-//! one that is slow misses seconds.
+//! An event is serialized once for all subscribers. No subscriber is waited for: a
+//! slow one misses events.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};

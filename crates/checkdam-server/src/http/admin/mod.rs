@@ -1,8 +1,9 @@
-//! The admin API, on a door of its own: rules, who was denied, how it goes. The
-//! dashboard is served here as well, and asks this API as anybody would.
+//! The admin API, on a listener of its own: rules, violations, traffic and status. It
+//! also serves the dashboard, which is a client of this API like any other.
 //!
-//! Handlers read what is active from the app and edit through the rulebook; an
-//! edit is answered once it is active on this node, or with 202 after five seconds.
+//! Handlers read the active state from the app and edit through the rulebook. The
+//! response to an edit is sent once it is active on this node, or after five seconds
+//! as 202.
 
 mod authentication;
 mod bans;

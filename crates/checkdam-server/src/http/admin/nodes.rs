@@ -1,4 +1,4 @@
-//! The nodes that share a store.
+//! Admin API: the nodes that share a store.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Other limits for some subjects of a rule.
+//! Admin API: overrides.
 
 use std::sync::Arc;
 

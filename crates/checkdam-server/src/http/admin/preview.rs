@@ -1,5 +1,5 @@
-//! What an edit of a rule would have done to the last minutes' requests. Nothing
-//! is changed, so it also answers while the rules come from a file.
+//! Admin API: previews an edit of a rule on the requests of the last minutes. Nothing
+//! is changed, so it also works when rules come from a file.
 
 use std::sync::Arc;
 

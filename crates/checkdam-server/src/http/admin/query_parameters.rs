@@ -1,4 +1,4 @@
-//! What stands behind the question mark: pages, filters, times.
+//! Query parameters of the admin API: pages, filters, times.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Rules: see, add, change, remove, and what one in shadow would do.
+//! Admin API: rules, and the effects of rules in shadow mode.
 
 use std::sync::Arc;
 

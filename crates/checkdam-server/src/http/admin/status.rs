@@ -1,4 +1,4 @@
-//! How this node goes.
+//! Admin API: status of this node.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Who asks most, and who is limited most.
+//! Admin API: the subjects with most allowed and most denied requests.
 
 use std::sync::Arc;
 

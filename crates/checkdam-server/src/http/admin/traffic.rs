@@ -1,4 +1,4 @@
-//! What passed in the last minute, quarter of an hour and day.
+//! Admin API: traffic of the last minute, quarter of an hour and day.
 
 use std::sync::Arc;
 

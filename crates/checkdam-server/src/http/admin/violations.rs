@@ -1,4 +1,4 @@
-//! Who was denied, by which rule, and when.
+//! Admin API: violations, by rule, subject and time.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! A page to try the API in a browser, built from `/openapi.json`. Everything
-//! it loads comes from this binary.
+//! API explorer: a page to try the API in a browser, built from `/openapi.json`.
+//! Everything it loads comes from this binary.
 
 use axum::http::HeaderName;
 use axum::http::header::{

@@ -1,5 +1,5 @@
-//! Refusals for the client itself, which a proxy hands on: they say what to do
-//! and nothing of other tiers, subjects or an operator's reasons.
+//! Denial responses for the end client, which a proxy passes on: they contain when to
+//! retry, and nothing of other tiers, subjects or an operator's reasons.
 
 use axum::http::{Response, StatusCode};
 use bytes::{Bytes, BytesMut};

@@ -1,5 +1,5 @@
-//! Envoy's rate limit messages as JSON, in the form that protobuf gives them:
-//! names in either spelling, large numbers as text too, defaults left out.
+//! Envoy's rate limit messages in protobuf's JSON mapping: names in either spelling,
+//! large numbers also as text, defaults omitted.
 
 use std::fmt;
 

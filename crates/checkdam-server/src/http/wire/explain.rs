@@ -1,4 +1,4 @@
-//! Which rules concern a request, and why, as JSON.
+//! Explanations of which rules apply to a request, as JSON.
 
 use checkdam::{Algorithm, Mode, Outcome, Request, Rule, RuleSet};
 use serde::Serialize;

@@ -1,5 +1,5 @@
-//! What goes over the wire: requests as they arrive, answers as they leave.
-//! These types know JSON; the library's types do not.
+//! Wire types: JSON requests and responses of the HTTP API. The library's types know
+//! no JSON.
 
 mod check_response;
 mod denial;

@@ -1,8 +1,8 @@
-//! Requests as JSON, read without copying.
+//! Deserializes requests from JSON, without copying.
 //!
-//! What has the wrong form is a 400; what has the right form and cannot be
-//! used is a 422. The values that cannot be used are kept while the rest is
-//! read, so that a body's form is always judged first.
+//! Malformed JSON or the wrong type is a 400; a well-formed request with an invalid
+//! value is a 422. Errors of values are held back until the whole body is parsed, so
+//! that a 400 takes precedence.
 
 use std::borrow::Cow;
 use std::fmt;

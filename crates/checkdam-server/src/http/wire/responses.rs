@@ -1,4 +1,4 @@
-//! Answers as JSON and headers.
+//! Responses as JSON and headers.
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};

@@ -1,4 +1,4 @@
-//! A body in chunks, as it is read.
+//! Decoder of chunked transfer coding (RFC 9112, section 7.1).
 
 use std::io::{Error, ErrorKind};
 

@@ -1,4 +1,4 @@
-//! A connection to an upstream: its bytes, and what was read too early.
+//! A connection to an upstream, with its read buffer.
 
 use std::future::poll_fn;
 use std::io::Error;

@@ -1,4 +1,4 @@
-//! One request and its answer on a connection.
+//! One request and its response on a connection.
 
 use std::io::{Error, ErrorKind};
 use std::sync::Arc;

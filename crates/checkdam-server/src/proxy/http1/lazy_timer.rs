@@ -1,4 +1,4 @@
-//! A deadline that moves with every request, and a timer that does not.
+//! A timeout that is extended with every request but rarely re-arms its timer.
 
 use std::pin::Pin;
 use std::task::Context;

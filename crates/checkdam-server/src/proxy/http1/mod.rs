@@ -1,12 +1,12 @@
-//! HTTP/1.1 to upstreams, on connections that are kept.
+//! HTTP/1.1 client for upstreams (RFC 9112), on pooled connections.
 //!
-//! hyper's client would do, but it hands every request to a task of its own and
-//! its answer back, and copies heads from map to map: a third of what a request
-//! through the proxy cost. Here a request's own task writes and reads.
+//! hyper's client would do, but it hands every request to another task and its
+//! response back, and copies heads from map to map: a third of the cost of a proxied
+//! request. Here the request's own task writes and reads.
 //!
-//! What can be read in two ways is read in none: an answer whose end is
-//! ambiguous is an error, and a connection is kept only if its last answer ended
-//! where it said and nothing came after it.
+//! Ambiguous framing is an error, never interpreted: a response whose end is
+//! ambiguous is rejected, and a connection is reused only if its last response ended
+//! where it declared and nothing followed.
 
 mod chunked_decoder;
 mod connection;

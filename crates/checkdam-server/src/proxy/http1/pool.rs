@@ -1,4 +1,4 @@
-//! The connections to one upstream that rest.
+//! Pool of idle connections to one upstream.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A request as it is written: its head, and its body as it comes.
+//! Writes a request: its head, then its body as it arrives.
 
 use std::io::{Error, ErrorKind, IoSlice, Write};
 use std::pin::Pin;

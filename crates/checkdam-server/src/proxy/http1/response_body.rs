@@ -1,4 +1,4 @@
-//! The body of an answer, as it comes.
+//! Streams the body of an upstream's response.
 
 use std::io::{Error, ErrorKind};
 use std::pin::Pin;

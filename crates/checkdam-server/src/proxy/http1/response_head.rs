@@ -1,4 +1,4 @@
-//! The head of an answer, as an upstream writes it.
+//! Parses the head of an upstream's response.
 
 use std::mem::MaybeUninit;
 

@@ -1,4 +1,4 @@
-//! The bytes of a connection, in the clear or not.
+//! The byte stream of a connection, TCP or TLS.
 
 use std::io::{Error, ErrorKind, IoSlice};
 use std::pin::Pin;

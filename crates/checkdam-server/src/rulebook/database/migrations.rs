@@ -1,11 +1,11 @@
-//! Brings the tables up to date, in one transaction: all steps or none, and
-//! nodes that start together take turns.
+//! Schema migrations, in one transaction: all steps or none. Nodes that start
+//! together run them one after the other.
 //!
-//! The migrator of sqlx runs every step in a transaction of its own and, on SQLite, takes
-//! no lock: of two processes that open a new file together, such as a server and the
-//! command line, one fails. On PostgreSQL it holds a lock of the session, which a pooler in
-//! transaction mode such as PgBouncer loses. Databases of ours would have to be entered
-//! into its table by hand.
+//! The migrator of sqlx runs every step in a transaction of its own and, on SQLite,
+//! takes no lock: of two processes that open a new file together, such as a server
+//! and the command line, one fails. On PostgreSQL it holds a session lock, which a
+//! pooler in transaction mode such as PgBouncer loses. Existing databases would have
+//! to be entered into its table by hand.
 
 use super::transaction::{Session, Value};
 use super::{Dialect, Engine, OpenError};

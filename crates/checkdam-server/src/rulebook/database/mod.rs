@@ -1,7 +1,7 @@
-//! The two engines behind one face: pools, sessions, migrations.
+//! SQLite and PostgreSQL behind one interface: pools, sessions, migrations.
 //!
-//! Nothing above this module knows which engine it speaks to, and nothing here
-//! knows what a rule is.
+//! Nothing above this module knows which engine it uses, and nothing here knows what
+//! a rule is.
 
 mod migrations;
 mod sql_dialect;

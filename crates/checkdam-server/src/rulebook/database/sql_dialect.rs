@@ -1,8 +1,8 @@
-//! What the two engines spell differently.
+//! Differences between the SQL dialects of SQLite and PostgreSQL.
 //!
-//! Rows travel as JSON in both directions: one parameter carries any number of
-//! rows in, and each row comes back as one object. That is the one shape both
-//! engines share, so that every statement is written once.
+//! Rows are passed as JSON in both directions: one parameter carries any number of
+//! rows in, and each row is returned as one object. Both engines support this, so
+//! every statement is written once.
 
 /// An engine's way of spelling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

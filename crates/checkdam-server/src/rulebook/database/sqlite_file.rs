@@ -1,7 +1,7 @@
-//! A database file that is open, and whether it is still the one at its path.
+//! Detects that an open SQLite file was deleted or replaced at its path.
 //!
-//! SQLite goes on reading and writing a file that was deleted: edits succeed and are
-//! gone after the next restart. So it is looked at before every transaction.
+//! SQLite goes on reading and writing a deleted file: edits would succeed and be lost
+//! at the next restart. So the path is checked before every transaction.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! The three kinds of things that a rulebook keeps, and their rows.
+//! The database rows of rules, overrides and bans.
 
 mod ban_row;
 mod override_row;

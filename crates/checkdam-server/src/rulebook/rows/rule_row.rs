@@ -1,9 +1,8 @@
 //! Rows of `rate_limit_rule`.
 //!
-//! A rule with one limit that the classic columns can say is kept in them
-//! alone, so that whoever knows only those may change it. Any other rule has
-//! its limits in a column of their own, and the classic columns tell what the
-//! first of them comes to.
+//! A rule with one limit that fits the classic columns is stored only in them, so
+//! that programs that know only those can change it. Any other rule has its limits in
+//! a column of their own, and the classic columns have the equivalent of the first.
 
 use checkdam::rule_file::{self, RuleText};
 use checkdam::{Algorithm, Definitions, Mode, Rule};

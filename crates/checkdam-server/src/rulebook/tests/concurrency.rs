@@ -1,4 +1,4 @@
-//! Several who read and write at once.
+//! Concurrent readers and writers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! What others write past this program.
+//! Rows that other programs write.
 
 use super::test_database::{TestDatabase, rule};
 use crate::rulebook::RulebookError;

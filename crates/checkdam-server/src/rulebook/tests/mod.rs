@@ -1,12 +1,12 @@
-//! One suite, on both engines.
+//! One test suite, run on both database engines.
 //!
 //! - `edits`: rules, overrides and bans, one by one
-//! - `external_writes`: what others write past this program
+//! - `external_writes`: rows that other programs write
 //! - `imports`: whole files, and many rows
-//! - `concurrency`: several who read and write at once
-//! - `violations`: who was denied
+//! - `concurrency`: concurrent readers and writers
+//! - `violations`: the audit log
 //! - `polling`: how nodes learn of changes
-//! - `outages`: a server that goes away
+//! - `outages`: a database server that stops
 
 mod concurrency;
 mod edits;

@@ -1,4 +1,4 @@
-//! A server that goes away.
+//! A database server that stops.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A rulebook of a test's own.
+//! A temporary rulebook for one test.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 

@@ -1,4 +1,4 @@
-//! Who was denied.
+//! The audit log.
 
 use super::test_database::{TestDatabase, rule};
 use crate::rulebook::{Retention, StoredViolation, Violation, ViolationFilter};

@@ -1,9 +1,9 @@
-//! The clients that ask most: they are always kept.
+//! Detects the busiest clients, which are always sampled.
 //!
-//! While clients are left out, those that are left out are counted by hash in a
-//! fixed number of counters. One that reaches its threshold within a second is
-//! kept from then on. Two that share a counter may make one of them loud too
-//! early, never too late.
+//! While clients are left out, those are counted by hash in a fixed number of
+//! counters. One that reaches the threshold within a second is sampled from then on.
+//! Two that share a counter may make one of them count as busy too early, never too
+//! late.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,9 +1,9 @@
-//! Requests as bytes: what was decided together is one entry, and requests that
-//! are read again borrow from it.
+//! Binary encoding of sampled requests: requests that were decided together are one
+//! entry, and decoded requests borrow from it.
 //!
-//! An entry is its length, the hash of who asked, when, by which attribute that
-//! is known, and the requests. Lengths and costs are written in groups of seven
-//! bits; names that every door uses take one byte.
+//! An entry has its length, the hash of the client, the time, the attribute that
+//! identifies the client, and the requests. Lengths and costs are varints (LEB128);
+//! attribute names that every listener uses take one byte.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher};

@@ -1,4 +1,4 @@
-//! A part of the names: sketches of the last slices of time.
+//! One shard of the names: a ring of sketches, one per slice of time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
