@@ -1,4 +1,4 @@
-//! Sheds requests of a listener, with a 503 response.
+//! Which requests a listener sheds, and the response to them.
 
 use axum::body::Body;
 use axum::http::Response;

@@ -14,7 +14,7 @@ use crate::time::{EPOCH_UNIX_US, SECOND_US, UNIX_S_MAX};
 /// The longest reason of a ban in bytes.
 pub const REASON_MAX: usize = 1_024;
 
-/// Whoever has this attribute is denied before any rule is looked at.
+/// Requests whose attribute has a banned value are denied before any rule is tested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ban {
     /// The attribute that is looked at.
@@ -23,7 +23,7 @@ pub struct Ban {
     pub value: BannedValue,
     /// When it ends, in seconds since 1970; never if absent.
     pub until_unix_s: Option<u64>,
-    /// Why, for those who ask.
+    /// Why, as shown to operators.
     pub reason: String,
 }
 

@@ -38,8 +38,8 @@ pub struct Decision {
     pub limit: u64,
     /// What is left now.
     pub remaining: u64,
-    /// How long until the same request would pass, if nobody else takes it
-    /// first; 0 when it passed, or when it never will.
+    /// How long until the same request would pass, if no other takes the tokens first; 0
+    /// when it passed, or when it never will.
     pub retry_after_us: u64,
     /// How long until nothing is owed any more.
     pub reset_after_us: u64,
@@ -48,7 +48,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// An answer that no bucket was asked for. Who is denied may ask again in a
+    /// A decision that was made without a bucket. A denied request may retry after one
     /// second.
     pub(crate) const fn undecided(limit: u64, verdict: Verdict) -> Self {
         let (remaining, retry_after_us) = match verdict {
@@ -65,7 +65,7 @@ impl Decision {
     }
 }
 
-/// Who decided.
+/// Where a decision was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DecidedBy {
@@ -83,7 +83,7 @@ pub enum DecidedBy {
 }
 
 impl DecidedBy {
-    /// Everyone who can decide, in the order of [`DecidedBy::number`].
+    /// All variants, in the order of [`DecidedBy::number`].
     pub const ALL: [Self; 5] = [Self::Memory, Self::Redis, Self::Lease, Self::Local, Self::Policy];
 
     /// Its place in [`DecidedBy::ALL`].

@@ -10,11 +10,11 @@ use crate::rule::Rule;
 /// takes whole or refuses whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Definitions {
-    /// Whom is allowed what, in the order in which ties are broken.
+    /// The rules, in the order in which ties are broken.
     pub rules: Vec<Rule>,
     /// Other limits for some subjects of a rule.
     pub overrides: Vec<Override>,
-    /// Who is not served at all.
+    /// The bans.
     pub bans: Vec<Ban>,
     /// Limits as trees of descriptors, one a domain.
     pub trees: Vec<DescriptorTree>,

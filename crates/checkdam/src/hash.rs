@@ -32,18 +32,18 @@ impl BuildHasher for RandomState {
     }
 }
 
-/// 64 bits that nobody can guess: the standard library's hasher is keyed by the
-/// operating system, and no two of them alike.
+/// 64 unpredictable bits: the operating system seeds the keys of the standard
+/// library's hasher, and each instance has different keys.
 fn system_random() -> u64 {
     std::collections::hash_map::RandomState::new().hash_one(0_u64)
 }
 
-/// A fingerprint of a bucket's key, never 0, above what its name and
-/// its quota tell of it (see [`Traits`]).
+/// A fingerprint of a bucket's key, never 0; its low bits encode properties of the
+/// bucket's name and quota (see [`Traits`]).
 ///
-/// 54 bits: among a million live buckets the odds that any two share one are
-/// 3 in 10^5; two that did would share their limit, so one could be denied
-/// early, and never let in too much.
+/// 54 bits: among a million live buckets the odds that any two share one are 3 in
+/// 10^5; two that did would share their limit, so one could be denied early, but
+/// never too much is admitted.
 pub(crate) type Tag = u64;
 
 /// Makes fingerprints with a key of its own: of the subject first, which the

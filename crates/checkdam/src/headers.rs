@@ -27,9 +27,9 @@ pub enum Dialect {
 /// The most policies that are listed: proxies refuse long headers.
 const POLICIES_MAX: usize = 32;
 
-/// Calls `set` with each header of an outcome: on requests that pass as on
-/// those that do not. None for a request that no rule concerns; `Retry-After`
-/// alone for one that is banned for a time.
+/// Calls `set` with each header of an outcome, allowed or denied. There are none for
+/// a request that no rule applies to, and only `Retry-After` for one that is banned
+/// for a time.
 pub fn write(outcome: &Outcome, dialect: Dialect, mut set: impl FnMut(&'static str, &str)) {
     let mut number = itoa::Buffer::new();
     if outcome.retry_after_us() > 0 && outcome.verdict() == Verdict::Banned {

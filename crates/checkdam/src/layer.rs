@@ -59,8 +59,8 @@ pub struct RateLimitLayer<S> {
 }
 
 impl<S: Store + 'static> RateLimitLayer<S> {
-    /// A layer to be told what it reads from requests. As it is, it reads
-    /// nothing, and only rules without attributes concern its requests.
+    /// A builder of a layer. Without extractors it reads nothing, and only rules without
+    /// attributes apply to its requests.
     #[must_use]
     pub fn builder(limiter: Arc<Limiter<S>>) -> RateLimitLayerBuilder<S> {
         RateLimitLayerBuilder::new(limiter)

@@ -68,13 +68,13 @@ impl<S: Store> Limiter<S> {
         Self { rules: ArcSwap::from_pointee(rules), store }
     }
 
-    /// The rules in force.
+    /// The active rules.
     pub fn rules(&self) -> Guard<Arc<RuleSet>> {
         self.rules.load()
     }
 
-    /// Puts other rules in force, at once and whole. Checks under way finish
-    /// with the rules they began with.
+    /// Replaces the active rules atomically. Checks in flight finish with the rules they
+    /// began with.
     pub fn set_rules(&self, rules: RuleSet) {
         self.rules.store(Arc::new(rules));
     }
@@ -120,16 +120,16 @@ impl<S: Store> Limiter<S> {
     async fn apply_within(&self, operation: Operation, request: &Request<'_>, delay_max_us: u64) -> Outcome {
         let rules = self.rules.load();
         if rules.trees().of(request.domain()).is_some() {
-            // Paths have more to be looked at, and are decided there. On the
-            // heap, so that nobody else's future grows by it.
+            // Paths take more work and are decided there. Boxed, so that this future does not
+            // grow by it.
             let requests = std::slice::from_ref(request);
             return Box::pin(self.apply_batch(operation, requests, delay_max_us)).await.into_only();
         }
         let mut ask = Ask { delay_max_us, ..Ask::default() };
         if let Some(ban) = ask.fill(&rules, request) {
-            // Who is banned may still be given back what was charged before.
+            // A banned subject may still be refunded what was charged before.
             if matches!(operation, Operation::Take | Operation::Peek) {
-                // No tiers: the store only tells its time.
+                // Without tiers the store only returns its time.
                 let at_us = self.store.apply(Operation::Peek, &[]).await.at_us;
                 let until_us = rules.bans()[ban as usize].until_us();
                 if at_us < until_us {

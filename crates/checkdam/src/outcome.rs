@@ -135,7 +135,7 @@ impl Outcome {
 
     /// The answer to a request that is banned.
     pub(crate) fn banned(rules: Guard<Arc<RuleSet>>, number: u32, until_us: u64, at_us: u64) -> Self {
-        // Who judged the ban may have had another clock.
+        // The ban may have been decided on another clock.
         let left_us = if until_us == u64::MAX { 0 } else { until_us.saturating_sub(at_us).max(1) };
         let ban = Some(Banned { number, left_us });
         let answer = TierDecisions { at_us, ..TierDecisions::new() };
@@ -154,7 +154,7 @@ impl Outcome {
         self.verdict
     }
 
-    /// The rules that were in force.
+    /// The rules that decided.
     #[must_use]
     pub fn rules(&self) -> &RuleSet {
         &self.rules
@@ -168,8 +168,8 @@ impl Outcome {
         self.leaf.map(|leaf| &self.rules.trees().leaf(leaf).descriptor)
     }
 
-    /// Whether the limit at which the request's path ends asks metrics to tell
-    /// values, so that [`Outcome::metric_name`] says more than the rule's name.
+    /// Whether the limit at the end of the request's path enables detailed metrics, so
+    /// that [`Outcome::metric_name`] contains more than the rule's name.
     #[must_use]
     pub fn has_detailed_metric(&self) -> bool {
         self.leaf.is_some_and(|leaf| self.rules.trees().leaf(leaf).has_detailed_metric())
@@ -249,7 +249,7 @@ impl Outcome {
         self.answer.at_us
     }
 
-    /// Who decided.
+    /// Where it was decided.
     #[must_use]
     pub const fn decided_by(&self) -> DecidedBy {
         self.answer.by

@@ -213,8 +213,8 @@ impl Quota {
             interval,
             capacity,
             owed_initially,
-            // At least a microsecond: a clock shows no less, and who retries
-            // when told to must not find the bucket forgotten.
+            // At least a microsecond, the resolution of the clock: a client that retries after
+            // exactly `retry_after` must not find the bucket forgotten.
             remembered: if initial == limit { 0 } else { capacity.max(per_us) },
             owed_max: capacity + STEP_BACK_HELD_US * per_us,
             arithmetic: arithmetic(

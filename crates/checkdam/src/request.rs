@@ -87,14 +87,14 @@ impl<'a> Request<'a> {
     }
 
     /// A request described by an ordered path of entries, as Envoy does. Names
-    /// may repeat, values may be empty, and both of any length: nobody must pass
-    /// unlimited because a value is long.
+    /// may repeat, values may be empty, and both may be of any length: a long value
+    /// must not make a request unlimited.
     ///
     /// Rules see the entries as attributes, the first of a name if it repeats,
     /// and one more, `descriptor`: the names of the path, joined by commas.
     ///
     /// # Errors
-    /// Refuses empty names and more than 63 entries.
+    /// Rejects empty names and more than 63 entries.
     pub fn from_entries<N, V>(
         domain: impl Into<Cow<'a, str>>,
         entries: impl IntoIterator<Item = (N, V)>,
@@ -177,8 +177,8 @@ impl<'a> Request<'a> {
         self.insert_unbounded(name, value)
     }
 
-    /// Adds an attribute whose value may be of any length. For doors whose
-    /// clients choose it: nobody must pass unlimited because a value is long.
+    /// Adds an attribute whose value may be of any length. For listeners whose
+    /// clients choose it: a long value must not make a request unlimited.
     ///
     /// # Errors
     /// As [`with`](Self::with), but for the value's length.
@@ -276,8 +276,8 @@ pub fn shortened_to(text: &str, bytes_max: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{kept}~{}", &hash[..DIGITS]))
 }
 
-/// What stands for a secret in records: it tells the same from the other, and
-/// nothing else. With an empty `key` one who can guess the text can tell.
+/// The keyed hash of a secret for records: it reveals only whether two are equal.
+/// With an empty `key` a guess of the text can be verified.
 #[must_use]
 pub fn hashed(text: &str, key: &str) -> String {
     const DIGITS: usize = 16;

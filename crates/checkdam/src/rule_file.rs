@@ -96,8 +96,8 @@ pub fn parse_definitions(text: &str) -> Result<Definitions, RuleFileError> {
     parse_definitions_within(text, FILE_MAX)
 }
 
-/// Reads definitions of up to `bytes_max` bytes, from whoever is trusted with
-/// that many.
+/// Parses definitions of up to `bytes_max` bytes, for trusted input that may be
+/// larger than usual.
 ///
 /// # Errors
 /// As [`parse`].

@@ -31,8 +31,8 @@ pub trait Clock: Send + Sync + 'static {
     /// (buckets survive it if it does).
     fn now_us(&self) -> u64;
 
-    /// Called about once a second by whoever maintains the store, for clocks
-    /// that need to follow another one.
+    /// Called about once a second by the store's maintenance, for clocks that follow
+    /// another one.
     fn discipline(&self) {}
 }
 
@@ -57,8 +57,8 @@ const ANCHORINGS: usize = 8;
 /// How much faster or slower than the counter the clock may run to follow the
 /// wall clock: one part in 2,000, the limit that NTP keeps too.
 const SLEW_SHARE: u64 = 2_000;
-/// So many ticks of the counter, an hour or more, that their length in whole
-/// nanoseconds tells the length of one closely enough.
+/// A number of counter ticks, an hour or more, whose length in whole nanoseconds
+/// gives the length of one tick precisely enough.
 const TICKS: u64 = 1 << 44;
 /// Time beyond this since the last correction is not made up for.
 const DISCIPLINE_MAX_US: u64 = 10 * SECOND_US;
@@ -75,8 +75,8 @@ impl SystemClock {
         Self { counter, start, us_per_tick, base_us, slewed_us, disciplined_us }
     }
 
-    /// One reading: the microseconds since the clock was made, by the counter
-    /// alone, and the time as [`now_us`](Clock::now_us) tells it.
+    /// One reading: the microseconds since the clock was made, by the counter alone, and
+    /// the time as returned by [`now_us`](Clock::now_us).
     #[must_use]
     #[inline]
     pub fn read(&self) -> (u64, u64) {

@@ -150,9 +150,9 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// A new one. It begins beyond all that were lost, since no bucket grants
-    /// more than 16 tokens a microsecond: whoever remembers one of those takes
-    /// very much for granted since, and gives back nothing.
+    /// A new ledger. It begins above the count of any ledger that was lost, since no
+    /// bucket grants more than 16 tokens a microsecond: for a lease of a lost ledger very
+    /// much seems to have been granted since, so it returns nothing.
     #[must_use]
     pub const fn new(now_us: u64) -> Self {
         Self { granted: now_us * 16, length_us: 0, until_us: 0 }
@@ -235,8 +235,8 @@ impl<'a> Bucket<'a> {
     fn level_below(&self, ceiling: u64, owed: u64) -> Level {
         Level {
             limit: self.quota.limit,
-            // Neither division can fail; said this way, a caller who asks for
-            // the verdict alone pays for neither.
+            // Neither division can fail; written this way, a caller that uses only the verdict
+            // pays for neither.
             remaining: ceiling.saturating_sub(owed).checked_div(self.quota.interval).unwrap_or(0),
             reset_after_us: self.micros(owed),
         }

@@ -63,7 +63,8 @@ impl<'a> Walk<'a> {
     fn rule(&self, one: &Descriptor) -> Result<Option<Rule>, String> {
         let Some(limit) = &one.limit else { return Ok(None) };
         let quota = match limit.allowance {
-            // Whoever no rule concerns is unlimited; the others say that they do not concern it.
+            // A request that no rule applies to is unlimited; the conditions of the other limits
+            // exclude this one.
             DescriptorAllowance::Unlimited if limit.replaces.is_empty() => return Ok(None),
             DescriptorAllowance::Nothing { .. } => {
                 let ban = match self.path.as_slice() {

@@ -17,7 +17,7 @@ const SCALE_MASK: u64 = (1 << 5) - 1;
 const REMEMBERED: u64 = 1 << 8;
 /// An odd constant whose multiples are well spread.
 const MIX: u64 = 0xD6E8_FEB8_6659_FD93;
-/// A share of a capacity is told in parts of 2 to the power of this.
+/// A share of a capacity is expressed in units of 2 to the power of minus this.
 const SHARE_BITS: u32 = 61;
 
 impl Traits {

@@ -21,15 +21,15 @@ pub struct Address {
 }
 
 impl Address {
-    /// The peer is the [`SocketAddr`] among the request's extensions, if the
-    /// server has put one there. axum and tonic put something else there: without
-    /// [`of`](Self::of) there is no address, and rules that need one concern nobody.
+    /// The peer is the [`SocketAddr`] in the request's extensions, if the server has put
+    /// one there. axum and tonic put another type there: without [`of`](Self::of) there
+    /// is no address, and rules that need one never apply.
     #[must_use]
     pub fn peer() -> Self {
         Self::of(|parts| parts.extensions.get::<SocketAddr>().map(SocketAddr::ip))
     }
 
-    /// The peer is told by a closure: with axum
+    /// The peer is returned by a closure: with axum
     /// `parts.extensions.get::<ConnectInfo<SocketAddr>>()`, with tonic
     /// `parts.extensions.get::<TcpConnectInfo>()`.
     pub fn of(peer: impl Fn(&Parts) -> Option<IpAddr> + Send + Sync + 'static) -> Self {

@@ -21,7 +21,7 @@ use crate::request::{ATTRIBUTES_MAX, NAME_MAX, Request};
 use crate::rule::is_attribute_name;
 use crate::store::Store;
 
-/// How long a request is held back at most, unless told otherwise.
+/// Default maximum delay of a request.
 const DELAY_MAX: Duration = Duration::from_secs(10);
 
 /// Why a layer could not be built.
@@ -51,8 +51,7 @@ pub enum LayerError {
     TooMany,
 }
 
-/// Builds a [`RateLimitLayer`]. The first thing that is wrong is told by
-/// [`build`](Self::build).
+/// Builds a [`RateLimitLayer`]. [`build`](Self::build) returns the first error.
 pub struct RateLimitLayerBuilder<S> {
     settings: Settings<S>,
     error: Option<LayerError>,

@@ -60,7 +60,7 @@ pub(super) fn bad_request(detail: &str) -> Response<Bytes> {
 /// Which rule denies a request of this cost, and when to come back.
 pub(super) fn detail(outcome: &Outcome, cost: u64) -> String {
     match (outcome.ban(), outcome.violated()) {
-        // Whom it names, and why, is the operator's business.
+        // The banned subject and the reason are shown to operators only.
         (Some(_), _) => "the request is banned".to_owned(),
         (None, Some(tier)) => violated(&tier, cost),
         (None, None) => String::new(),

@@ -107,7 +107,7 @@ impl<S: Store> Settings<S> {
         let mut request = Request::new().in_domain(self.domain.as_str()).costing((self.cost)(parts));
         for (name, read) in &self.extractors {
             let Some(value) = read(parts).filter(|value| !value.is_empty()) else { continue };
-            // Names were judged when the layer was built.
+            // Names were validated when the layer was built.
             let _ = request.insert_unbounded(name.as_ref(), value);
         }
         request

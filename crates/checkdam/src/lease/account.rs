@@ -6,15 +6,15 @@ use super::token_cell::{CellState, TokenCell};
 use crate::hash::Tag;
 use crate::sync::{AtomicU64, Ordering};
 
-/// One subject's prepaid tokens, in at most two leases: the one being spent, and
-/// the one that was fetched before it ran dry.
+/// One subject's prepaid tokens, in at most two leases: the one being spent, and the
+/// one that was fetched before it is exhausted.
 ///
-/// Whoever holds `is_asking` is the only one to ask, to measure and to give the
-/// place to another subject; spending needs no lock.
+/// The thread that holds `is_asking` is the only one that requests leases, measures
+/// demand and reassigns the account; spending needs no lock.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Account {
-    /// Whose it is; 0: nobody's.
+    /// The subject's tag; 0: unused.
     tag: AtomicU64,
     cells: [TokenCell; 2],
     /// With so many tokens left the next lease is fetched.
@@ -38,7 +38,7 @@ pub struct Account {
     /// In thousandths of a token a second.
     demand: AtomicU64,
     measured_us: AtomicU64,
-    /// Tokens that came in, less those that left unspent, as measured last.
+    /// Tokens that were granted, less those returned unspent, at the last measurement.
     spent: AtomicU64,
     came: AtomicU64,
     left_unspent: AtomicU64,
@@ -82,7 +82,7 @@ pub struct Receipt {
 pub enum Begin {
     /// Ask; the caller must [`finish`](Account::finish) whatever comes of it.
     Ask(Ask),
-    /// Somebody is asking.
+    /// Another thread is requesting a lease.
     Busy,
     /// Nothing is to be had for now.
     NotYet,
@@ -90,7 +90,7 @@ pub enum Begin {
     Closed,
 }
 
-/// A grant to be asked for.
+/// A lease to request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ask {
     /// How much is of use.

@@ -8,10 +8,10 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// How many places next to its own a subject may have.
 const PROBES: usize = 4;
-/// An account that nobody asked for so long is closed.
+/// An account without requests for this long is closed.
 const IDLE_US: u64 = 2_000_000;
-/// Counts of subjects that have no account: of the tag, of the period, and how
-/// much was asked for in it.
+/// Counters of subjects without an account: bits of the tag, bits of the period, and
+/// the tokens requested in it.
 const TAG_BITS: u32 = 24;
 const PERIOD_BITS: u32 = 16;
 const COUNT_BITS: u32 = 24;
@@ -22,7 +22,7 @@ const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
 pub struct LeaseStats {
     /// Subjects that have an account now.
     pub subjects: u64,
-    /// How often more was asked for.
+    /// How often leases were requested.
     pub asks: u64,
     /// Tokens that were granted.
     pub granted: u64,
@@ -30,7 +30,7 @@ pub struct LeaseStats {
     pub spent: u64,
     /// Of those: given back, less what time had paid of them.
     pub returned: u64,
-    /// Of those: neither; they had been charged, so nobody is let in for them.
+    /// Of those: neither; they were charged, so nothing is admitted for them.
     pub lost: u64,
     /// Of those: to be spent still.
     pub held: u64,
@@ -42,14 +42,14 @@ pub struct LeaseStats {
 #[derive(Debug)]
 pub struct Accounts {
     places: Box<[Account]>,
-    /// Who is asked for how often, among those that have no account.
+    /// Request counts of subjects without an account.
     counts: Box<[AtomicU64]>,
     asks: AtomicU64,
     /// Tokens on their way back.
     returning: AtomicU64,
     returned: AtomicU64,
-    /// What was last told of these: reservations that are put back, and returns
-    /// that fail, must not make a count go down.
+    /// The values last reported: reservations that are put back, and returns that fail,
+    /// must not make a counter decrease.
     spent_told: AtomicU64,
     lost_told: AtomicU64,
     cached_denials: AtomicU64,
@@ -85,8 +85,8 @@ impl Accounts {
         &self.places[number]
     }
 
-    /// Notes that a subject without an account was asked for; gives it one if
-    /// that is worth it by now and there is room.
+    /// Counts a request for a subject without an account; opens an account once that is
+    /// worth it and there is room.
     pub fn note(&self, tag: Tag, cost: u64, now_us: u64, terms: &LeaseTerms) {
         let count = self.count(tag, cost, now_us / terms.length_us);
         if count < terms.worth {
@@ -104,7 +104,7 @@ impl Accounts {
         self.places.len()
     }
 
-    /// Closes accounts that nobody asks for. To be called about once a second.
+    /// Closes idle accounts. Call about once a second.
     pub fn maintain(&self, now_us: u64) {
         for account in &self.places {
             account.close_if_idle(now_us, IDLE_US);
@@ -165,8 +165,8 @@ impl Accounts {
         (first..first + PROBES).map(move |number| if number < count { number } else { number - count })
     }
 
-    /// How much the subject was asked for in this period, about: subjects share
-    /// places, and the one that is asked for more often keeps its place.
+    /// The approximate number of tokens requested for the subject in this period:
+    /// subjects share counters, and the one with more requests keeps the counter.
     fn count(&self, tag: Tag, cost: u64, period: u64) -> u64 {
         let cell = &self.counts[place(tag, self.counts.len())];
         let (name, period) = (tag & ((1 << TAG_BITS) - 1), period & ((1 << PERIOD_BITS) - 1));

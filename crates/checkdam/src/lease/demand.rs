@@ -1,6 +1,6 @@
 //! Demand estimate: how many tokens the requests for a subject take on this node.
 
-/// A moving average of what is asked for, in thousandths of a token a second.
+/// A moving average of the tokens requested, in thousandths of a token per second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Demand {
     pub(super) milli_per_s: u64,
@@ -14,8 +14,8 @@ impl Demand {
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
 
-    /// Takes in that `used` was asked for since the last time. What is older
-    /// than `memory_us` counts less than half.
+    /// Adds that `used` tokens were requested since the last call. Demand older than
+    /// `memory_us` weighs less than half.
     pub(super) fn learn(&mut self, used: u64, now_us: u64, memory_us: u64) {
         let since_us = now_us.saturating_sub(self.at_us);
         // Less than this says little of a rate.
@@ -28,7 +28,7 @@ impl Demand {
         *self = Self { milli_per_s: u64::try_from(average).unwrap_or(u64::MAX), at_us: now_us };
     }
 
-    /// What is asked for in so long, rounded up.
+    /// The expected demand in this time, rounded up.
     pub(super) fn within(&self, length_us: u64) -> u64 {
         let used = (u128::from(self.milli_per_s) * u128::from(length_us)).div_ceil(1_000_000_000);
         used.try_into().unwrap_or(u64::MAX)

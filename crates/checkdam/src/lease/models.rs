@@ -13,8 +13,8 @@ use crate::quota::Quota;
 const ONE: u64 = 7;
 const OTHER: u64 = 9;
 const NOW_US: u64 = 1_000_000_000;
-/// So little that a lease of one token is all that is wanted: whoever is granted
-/// less than wanted does not ask again soon.
+/// So low that a lease of one token suffices: after a smaller grant than requested,
+/// an account does not request again soon.
 const DEMAND: u64 = 10;
 
 fn model(preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
@@ -126,7 +126,7 @@ fn who_is_held_up_until_the_lease_has_ended_spends_nothing() {
             thread::spawn(move || matches!(account.spend(ONE, 1, || clock.load(Ordering::SeqCst)), Spend::Paid(_)))
         };
         clock.store(NOW_US + terms().0.life_us(), Ordering::SeqCst);
-        // Takes a token too, to tell whether the other has: if not, it does so late.
+        // Also takes a token, to detect whether the other has: if not, it does so late.
         let Spend::Paid(paid) = account.spend(ONE, 1, || NOW_US) else { return };
         let is_late = paid.left == 1;
         let has_spent = other.join().unwrap();

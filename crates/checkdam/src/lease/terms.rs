@@ -22,8 +22,7 @@ const DRIFT_SHARE: u64 = 64;
 pub struct LeaseTerms {
     /// How long tokens may be held: T.
     pub length_us: u64,
-    /// How many tokens must be asked for here within T for a lease to be worth
-    /// its call.
+    /// How many tokens must be requested here within T for a lease to be worth its call.
     pub worth: u64,
 }
 
@@ -90,7 +89,7 @@ impl LeaseTerms {
         }
     }
 
-    /// How long what was granted may be spent, from before it was asked for.
+    /// How long granted tokens may be spent, from before the call.
     #[must_use]
     pub const fn life_us(&self) -> u64 {
         self.length_us - self.length_us / DRIFT_SHARE

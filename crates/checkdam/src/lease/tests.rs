@@ -73,7 +73,7 @@ impl World {
         self.sent.push((self.now_us + delay_us, what));
     }
 
-    /// Whoever waits gives up; the answer, if there is one, comes too late.
+    /// The waiting request times out; the reply, if there is one, comes too late.
     fn fail(&mut self, node: usize, ask: &Ask) {
         self.nodes[node].account(0).finish(ask, None, self.now_us, &self.terms);
     }
@@ -225,7 +225,7 @@ fn what_younger_leases_count_on_is_not_given_back() {
     let rightly = spent_at_once(&second);
     assert!(rightly <= 500, "{rightly} pass at once");
     assert!(spent_at_once(&first) > 500, "the test sees nothing");
-    // Who was the last to be granted gives back all of it.
+    // The last lease that was granted returns all of its tokens.
     let (back, _) = token_bucket::give_back(&quota, bucket, 1_099_000, (100, second.granted), &second);
     assert_eq!(back, 100);
 }

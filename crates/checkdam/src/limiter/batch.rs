@@ -17,8 +17,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Whether they pass: all that deny by themselves do, and of those that
-    /// deny only together, if there are any, at least one.
+    /// Whether they pass: all requests that deny individually, and at least one of those
+    /// that deny only together, if there are any.
     #[must_use]
     pub const fn is_allowed(&self) -> bool {
         self.is_allowed
@@ -55,7 +55,7 @@ impl<S: Store> Limiter<S> {
         let mut plan = BatchPlan::new(&rules, requests);
         let is_asked = matches!(operation, Operation::Take | Operation::Peek);
         if !is_asked {
-            // Who is banned may still be given back what was charged before.
+            // A banned subject may still be refunded what was charged before.
             plan.forget_bans();
         }
         let is_refused = self.is_banned(&rules, &mut plan).await || plan.is_blocked(&rules);

@@ -58,7 +58,7 @@ struct Concern {
     quotas: Result<(u32, u32), Arc<CompiledQuota>>,
     subject: (usize, usize),
     cost: u64,
-    /// Whether it denies nobody by itself.
+    /// Whether it never denies by itself.
     is_aside: bool,
     /// Whether it is the limit of a tree, and no rule.
     is_of_tree: bool,
@@ -187,7 +187,7 @@ impl BatchPlan {
         self.asks[place].concerns.push(number);
     }
 
-    /// What denies nobody by itself is charged by itself: every one is a group.
+    /// A limit that never denies by itself is charged by itself: each is its own group.
     pub(super) fn tiers<'a>(&'a self, rules: &'a RuleSet) -> SmallVec<[Tier<'a>; TIERS_INLINE]> {
         let mut tiers = SmallVec::new();
         for (concern, group) in self.concerns.iter().zip(self.groups()) {
@@ -216,8 +216,8 @@ impl BatchPlan {
         })
     }
 
-    /// The groups that deny the requests only if all of them deny; none if there are
-    /// no such groups, or one of those that deny only together never does.
+    /// The groups that deny the requests only if all of them deny; none if there are no
+    /// such groups, or one of them never denies.
     pub(super) fn alternatives(&self, rules: &RuleSet) -> Option<SmallVec<[u8; TIERS_INLINE]>> {
         let groups: SmallVec<[u8; TIERS_INLINE]> = self.groups().collect();
         let mut alternatives = SmallVec::new();
@@ -235,8 +235,8 @@ impl BatchPlan {
         }
     }
 
-    /// Whether one of the requests can never pass, whatever the store says; or, of
-    /// those that deny only together, none.
+    /// Whether one of the requests can never pass, whatever the store decides; for those
+    /// that deny only together, whether none can.
     pub(super) fn is_blocked(&self, rules: &RuleSet) -> bool {
         let mut quotas = self.asks.iter().filter(|ask| ask.is_quota_mode).peekable();
         let has_quotas = quotas.peek().is_some();
@@ -244,8 +244,8 @@ impl BatchPlan {
             || has_quotas && quotas.all(|ask| ask.is_blocked(rules))
     }
 
-    /// Whether all pass together. Bans and rules deny by themselves; so do limits
-    /// of trees, but for those that do only if all of their kind do.
+    /// Whether all pass together. Bans and rules deny individually; so do limits of
+    /// trees, except those that deny only if all of their kind do.
     pub(super) fn is_allowed(&self, rules: &RuleSet, answer: &TierDecisions) -> bool {
         !self.is_denied_by_one(rules, answer) && !self.is_denied_by_all(rules, answer)
     }
@@ -270,8 +270,8 @@ impl BatchPlan {
         ask.is_blocked(rules) && ask.is_quota_mode == of_quota || own.any(|concern| concern.denies(rules, answer))
     }
 
-    /// One outcome a request. Where those deny that do so only together, what a take
-    /// charged to others was given back, and is told as left.
+    /// One outcome per request. If the limits that deny only together all deny, what a
+    /// take charged to other limits was refunded, and is reported as remaining.
     pub(super) fn outcomes(self, rules: &Arc<RuleSet>, mut answer: TierDecisions, done: Operation) -> Vec<Outcome> {
         let is_taken = done == Operation::Take && answer.by.is_own();
         if is_taken && !self.is_denied_by_one(rules, &answer) && self.is_denied_by_all(rules, &answer) {
@@ -299,7 +299,8 @@ impl Concern {
         }
     }
 
-    /// Whether both count in the same buckets of one subject: the first tells.
+    /// Whether both count in the same buckets of one subject; comparing the first
+    /// suffices.
     fn shares_bucket_with(&self, other: &Self, rules: &RuleSet) -> bool {
         match (self.quotas(rules).first(), other.quotas(rules).first()) {
             (Some(one), Some(other)) => one.bucket == other.bucket && one.quota.shares_bucket_with(&other.quota),

@@ -71,7 +71,7 @@ pub struct OverrideText {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BanText {
-    /// Who is banned: an attribute and its value.
+    /// The banned subject: an attribute and its value.
     pub subject: String,
     /// When it ends, in RFC 3339; never if absent.
     pub until: Option<String>,

@@ -63,8 +63,8 @@ impl YamlValue {
 /// Words that YAML, or an older YAML, takes for something else than text.
 const TAKEN: [&str; 10] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan"];
 
-/// Text that nobody can take for anything else is written as it is; all other
-/// is quoted, and whatever does not print is escaped.
+/// Text is written plain if it cannot be read as anything else; otherwise it is
+/// quoted, and unprintable characters are escaped.
 fn write_text(text: &str, out: &mut String) {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'-' | b'.');
     let begins_well = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/');

@@ -57,7 +57,8 @@ impl RuleSet {
 }
 
 impl CompiledRule {
-    /// `held` is the condition that holds for whoever the index finds it by.
+    /// `held` is the condition that is known to hold for every request that the index
+    /// finds it by.
     fn new(
         rule: Rule,
         key: usize,

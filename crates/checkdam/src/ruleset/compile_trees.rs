@@ -13,7 +13,7 @@ use crate::subject::SubjectPattern;
 /// What the scope of such rules is, for people.
 const SCOPE: &str = "descriptor";
 
-/// Makes trees ready, and puts their rules behind those that are there.
+/// Compiles trees, and appends their rules to the existing ones.
 pub(super) struct TreeCompiler<'a> {
     pub(super) rules: &'a mut Vec<CompiledRule>,
     pub(super) keys: &'a mut Vec<CompiledKey>,
@@ -29,8 +29,8 @@ impl<'a> TreeCompiler<'a> {
         Self { rules, keys, names, trees: Trees::default() }
     }
 
-    /// Also tells how many rules there are to show: those behind them stand for
-    /// limits that requests bring with them.
+    /// Also returns how many rules are listed to users: those after them represent limits
+    /// that requests bring with them.
     pub(super) fn compile(mut self, trees: &[DescriptorTree]) -> Result<(Trees, usize), RuleSetError> {
         for (index, tree) in trees.iter().enumerate() {
             let fail = |reason| RuleSetError { item: Item::domain(&tree.domain), index, reason };

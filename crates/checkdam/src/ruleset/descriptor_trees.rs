@@ -119,7 +119,7 @@ impl Leaf {
         self.is_constant() && self.steps.iter().all(|step| !step.is_shared)
     }
 
-    /// Whether metrics shall tell the values of paths that end here.
+    /// Whether metrics include the values of paths that end here.
     pub(crate) fn has_detailed_metric(&self) -> bool {
         self.descriptor.detailed_metric || self.steps.iter().any(|step| step.value_to_metric)
     }

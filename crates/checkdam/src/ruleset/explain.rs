@@ -19,8 +19,8 @@ pub struct Explanation<'a> {
 }
 
 impl RuleSet {
-    /// Why each rule concerns the request, or does not; rules that do first,
-    /// and at most `others_max` of those that do not.
+    /// Why each rule applies to the request, or does not; applicable rules first, then at
+    /// most `others_max` of the others.
     #[must_use]
     pub fn explain(&self, request: &Request<'_>, others_max: usize) -> Vec<Explanation<'_>> {
         let values = self.values(request);

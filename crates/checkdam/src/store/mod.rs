@@ -69,8 +69,8 @@ impl BucketName {
     #[cfg(feature = "redis")]
     pub(crate) const KEYED_LENGTH: usize = 9;
 
-    /// A bucket of a rule. `ordinal` tells limits of the rule apart whose quotas
-    /// have the same arithmetic; it is 0 for the first of them.
+    /// A bucket of a rule. `ordinal` distinguishes limits of the rule whose quotas have
+    /// the same arithmetic; it is 0 for the first of them.
     #[must_use]
     pub fn new(rule: &str, ordinal: usize) -> Self {
         let text = format!("{rule}\0{ordinal}");
@@ -98,7 +98,7 @@ impl BucketName {
     }
 
     /// A hash of the text, the same in every process of this build; the lowest bits
-    /// tell whether its buckets are pinned.
+    /// encode whether its buckets are pinned.
     #[must_use]
     pub const fn hash(&self) -> u64 {
         self.hash
@@ -153,7 +153,7 @@ pub struct TierDecisions {
     pub decisions: Decisions,
     /// The store's time of the decision.
     pub at_us: u64,
-    /// Who decided.
+    /// Where the tiers were decided.
     pub by: DecidedBy,
 }
 
@@ -178,13 +178,13 @@ impl Default for TierDecisions {
     }
 }
 
-/// Where buckets live.
+/// A store of buckets, which decides on them.
 ///
 /// The contract, which [`conformance`](crate::conformance) checks:
 /// 1. A take charges all tiers of group 0 or none of them, whatever runs beside
 ///    it; a denied take charges nothing.
 /// 2. The store is the clock: one time a call, at most as late as the answer;
-///    a peek at no tiers tells it, or this machine's where it costs a round trip.
+///    a peek at no tiers returns it, or this machine's where it costs a round trip.
 /// 3. What is admitted never exceeds what the algorithm's pure function would
 ///    admit in the order of the store's times.
 /// 4. `Peek` changes nothing. `Refund` never gives more than is owed. `Charge`
@@ -198,7 +198,7 @@ impl Default for TierDecisions {
 ///    step back of the clock of more than [five
 ///    seconds](crate::time::STEP_BACK_HELD_US) a bucket that owes more than its
 ///    burst is moved to the new time, and is then empty.
-/// 7. The tiers of one call are different buckets; the memory store refuses a
+/// 7. The tiers of one call are different buckets; the memory store rejects a
 ///    take that names one twice, undecided and uncharged.
 pub trait Store: Send + Sync {
     /// Applies `operation` to all `tiers` at one instant.

@@ -10,12 +10,12 @@ use crate::lease::token_cell::{CellState, TOKENS_MAX};
 use crate::quota::Quota;
 use crate::sync::Ordering;
 
-/// How long a denial is believed at most: the bucket may be reset by somebody.
+/// How long a denial is cached at most: the bucket may be reset meanwhile.
 const DENIAL_KEPT_US: u64 = 1_000_000;
 
 impl Account {
-    /// Becomes the one who asks, if nobody is and it is worth it. `least` is what
-    /// the caller cannot do without: 0 to fetch ahead of need.
+    /// Locks the account to request a lease, if it is not locked and a lease is worth it.
+    /// `least` is the minimum that the caller needs: 0 to fetch ahead of need.
     pub fn begin(&self, tag: Tag, least: u64, now_us: u64, (terms, quota): (&LeaseTerms, &Quota)) -> Begin {
         if !self.lock() {
             return Begin::Busy;
@@ -71,7 +71,7 @@ impl Account {
         receipt
     }
 
-    /// Gives the account to a subject, if it is nobody's.
+    /// Assigns the account to a subject, if it is unused.
     pub(in crate::lease) fn open(&self, tag: Tag, demand: u64, now_us: u64) -> bool {
         if !self.lock() {
             return false;
@@ -99,7 +99,7 @@ impl Account {
         is_free
     }
 
-    /// Closes the account if nobody has used it for so long.
+    /// Closes the account if it was idle for so long.
     pub(in crate::lease) fn close_if_idle(&self, now_us: u64, idle_us: u64) {
         if self.is_of(0) || self.held(now_us) > 0 || !self.lock() {
             return;
@@ -110,8 +110,8 @@ impl Account {
         self.unlock();
     }
 
-    /// Closes the account because its bucket cannot be leased now. Only by whoever
-    /// asks; what is still held is lost.
+    /// Closes the account because its bucket cannot be leased now. Only under the lock;
+    /// tokens still held are lost.
     pub fn abandon(&self, now_us: u64) {
         self.close(now_us);
         self.unlock();
@@ -166,10 +166,10 @@ impl Account {
         demand
     }
 
-    /// Only by whoever holds the lock, and with nothing left that lives.
+    /// Only under the lock, and without live leases.
     fn close(&self, now_us: u64) {
         self.tag.store(0, Ordering::Release);
-        // Who looked before still finds the words they saw changed.
+        // A thread that read a cell before finds it changed.
         for cell in &self.cells {
             let dropped = loop {
                 let seen = cell.load();

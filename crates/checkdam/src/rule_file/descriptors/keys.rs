@@ -39,7 +39,8 @@ const LIMIT: &[&str] = &[
 const REPLACES: &[&str] = &["name"];
 const ALL: [&[&str]; 4] = [TREE, DESCRIPTOR, LIMIT, REPLACES];
 
-/// Refuses keys that nobody knows; says which ones mean nothing where they are.
+/// Rejects unknown keys; returns warnings for keys that have no effect where they
+/// are.
 pub(super) fn check(text: &str, options: &FileOptions) -> Result<Vec<String>, RuleFileError> {
     let Checked { warnings, fault } =
         from_yaml_with(text, options.bytes_max, "the file", options_with_anchors(options))?;

@@ -50,7 +50,7 @@ pub(super) struct Pinned {
     purged_at: usize,
 }
 
-/// So many may be held before the first look for those that owe nothing.
+/// Up to this many are held before those that owe nothing are purged.
 const PURGE_MIN: usize = 256;
 
 impl Pinned {

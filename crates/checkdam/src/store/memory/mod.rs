@@ -186,8 +186,8 @@ impl<C: Clock> MemoryStore<C> {
         self.take_alone(tier, tag)
     }
 
-    /// Raises what a bucket owes to what comes back in `owed_us`, if it owes less:
-    /// somebody who shares it said so.
+    /// Raises a bucket's debt to what returns in `owed_us`, if it owes less, as reported
+    /// by another owner of the limit.
     #[cfg(feature = "redis")]
     pub(crate) fn raise_debt(&self, tier: &Tier<'_>, owed_us: u64) {
         let (quota, tag) = (tier.quota, self.tag(tier));

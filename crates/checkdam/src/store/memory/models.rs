@@ -115,9 +115,8 @@ fn a_take_of_one_tier_beside_one_of_two() {
 fn a_bucket_that_is_evicted_while_it_is_charged() {
     model(2, || {
         let (store, quota) = (store(), quota("4/h"));
-        // Four places; the victim owes least and is the one to go. The newcomer
-        // then owes as much as the victim did: only the generation of the place
-        // tells their words apart.
+        // Four slots; the victim owes least and is evicted. The new bucket then owes as much
+        // as the victim did: only the generation of the slot distinguishes their words.
         assert!(take(&store, &quota, &["victim"], 1));
         for busy in ["x", "y", "z"] {
             assert!(take(&store, &quota, &[busy], 3));
@@ -164,7 +163,7 @@ fn a_pinned_bucket_that_loses_its_place_while_it_is_charged() {
 fn two_takes_of_a_bucket_that_inherits_what_denies_it() {
     model(2, || {
         let (store, quota) = (store(), quota("4/h"));
-        // The sketch has one place: who comes back owes what the victim owed.
+        // The sketch has one cell: a bucket that is added again owes what the victim owed.
         assert!(take(&store, &quota, &["victim"], 3));
         for busy in ["w", "x", "y", "z"] {
             assert!(take(&store, &quota, &[busy], 4) || busy == "z");

@@ -73,7 +73,7 @@ pub(super) enum Insert {
     Done(Position, Word),
     /// The caller added nothing after all.
     Declined,
-    /// Somebody else had added it, or there was no place for it just now.
+    /// Another thread has added it, or there was no free slot.
     Lost,
 }
 
@@ -94,12 +94,12 @@ pub(super) struct Table {
 enum Worth {
     /// It is as good as absent, since this time.
     Nothing(u64),
-    /// The same, but its place tells that it does not owe what the sketch would
-    /// let it start with.
+    /// The same, but its slot records that it owes less than the sketch would let it
+    /// start with.
     Shelter(u64),
     /// It owes this share of its capacity.
     Debt(u64),
-    /// The same, and it was told when it passes.
+    /// The same, and its client got a `retry_after`.
     Heir(u64),
     Pinned(u64),
 }
@@ -177,9 +177,9 @@ impl Table {
         self.word(at).store(new.instead_of(seen).0, Ordering::Release);
     }
 
-    /// Adds the bucket unless somebody added it meanwhile. `start` gets what an
-    /// evicted bucket of that tag may owe; it answers with the time now and the
-    /// first word, or `None` to add nothing.
+    /// Adds the bucket unless another thread added it meanwhile. `start` gets what an
+    /// evicted bucket of that tag may owe; it returns the current time and the first
+    /// word, or `None` to add nothing.
     pub(super) fn insert(&self, tag: Tag, start: impl FnOnce(Evicted) -> (u64, Option<Word>)) -> Insert {
         let home = place(tag, self.lines);
         let _inserting = lock(&self.inserting[home % self.inserting.len()]);
@@ -303,8 +303,8 @@ impl Table {
     }
 }
 
-/// Zeroed pages come from the system untouched, so an empty table costs nothing;
-/// but only if no more than the usual alignment is asked for.
+/// The system provides zeroed pages lazily, so an empty table costs nothing; but only
+/// with the default alignment.
 #[cfg(not(checkdam_loom))]
 pub(super) fn zeroed(count: usize) -> Box<[AtomicU64]> {
     bytemuck::zeroed_slice_box(count)

@@ -101,7 +101,7 @@ impl<C: Clock> MemoryStore<C> {
         if !found.is_sorted_by_key(|word| word.at) {
             found.sort_unstable_by_key(|word| word.at);
         }
-        // The last is not locked: nobody can come between its swap and the rest.
+        // The last is not locked: no thread can intervene between its swap and the rest.
         let (last, others) = found.split_last()?;
         let unlock = |words: &[Found], is_taken: bool| {
             for Found { at, seen, next } in words {
@@ -218,9 +218,9 @@ impl<C: Clock> MemoryStore<C> {
         Some(decision)
     }
 
-    /// Writes every planned word at once: locks all of them, those that exist
-    /// before those that must be added, then writes. `None`, with everything as
-    /// it was, if one has changed since it was planned.
+    /// Writes all planned words atomically: locks all of them, existing ones before those
+    /// that must be added, then writes. `None`, with everything as it was, if one has
+    /// changed since it was planned.
     fn write_words(&self, tiers: &[Tier<'_>], plans: &mut Plans, now_us: u64) -> Option<()> {
         let mut order: SmallVec<[(u64, usize); TIERS_INLINE]> = SmallVec::new();
         for (index, plan) in plans.iter().enumerate() {
@@ -272,8 +272,7 @@ impl<C: Clock> MemoryStore<C> {
 }
 
 impl Spot {
-    /// In which order words are locked: those that exist by their place, then
-    /// those that are added.
+    /// The lock order of words: existing ones by slot, then those to be added.
     #[inline]
     fn rank(self, tag: Tag) -> u64 {
         match self {

@@ -50,7 +50,7 @@ type Buckets = IndexMap<Tag, Bucket, RandomState>;
 #[derive(Debug)]
 struct Bucket {
     state: Option<WindowState>,
-    /// The smallest that was asked for: what is used is the largest share of it.
+    /// The smallest limit that was requested: the used share of it is the largest.
     limit: u64,
     gone_at_us: u64,
     /// Whether it was used since it was added, or last drawn.
@@ -199,7 +199,7 @@ impl Shard {
         let decision = decide(&mut state);
         if let Some(state) = state {
             let gone_at_us = state.gone_at_us(quota);
-            // One that was denied for another's debt was told when it passes.
+            // A bucket that was denied for another's debt has promised a `retry_after`.
             let is_used = !decision.is_allowed();
             self.insert(tag, Bucket { state: Some(state), limit: quota.limit, gone_at_us, is_used }, now_us);
         }
@@ -234,7 +234,7 @@ impl Shard {
                 if std::mem::take(&mut bucket.is_used) && bucket.gone_at_us > now_us {
                     continue;
                 }
-                // Of those that are gone, who would start with another's debt stays.
+                // Of expired buckets, those that would start with another's debt are kept.
                 let worth = (bucket.worth(*tag, now_us), self.debts.of(*tag).gone_at_us > now_us);
                 if victim.is_none_or(|(_, least)| worth < least) {
                     victim = Some((index, worth));
@@ -258,7 +258,7 @@ impl Shard {
         place(self.drawn, self.buckets.len())
     }
 
-    /// Forgets what no longer counts, but not who would start with another's debt.
+    /// Removes expired buckets, except those that would start with another's debt.
     fn sweep(&mut self, now_us: u64) {
         let Self { buckets, pinned, debts, weight, .. } = self;
         *weight = 0;

@@ -51,7 +51,7 @@ impl Word {
         self.0 & HEIR != 0
     }
 
-    /// Whether nobody has used the bucket, or its place.
+    /// Whether neither the bucket nor its slot was ever used.
     #[inline]
     pub(super) fn is_new(self) -> bool {
         self.full_at() == 0

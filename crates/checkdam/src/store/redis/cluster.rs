@@ -25,7 +25,7 @@ use super::topology::SLOTS;
 const CHANGING_PAUSE: Duration = Duration::from_millis(1);
 /// More redirections than this are a loop.
 const REDIRECTIONS_MAX: usize = 8;
-/// How long one server may take to say who holds what.
+/// How long one server may take to return the slot map.
 const LEARN_TIMEOUT: Duration = Duration::from_millis(250);
 /// The least time between two such questions.
 const LEARN_PAUSE: Duration = Duration::from_millis(100);
@@ -41,18 +41,18 @@ pub(super) struct Cluster {
     /// Held while another table is put in the place of this one.
     replacing: Mutex<()>,
     is_learning: AtomicBool,
-    /// Whom to ask first the next time, so that one who knows nothing new is
-    /// not asked for ever.
+    /// The server to query first the next time, so that a stale one is not queried for
+    /// ever.
     turn: AtomicUsize,
-    /// When the slots were last asked for, and whether someone answered.
+    /// When the slot map was last refreshed, and whether a server replied.
     learned: watch::Sender<Option<(Instant, bool)>>,
 }
 
-/// Who holds what.
+/// The slot map.
 #[derive(Debug)]
 struct Table {
     shards: Vec<(String, Arc<Shard>)>,
-    /// A slot's place in `shards`, or nobody.
+    /// A slot's index in `shards`, or none.
     slots: Box<[AtomicU16]>,
 }
 
@@ -77,7 +77,7 @@ impl Cluster {
         table.shards.iter().any(|(_, shard)| shard.is_open()) || (table.shards.is_empty() && has_failed)
     }
 
-    /// The round trip to the server that is farthest away, of those that were asked.
+    /// The longest round trip of the servers that were measured.
     pub(super) fn round_trip(&self) -> Option<Duration> {
         self.table.load().shards.iter().filter_map(|(_, shard)| shard.round_trip()).max()
     }
@@ -202,8 +202,8 @@ impl Cluster {
         is_due
     }
 
-    /// Asks one server after the other until one answers: those that are well,
-    /// those that are not, and those that we started with.
+    /// Queries one server after the other until one replies: healthy ones first, then the
+    /// others, then the configured ones.
     async fn ask_around(&self) -> bool {
         let table = self.table.load_full();
         let mut known: Vec<&(String, Arc<Shard>)> = table.shards.iter().collect();

@@ -81,8 +81,8 @@ impl<'a, 'b> CrossSlotCall<'a, 'b> {
         Ok(())
     }
 
-    /// Takes part after part; gives those that were charged: all of them, or
-    /// none, and then the parts after the one that denied are only looked at.
+    /// Takes one part after the other; returns the parts that were charged: all, or none,
+    /// and then the parts after the one that denied are only peeked at.
     async fn reserve(&mut self, parts: SmallVec<[Part; 4]>) -> Result<Vec<Part>, CallError> {
         let mut waiting = VecDeque::from_iter(parts);
         let mut reserved = Vec::new();
@@ -133,8 +133,8 @@ impl<'a, 'b> CrossSlotCall<'a, 'b> {
         self.store.recent_denials.denied(self.slot(part), wait_us);
     }
 
-    /// Tiers by slot: those that denied last first, else in the order in which
-    /// the slots first occur.
+    /// Tiers by slot: slots that denied recently first, then in order of first
+    /// occurrence.
     fn parts(&self, members: Part) -> SmallVec<[Part; 4]> {
         let mut parts: SmallVec<[(u16, Part); 4]> = SmallVec::new();
         for index in members {

@@ -83,7 +83,7 @@ impl KeyMaker {
         Self { secret, owner: u64::from_le_bytes([a, b, c, d, e, f, g, h]), head, readable }
     }
 
-    /// The same for all who name buckets alike; tells nothing of the secret.
+    /// Equal for all nodes that name buckets alike; reveals nothing of the secret.
     pub(super) fn fingerprint(&self) -> String {
         let mut text = Vec::with_capacity(SUBJECT_LENGTH);
         let what: &[u8] = if self.readable { b"readable deployment" } else { b"deployment" };
@@ -141,8 +141,7 @@ impl KeyMaker {
         escape(bucket_text(tier).replace('\0', "/").as_bytes(), key);
     }
 
-    /// The hash of a bucket's name and arithmetic, which is made once for the
-    /// first who asks.
+    /// The hash of a bucket's name and arithmetic, computed on first use.
     fn bucket_hash(&self, tier: &Tier<'_>) -> [u8; BUCKET_LENGTH] {
         tier.bucket.keyed(self.owner ^ tier.quota.arithmetic, || {
             let mut text = Vec::with_capacity(BUCKET_LENGTH);

@@ -23,10 +23,10 @@ use crate::lease::{Account, Accounts, Begin, LeaseStats, LeaseTerms, Paid, Spend
 use crate::store::Tier;
 use crate::time::{Clock, ManualClock, SystemClock};
 
-/// The most subjects that have an account; the others are asked for in Redis.
+/// The maximum number of accounts; other subjects are decided by Redis.
 const SUBJECTS_MAX: usize = 8_192;
-/// Who waits looks again after so long: an account is held for moments by
-/// others than those who ask for it.
+/// Polling interval of waiting requests: an account is locked for moments by others
+/// than those that request a lease.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// What is prepaid on this node.
@@ -37,18 +37,18 @@ pub(super) struct Leases {
     /// None until a rule with a lease concerns a request.
     book: OnceLock<Book>,
     is_closing: watch::Sender<bool>,
-    /// How many leases somebody waits to give back.
+    /// How many leases have a task that waits to return them.
     watched: watch::Sender<usize>,
 }
 
-/// The accounts, and by what those are woken who wait for one of them.
+/// The accounts, and the notifiers of requests that wait for them.
 #[derive(Debug)]
 pub(super) struct Book {
     accounts: Accounts,
     waiting: Box<[Waiting]>,
 }
 
-/// Those who wait for a grant to one account.
+/// Requests that wait for a grant to one account.
 #[derive(Debug, Default)]
 struct Waiting {
     /// Four times the number of calls that have ended, and how the last did.
@@ -82,7 +82,7 @@ enum Share {
     Denied { number: usize, wait_us: u64 },
     /// Redis decides.
     Direct,
-    /// Redis was asked for more and did not answer.
+    /// A lease was requested and Redis did not reply.
     Failed,
 }
 
@@ -149,7 +149,7 @@ impl Leases {
         Some((book, book.accounts.find(tag)?, tag))
     }
 
-    /// Notes that Redis was asked for a subject that could have an account.
+    /// Counts a request to Redis for a subject that could have an account.
     fn note(&self, tier: &Tier<'_>) {
         if let Some(terms) = terms(tier) {
             self.book().accounts.note(self.tag(tier), tier.cost, self.clock.read().0, terms);
@@ -252,7 +252,7 @@ impl RedisStore {
             match account.begin(tag, tier.cost, now_us, (terms, tier.quota)) {
                 Begin::Ask(ask) => self.fetch(tier, number, ask),
                 Begin::Busy if !is_counted => {
-                    // Who waits is demand too: the next lease must be larger.
+                    // Waiting requests are demand too: the next lease must be larger.
                     account.note_denied(tier.cost);
                     is_counted = true;
                 }
@@ -262,7 +262,7 @@ impl RedisStore {
             }
             let now = Instant::now();
             if now >= deadline {
-                // Too much is asked for, or Redis does not answer.
+                // The cost is too high, or Redis does not reply.
                 let ended = waiting.ended.load(Ordering::Acquire);
                 let is_answered = ended != began && ended & 3 == Ended::Answered as u64;
                 return if is_answered {
@@ -282,7 +282,7 @@ impl RedisStore {
         }
     }
 
-    /// Has more fetched before it is needed, if nobody does.
+    /// Fetches more tokens ahead of need, unless that is under way.
     #[cold]
     fn fetch_ahead(&self, tier: &Tier<'_>, (number, tag): (usize, Tag), now_us: u64) {
         let (Some(terms), Some(book)) = (terms(tier), self.leases.book.get()) else { return };

@@ -87,13 +87,13 @@ pub struct RedisOptions {
     pub nodes: u64,
     /// The most buckets that are held for that.
     pub max_buckets: usize,
-    /// The same on every node: without it, keys cannot be traced to subjects,
-    /// and what nodes tell each other can be neither read nor made up.
+    /// The same on every node: without it, keys cannot be traced to subjects, and
+    /// messages between nodes can be neither read nor forged.
     pub key_secret: String,
     /// What every key begins with after `cd:`, without braces: deployments with
     /// different prefixes share a server and count apart. The same on every node.
     pub key_prefix: String,
-    /// Keys that people can read, for those who want to.
+    /// Whether keys contain subjects in clear, for debugging.
     pub readable_keys: bool,
 }
 
@@ -104,10 +104,10 @@ impl RedisOptions {
         target::without_password(&self.url)
     }
 
-    /// Whether a store could be made of it. Connects to nobody.
+    /// Whether a store could be opened with these options. Does not connect.
     ///
     /// # Errors
-    /// If the URL or the certificate is not understood.
+    /// If the URL or the certificate is invalid.
     pub fn validate(&self) -> Result<(), StoreUrlError> {
         Target::parse(&self.url, self.root_certificate.as_deref()).map(drop)
     }
@@ -263,9 +263,9 @@ impl RedisStore {
         self.topology.round_trip()
     }
 
-    /// How long a decision may take. As it was set; else 15 ms, or three round trips
-    /// if that is more, and at most 18 ms: Envoy waits 20 ms for a rate limit service
-    /// unless told otherwise.
+    /// How long a decision may take. The configured value; otherwise 15 ms, or three
+    /// round trips if that is more, and at most 18 ms: by default Envoy waits 20 ms for a
+    /// rate limit service.
     #[must_use]
     pub fn deadline(&self) -> Duration {
         match self.deadline {
@@ -380,13 +380,13 @@ impl RedisStore {
     }
 }
 
-/// Tiers with a lease are decided here where tokens of theirs are prepaid:
+/// Tiers with a lease are decided on this node while it has prepaid tokens:
 ///
-/// - A peek is answered by Redis, and what is held here counts as left.
-/// - A refund of a tier that is leased by any node is not given back: the bucket
-///   could then owe less than nodes hold, and too much would be let in.
-/// - A reset forgets what is held here. What other nodes hold they may still
-///   spend, for as long as a lease lasts.
+/// - A peek is decided by Redis, and tokens held here count as remaining.
+/// - A refund of a tier that any node has leased is ignored: the bucket could
+///   otherwise owe less than nodes hold, and too much would be admitted.
+/// - A reset discards what is held here. Other nodes may still spend what they
+///   hold, for as long as a lease lasts.
 impl Store for RedisStore {
     async fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> TierDecisions {
         if tiers.is_empty() {

@@ -66,7 +66,7 @@ impl ScriptReply {
         }
     }
 
-    /// Of how many tiers it tells.
+    /// The number of tiers in it.
     pub(super) fn tiers(&self) -> usize {
         match &self.pending {
             PendingTiers::Owed(bytes, done) => (bytes.len() - done) / DOUBLE,

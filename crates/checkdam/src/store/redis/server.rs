@@ -211,7 +211,7 @@ fn deadline(call: &[Job]) -> Instant {
     call.iter().map(|job| job.deadline).min().unwrap_or_else(Instant::now)
 }
 
-/// Of how many tiers an answer must tell.
+/// The number of tiers that a reply must have.
 fn wanted(call: &[Job]) -> usize {
     call.iter().map(|job| job.tiers).sum()
 }

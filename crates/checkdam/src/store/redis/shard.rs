@@ -202,7 +202,8 @@ async fn drive(mut queue: mpsc::Receiver<Job>, server: Arc<Server>, health: Arc<
                 None => return,
             },
         };
-        // Whoever is ready to ask does so first: the more share a call the better.
+        // Tasks that are ready to enqueue run first: the more requests share a call the
+        // better.
         yield_now().await;
         let batch = gather(first, &mut queue, &mut next);
         let Some(last) = batch.iter().map(|job| job.deadline).max() else { continue };
@@ -226,8 +227,8 @@ async fn drive(mut queue: mpsc::Receiver<Job>, server: Arc<Server>, health: Arc<
     }
 }
 
-/// Makes connections, one at a time, each in a task of its own: it may take longer
-/// than those wait who need it first.
+/// Opens connections, one at a time, each in its own task: it may take longer than
+/// the first requests wait.
 struct Dialer {
     server: Arc<Server>,
     dialing: Option<JoinHandle<Result<(MultiplexedConnection, Duration), RedisError>>>,
@@ -252,7 +253,7 @@ impl Dialer {
         let unreachable = |reason| CallError::Unreachable { reason };
         let made = match timeout_at(deadline, dialing).await {
             Ok(made) => made,
-            // It may still come, for those who ask next.
+            // It may still succeed, for the next requests.
             Err(_) => return Err(CallError::NotAsked { reason: "its connection was not made in time" }),
         };
         self.dialing = None;
@@ -260,7 +261,7 @@ impl Dialer {
     }
 }
 
-/// The jobs that are written together: those that wait, and whose callers still do.
+/// The jobs that are sent together: those queued whose callers still wait.
 fn gather(first: Job, queue: &mut mpsc::Receiver<Job>, next: &mut Option<Job>) -> Vec<Job> {
     let (since, until) = (first.deadline.checked_sub(WRITTEN_SPREAD), first.deadline + WRITTEN_SPREAD);
     let mut batch = Vec::with_capacity(GATHERED_MAX);

@@ -150,7 +150,7 @@ impl Endpoint {
         matches!(self.info.addr(), ConnectionAddr::TcpTls { .. })
     }
 
-    /// Who logs in.
+    /// The login's user name.
     pub(super) fn user(&self) -> &str {
         self.info.redis_settings().username().unwrap_or("default")
     }

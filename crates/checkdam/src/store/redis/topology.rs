@@ -70,7 +70,7 @@ impl Topology {
         }
     }
 
-    /// The round trip to the server that is farthest away, of those that were asked.
+    /// The longest round trip of the servers that were measured.
     pub(super) fn round_trip(&self) -> Option<Duration> {
         match self {
             Self::One(shard) => shard.round_trip(),

@@ -42,7 +42,7 @@ pub(super) fn persistence(facts: &Facts) -> Finding {
     }
 }
 
-/// The server's role, and who takes over when it is lost.
+/// The server's role, and the replicas that take over when it is lost.
 pub(super) fn replicas(facts: &Facts) -> Finding {
     const LOOK: &str = "replicas";
     let from_info = || {

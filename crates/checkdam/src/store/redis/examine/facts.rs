@@ -9,7 +9,7 @@ use super::probe::{Pairs, Probe};
 /// The settings that are looked at.
 const SETTINGS: [&str; 4] = ["save", "appendfsync", "stop-writes-on-bgsave-error", "min-replicas-to-write"];
 
-/// What a server told; nothing where the login may not ask.
+/// What a server reported; nothing where the ACL forbids it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Facts {
     /// Name, version, mode and role: no login is refused these.

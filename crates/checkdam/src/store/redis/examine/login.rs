@@ -7,8 +7,7 @@ use crate::store::redis::pubsub::NODES_CHANNEL;
 use crate::store::redis::script;
 use crate::store::redis::target::Endpoint;
 
-/// What the script calls on a key, and arguments with which trying it harms
-/// nobody.
+/// The script's commands on a key, with harmless arguments to try them.
 const ON_KEYS: [(&str, &[&str]); 12] = [
     ("DEL", &[]),
     ("PEXPIRE", &["5000"]),
@@ -46,7 +45,7 @@ pub(super) async fn permissions(probe: &mut Probe, endpoint: &Endpoint, kind: Ki
     judge(&denied, endpoint.user())
 }
 
-/// Whether the login, or anybody without one, may do what checkdam never does.
+/// Whether the login, or an unauthenticated client, may do what checkdam never does.
 pub(super) async fn login(probe: &mut Probe, endpoint: &Endpoint, key: &str) -> Finding {
     const LOOK: &str = "login";
     let user = endpoint.user();

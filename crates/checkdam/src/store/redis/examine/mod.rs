@@ -65,7 +65,7 @@ impl Examined {
 pub enum Role {
     /// It holds buckets.
     Server,
-    /// It knows who does.
+    /// It knows the servers that do.
     Sentinel,
 }
 
@@ -180,8 +180,7 @@ async fn server(
     Ok((examined, pace.offset_us))
 }
 
-/// A subject that nobody else has, in a slot that the server holds, and a key
-/// of it.
+/// An unused subject in a slot that the server holds, and a key of it.
 fn subject(trial: &Trial, holds: impl Fn(u16) -> bool) -> (String, String) {
     let now_us = SystemClock::new().now_us();
     let mut number = 0_u64;

@@ -25,7 +25,7 @@ const WORTH_SHARE: u64 = 16;
 /// With less time than this a return could come too late; it would be refused,
 /// and would look like a failure of the server.
 const RETURN_US_MIN: u64 = 3_000;
-/// How long a return may take: nobody waits for it, but for a node that goes.
+/// Timeout of a return: only a shutdown waits for it.
 const RETURN_LIMIT: Duration = Duration::from_millis(500);
 /// How long before its end a lease is given back, at least, unless that is more
 /// than half of it.
@@ -110,7 +110,7 @@ impl Fetch {
         let receipt = account.finish(&self.ask, grant, now_us, &self.terms);
         book.waiting[self.number].end(if granted.is_err() { Ended::Failed } else { Ended::Answered });
         let (Ok((grant, mark)), Some(receipt)) = (granted, receipt) else { return };
-        // What nobody has touched is of more use elsewhere, and the sooner the more.
+        // Unused tokens are of more use elsewhere, the sooner the better.
         self.hold(self.terms.life_us() / 2).await;
         if account.left_of(receipt, now_us).0 < grant.granted {
             self.hold(self.terms.life_us() / 8).await;

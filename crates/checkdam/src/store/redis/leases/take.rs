@@ -45,8 +45,8 @@ impl<L: Deref<Target = Leases>> Drop for Reserved<L> {
 }
 
 impl RedisStore {
-    /// Decides a take that needs nobody else: all of it is prepaid here, or one
-    /// of its tiers is known to deny. `false`, with nothing done, if it does.
+    /// Decides a take without Redis: all of it is prepaid here, or one of its tiers is
+    /// known to deny. `false`, with nothing done, if Redis is needed.
     #[inline]
     pub(in super::super) fn try_take_now(&self, tiers: &[Tier<'_>], answer: &mut TierDecisions) -> bool {
         let is_decided = self.spend_all(tiers, answer).is_some();
