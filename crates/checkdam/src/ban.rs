@@ -17,7 +17,7 @@ pub const REASON_MAX: usize = 1_024;
 /// Requests whose attribute has a banned value are denied before any rule is tested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ban {
-    /// The attribute that is looked at.
+    /// The attribute that is compared.
     pub attribute: String,
     /// Its values that are banned.
     pub value: BannedValue,
@@ -37,7 +37,7 @@ pub enum BannedValue {
     Network(IpNet),
 }
 
-/// Why a ban's subject was refused.
+/// Why a ban's subject is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BanError {
@@ -47,7 +47,7 @@ pub enum BanError {
         /// The subject.
         text: String,
     },
-    /// What stands before the colon is no attribute name.
+    /// The text before the colon is not an attribute name.
     #[error("the subject {text:?} names the attribute {name:?}: use letters, digits, '_', '-' and '.'")]
     BadAttribute {
         /// The subject.
@@ -80,7 +80,7 @@ impl Ban {
     /// value: `user:42`, `user:bot-*`, `ip:198.51.100.0/24`.
     ///
     /// # Errors
-    /// Refuses subjects that name no attribute or no value.
+    /// Rejects subjects that name no attribute or no value.
     pub fn new(subject: &str) -> Result<Self, BanError> {
         let text = || subject.chars().take(80).collect::<String>();
         let (attribute, value) = subject.split_once(':').ok_or_else(|| BanError::NoAttribute { text: text() })?;
@@ -126,7 +126,7 @@ impl BannedValue {
     /// Reads a network in CIDR form, an address, or text with stars.
     ///
     /// # Errors
-    /// Refuses networks with bad lengths, and text that is too long.
+    /// Rejects networks with bad lengths, and text that is too long.
     pub fn parse(text: &str) -> Result<Self, BanError> {
         if text.len() > VALUE_MAX {
             return Err(BanError::TooLong { length: text.len() });
@@ -144,7 +144,7 @@ impl BannedValue {
         Ok(Self::Text(SubjectPattern::parse(text)))
     }
 
-    /// Exactly this value of an attribute, whatever stands in it.
+    /// Exactly this value of an attribute, wildcards not interpreted.
     #[must_use]
     pub fn exact(value: &str) -> Self {
         match value.parse::<IpAddr>() {

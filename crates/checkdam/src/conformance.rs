@@ -26,7 +26,7 @@ pub trait Harness {
 /// Runs the whole suite and returns how many checks it made.
 ///
 /// # Errors
-/// Says which check failed, what was expected and what came.
+/// Has the check that failed, the expected and the actual result.
 pub async fn run<H: Harness>(harness: &H) -> Result<usize, String> {
     Ok(vectors::run(harness).await? + behaviours::run(harness).await?)
 }

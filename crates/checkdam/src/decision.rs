@@ -9,15 +9,15 @@ pub enum Verdict {
     Allowed,
     /// It must wait.
     Denied,
-    /// It asks for more than the bucket can ever hold and will never pass.
+    /// The cost exceeds what the bucket can ever hold, so it will never pass.
     CostExceedsBurst,
-    /// The store did not answer, and the rule denies what it cannot decide.
+    /// The store did not reply, and the rule denies what it cannot decide.
     Unavailable,
-    /// The request is banned: no tier was asked, and nothing was charged.
+    /// The request is banned: no bucket was read, and nothing was charged.
     Banned,
 }
 
-/// What a rule answers when the store of its buckets cannot.
+/// How a rule decides when its store does not reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FailurePolicy {
     /// Let everything pass.
@@ -29,7 +29,7 @@ pub enum FailurePolicy {
     Local,
 }
 
-/// One tier's answer to one request.
+/// One tier's decision on one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Decision {
     /// Whether it passes.
@@ -43,7 +43,7 @@ pub struct Decision {
     pub retry_after_us: u64,
     /// How long until nothing is owed any more.
     pub reset_after_us: u64,
-    /// How long the request should be held back (leaky bucket); else 0.
+    /// How long the request should be delayed (leaky bucket); otherwise 0.
     pub delay_us: u64,
 }
 
@@ -75,10 +75,9 @@ pub enum DecidedBy {
     Redis,
     /// Tokens of buckets in Redis that were prepaid, in this process.
     Lease,
-    /// Buckets in this process, because the shared store did not answer.
+    /// Buckets in this process, because the shared store did not reply.
     Local,
-    /// No bucket: a ban, or the rules' failure policies because the store did
-    /// not answer.
+    /// No bucket: a ban, or the rules' failure policies because the store did not reply.
     Policy,
 }
 
@@ -98,13 +97,13 @@ impl DecidedBy {
         }
     }
 
-    /// Whether the buckets themselves decided: what was charged elsewhere cannot
-    /// be given back to them.
+    /// Whether the buckets themselves decided: what was charged elsewhere cannot be
+    /// refunded to them.
     pub(crate) const fn is_own(self) -> bool {
         matches!(self, Self::Memory | Self::Redis | Self::Lease)
     }
 
-    /// The name used in answers.
+    /// The name used in responses.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

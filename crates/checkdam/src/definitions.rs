@@ -6,8 +6,8 @@ use crate::descriptor::DescriptorTree;
 use crate::overrides::Override;
 use crate::rule::Rule;
 
-/// Rules, exceptions to them, and bans: what [`RuleSet::compile`](crate::RuleSet::compile)
-/// takes whole or refuses whole.
+/// Rules, overrides, bans and trees, which [`RuleSet::compile`](crate::RuleSet::compile)
+/// accepts or rejects as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Definitions {
     /// The rules, in the order in which ties are broken.

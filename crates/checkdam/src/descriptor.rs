@@ -18,7 +18,7 @@ pub struct DescriptorTree {
     pub algorithm: Algorithm,
     /// What the first entry of a request is compared with.
     pub descriptors: Vec<Descriptor>,
-    /// What the file says where it means nothing.
+    /// Warnings of keys in the file that have no effect.
     pub warnings: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ pub struct Descriptor {
     pub detailed_metric: bool,
     /// Whether metrics name this entry's value.
     pub value_to_metric: bool,
-    /// What the answer carries besides, a JSON object; empty: nothing.
+    /// Additional metadata of responses, a JSON object; empty: none.
     pub metadata: String,
     /// What the next entry is compared with.
     pub descriptors: Vec<Self>,
@@ -57,7 +57,7 @@ pub struct DescriptorLimit {
     pub allowance: DescriptorAllowance,
     /// The names of limits that do not count where this one applies.
     pub replaces: Vec<String>,
-    /// What it answers when the store cannot.
+    /// How it decides when the store does not reply.
     pub on_store_failure: FailurePolicy,
 }
 

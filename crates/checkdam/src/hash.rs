@@ -89,7 +89,7 @@ pub(crate) fn stable(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Spreads `tag` over `count` places, by its upper bits.
+/// Maps `tag` to one of `count` places, by its upper bits.
 #[inline]
 pub(crate) fn place(tag: Tag, count: usize) -> usize {
     ((u128::from(tag) * count as u128) >> 64) as usize
@@ -112,8 +112,8 @@ mod tests {
                 assert!(seen.insert(tag), "two buckets share a tag");
                 counts[place(tag, PLACES)] += 1;
             }
-            // The sum of squared deviations is about SUBJECTS, give or take a
-            // few hundredths of it, if the places are as good as drawn.
+            // The sum of squared deviations is about SUBJECTS, within a few percent, if the
+            // places are as good as random.
             let spread: u64 = counts.iter().map(|count| count.abs_diff(16).pow(2)).sum();
             assert!((SUBJECTS * 8 / 10..SUBJECTS * 12 / 10).contains(&spread), "{spread} beside {SUBJECTS}");
         }

@@ -24,7 +24,7 @@ pub enum Dialect {
     None,
 }
 
-/// The most policies that are listed: proxies refuse long headers.
+/// The maximum number of policies listed: proxies reject long headers.
 const POLICIES_MAX: usize = 32;
 
 /// Calls `set` with each header of an outcome, allowed or denied. There are none for

@@ -39,26 +39,26 @@ pub struct Limiter<S> {
     store: S,
 }
 
-/// Which tiers a request must pass, and whose they are.
+/// The tiers of a request, and the rules and subjects that they belong to.
 #[derive(Default)]
 struct Ask {
     concerns: SmallVec<[Concern; 8]>,
     /// The subjects' bytes, one after another.
     subjects: Buffer,
-    /// For how long the request may be held back.
+    /// The longest delay that the caller accepts.
     delay_max_us: u64,
 }
 
 type Tiers<'a> = SmallVec<[Tier<'a>; TIERS_INLINE]>;
 
-/// A rule that concerns a request.
+/// A rule that applies to a request.
 #[derive(Clone, Copy)]
 struct Concern {
     rule: u32,
     key: u32,
     /// Which of its quotas count, from the first to before the last.
     quotas: (u32, u32),
-    /// Where its subject stands.
+    /// The range of its subject in the buffer.
     subject: (u32, u32),
 }
 
@@ -84,14 +84,14 @@ impl<S: Store> Limiter<S> {
         &self.store
     }
 
-    /// Charges every tier that concerns the request, or none.
+    /// Charges every tier that applies to the request, or none.
     pub fn check(&self, request: &Request<'_>) -> impl Future<Output = Outcome> {
         self.apply(Operation::Take, request)
     }
 
-    /// As [`check`](Self::check), for callers that hold requests back as a leaky
-    /// bucket asks, and can do so for `delay_max_us` at most: one that would
-    /// have to wait longer is denied, and charged nothing.
+    /// As [`check`](Self::check), for callers that delay requests as a leaky bucket
+    /// demands, by `delay_max_us` at most: a request with a longer delay is denied, and
+    /// charged nothing.
     pub fn check_within(&self, request: &Request<'_>, delay_max_us: u64) -> impl Future<Output = Outcome> {
         self.apply_within(Operation::Take, request, delay_max_us)
     }
@@ -101,14 +101,14 @@ impl<S: Store> Limiter<S> {
         self.apply(Operation::Peek, request)
     }
 
-    /// Gives back the request's cost to every tier, at most what is owed. The
-    /// rules are looked up anew: where an outcome is at hand, use
+    /// Refunds the request's cost to every tier, at most what is owed. The rules are
+    /// looked up again: if the outcome is available, use
     /// [`refund_outcome`](Self::refund_outcome).
     pub fn refund(&self, request: &Request<'_>) -> impl Future<Output = Outcome> {
         self.apply(Operation::Refund, request)
     }
 
-    /// Forgets the buckets that concern the request.
+    /// Resets the buckets of the request.
     pub fn reset(&self, request: &Request<'_>) -> impl Future<Output = Outcome> {
         self.apply(Operation::Reset, request)
     }
@@ -190,8 +190,8 @@ fn bound_delays<'a>(tiers: &mut Tiers<'a>, queues: &'a mut Vec<Quota>, delay_max
 }
 
 impl Ask {
-    /// Finds the rules that concern a request; answers with the number of the
-    /// ban on it, expired or not.
+    /// Finds the rules that apply to a request; returns the number of the ban on it,
+    /// expired or not.
     fn fill(&mut self, rules: &RuleSet, request: &Request<'_>) -> Option<u32> {
         let mut values = Values::new();
         rules.fill_values(request, &mut values);

@@ -11,10 +11,10 @@ use std::net::{IpAddr, Ipv6Addr};
 /// The part of an IPv6 address that one client has: its /64.
 const CLIENT_NETWORK_MASK: u128 = !(u64::MAX as u128);
 
-/// How spellings of a path are treated that only some servers read alike.
+/// Treatment of path spellings that only some servers consider equal.
 ///
-/// The default is safe before any server: encoded slashes and backslashes are
-/// refused, and parameters behind a semicolon do not count. Set
+/// The default is safe for any server: encoded slashes and backslashes are
+/// rejected, and parameters after a semicolon are ignored. Set
 /// `is_trailing_slash_stripped` and `is_lower_case` before applications that
 /// ignore a last slash or the letter case, as Express does, and write rules
 /// accordingly.
@@ -30,10 +30,10 @@ const CLIENT_NETWORK_MASK: u128 = !(u64::MAX as u128);
 pub struct PathNormalization {
     /// `%2F`, `%5C` and `\`. Default [`Slashes::Reject`].
     pub slashes: Slashes,
-    /// Whether `;` and what follows it in a segment is left out, as servlet
-    /// containers do. Default yes.
+    /// Whether `;` and what follows it in a segment is removed, as servlet containers do.
+    /// Default yes.
     pub are_parameters_stripped: bool,
-    /// Whether a last slash is left out. Default no.
+    /// Whether a trailing slash is removed. Default no.
     pub is_trailing_slash_stripped: bool,
     /// Whether letters are written in lower case. Default no.
     pub is_lower_case: bool,
@@ -43,7 +43,7 @@ pub struct PathNormalization {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Slashes {
-    /// Such a path is refused.
+    /// The path is rejected.
     #[default]
     Reject,
     /// They stay as they are and separate nothing.
@@ -76,12 +76,12 @@ impl PathNormalization {
         is_lower_case: false,
     };
 
-    /// A path, without its query, in its normal form: characters that need no
-    /// percent stand bare, all others in upper case behind one, runs of slashes
-    /// are one, and dot segments are followed.
+    /// A path, without its query, in its normal form: characters are decoded where
+    /// possible, the rest percent-encoded in upper case, runs of slashes merged, and
+    /// dot segments resolved.
     ///
     /// # Errors
-    /// Refuses encoded slashes and backslashes, if they are to be refused.
+    /// Rejects encoded slashes and backslashes, if so configured.
     pub fn endpoint<'a>(&self, path: &'a str) -> Result<Cow<'a, str>, PathError> {
         if self.is_normal(path) || path == "*" {
             return Ok(Cow::Borrowed(path));
@@ -110,8 +110,8 @@ impl PathNormalization {
         Ok(Cow::Owned(out))
     }
 
-    /// Whether a path has dot segments, bare or encoded: some servers follow
-    /// them, others take them as they stand.
+    /// Whether a path has dot segments, plain or encoded: some servers resolve them,
+    /// others do not.
     #[must_use]
     pub fn has_dot_segments(&self, path: &str) -> bool {
         // Without one of these there is none: most paths.
@@ -171,7 +171,7 @@ fn has_other_slashes(path: &str) -> bool {
 /// ```
 #[must_use]
 pub fn endpoint(path: &str) -> Cow<'_, str> {
-    // Nothing is refused where slashes are kept.
+    // Nothing is rejected where slashes are kept.
     PathNormalization::AS_WRITTEN.endpoint(path).unwrap_or(Cow::Borrowed(path))
 }
 

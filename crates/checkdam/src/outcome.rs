@@ -17,12 +17,12 @@ use crate::store::{TIERS_INLINE, TierDecisions};
 /// The quota of a tier whose limit the request brought with it.
 pub(crate) const FROM_REQUEST: u32 = u32::MAX;
 
-/// A request's answer.
+/// The combined decision on a request.
 pub struct Outcome {
     rules: Guard<Arc<RuleSet>>,
     /// Which rule and which of its quotas each tier is.
     places: SmallVec<[(u32, u32); TIERS_INLINE]>,
-    /// One decision a tier; places beyond them were not decided.
+    /// One decision per tier; places beyond them were not decided.
     answer: TierDecisions,
     governing: Option<usize>,
     verdict: Verdict,
@@ -50,9 +50,9 @@ pub struct TierView<'a> {
     pub rule: &'a Rule,
     /// That rule's number in [`RuleSet::numbered`].
     pub number: usize,
-    /// The quota that was asked.
+    /// The quota of the tier.
     pub quota: &'a Quota,
-    /// Its answer.
+    /// Its decision.
     pub decision: &'a Decision,
     pub(crate) policy: &'a PolicyText,
 }
@@ -73,7 +73,7 @@ impl TierView<'_> {
 }
 
 impl Outcome {
-    /// The answer to a request that no store has answered yet.
+    /// The outcome of a request that no store has decided yet.
     #[inline]
     pub(crate) fn open(rules: Guard<Arc<RuleSet>>) -> Self {
         Self {
@@ -89,38 +89,38 @@ impl Outcome {
         }
     }
 
-    /// The rules, which rule and quota each tier is, and where a store answers.
+    /// The rules, the rule and quota of each tier, and the decisions for a store to fill.
     #[inline]
     pub(crate) fn parts(&mut self) -> (&RuleSet, &mut SmallVec<[(u32, u32); TIERS_INLINE]>, &mut TierDecisions) {
         (&self.rules, &mut self.places, &mut self.answer)
     }
 
-    /// The rules, if no store answers after all.
+    /// The rules, if no store is called after all.
     #[inline]
     pub(crate) fn into_rules(self) -> Guard<Arc<RuleSet>> {
         self.rules
     }
 
-    /// Combines what a store answered.
+    /// Combines the decisions of a store.
     #[inline]
     pub(crate) fn close(&mut self) {
         self.governing = find_governing(&self.rules, &self.places, &self.answer.decisions);
         self.verdict = self.governing.map_or(Verdict::Allowed, |tier| self.answer.decisions[tier].verdict);
     }
 
-    /// Notes that this answers a take that was not given back.
+    /// Marks this as the outcome of a take that was not refunded.
     #[inline]
     pub(crate) const fn note_take(&mut self) {
         self.is_charged = matches!(self.verdict, Verdict::Allowed) && self.answer.by.is_own();
     }
 
-    /// Whether buckets were charged for it, to which it can be given back.
+    /// Whether buckets were charged for it that can be refunded.
     pub(crate) const fn is_charged(&self) -> bool {
         self.is_charged
     }
 
-    /// The answer to a request whose path was looked for in a tree: at which
-    /// limit it ends, and which it brought with it.
+    /// The outcome of a request whose path was looked up in a tree: the limit at which it
+    /// ends, and the request limit.
     #[inline]
     pub(crate) fn of_path(
         rules: Guard<Arc<RuleSet>>,
@@ -133,7 +133,7 @@ impl Outcome {
         outcome
     }
 
-    /// The answer to a request that is banned.
+    /// The outcome of a banned request.
     pub(crate) fn banned(rules: Guard<Arc<RuleSet>>, number: u32, until_us: u64, at_us: u64) -> Self {
         // The ban may have been decided on another clock.
         let left_us = if until_us == u64::MAX { 0 } else { until_us.saturating_sub(at_us).max(1) };
@@ -175,8 +175,8 @@ impl Outcome {
         self.leaf.is_some_and(|leaf| self.rules.trees().leaf(leaf).has_detailed_metric())
     }
 
-    /// What metrics call the request's path, if it ends at a limit of a tree:
-    /// bounded by what is written there, unless that asks for values.
+    /// The name of the request's path in metrics, if it ends at a limit of a tree:
+    /// bounded by what is written there, unless that enables values.
     #[must_use]
     pub fn metric_name(&self, request: &Request<'_>) -> Option<String> {
         self.leaf.map(|leaf| self.rules.trees().leaf(leaf).metric_name(request))
@@ -188,8 +188,7 @@ impl Outcome {
         tiers.map(|(place, decision)| self.view(*place, decision))
     }
 
-    /// The tiers of each rule, in the order of the rules: those of one stand
-    /// together.
+    /// The tiers of each rule, in the order of the rules: tiers of one rule are adjacent.
     pub fn by_rule(&self) -> impl Iterator<Item = impl Iterator<Item = TierView<'_>> + Clone> {
         let places = &self.places[..self.places.len().min(self.answer.decisions.len())];
         let mut rest = &*self.answer.decisions;
@@ -205,8 +204,8 @@ impl Outcome {
         self.tiers().filter(|tier| tier.is_enforced() && !tier.decision.is_allowed())
     }
 
-    /// The tier that speaks for the request: the violated one when denied, else
-    /// the one with the fewest remaining. `None` if no enforced rule concerns it.
+    /// The tier that governs: the violated one when denied, otherwise the one with the
+    /// fewest remaining. `None` if no enforced rule applies.
     #[must_use]
     pub fn governing(&self) -> Option<TierView<'_>> {
         self.governing.map(|tier| self.view(self.places[tier], &self.answer.decisions[tier]))
@@ -265,9 +264,9 @@ impl Outcome {
     }
 }
 
-/// The enforced tier that weighs most: one that denies before all that do not,
-/// then the one with the longest wait, else with the fewest remaining. What can
-/// never pass outweighs every wait; ties go to the first rule.
+/// The governing tier: enforced tiers that deny come before all others, then the one
+/// with the longest wait, otherwise the one with the fewest remaining. A request that
+/// can never pass outweighs every wait; ties go to the first rule.
 #[inline]
 fn find_governing(rules: &RuleSet, places: &[(u32, u32)], decisions: &[Decision]) -> Option<usize> {
     let mut governing = None;

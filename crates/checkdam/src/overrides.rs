@@ -7,18 +7,18 @@ pub use scale::{Scale, ScaleError};
 use crate::quota::{Algorithm, Quota, QuotaError, QuotaSpec};
 use crate::subject::SubjectPattern;
 
-/// Other limits for the subjects of one rule that it names.
+/// Other limits for some subjects of one rule.
 ///
-/// Of several that match a subject, an exact one counts before those with
-/// wildcards, a wildcard that says more before one that says less, and what is
-/// listed first before the rest.
+/// Of several that match a subject, an exact one takes precedence over wildcards, a
+/// wildcard with more literal text over one with less, and the first listed over the
+/// rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Override {
     /// The rule's name.
     pub rule: String,
-    /// Whose limits these are: the rule's key as it reads when it is filled,
-    /// such as `user:42` or `user:bot-*`. A star stands within one attribute, unless
-    /// what separates it from the next is left out.
+    /// The subjects: the rule's key, filled in, such as `user:42` or `user:bot-*`. A star
+    /// matches within one attribute, unless the text that separates it from the next is
+    /// left out.
     pub subject: SubjectPattern,
     /// What they are allowed instead.
     pub allowance: Allowance,
@@ -29,12 +29,12 @@ pub struct Override {
 /// What a subject is allowed instead of a rule's own limits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Allowance {
-    /// These limits. The first takes the place of the rule's first, and with it
-    /// what was charged to that so far.
+    /// These limits. The first replaces the rule's first, and inherits what was charged
+    /// to that so far.
     Limits(Vec<QuotaSpec>),
     /// So many times what the rule allows.
     Scale(Scale),
-    /// Anything: the rule does not concern the subject.
+    /// Everything: the rule does not apply to the subject.
     Unlimited,
 }
 
@@ -48,7 +48,7 @@ impl Override {
 }
 
 impl Allowance {
-    /// The quotas that stand for a rule's own; none if anything is allowed.
+    /// The quotas that replace a rule's own; none if everything is allowed.
     pub(crate) fn quotas(&self, own: &[Quota]) -> Result<Vec<Quota>, QuotaError> {
         let algorithm = own.first().map_or_else(Algorithm::default, Quota::algorithm);
         match self {

@@ -47,7 +47,7 @@ pub enum Algorithm {
     /// Tokens return at a steady rate up to the burst.
     #[default]
     TokenBucket,
-    /// A queue that drains at a steady rate: answers with a delay.
+    /// Leaky bucket as a queue: requests are delayed to a steady rate.
     LeakyBucket,
     /// A counter that starts anew in every window.
     FixedWindow,
@@ -163,8 +163,8 @@ pub struct Quota {
     pub(crate) owed_max: u64,
     /// A hash of what [`shares_bucket_with`](Self::shares_bucket_with) compares.
     pub(crate) arithmetic: u64,
-    /// Leaky bucket: the longest queue, in ticks, that a request may join: the
-    /// capacity, or less if the caller cannot hold it back for so long.
+    /// Leaky bucket: the longest queue, in ticks, that a request may join: the capacity,
+    /// or less if the caller cannot delay it for so long.
     pub(crate) queue_max: u64,
 }
 
@@ -296,9 +296,9 @@ impl Quota {
         }
     }
 
-    /// The same quota for a caller that can hold a request back for
-    /// `delay_max_us` at most: a leaky bucket then denies what would have to wait
-    /// longer. Which bucket it is and what that owes stay the same.
+    /// The same quota for a caller that can delay a request by `delay_max_us` at most: a
+    /// leaky bucket then denies requests with a longer delay. The bucket and what it owes
+    /// stay the same.
     #[must_use]
     pub(crate) fn within(&self, delay_max_us: u64) -> Self {
         let queue_max = delay_max_us.saturating_mul(self.ticks_per_us).min(self.queue_max);
@@ -314,10 +314,9 @@ impl Quota {
         self.capacity.min(self.queue_max.saturating_add(charge))
     }
 
-    /// A `nodes`-th of the quota: what one of so many nodes may allow by itself.
-    /// At least one can pass at once. A bucket is divided by making each token
-    /// take `nodes` times as long to return: what is owed in time means the same
-    /// to both.
+    /// One `nodes`-th of the quota: what one of so many nodes may allow by itself. At
+    /// least one can pass at once. A bucket is divided by making each token take `nodes`
+    /// times as long to return: what is owed in time means the same to both.
     #[must_use]
     pub fn shared_among(&self, nodes: u64) -> Self {
         let nodes = nodes.max(1);
@@ -393,8 +392,8 @@ impl Quota {
     }
 }
 
-/// A hash of an algorithm and the numbers that make its arithmetic, above what
-/// stores must know of its buckets.
+/// A hash of an algorithm and the numbers of its arithmetic, above the bits that
+/// stores read.
 fn arithmetic(algorithm: Algorithm, numbers: [u64; 4], traits: Traits) -> u64 {
     let kind = Algorithm::ALL.iter().position(|other| *other == algorithm).unwrap_or(0) as u64;
     let [a, b, c, d] = numbers;

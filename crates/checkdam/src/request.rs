@@ -38,7 +38,7 @@ pub struct Request<'a> {
 
 type Attribute<'a> = (Cow<'a, str>, Cow<'a, str>);
 
-/// Why a request was refused before it was looked at.
+/// Why a request is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
@@ -129,16 +129,16 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// The same request, whose descriptor limits deny only together with those of
-    /// all others so marked in the same call: each counts as if it were in quota
-    /// mode. Rules and bans deny by themselves.
+    /// The same request, whose descriptor limits deny only together with those of all
+    /// other requests so marked in the same call: each counts as if it were in quota
+    /// mode. Rules and bans deny individually.
     #[must_use]
     pub const fn in_quota_mode(mut self) -> Self {
         self.is_quota_mode = true;
         self
     }
 
-    /// The same request in a domain: only rules of that domain concern it.
+    /// The same request in a domain: only rules of that domain apply to it.
     #[must_use]
     pub fn in_domain(mut self, domain: impl Into<Cow<'a, str>>) -> Self {
         self.domain = domain.into();
@@ -155,7 +155,7 @@ impl<'a> Request<'a> {
     /// The same request with one attribute more.
     ///
     /// # Errors
-    /// Refuses empty, long and repeated names and long values.
+    /// Rejects empty, long and repeated names and long values.
     pub fn with(mut self, name: impl Into<Cow<'a, str>>, value: impl Into<Cow<'a, str>>) -> Result<Self, RequestError> {
         self.insert(name, value)?;
         Ok(self)
@@ -238,8 +238,8 @@ impl<'a> Request<'a> {
         self.is_quota_mode
     }
 
-    /// What descriptor trees look at: every attribute in its order, but for
-    /// what [`from_entries`](Self::from_entries) adds.
+    /// The path for descriptor trees: every attribute in order, except the one that
+    /// [`from_entries`](Self::from_entries) adds.
     pub fn path(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
         let length = self.attributes.len() - self.added;
         self.attributes[..length].iter().map(|(name, value)| (&**name, &**value))

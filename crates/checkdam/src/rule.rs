@@ -29,7 +29,7 @@ pub enum Mode {
     Enforce,
     /// It is counted and reported, and passes.
     Shadow,
-    /// The rule is not looked at.
+    /// The rule is ignored.
     Off,
 }
 
@@ -52,7 +52,7 @@ pub struct Rule {
     pub name: String,
     /// Requests of this domain only; empty: those without one.
     pub domain: String,
-    /// Whose bucket a request is charged to.
+    /// The subject that a request is counted for.
     pub key: KeyPattern,
     /// What kind of subject that is, for people: `user`, `ip`, `global`.
     pub scope: String,
@@ -62,13 +62,13 @@ pub struct Rule {
     pub quotas: Vec<Quota>,
     /// Whether it denies.
     pub mode: Mode,
-    /// What it answers when the store cannot.
+    /// How it decides when the store does not reply.
     pub on_store_failure: FailurePolicy,
     /// Whether its tokens may be prepaid. It changes how fast a limit is that is
     /// shared through Redis, never what it allows; see [`lease`](crate::lease).
     pub lease: Lease,
-    /// Rules of higher priority stand before others: where several deny or
-    /// govern alike, the first of them speaks.
+    /// Rules of higher priority come first: where several deny or govern alike, the first
+    /// of them governs.
     pub priority: i32,
     /// What it is for.
     pub description: String,

@@ -39,7 +39,7 @@ const NODES_MIN: usize = 250_000;
 /// How many anchors a descriptor file may have, and how often it may use them.
 const ANCHORS_MAX: usize = 1_000;
 
-/// Why a rule file was refused, and where.
+/// Why a rule file is invalid, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {reason}")]
 pub struct RuleFileError {
@@ -67,10 +67,10 @@ impl RuleFileError {
     }
 }
 
-/// Reads the rules in `text`, in their order.
+/// Parses the rules in `text`, in their order.
 ///
 /// # Errors
-/// Says where the first thing stands that is not understood, and why.
+/// Has the location of the first error, and the reason.
 pub fn parse(text: &str) -> Result<Vec<Rule>, RuleFileError> {
     parse_definitions(text).map(|definitions| definitions.rules)
 }
@@ -147,7 +147,7 @@ pub fn parse_ban(text: &str) -> Result<Ban, RuleFileError> {
 pub struct FileOptions {
     /// The most bytes that are read of one.
     pub bytes_max: usize,
-    /// How a descriptor's limit counts that does not say so.
+    /// Default algorithm for descriptor limits.
     pub descriptor_algorithm: Algorithm,
     /// Whether several files may have descriptors of the same domain.
     pub merge_domains: bool,
@@ -167,7 +167,7 @@ pub fn compile(text: &str) -> Result<RuleSet, RuleFileError> {
     compile_all(&[text], &FileOptions::default()).map(|(rules, _)| rules).map_err(|(_, error)| error)
 }
 
-/// Reads several files, and compiles what they say together.
+/// Parses several files, and compiles them together.
 ///
 /// # Errors
 /// As [`compile`], with the number of the file.
@@ -281,7 +281,7 @@ fn options(bytes_max: usize, anchors_max: usize) -> Options {
     }
 }
 
-/// The parser's message without its own way of telling the place.
+/// The parser's message without its own form of location.
 fn without_location(error: &serde_saphyr::Error) -> String {
     let text = error.without_snippet().to_string();
     let first = text.lines().next().unwrap_or_default();

@@ -47,7 +47,7 @@ pub struct RuleSet {
     trees: Trees,
 }
 
-/// A rule and what is known of it before any request.
+/// A rule with what is computed before any request.
 #[derive(Debug)]
 pub(crate) struct CompiledRule {
     pub(crate) rule: Rule,
@@ -84,15 +84,15 @@ impl CompiledKey {
     }
 }
 
-/// The rules that concern a request, in their order.
+/// The rules that apply to a request, in their order.
 pub(crate) type Matched = SmallVec<[u32; 8]>;
 
 /// A request's attributes by their number in the rule set.
 pub(crate) type Values<'a> = SmallVec<[Option<&'a str>; 16]>;
 
 impl RuleSet {
-    /// The rules that are not switched off: those of higher priority first, then
-    /// as they were listed; behind them those that stand for the limits of trees.
+    /// The rules that are not switched off: by descending priority, then as they were
+    /// listed; after them those that represent the limits of trees.
     pub fn rules(&self) -> impl ExactSizeIterator<Item = &Rule> {
         self.rules[..self.shown].iter().map(|compiled| &compiled.rule)
     }
@@ -148,7 +148,7 @@ impl RuleSet {
         self.bans.on(values)
     }
 
-    /// The rules that concern the request, in their order.
+    /// The rules that apply to the request, in their order.
     #[inline]
     pub(crate) fn matching(&self, domain: &str, values: &[Option<&str>]) -> Matched {
         let mut matched = Matched::new();
@@ -160,7 +160,7 @@ impl RuleSet {
         matched
     }
 
-    /// Whether a rule that the index has found does concern the request.
+    /// Whether a rule that the index has found does apply to the request.
     #[inline]
     fn concerns(&self, rule: u32, domain: &str, values: &[Option<&str>]) -> bool {
         let compiled = &self.rules[rule as usize];

@@ -9,7 +9,7 @@ use std::fmt;
 /// use checkdam::SubjectPattern;
 /// let bots = SubjectPattern::parse("user:bot-*");
 /// assert!(bots.matches("user:bot-7") && !bots.matches("user:7"));
-/// // A name that somebody chose must never become a wildcard.
+/// // A name that a client chose must never become a wildcard.
 /// let star = SubjectPattern::exact("user:*");
 /// assert!(star.matches("user:*") && !star.matches("user:7"));
 /// assert_eq!(star.text(), r"user:\*");
@@ -17,7 +17,7 @@ use std::fmt;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct SubjectPattern {
     text: String,
-    /// What stands between the stars, in order; one alone if there are none.
+    /// The text between the stars, in order; a single one if there are no stars.
     chunks: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ impl SubjectPattern {
         Self { text: text.to_owned(), chunks }
     }
 
-    /// Exactly this text, whatever stands in it.
+    /// Exactly this text, wildcards not interpreted.
     #[must_use]
     pub fn exact(text: &str) -> Self {
         Self::around(vec![text.to_owned()])
@@ -118,7 +118,7 @@ impl SubjectPattern {
         (steps > 0 && found.len() <= SPLITS_MAX).then_some(found)
     }
 
-    /// How many bytes it says of what it matches: the more, the nearer.
+    /// The number of literal bytes: the more, the more specific.
     pub(crate) fn literal_length(&self) -> usize {
         self.chunks.iter().map(String::len).sum()
     }
@@ -132,7 +132,7 @@ impl SubjectPattern {
 /// The most ways in which one pattern is taken apart.
 pub(crate) const SPLITS_MAX: usize = 64;
 
-/// The most places that are tried for it.
+/// The maximum number of positions tried.
 const STEPS_MAX: usize = 10_000;
 
 /// Finds the ways to take the rest of a pattern apart at the texts that follow the

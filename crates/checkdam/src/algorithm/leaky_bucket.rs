@@ -8,15 +8,15 @@ use super::token_bucket::{self, Bucket, State};
 use crate::decision::Decision;
 use crate::quota::Quota;
 
-/// Joins the queue if there is room and the wait is not too long, and says how
-/// long it is. The queue ends where a request ends that waits as long as it may.
+/// Joins the queue if there is room and the delay is not too long, and returns the
+/// delay. The queue ends at the request with the longest permitted delay.
 #[must_use]
 pub fn decide(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision, State) {
     let (decision, kept) = token_bucket::decide_below(quota, quota.ceiling(cost), state, now_us, cost);
     (delayed(quota, state, now_us, decision), kept)
 }
 
-/// What joining would be answered, without joining.
+/// The decision of joining, without joining.
 #[must_use]
 pub fn peek(quota: &Quota, state: State, now_us: u64, cost: u64) -> Decision {
     let decision = token_bucket::peek_below(quota, quota.ceiling(cost), state, now_us, cost);

@@ -20,7 +20,7 @@ use crate::decision::{Decision, Verdict};
 use crate::quota::Quota;
 use crate::time::STEP_BACK_HELD_US;
 
-/// A quota's answer before it is known whether the take passes.
+/// A quota's decision before it is known whether the take passes.
 #[derive(Debug, Clone, Copy)]
 struct Level {
     limit: u64,
@@ -47,7 +47,7 @@ impl Level {
     }
 }
 
-/// Where a bucket stands in time: inside it, time never runs backwards.
+/// A bucket's time relative to the clock: inside a bucket, time never runs backwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flow {
     /// The clock is where it was or later: use it.
@@ -59,7 +59,7 @@ enum Flow {
 }
 
 impl Flow {
-    /// `known_us` is the latest time that the bucket knows of.
+    /// `known_us` is the latest time that the bucket has recorded.
     fn of(known_us: u64, now_us: u64) -> Self {
         match known_us.checked_sub(now_us) {
             None | Some(0) => Self::Forward,

@@ -8,7 +8,7 @@ use crate::decision::Decision;
 use crate::quota::Quota;
 use crate::time::{EPOCH_UNIX_US, STEP_BACK_HELD_US};
 
-/// A log keeps room for so many entries, however few it holds.
+/// A log keeps capacity for this many entries, however few it holds.
 const ROOM_KEPT: usize = 16;
 
 /// What passed, and when: oldest first.
@@ -25,8 +25,8 @@ struct Entry {
     cost: u64,
 }
 
-/// Remembers `cost` if it fits into the last period. Unlike the other states,
-/// the log is changed in place: it may be long.
+/// Records `cost` if it fits into the last period. Unlike the other states, the log
+/// is modified in place: it may be long.
 pub fn decide(quota: &Quota, state: &mut State, now_us: u64, cost: u64) -> Decision {
     if cost == 0 {
         return peek(quota, state, now_us, cost);
@@ -40,7 +40,7 @@ pub fn decide(quota: &Quota, state: &mut State, now_us: u64, cost: u64) -> Decis
     decision
 }
 
-/// What a take of `cost` would be answered, remembering nothing.
+/// The decision of a take of `cost`, without recording it.
 #[must_use]
 pub fn peek(quota: &Quota, state: &State, now_us: u64, cost: u64) -> Decision {
     let log = View::at(quota, state, now_us);

@@ -33,7 +33,7 @@ pub fn decide(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (D
     (decision, windows.state)
 }
 
-/// What a take of `cost` would be answered, counting nothing.
+/// The decision of a take of `cost`, without counting it.
 #[must_use]
 pub fn peek(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> Decision {
     Windows::at(quota, state, now_us).peek(cost)

@@ -32,7 +32,7 @@ pub fn decide(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (D
     (decision, parts.state)
 }
 
-/// What a take of `cost` would be answered, counting nothing.
+/// The decision of a take of `cost`, without counting it.
 #[must_use]
 pub fn peek(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> Decision {
     Parts::at(quota, state, now_us).peek(cost)
@@ -103,7 +103,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// When the oldest parts that stand in the way have left.
+    /// When enough of the oldest parts have left the period.
     fn retry_at(&self, cost: u64) -> u64 {
         let mut used = self.used();
         let mut oldest = COUNTS;

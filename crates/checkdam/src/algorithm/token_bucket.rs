@@ -41,13 +41,13 @@ pub(super) fn decide_below(quota: &Quota, ceiling: u64, state: State, now_us: u6
     (decision, bucket.kept().or(state))
 }
 
-/// What a take of `cost` would be answered, charging nothing.
+/// The decision of a take of `cost`, without charging it.
 #[must_use]
 pub fn peek(quota: &Quota, state: State, now_us: u64, cost: u64) -> Decision {
     peek_below(quota, quota.capacity, state, now_us, cost)
 }
 
-/// What [`decide_below`] would answer, charging nothing.
+/// The decision of [`decide_below`], without charging it.
 pub(super) fn peek_below(quota: &Quota, ceiling: u64, state: State, now_us: u64, cost: u64) -> Decision {
     let bucket = Bucket::at(quota, state, now_us);
     let level = bucket.level_below(ceiling, bucket.owed);
@@ -94,7 +94,7 @@ pub struct LeaseAsk {
     pub length_us: u64,
 }
 
-/// What was granted, and where the bucket stands after it.
+/// What was granted, and the state of the bucket after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
     /// So many tokens.
@@ -108,13 +108,13 @@ pub struct Grant {
     pub reset_after_us: u64,
 }
 
-/// Of what is left, one lease is granted at most this share: others may ask too.
+/// One lease gets at most this share of what is left: other nodes may need some.
 const LEASE_SHARE: u64 = 2;
 
-/// Grants tokens that will be spent within `length_us`: as many as are wanted,
-/// but no more than a share of what is left, unless that is less than the least.
-/// The bucket counts as owing at least what returns in that time, which is why
-/// no window sees more than the burst and the rate: see [`lease`](crate::lease).
+/// Grants tokens to be spent within `length_us`: as many as requested, but no more
+/// than a share of what is left, unless that is less than the least. The bucket
+/// counts as owing at least what returns in that time, which is why no window sees
+/// more than the burst and the rate: see [`lease`](crate::lease).
 #[must_use]
 pub fn lease(quota: &Quota, state: State, now_us: u64, ask: LeaseAsk) -> (Grant, State) {
     let bucket = Bucket::at(quota, state, now_us);
@@ -170,10 +170,10 @@ impl Ledger {
     }
 }
 
-/// Gives back tokens of a lease that lives, after which the ledger said `mark`, as
-/// far as that leaves owed what younger leases count on: the time that they had
-/// when they were granted, and themselves. One that found the bucket nearly full
-/// counts on what this one owed already. How many came back.
+/// Returns tokens of a live lease, after whose grant the ledger was `mark`, as far as
+/// the bucket then still owes what younger leases rely on: rate·T at their grant, and
+/// their own tokens. A younger lease that found the bucket nearly full relies on what
+/// this one already owed. Returns how many were accepted.
 #[must_use]
 pub fn give_back(
     quota: &Quota,

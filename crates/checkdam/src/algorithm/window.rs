@@ -51,7 +51,7 @@ impl WindowState {
         decision
     }
 
-    /// What a take of `cost` would be answered, changing nothing.
+    /// The decision of a take of `cost`, without changes.
     #[must_use]
     pub fn peek(quota: &Quota, slot: Option<&Self>, now_us: u64, cost: u64) -> Decision {
         match quota.algorithm {
@@ -180,8 +180,7 @@ impl WindowState {
         }
     }
 
-    /// Keeps the new state in the place of the old one, without allocating
-    /// where there was one of its kind.
+    /// Replaces the old state, without allocating if it was of the same kind.
     fn keep(slot: &mut Option<Self>, state: Kept) {
         match (&mut *slot, state) {
             (Some(Self::Strict(old)), Kept::Strict(state)) => **old = state,

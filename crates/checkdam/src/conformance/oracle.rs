@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use crate::quota::{Algorithm, Quota};
 use crate::time::EPOCH_UNIX_US;
 
-/// Something that was asked of one bucket.
+/// One take of one bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Take {
     /// The store's time of the decision.

@@ -24,18 +24,18 @@ pub struct VectorCase {
     pub steps: Vec<VectorStep>,
 }
 
-/// One thing asked and what must be answered.
+/// One operation and the expected decision.
 #[derive(Debug, Clone, Copy)]
 pub struct VectorStep {
     /// When, in our time.
     pub at_us: u64,
     /// The quota at that time.
     pub quota: Quota,
-    /// What is asked.
+    /// The operation.
     pub operation: Operation,
     /// For how much.
     pub cost: u64,
-    /// What must be answered.
+    /// The expected decision.
     pub expected: Decision,
 }
 
@@ -107,7 +107,7 @@ pub fn load() -> Result<Vec<VectorCase>, String> {
 /// Runs every case through the harness's store; returns the number of steps.
 ///
 /// # Errors
-/// Names the case and the step that was answered otherwise.
+/// Names the case and the step with an unexpected decision.
 pub async fn run<H: Harness>(harness: &H) -> Result<usize, String> {
     let mut steps = 0;
     for case in load()? {

@@ -7,7 +7,7 @@
 use super::{Descriptor, DescriptorAllowance, DescriptorTree};
 use crate::rule::{Condition, Matcher, Pattern, Rule, is_attribute_name};
 
-/// A tree as rules, and what no rule can say.
+/// A tree as rules, and the limits that no rule can express.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TreeRules {
     /// What they allow is what the tree allows.
@@ -17,8 +17,8 @@ pub struct TreeRules {
 }
 
 impl DescriptorTree {
-    /// The limits as rules that concern the same requests, each with the name
-    /// of its path.
+    /// The limits as rules that apply to the same requests, each with the name of its
+    /// path.
     #[must_use]
     pub fn rules(&self) -> TreeRules {
         let mut walk = Walk { domain: &self.domain, path: Vec::new(), found: TreeRules::default() };
@@ -109,7 +109,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What an entry must be to end at the node at `place`, and at no other.
+/// The conditions for an entry to match the node at `place`, and no other.
 fn conditions(level: &[Descriptor], place: usize) -> Result<Vec<Condition>, String> {
     let one = &level[place];
     let siblings = || level.iter().enumerate().filter(|(_, other)| other.key == one.key && !other.value.is_empty());

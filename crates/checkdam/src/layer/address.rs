@@ -36,9 +36,9 @@ impl Address {
         Self { peer: Box::new(peer), trusted: Vec::new() }
     }
 
-    /// Believes `X-Forwarded-For` as far as proxies in these networks wrote it:
-    /// from the right, the first address that is in none of them. Without
-    /// this, the header is not looked at.
+    /// Trusts `X-Forwarded-For` as far as proxies in these networks wrote it: from the
+    /// right, the first address that is in none of them. Without this, the header is
+    /// ignored.
     #[must_use]
     pub fn behind(mut self, trusted: impl IntoIterator<Item = IpNet>) -> Self {
         self.trusted.extend(trusted);
@@ -59,8 +59,8 @@ impl Address {
                 if !self.trusted.iter().any(|network| network.contains(&client)) {
                     return client;
                 }
-                // Whatever is not an address was not written by a proxy that
-                // is worth its trust: the proxy itself counts.
+                // An entry that is not an address was not written by a trustworthy proxy: the
+                // proxy's own address is used.
                 let Some(named) = std::str::from_utf8(hop).ok().and_then(address) else { return client };
                 client = named;
             }

@@ -75,7 +75,7 @@ impl<S: Store + 'static> RateLimitLayerBuilder<S> {
         Self { settings, error: None }
     }
 
-    /// Asks in this domain: only its rules concern the requests. Default: none.
+    /// Limits in this domain: only its rules apply to the requests. Default: none.
     #[must_use]
     pub fn domain(mut self, domain: impl Into<String>) -> Self {
         self.settings.domain = domain.into();
@@ -108,9 +108,9 @@ impl<S: Store + 'static> RateLimitLayerBuilder<S> {
         }
     }
 
-    /// Sets an attribute to the path, in its [one form](PathNormalization::endpoint) and
-    /// without the query. A path that can be read in two ways is answered with 400:
-    /// one with dot segments, and by default one with encoded slashes.
+    /// Sets an attribute to the [normalized](PathNormalization::endpoint) path, without
+    /// the query. An ambiguous path is answered with 400: one with dot segments, and by
+    /// default one with encoded slashes.
     #[must_use]
     pub fn path(self, attribute: impl Into<Cow<'static, str>>) -> Self {
         self.path_in(attribute, PathNormalization::default())
@@ -129,9 +129,9 @@ impl<S: Store + 'static> RateLimitLayerBuilder<S> {
         self.attribute(attribute, |parts| Some(normalize::method(parts.method.as_str())))
     }
 
-    /// Sets an attribute to the host that is asked, in its [one form](normalize::host).
-    /// A request without one, as HTTP/1.0 and HTTP/2 allow, is answered with 400 if
-    /// a rule names the attribute.
+    /// Sets an attribute to the [normalized](normalize::host) host of the request. A
+    /// request without one, as HTTP/1.0 and HTTP/2 allow, is answered with 400 if a rule
+    /// names the attribute.
     #[must_use]
     pub fn host(mut self, attribute: impl Into<Cow<'static, str>>) -> Self {
         let attribute = attribute.into();
@@ -150,15 +150,15 @@ impl<S: Store + 'static> RateLimitLayerBuilder<S> {
         self
     }
 
-    /// Charges so much for every request. Default: 1.
+    /// Charges this cost for every request. Default: 1.
     #[must_use]
     pub fn cost(self, cost: u64) -> Self {
         self.cost_by(move |_| cost)
     }
 
-    /// Charges what a header says, and 1 where it says nothing that can be
-    /// charged. For headers of your own proxy or services only: callers would
-    /// choose what they pay.
+    /// Charges the cost in a header, and 1 if that is missing or invalid. Only for
+    /// headers of your own proxy or services: otherwise callers would choose what they
+    /// pay.
     #[must_use]
     pub fn cost_header(mut self, header: &str) -> Self {
         match header_name(header) {
@@ -176,7 +176,7 @@ impl<S: Store + 'static> RateLimitLayerBuilder<S> {
         }
     }
 
-    /// Charges what a closure says; 0 is free.
+    /// Charges the cost that a closure returns; 0 is free.
     #[must_use]
     pub fn cost_by(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
         self.settings.cost = Box::new(cost);
@@ -190,16 +190,16 @@ impl<S: Store + 'static> RateLimitLayerBuilder<S> {
         self
     }
 
-    /// How long a request may be held back (leaky bucket); one that would have
-    /// to wait longer is denied, and its charge is given back. Default: 10 s.
+    /// The maximum delay of a request (leaky bucket); a request with a longer delay is
+    /// denied, and its charge refunded. Default: 10 s.
     #[must_use]
     pub const fn delay_max(mut self, delay_max: Duration) -> Self {
         self.settings.delay_max = delay_max;
         self
     }
 
-    /// Calls a closure with every request and its outcome, after the decision
-    /// and before anything comes of it. It should not block.
+    /// Calls a closure with every request and its outcome, after the decision and before
+    /// it takes effect. It should not block.
     #[must_use]
     pub fn on_outcome(mut self, observe: impl Fn(&Request<'_>, &Outcome) + Send + Sync + 'static) -> Self {
         self.settings.on_outcome = Some(Box::new(observe));

@@ -39,8 +39,8 @@ impl<'a> Denial<'a> {
         self.outcome
     }
 
-    /// 429 if it must wait, 422 if it can never pass, 403 if it is banned, 503
-    /// if the store did not answer and the rule denies what it cannot decide.
+    /// 429 if it must wait, 422 if it can never pass, 403 if it is banned, 503 if the
+    /// store did not reply and the rule denies what it cannot decide.
     #[must_use]
     pub const fn status(&self) -> StatusCode {
         match self.outcome.verdict() {
@@ -51,20 +51,20 @@ impl<'a> Denial<'a> {
         }
     }
 
-    /// Which rule denies it, and when to come back.
+    /// The rule that denies it, and when to retry.
     #[must_use]
     pub fn detail(&self) -> String {
         problem::detail(self.outcome, self.cost)
     }
 
-    /// Whether the caller speaks gRPC.
+    /// Whether the request is a gRPC call.
     #[must_use]
     pub fn is_grpc(&self) -> bool {
         self.content_type().is_some()
     }
 
-    /// The answer that a layer gives by itself: a problem document, or, where
-    /// gRPC is spoken, a status without a body.
+    /// The layer's default response: problem details, or for gRPC a status without a
+    /// body.
     #[must_use]
     pub fn response(&self) -> Response<Bytes> {
         match self.content_type() {
@@ -103,7 +103,7 @@ impl<'a> Denial<'a> {
         if let Ok(message) = HeaderValue::from_str(&percent_encoded(&self.detail())) {
             headers.insert(GRPC_MESSAGE, message);
         }
-        // Clients with a retry policy wait for so long, or not at all.
+        // Clients with a retry policy wait for this long, or not at all.
         let wait_us = self.outcome.retry_after_us();
         if wait_us > 0 {
             headers.insert(GRPC_PUSHBACK, HeaderValue::from(wait_us.div_ceil(1_000)));

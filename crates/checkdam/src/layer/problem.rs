@@ -44,7 +44,7 @@ pub(super) fn body(outcome: &Outcome, status: u16, detail: &str) -> String {
     out.finish()
 }
 
-/// The answer to a request that can be read in two ways.
+/// The response to an ambiguous request.
 pub(super) fn bad_request(detail: &str) -> Response<Bytes> {
     let mut out = Object::new();
     out.text("type", "urn:checkdam:problem:bad_request");
@@ -57,7 +57,7 @@ pub(super) fn bad_request(detail: &str) -> Response<Bytes> {
     response
 }
 
-/// Which rule denies a request of this cost, and when to come back.
+/// The rule that denies a request of this cost, and when to retry.
 pub(super) fn detail(outcome: &Outcome, cost: u64) -> String {
     match (outcome.ban(), outcome.violated()) {
         // The banned subject and the reason are shown to operators only.

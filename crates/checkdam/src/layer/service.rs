@@ -13,13 +13,13 @@ use tower_service::Service;
 use super::settings::{Settings, Step, add};
 use crate::store::Store;
 
-/// The body of a response: the service's own, or that of a refusal.
+/// The body of a response: the service's own, or that of a denial.
 pub type LimitedBody<B> = Either<B, Full<Bytes>>;
 
 /// A service that is called only by requests that pass.
 ///
-/// It is ready when the service behind it is, and keeps that readiness for the
-/// request while it is decided or held back; a refused request gives it up.
+/// It is ready when the inner service is, and keeps that readiness for the request
+/// while it is decided or delayed; a denied request drops it.
 pub struct RateLimit<T, S> {
     inner: T,
     settings: Arc<Settings<S>>,
@@ -48,9 +48,8 @@ impl<T, S> fmt::Debug for RateLimit<T, S> {
     }
 }
 
-/// Decides, waits, calls. It is the one thing that is allocated for a request
-/// besides headers: a decision borrows the request, and no type that can be
-/// named holds both.
+/// Decides, waits, calls. It is the only allocation for a request besides headers: a
+/// decision borrows the request, and no nameable type holds both.
 pub struct ResponseFuture<B, E>(Pin<Box<dyn Future<Output = Answered<B, E>> + Send>>);
 
 type Answered<B, E> = Result<Response<LimitedBody<B>>, E>;

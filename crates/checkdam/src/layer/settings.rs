@@ -48,9 +48,9 @@ pub(super) struct Settings<S> {
 /// What becomes of a request.
 #[expect(clippy::large_enum_variant, reason = "the large one is the common one, and a box would allocate")]
 pub(super) enum Step {
-    /// It goes to the service after the delay; its response gets the headers.
+    /// The service is called after the delay; its response gets the headers.
     Pass { headers: Headers, delay: Duration },
-    /// It is answered with this.
+    /// The response that replaces the service's.
     Refuse(Response<Bytes>),
 }
 
@@ -128,12 +128,12 @@ impl<S: Store> Settings<S> {
 pub(super) fn host(parts: &Parts) -> Option<String> {
     let named = || parts.headers.get(HOST)?.to_str().ok();
     let authority = parts.uri.authority().map(http::uri::Authority::as_str).or_else(named)?;
-    // Before an @ stands a user, which is no part of the host.
+    // The text before an @ is the user, not part of the host.
     normalize::host(authority.rsplit('@').next()?)
 }
 
-/// Adds headers that the response does not have: a service that limits by
-/// itself, or has another layer before it, knows more.
+/// Adds headers that the response does not have: a service that limits by itself, or
+/// has another layer, knows more.
 pub(super) fn add<B>(headers: Headers, response: &mut Response<B>) {
     for (name, value) in headers {
         response.headers_mut().entry(name).or_insert(value);

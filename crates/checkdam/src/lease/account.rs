@@ -17,14 +17,14 @@ pub struct Account {
     /// The subject's tag; 0: unused.
     tag: AtomicU64,
     cells: [TokenCell; 2],
-    /// With so many tokens left the next lease is fetched.
+    /// At this number of remaining tokens the next lease is fetched.
     low: AtomicU64,
-    /// Until then nothing more is to be had: denials are answered from here.
+    /// Until then no more tokens are available: requests are denied from here.
     ask_after_us: AtomicU64,
     /// What was denied here since it was last measured.
     denied: AtomicU64,
     is_asking: AtomicU64,
-    /// A lease with so little of its time left no longer counts as tokens to come.
+    /// A lease with less time left than this no longer counts as available tokens.
     ending_us: AtomicU64,
     /// So much, and more, is denied until then: less may still pass.
     denied_least: AtomicU64,
@@ -77,10 +77,10 @@ pub struct Receipt {
     cost: u64,
 }
 
-/// Whether, and for how much, the shared bucket should be asked.
+/// Whether, and for how many tokens, to request a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begin {
-    /// Ask; the caller must [`finish`](Account::finish) whatever comes of it.
+    /// Request one; the caller must call [`finish`](Account::finish) whatever the result.
     Ask(Ask),
     /// Another thread is requesting a lease.
     Busy,
@@ -176,8 +176,8 @@ impl Account {
         }
     }
 
-    /// How long a request of that cost would have to wait, if that is known
-    /// without asking.
+    /// How long a request of that cost would have to wait, if that is known without a
+    /// call.
     pub fn denied_for_us(&self, cost: u64, now_us: u64) -> Option<u64> {
         let is_known = cost >= self.denied_least.load(Ordering::Relaxed);
         let denied_until_us = if is_known { self.denied_until_us.load(Ordering::Relaxed) } else { 0 };
@@ -198,7 +198,7 @@ impl Account {
         self.cells.iter().map(live).sum()
     }
 
-    /// The tokens in it, also those whose time is over.
+    /// The tokens in it, including expired ones.
     pub(super) fn kept(&self) -> u64 {
         self.cells.iter().map(|cell| cell.load().tokens()).sum()
     }
@@ -216,8 +216,8 @@ impl Account {
         if seen.lease() == receipt.lease { (seen.tokens(), seen.left_us(now_us)) } else { (0, 0) }
     }
 
-    /// Takes out what is left of a lease; gives how much, and how long it may
-    /// still be given back.
+    /// Removes the rest of a lease; returns how many tokens, and for how long they may
+    /// still be returned.
     pub fn withdraw(&self, receipt: Receipt, now_us: u64) -> (u64, u64) {
         let cell = &self.cells[receipt.cell];
         loop {
@@ -241,14 +241,14 @@ impl Account {
         })
     }
 
-    /// Forgets what is known of the shared bucket, because it was reset.
+    /// Discards what is known of the shared bucket, because it was reset.
     pub fn forget(&self, now_us: u64) {
         self.withdraw_all(now_us);
         self.ask_after_us.store(0, Ordering::Relaxed);
         self.denied_until_us.store(0, Ordering::Relaxed);
     }
 
-    /// Tokens that came in, and of those the ones that left unspent.
+    /// Tokens granted, and how many of them were not spent.
     pub(super) fn totals(&self) -> (u64, u64) {
         (self.came.load(Ordering::Relaxed), self.left_unspent.load(Ordering::Relaxed))
     }

@@ -6,7 +6,7 @@ use super::terms::LeaseTerms;
 use crate::hash::{Tag, place};
 use crate::sync::{AtomicU64, Ordering};
 
-/// How many places next to its own a subject may have.
+/// How many slots a subject may be in, from its own on.
 const PROBES: usize = 4;
 /// An account without requests for this long is closed.
 const IDLE_US: u64 = 2_000_000;
@@ -28,7 +28,7 @@ pub struct LeaseStats {
     pub granted: u64,
     /// Of those: spent.
     pub spent: u64,
-    /// Of those: given back, less what time had paid of them.
+    /// Of those: returned, less what time had already paid.
     pub returned: u64,
     /// Of those: neither; they were charged, so nothing is admitted for them.
     pub lost: u64,
@@ -56,7 +56,7 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Room for so many subjects.
+    /// Room for this many subjects.
     #[must_use]
     pub fn new(subjects: usize) -> Self {
         let zero = || AtomicU64::new(0);
@@ -121,7 +121,7 @@ impl Accounts {
         self.returning.fetch_add(tokens, Ordering::Relaxed);
     }
 
-    /// Counts what became of them: so many came back.
+    /// Counts a return of `tokens`, of which `back` were accepted.
     pub fn note_returned(&self, tokens: u64, back: u64) {
         self.returned.fetch_add(back, Ordering::Relaxed);
         self.returning.fetch_sub(tokens, Ordering::Relaxed);

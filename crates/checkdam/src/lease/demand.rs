@@ -8,7 +8,7 @@ pub(super) struct Demand {
 }
 
 impl Demand {
-    /// So much in so long.
+    /// The rate of `used` tokens in this time.
     pub(super) fn rate(used: u64, length_us: u64) -> u64 {
         let rate = u128::from(used) * 1_000_000_000 / u128::from(length_us.max(1));
         u64::try_from(rate).unwrap_or(u64::MAX)
@@ -18,7 +18,7 @@ impl Demand {
     /// `memory_us` weighs less than half.
     pub(super) fn learn(&mut self, used: u64, now_us: u64, memory_us: u64) {
         let since_us = now_us.saturating_sub(self.at_us);
-        // Less than this says little of a rate.
+        // A shorter interval gives no reliable rate.
         if since_us < memory_us / 16 + 1 && used == 0 {
             return;
         }

@@ -40,7 +40,7 @@ fn account(tokens: u64) -> (Arc<Account>, Receipt) {
     (Arc::new(account), receipt)
 }
 
-/// Asks and is granted so many, at that time.
+/// Requests a lease and is granted this many tokens, at that time.
 fn fetch(account: &Account, tokens: u64, now_us: u64) -> Option<Receipt> {
     let (terms, quota) = terms();
     let Begin::Ask(ask) = account.begin(ONE, 1, now_us, (&terms, &quota)) else { return None };
@@ -71,7 +71,7 @@ fn what_is_spent_and_what_is_withdrawn_is_what_was_granted() {
     model(3, || {
         let (account, receipt) = account(2);
         let other = spender(&account, ONE, NOW_US);
-        // Meanwhile it is given back, and another lease is begun in its place.
+        // Meanwhile it is returned, and another lease is begun in the same cell.
         let (back, _) = account.withdraw(receipt, NOW_US);
         assert!(fetch(&account, 1, NOW_US + 10_000).is_some());
         let spent = other.join().unwrap();
@@ -139,8 +139,8 @@ fn a_place_that_is_given_away_serves_its_new_subject_alone() {
     model(3, || {
         let (account, receipt) = account(1);
         let other = spender(&account, ONE, NOW_US);
-        // What is left is withdrawn; the place changes hands, and its new subject
-        // has a lease of the same size and the same end.
+        // The rest is withdrawn; the account is reassigned, and its new subject has a lease
+        // of the same size and expiry.
         let (back, _) = account.withdraw(receipt, NOW_US);
         account.close_if_idle(NOW_US + 1, 0);
         assert!(account.open(OTHER, DEMAND, NOW_US));

@@ -11,7 +11,7 @@ const AUTO_US: u64 = 100_000;
 const LONGEST_US: u64 = 60_000_000;
 /// Below this a lease does not outlive the call that fetches it.
 const SHORTEST_US: u64 = 2_000;
-/// However long its leases are, a node asks again after this.
+/// However long its leases are, a node requests again after this.
 const PAUSE_US_MAX: u64 = 250_000;
 /// What a node ends its leases early by, so that clocks may run apart by a
 /// sixty-fourth.
@@ -45,8 +45,8 @@ impl LeaseTerms {
         (length_us >= SHORTEST_US).then_some(Self { length_us, worth })
     }
 
-    /// What the operator should know of a lease that cannot work, or not as it
-    /// is written: what is wrong, and what to write instead.
+    /// The warning for a lease that cannot work as it is configured: the problem, and
+    /// what to write instead.
     #[must_use]
     pub fn warning(lease: Lease, quota: &Quota) -> Option<String> {
         let asked_us = match lease {
@@ -95,7 +95,7 @@ impl LeaseTerms {
         self.length_us - self.length_us / DRIFT_SHARE
     }
 
-    /// Whether one grant can hold so many tokens.
+    /// Whether one grant can contain this many tokens.
     #[must_use]
     #[inline]
     pub fn can_grant(&self, quota: &Quota, tokens: u64) -> bool {
@@ -110,8 +110,8 @@ impl LeaseTerms {
         room.checked_div(quota.interval).unwrap_or(0).min(TOKENS_MAX)
     }
 
-    /// How long an account waits that was granted less than it wanted: short
-    /// enough to lose nothing, long enough to be granted more than crumbs.
+    /// How long an account waits after a smaller grant than requested: short enough to
+    /// lose nothing, long enough for the next grant to be worth its call.
     pub(super) const fn pause_us(&self) -> u64 {
         let quarter_us = self.length_us / 4;
         if quarter_us < PAUSE_US_MAX { quarter_us } else { PAUSE_US_MAX }

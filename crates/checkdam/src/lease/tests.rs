@@ -112,7 +112,7 @@ impl World {
                         self.send(Sent::Return { tokens, mark, until_us: now_us + left_us });
                     }
                 }
-                // The script refuses what comes too late.
+                // The script rejects late returns.
                 Sent::Return { until_us, .. } if until_us < now_us => {}
                 Sent::Return { tokens, mark, .. } => {
                     let back = (tokens, mark);
@@ -203,8 +203,8 @@ fn grants_that_leave_no_burst_are_caught() {
     assert!(caught, "the oracle did not notice");
 }
 
-/// The one that comes later finds enough owed because of the one that is given
-/// back: given back whole, that would leave the other too little.
+/// The later lease finds enough owed because of the earlier one: returning all of
+/// that would leave too little owed for the later one.
 #[test]
 fn what_younger_leases_count_on_is_not_given_back() {
     let quota: Quota = "1000/s burst 500".parse().unwrap();

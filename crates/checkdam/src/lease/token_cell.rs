@@ -67,14 +67,14 @@ impl TokenCell {
         CellState(self.0.load(Ordering::Acquire))
     }
 
-    /// Replaces what was seen by the same lease with so many tokens.
+    /// Replaces the observed value by the same lease with this many tokens.
     #[inline]
     pub(super) fn set(&self, seen: CellState, tokens: u64) -> bool {
         self.0.compare_exchange(seen.0, seen.with(tokens).0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Begins a lease in place of what was seen, which others may still spend
-    /// until then; none if they just did.
+    /// Begins a lease in place of the observed value, which others may still spend until
+    /// then; none if they just did.
     pub(super) fn begin(&self, seen: CellState, tokens: u64, end_us: u64) -> Option<CellState> {
         let number = ((seen.0 >> TOKEN_BITS) + 1) & ((1 << NUMBER_BITS) - 1);
         let end = (end_us / END_UNIT_US) & u64::from(u32::MAX);

@@ -9,7 +9,7 @@ use crate::request::Request;
 use crate::ruleset::RuleSet;
 use crate::store::{Operation, Store, TIERS_MAX, TierDecisions};
 
-/// The answers to requests that were decided together.
+/// The outcomes of requests that were decided together.
 #[derive(Debug)]
 pub struct Batch {
     outcomes: Vec<Outcome>,
@@ -36,8 +36,8 @@ impl Batch {
 }
 
 impl<S: Store> Limiter<S> {
-    /// Charges every tier that concerns any of the requests, or none. A bucket
-    /// that concerns several of them is charged with the sum of their costs.
+    /// Charges every tier that applies to any of the requests, or none. A bucket of
+    /// several requests is charged with the sum of their costs.
     pub async fn check_batch(&self, requests: &[Request<'_>]) -> Batch {
         if let [request] = requests
             && self.rules.load().trees().of(request.domain()).is_none()

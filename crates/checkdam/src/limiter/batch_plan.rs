@@ -51,7 +51,7 @@ struct Blocked {
     period_us: u64,
 }
 
-/// Quotas that concern one of the requests, or several.
+/// Quotas that apply to one of the requests, or several.
 struct Concern {
     rule: u32,
     /// Of the rule, from the first to before the last; else what was given.
@@ -92,7 +92,7 @@ impl BatchPlan {
         let place = self.asks.len();
         let values = rules.values(request);
         let leaf = rules.trees().of(request.domain()).and_then(|tree| tree.find(request));
-        // What a request brings with it takes the place of what is written.
+        // A request limit replaces the limit of the tree.
         let leaf = leaf.filter(|_| request.request_limit().is_none());
         let is_unlimited = || leaf.is_some_and(|leaf| rules.trees().leaf(leaf).rule.is_none());
         let is_quota_mode = request.is_quota_mode() && !is_unlimited();
@@ -312,8 +312,8 @@ impl Concern {
         &answer.decisions[self.first..self.first + self.quotas(rules).len()]
     }
 
-    /// Makes its decisions those of buckets to which the cost was given back; nothing
-    /// was charged if one of them denied.
+    /// Makes its decisions those of buckets to which the cost was refunded; nothing was
+    /// charged if one of them denied.
     fn tell_given_back(&self, rules: &RuleSet, answer: &mut TierDecisions) {
         let quotas = self.quotas(rules);
         let decisions = &mut answer.decisions[self.first..self.first + quotas.len()];
@@ -386,8 +386,7 @@ impl Leaf {
     }
 }
 
-/// The quota of a limit that a request brings with it: in windows if the
-/// algorithm cannot count so many.
+/// The quota of a request limit: in windows if the algorithm cannot count so many.
 fn given(limit: RequestLimit, rule: &str, algorithm: Algorithm, is_constant: bool) -> Option<Arc<CompiledQuota>> {
     let (amount, period_us) = (u64::from(limit.amount.max(1)), limit.unit.period_us());
     let spec = QuotaSpec { amount, period_us, burst: None, initial: None, align: Align::Epoch };

@@ -44,8 +44,8 @@ impl Scale {
         self.thousandths
     }
 
-    /// So many times `quota`. What does not come out whole is rounded down, to
-    /// no less than 1; a bucket's rate is kept exact where it can be counted.
+    /// `quota`, scaled. Fractions are rounded down, to no less than 1; a bucket's rate is
+    /// kept exact where it can be counted.
     pub(crate) fn of(self, quota: &Quota) -> Result<Quota, QuotaError> {
         let (spec, algorithm) = (quota.spec(), quota.algorithm());
         let part = |amount: u64| {

@@ -1,6 +1,6 @@
 //! Errors of invalid quotas, with the nearest valid value.
 
-/// Why a quota was refused. Every message names the value and says what fits.
+/// Why a quota is invalid. Every message has the value and the nearest valid one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QuotaError {

@@ -44,7 +44,7 @@ impl Matcher {
     /// braces or stars, else exact text.
     ///
     /// # Errors
-    /// Refuses a bad pattern.
+    /// Rejects a bad pattern.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         if let Ok(network) = text.parse::<IpNet>() {
             return Ok(Self::Network(canonical(network.trunc())));
@@ -58,7 +58,7 @@ impl Matcher {
         Ok(Self::Exact(text.to_owned()))
     }
 
-    /// What an index can find it by, if it says anything.
+    /// The key by which an index can find it, if it is selective.
     fn handle(&self) -> Option<Handle<'_>> {
         match self {
             Self::Exact(text) => Some(Handle::Exact(text)),

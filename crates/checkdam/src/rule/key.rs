@@ -29,7 +29,7 @@ enum Part {
     Attribute(String),
 }
 
-/// Why a key pattern was refused.
+/// Why a key pattern is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyPatternError {
@@ -47,7 +47,7 @@ pub enum KeyPatternError {
     Unbalanced {
         /// The pattern.
         text: String,
-        /// Where the brace stands.
+        /// The position of the brace.
         at: usize,
     },
     /// Braces around something that is no attribute name.
@@ -57,7 +57,7 @@ pub enum KeyPatternError {
     BadName {
         /// The pattern.
         text: String,
-        /// What stands in the braces.
+        /// The text in the braces.
         name: String,
     },
 }
@@ -107,7 +107,7 @@ pub(crate) fn is_attribute_name(name: &str) -> bool {
 }
 
 impl KeyPattern {
-    /// A pattern that names no attribute, whatever stands in the text.
+    /// A pattern without attributes, braces not interpreted.
     pub(crate) fn literal(text: &str) -> Self {
         Self { text: text.to_owned(), parts: vec![Part::Text(text.to_owned())] }
     }
@@ -136,7 +136,7 @@ impl KeyPattern {
         text
     }
 
-    /// The pattern filled with what `value` says of each attribute that it names.
+    /// The pattern, filled with the value of each attribute that it names.
     #[must_use]
     pub fn render_with<'a>(&self, value: impl Fn(&str) -> Cow<'a, str>) -> String {
         let mut text = String::with_capacity(self.text.len() + 32);
@@ -182,8 +182,8 @@ impl KeyPattern {
         SubjectPattern::around(chunks)
     }
 
-    /// What stands before, between and behind its attributes: one text more than
-    /// there are attributes.
+    /// The text before, between and after its attributes: one more than there are
+    /// attributes.
     pub(crate) fn texts(&self) -> Vec<&str> {
         let mut texts = vec![""];
         for part in &self.parts {
@@ -195,8 +195,8 @@ impl KeyPattern {
         texts
     }
 
-    /// What kind of subject it names: what stands before the first colon, else
-    /// the first attribute's name.
+    /// The kind of subject: the text before the first colon, otherwise the first
+    /// attribute's name.
     #[must_use]
     pub(crate) fn scope(&self) -> &str {
         match self.parts.first() {

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// A pattern: `{name}` stands for one whole path segment, `*` for any run of
-/// characters, slashes included.
+/// A pattern: `{name}` matches one whole path segment, `*` any run of characters,
+/// slashes included.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Pattern {
     text: String,
-    /// What stands between the stars, in order.
+    /// The text between the stars, in order.
     chunks: Vec<Chunk>,
 }
 
@@ -23,7 +23,7 @@ enum Piece {
     Segment,
 }
 
-/// Why a pattern was refused.
+/// Why a pattern is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatternError {
@@ -57,7 +57,7 @@ impl Pattern {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// Refuses unbalanced braces and braces that do not fill a segment.
+    /// Rejects unbalanced braces and braces that do not fill a segment.
     pub fn new(text: &str) -> Result<Self, PatternError> {
         let mut chunks = Vec::new();
         let mut begin = 0;

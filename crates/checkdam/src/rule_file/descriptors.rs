@@ -73,7 +73,7 @@ pub(super) fn is_tree(text: &str) -> bool {
         || keys::top_level(text).iter().any(|key| key == "domain" || key == "descriptors")
 }
 
-/// Reads a tree, and where it stands.
+/// Parses a tree, with its location.
 pub(super) fn read(text: &str, options: &FileOptions) -> Result<(Location, DescriptorTree), RuleFileError> {
     let warnings = keys::check(text, options)?;
     let wire: TreeWire = from_yaml_with(text, options.bytes_max, "the file", super::options_with_anchors(options))?;

@@ -9,10 +9,10 @@ use crate::overrides::Override;
 use crate::rule::Rule;
 use crate::ruleset::{Item, RuleSetError};
 
-/// The number of a file, and a place in it.
+/// The number of a file, and a location in it.
 pub(super) type FileLocation = (usize, Location);
 
-/// Definitions with their places.
+/// Definitions with their locations.
 #[derive(Default)]
 pub(super) struct LocatedDefinitions {
     pub(super) rules: Vec<(FileLocation, Rule)>,
@@ -21,7 +21,7 @@ pub(super) struct LocatedDefinitions {
     pub(super) trees: Vec<(FileLocation, DescriptorTree)>,
 }
 
-/// The places alone.
+/// The locations alone.
 pub(super) struct Locations {
     rules: Vec<FileLocation>,
     overrides: Vec<FileLocation>,
@@ -56,7 +56,7 @@ impl LocatedDefinitions {
 }
 
 impl Locations {
-    /// Where what was refused stands.
+    /// The location of a rejected item.
     pub(super) fn of(&self, error: &RuleSetError) -> FileLocation {
         let places = match error.item {
             Item::Rule { .. } => &self.rules,

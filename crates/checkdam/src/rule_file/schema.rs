@@ -183,7 +183,7 @@ pub(super) struct Tests {
 }
 
 impl ConditionWire {
-    /// The conditions it stands for; all must hold.
+    /// The equivalent conditions; all must hold.
     pub(super) fn compile(self) -> Result<Vec<Condition>, String> {
         let tests = match self {
             Self::Values(values) => return Ok(vec![Condition::In(matchers(&values)?)]),

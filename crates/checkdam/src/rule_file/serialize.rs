@@ -24,7 +24,7 @@ pub struct RuleText {
     pub domain: Option<String>,
     /// Its key pattern.
     pub key: String,
-    /// What kind of subject that is, if the key does not say the same.
+    /// The kind of subject, if it differs from the key's.
     pub scope: Option<String>,
     /// Its conditions.
     pub when: ConditionsText,
@@ -36,7 +36,7 @@ pub struct RuleText {
     pub strict: bool,
     /// What it does with requests that it would deny, if it does not deny them.
     pub mode: Option<&'static str>,
-    /// What it answers when the store cannot, if not by a share of its own.
+    /// The failure policy, if not `local`.
     pub on_store_failure: Option<&'static str>,
     /// For how long tokens are prepaid, or `auto`.
     pub lease: Option<String>,
@@ -55,7 +55,7 @@ pub struct ConditionsText(Vec<(String, YamlValue)>);
 pub struct OverrideText {
     /// The rule's name.
     pub rule: String,
-    /// Whose limits these are.
+    /// The subjects with these limits.
     pub subject: String,
     /// What it is for.
     pub description: Option<String>,
@@ -133,7 +133,7 @@ impl From<&Ban> for BanText {
     }
 }
 
-/// What an item of a rule file says, in the order in which it is written.
+/// The fields of an item of a rule file, in the order in which they are written.
 pub(super) type Fields = Vec<(&'static str, YamlValue)>;
 
 /// The fields that are given.

@@ -93,7 +93,7 @@ impl Serialize for YamlValue {
             Self::Truth(truth) => out.serialize_bool(*truth),
             Self::Number(number) => out.serialize_i64(*number),
             Self::Decimal(thousandths) if thousandths.is_multiple_of(1_000) => out.serialize_u64(thousandths / 1_000),
-            // Twelve digits: a double says them exactly as they are written.
+            // Twelve digits: a double represents them exactly as written.
             Self::Decimal(thousandths) => out.serialize_f64(*thousandths as f64 / 1_000.0),
             Self::List(items) => out.collect_seq(items),
             Self::Map(entries) => {

@@ -17,7 +17,7 @@ const SCOPE: &str = "descriptor";
 pub(super) struct TreeCompiler<'a> {
     pub(super) rules: &'a mut Vec<CompiledRule>,
     pub(super) keys: &'a mut Vec<CompiledKey>,
-    /// How often each name was wanted.
+    /// How often each name was used.
     names: HashMap<String, usize>,
     trees: Trees,
 }
@@ -159,7 +159,7 @@ impl<'a> Path<'a> {
     }
 }
 
-/// Whose bucket it is, for people: names that are none in a key stand as text.
+/// The key as shown to people: names that are invalid in a key are written as text.
 fn key(path: &Path<'_>) -> KeyPattern {
     let part = |(name, _): &(String, String)| format!("{name}={{{name}}}");
     let text = path.entries.iter().map(part).collect::<Vec<_>>().join(",");
@@ -170,7 +170,7 @@ fn quota(limit: &DescriptorLimit) -> Result<Option<Quota>, String> {
     match limit.allowance {
         DescriptorAllowance::Unlimited => Ok(None),
         DescriptorAllowance::Quota(quota) => Ok(Some(quota)),
-        // Never asked: the period is what counts.
+        // Never read: only the period is used.
         DescriptorAllowance::Nothing { period_us } => {
             let spec = QuotaSpec { amount: 1, period_us, burst: None, initial: None, align: Align::Epoch };
             Quota::new(spec, Algorithm::FixedWindow).map(Some).map_err(|error| error.to_string())

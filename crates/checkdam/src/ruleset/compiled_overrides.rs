@@ -15,8 +15,7 @@ use crate::subject::{SPLITS_MAX, SubjectPattern};
 /// The overrides of one rule.
 #[derive(Debug, Default)]
 pub(super) struct CompiledOverrides {
-    /// By the subject as it reads; short ones stand in the map itself, which
-    /// saves a look at memory that is far away.
+    /// By subject; short ones are stored inline, which saves a cache miss.
     exact: Map<SmallVec<[u8; 22]>, CompiledOverride>,
     /// The nearest first.
     wild: Vec<(Wild, CompiledOverride)>,
@@ -38,7 +37,7 @@ impl Wild {
     }
 }
 
-/// What one override says.
+/// A compiled override.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CompiledOverride {
     /// Which override it is.
@@ -78,7 +77,7 @@ pub(super) struct OverridesBuilder {
     length: u32,
 }
 
-/// Files overrides by the place of their rule.
+/// Groups overrides by the index of their rule.
 pub(super) fn gather(rules: &[Rule], overrides: &[Override]) -> Result<HashMap<usize, OverridesBuilder>, RuleSetError> {
     let mut gathered = HashMap::new();
     if overrides.is_empty() {
@@ -98,7 +97,7 @@ pub(super) fn gather(rules: &[Rule], overrides: &[Override]) -> Result<HashMap<u
             .map_err(fail)?;
     }
     for gathered in gathered.values_mut() {
-        // Stable: of patterns that say as much, the first listed counts.
+        // Stable: of equally specific patterns, the first listed wins.
         gathered.overrides.wild.sort_by_key(|(wild, _)| std::cmp::Reverse(wild.subject.literal_length()));
     }
     Ok(gathered)
@@ -155,8 +154,7 @@ impl OverridesBuilder {
         }
     }
 
-    /// Where the allowance's quotas stand among the rule's; they are kept once,
-    /// however many are allowed the same.
+    /// The range of the allowance's quotas among the rule's; equal ones are stored once.
     fn quotas(&mut self, rule: &Rule, allowance: &Allowance) -> Result<(u32, u32), String> {
         if let Some(known) = self.known.get(allowance) {
             return Ok(*known);

@@ -21,7 +21,7 @@ pub(crate) struct Trees {
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(super) root: Level,
-    /// The rule that speaks for limits which requests bring with them.
+    /// The rule that represents request limits.
     pub(crate) given: u32,
     pub(crate) algorithm: Algorithm,
 }
@@ -50,7 +50,7 @@ pub(super) struct Node {
 pub(crate) struct Leaf {
     /// As it was written, without what is below it.
     pub(crate) descriptor: Descriptor,
-    /// The rule that stands for it; none if it counts nothing.
+    /// The rule that represents it; none if it counts nothing.
     pub(crate) rule: Option<u32>,
     pub(super) steps: Vec<Step>,
 }
@@ -124,8 +124,8 @@ impl Leaf {
         self.descriptor.detailed_metric || self.steps.iter().any(|step| step.value_to_metric)
     }
 
-    /// What the request's path is called in metrics: bounded by what is written,
-    /// unless the file asks for the values themselves.
+    /// The name of the request's path in metrics: bounded by what is written, unless the
+    /// file enables the values themselves.
     pub(crate) fn metric_name(&self, request: &Request<'_>) -> String {
         let mut text = request.domain().to_owned();
         for (step, (name, value)) in self.steps.iter().zip(request.path()) {
@@ -142,9 +142,9 @@ impl Leaf {
     }
 }
 
-/// Writes whose bucket a path is, in a form that no two share: the domain, then
-/// each name and value with its length before it. What is shared is counted
-/// under its pattern.
+/// Writes the subject of a path in an unambiguous form: the domain, then each name
+/// and value with its length before it. A shared threshold is counted under its
+/// pattern.
 pub(crate) fn write_subject(leaf: Option<&Leaf>, request: &Request<'_>, out: &mut Buffer) {
     let mut text = |kind: u8, text: &str| {
         out.push(&[kind]);
@@ -174,7 +174,7 @@ impl CompiledQuota {
 }
 
 impl CompiledRule {
-    /// A rule that no index knows: a leaf stands for it.
+    /// A rule that is in no index: a leaf refers to it.
     pub(super) fn of_descriptor(rule: Rule, key: usize, steps: &[Step]) -> Self {
         let is_constant = Step::are_constant(steps);
         let of = |quota: &Quota| CompiledQuota::of_descriptor(&rule.name, *quota, is_constant);

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-/// Which part of a set was refused, and why: the set is refused whole.
+/// Which item was rejected, and why: the definitions are rejected as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{item}: {reason}")]
 pub struct RuleSetError {
-    /// What was refused.
+    /// The kind of item.
     pub item: Item,
-    /// Its place in the list of its kind, from 0.
+    /// Its index in the list of its kind, from 0.
     pub index: usize,
     /// Why.
     pub reason: String,

@@ -5,12 +5,12 @@ use crate::overrides::{Allowance, Override};
 use crate::request::Request;
 use crate::rule::Rule;
 
-/// What a rule has to say to a request.
+/// Whether and why a rule applies to a request.
 #[derive(Debug)]
 pub struct Explanation<'a> {
     /// The rule.
     pub rule: &'a Rule,
-    /// Whether it concerns the request.
+    /// Whether it applies to the request.
     pub matches: bool,
     /// The override that counts instead of its own limits.
     pub applied: Option<&'a Override>,
@@ -56,7 +56,7 @@ impl RuleSet {
         explained
     }
 
-    /// The override that counts for a rule whose conditions hold.
+    /// The override that applies to a rule whose conditions hold.
     fn applied(&self, rule: u32, values: &[Option<&str>]) -> Option<&Override> {
         let compiled = self.rule(rule);
         let compiled_override = self.compiled_override(compiled, compiled.overrides.as_deref()?, values)?;

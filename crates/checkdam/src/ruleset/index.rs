@@ -18,7 +18,7 @@ pub(super) type Map<K, V> = HashMap<K, V, RandomState>;
 /// So few names that comparing each is quicker than hashing one.
 const NAMES_MAX: usize = 8;
 
-/// Finds candidates: every rule that concerns a request, and few others.
+/// Finds candidates: every rule that applies to a request, and few others.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     ids: Map<Box<str>, AttributeId>,
@@ -51,8 +51,8 @@ struct Place<'a> {
 }
 
 impl Index {
-    /// Files all rules; answers also which of its conditions each rule is found
-    /// by alone if that holds.
+    /// Indexes all rules; also returns the condition that each rule is found by, if that
+    /// is known to hold.
     pub(super) fn new(rules: &[Rule]) -> (Self, Vec<Option<usize>>) {
         let places: Vec<Vec<Place<'_>>> = rules.iter().map(places).collect();
         let mut shared: Map<(&str, Handle<'_>), usize> = Map::default();
@@ -83,7 +83,7 @@ impl Index {
         (index, held)
     }
 
-    /// The number of an attribute, a new one if it is not known yet.
+    /// The number of an attribute, a new one if it is unknown.
     pub(super) fn attribute(&mut self, name: &str) -> AttributeId {
         if let Some(id) = self.ids.get(name) {
             return *id;
@@ -117,7 +117,7 @@ impl Index {
         }
     }
 
-    /// Every rule that may concern the values, ascending, once each.
+    /// Every rule that may apply to the values, ascending, once each.
     pub(super) fn candidates(&self, domain: &str, values: &[Option<&str>]) -> Matched {
         let always = match domain {
             "" => self.always.as_slice(),
@@ -176,7 +176,8 @@ impl ByAttribute {
     }
 }
 
-/// How little a handle says: among places as crowded, the narrowest is chosen.
+/// How unselective a handle is: among equally crowded entries, the narrowest is
+/// chosen.
 const fn breadth(handle: Handle<'_>) -> u8 {
     match handle {
         Handle::Exact(_) => 0,

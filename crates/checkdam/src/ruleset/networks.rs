@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use super::index::Map;
 use crate::rule::named_network;
 
-/// What is filed under networks: one look for every length that they have.
+/// Values by network: one lookup for every prefix length in use.
 #[derive(Debug, Default)]
 pub(super) struct Networks<T> {
     four: Family<T>,

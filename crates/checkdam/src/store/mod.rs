@@ -17,8 +17,8 @@ use crate::hash::Traits;
 use crate::lease::LeaseTerms;
 use crate::quota::Quota;
 
-/// The most tiers that a request may have: one that more limits concern is
-/// denied as undecided, since no store could charge them all at once.
+/// The maximum number of tiers of a request: one with more is denied as undecided,
+/// since no store could charge them all at once.
 pub const TIERS_MAX: usize = 256;
 
 /// How many tiers a request may have before deciding it needs the heap.
@@ -40,12 +40,12 @@ pub enum Operation {
     Reset,
 }
 
-/// Which limit of which rule a bucket belongs to.
+/// The rule and limit that a bucket belongs to.
 ///
-/// A bucket is this name, the arithmetic of its quota and its subject. The
-/// arithmetic ([`Quota::shares_bucket_with`]) is a part of it because a state is
-/// of no use to any other: while nodes have different versions of a rule, each
-/// counts in buckets that it can read. The limit's place in its rule is none, so
+/// A bucket is this name, the arithmetic of its quota and its subject. The arithmetic
+/// ([`Quota::shares_bucket_with`]) is a part of it because no other arithmetic can
+/// read the state: while nodes have different versions of a rule, each counts in
+/// buckets that it can read. The limit's position in its rule is not a part, so
 /// limits may be listed in any order.
 #[derive(Debug, Clone)]
 pub struct BucketName {
@@ -104,9 +104,9 @@ impl BucketName {
         self.hash
     }
 
-    /// The keyed hash of the name with a quota's arithmetic: kept for the first
-    /// `owner`, a number that stands for both the key and the quota, and made anew
-    /// for any other.
+    /// The keyed hash of the name with a quota's arithmetic: cached for the first
+    /// `owner`, a number that identifies both the key and the quota, and computed for any
+    /// other.
     #[cfg(feature = "redis")]
     pub(crate) fn keyed(&self, owner: u64, make: impl Fn() -> [u8; Self::KEYED_LENGTH]) -> [u8; Self::KEYED_LENGTH] {
         match self.keyed.get_or_init(|| (owner, make())) {
@@ -120,19 +120,19 @@ impl BucketName {
 /// name and its subject.
 #[derive(Debug, Clone, Copy)]
 pub struct Tier<'a> {
-    /// What the bucket allows. Quotas that cannot read each other's state have
-    /// buckets of their own, whatever their name.
+    /// The quota of the bucket. Quotas that cannot read each other's state have separate
+    /// buckets, whatever their name.
     pub quota: &'a Quota,
     /// Which rule and limit it belongs to.
     pub bucket: &'a BucketName,
-    /// Whose bucket it is: the subject, in a form that no two subjects share.
+    /// The subject, in a form that no two subjects share.
     pub subject: &'a [u8],
     /// How much to charge.
     pub cost: u64,
     /// 0: enforced. Any other number is a rule in shadow: it is charged if the
     /// enforced tiers pass and all tiers of that number do.
     pub group: u8,
-    /// What to answer if the store cannot.
+    /// The decision if the store does not reply.
     pub on_failure: FailurePolicy,
     /// On which terms a store that is shared may prepay for it; none: never.
     pub lease: Option<LeaseTerms>,
@@ -146,7 +146,7 @@ impl Tier<'_> {
     }
 }
 
-/// A store's answer: one decision a tier, in their order.
+/// A store's decisions, one per tier, in their order.
 #[derive(Debug, Clone)]
 pub struct TierDecisions {
     /// One decision a tier.
@@ -158,14 +158,14 @@ pub struct TierDecisions {
 }
 
 impl TierDecisions {
-    /// Nothing, until a store has answered.
+    /// Empty, until a store has decided.
     #[must_use]
     #[inline]
     pub const fn new() -> Self {
         Self { decisions: Decisions::new(), at_us: 0, by: DecidedBy::Policy }
     }
 
-    /// What is answered where no store was asked: nothing passes.
+    /// The decisions if no store was called: nothing passes.
     pub(crate) fn unavailable(tiers: &[Tier<'_>]) -> Self {
         let decisions = tiers.iter().map(|tier| Decision::undecided(tier.quota.limit(), Verdict::Unavailable));
         Self { decisions: decisions.collect(), at_us: 0, by: DecidedBy::Policy }
@@ -204,18 +204,18 @@ pub trait Store: Send + Sync {
     /// Applies `operation` to all `tiers` at one instant.
     fn apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> impl Future<Output = TierDecisions> + Send;
 
-    /// The same without a future, into an empty `answer`, where it can be
-    /// answered without waiting; `false`, with nothing done, where it cannot.
-    /// Where `apply` needs a runtime, so does this.
+    /// The same without a future, into an empty `answer`, if it can be decided without
+    /// waiting; `false`, with nothing done, if not. If `apply` needs a runtime, so does
+    /// this.
     #[inline]
     fn try_apply_now(&self, operation: Operation, tiers: &[Tier<'_>], answer: &mut TierDecisions) -> bool {
         let _ = (operation, tiers, answer);
         false
     }
 
-    /// As a take; but if all of the groups `alternatives` deny, the request as a whole
-    /// is denied, and what was charged is given back. Where a take or a refund waits,
-    /// a caller that leaves must not stop it between both.
+    /// As a take; but if all of the groups `alternatives` deny, the request as a whole is
+    /// denied, and what was charged is refunded. If a take or a refund waits, dropping
+    /// the future must not stop it between the two.
     fn take_with_alternatives(
         &self,
         tiers: &[Tier<'_>],
@@ -270,8 +270,8 @@ impl DeniedGroups {
         !self.contains(0) && !self.contains(tier.group) && tier.cost > 0
     }
 
-    /// What a take charged though all of the alternatives denied. What a failure
-    /// policy decided was charged nowhere that it could be given back to.
+    /// What a take charged although all of the alternatives denied. Decisions of a
+    /// failure policy charged nothing that could be refunded.
     pub(crate) fn charged_despite_denial<'a>(
         tiers: &[Tier<'a>],
         answer: &TierDecisions,

@@ -45,15 +45,15 @@ impl Account {
         Begin::Ask(Ask { wanted, least: least.max(1), asked_us: now_us })
     }
 
-    /// Takes in what came of asking; none if there was no answer, and then
-    /// whatever was granted is lost. Gives the receipt of the new lease.
+    /// Adds the result of a lease request; `grant` is none if there was no reply, and
+    /// then whatever was granted is lost. Returns the receipt of the new lease.
     pub fn finish(&self, ask: &Ask, grant: Option<&Grant>, now_us: u64, terms: &LeaseTerms) -> Option<Receipt> {
         let receipt = grant.and_then(|grant| {
             self.shared_left.store(grant.left, Ordering::Relaxed);
             self.reset_at_us.store(now_us.saturating_add(grant.reset_after_us), Ordering::Relaxed);
             let wait_us = grant.retry_after_us;
             let pause_us = match grant.granted {
-                // What costs less may still pass: it may ask at once.
+                // A smaller cost may still pass: it may request at once.
                 0 if ask.least > 1 => 0,
                 0 => terms.pause_us().max(wait_us.min(DENIAL_KEPT_US)),
                 short if short < ask.wanted => terms.pause_us(),

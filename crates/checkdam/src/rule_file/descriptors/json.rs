@@ -44,7 +44,7 @@ impl<'de> Visitor<'de> for JsonVisitor {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<JsonText, E> {
-        // JSON knows no infinity, and no number that is none.
+        // JSON has neither infinity nor NaN.
         Ok(JsonText::plain(if value.is_finite() { value.to_string() } else { "null".to_owned() }))
     }
 

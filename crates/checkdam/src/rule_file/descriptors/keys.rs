@@ -61,7 +61,7 @@ pub(super) fn top_level(text: &str) -> Vec<String> {
 #[derive(Default)]
 struct Checked {
     warnings: Vec<String>,
-    /// The first key or value that must not stand where it does.
+    /// The first key or value that is invalid where it is.
     fault: Option<(Location, String)>,
 }
 
@@ -74,11 +74,11 @@ impl<'de> de::Deserialize<'de> for Checked {
     }
 }
 
-/// A value whose keys are looked at, whatever else it is.
+/// Visits a value of any type and checks its keys.
 #[derive(Clone, Copy)]
 struct Keys<'a> {
     known: &'static [&'static str],
-    /// Where the key stands whose value this is.
+    /// The location of the key that has this value.
     place: Location,
     must_be_map: bool,
     checked: &'a RefCell<Checked>,

@@ -13,7 +13,7 @@ use crate::quota::Quota;
 pub(super) enum Evicted {
     /// It is full by then; 0 if no bucket like it was evicted.
     AtMost { full_at_us: u64 },
-    /// It stands as it stood.
+    /// Its exact state.
     Exactly(Word),
 }
 
@@ -42,7 +42,7 @@ impl Evicted {
     }
 }
 
-/// Pinned buckets that found no place, each as it stood. There are no more of
+/// Pinned buckets that were evicted, with their exact state. There are no more of
 /// them than keys without attributes in the rules.
 #[derive(Debug, Default)]
 pub(super) struct Pinned {
@@ -61,8 +61,7 @@ impl Pinned {
         }
     }
 
-    /// Keeps the word in the place of an older one, or forgets it if it is as
-    /// good as new.
+    /// Replaces an older word, or removes it if it equals a new bucket's.
     pub(super) fn set(&mut self, tag: Tag, word: Word, now_us: u64) {
         if !is_kept(tag, word, now_us) {
             self.words.remove(&tag);

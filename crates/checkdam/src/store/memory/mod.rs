@@ -165,11 +165,11 @@ impl<C: Clock> MemoryStore<C> {
         self.windows.lock(windowed.map(|tier| self.tag(tier)))
     }
 
-    /// The common case, one tier: answers with the decision and its time.
+    /// The common case, one tier: returns the decision and its time.
     #[inline(always)]
     pub fn take_one(&self, tier: &Tier<'_>) -> (Decision, u64) {
-        // First as nearly all takes go, so that this stays small enough to become
-        // part of the caller, and computes only what that looks at.
+        // The common path first, so that this stays small enough to be inlined into the
+        // caller, and computes only what that uses.
         let tag = self.tag(tier);
         if tier.quota.algorithm == Algorithm::TokenBucket
             && let Some((at, seen)) = self.table.find_at_home(tag)
@@ -211,7 +211,7 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// The same, however it goes.
+    /// The general case of one tier.
     #[inline(never)]
     fn take_alone(&self, tier: &Tier<'_>, tag: Tag) -> (Decision, u64) {
         if !is_word(tier.quota) {
@@ -222,8 +222,8 @@ impl<C: Clock> MemoryStore<C> {
         self.change_word(tier, tag, |state, now_us| decide(tier.quota, state, now_us, tier.cost))
     }
 
-    /// Changes one word by a pure function of its state and the time; answers
-    /// with what that said, and the time.
+    /// Changes one word by a pure function of its state and the time; returns that
+    /// function's result, and the time.
     #[inline]
     fn change_word(
         &self,
@@ -284,7 +284,7 @@ impl<C: Clock> MemoryStore<C> {
         peek(tier.quota, state, now_us, tier.cost)
     }
 
-    /// Refunds, charges or resets one tier; answers with the time of it.
+    /// Refunds, charges or resets one tier; returns its time.
     fn give(&self, operation: Operation, tier: &Tier<'_>, locked: &mut Locked<'_>) -> (Decision, u64) {
         let (tag, quota) = (self.tag(tier), tier.quota);
         if let Some(shard) = self.windows.of(locked, tag).filter(|_| !is_word(quota)) {
@@ -305,8 +305,8 @@ impl<C: Clock> MemoryStore<C> {
             let evicted = self.table.inherited(tag);
             // Read after the word, so that the word is never of a later time.
             let now_us = self.clock.now_us();
-            // Where an evicted bucket's debt would come back, a new bucket is
-            // written out; it holds until its place is needed.
+            // If the sketch would restore an evicted bucket's debt, a new bucket is written
+            // explicitly; it remains until its slot is needed.
             let reset = evicted
                 .is_owing(quota, now_us)
                 .then(|| now_us.min(HORIZON_US) * quota.ticks_per_us + quota.owed_initially);
@@ -360,9 +360,9 @@ fn is_word(quota: &Quota) -> bool {
     matches!(quota.algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket)
 }
 
-/// What a bucket that was absent starts with, given how it was decided and what it
-/// becomes. A debt that it inherits is written even if it denies, so that it drains
-/// from here, whatever others add to the sketch.
+/// The first word of a bucket that was absent, from its decision and next state. An
+/// inherited debt is written even if the request is denied, so that it drains from
+/// now on, whatever others add to the sketch.
 fn first(tier: &Tier<'_>, decision: &Decision, next: token_bucket::State) -> Option<Word> {
     next.filter(|_| tier.cost > 0).map(|_| Word::of(tier.quota, next).heir(!decision.is_allowed()))
 }

@@ -140,7 +140,7 @@ fn a_pinned_bucket_that_loses_its_place_while_it_is_charged() {
     model(2, || {
         let (store, quota) = (store(), quota("4/h"));
         let pinned = || BucketName::new("model", 0).pinned(true);
-        // Five pinned buckets for four places.
+        // Five pinned buckets for four slots.
         assert!(take_of(&store, &pinned(), &quota, &["victim"], 1));
         for busy in ["x", "y", "z"] {
             assert!(take_of(&store, &pinned(), &quota, &[busy], 3));

@@ -22,7 +22,7 @@ pub(super) struct Sketch {
 
 #[derive(Debug)]
 struct Rows {
-    /// No place is later than this.
+    /// No cell is later than this.
     latest_us: AtomicU64,
     rows: [Box<[AtomicU64]>; 2],
 }
@@ -31,7 +31,7 @@ struct Rows {
 const MIX: [u64; 2] = [0x243F_6A88_85A3_08D3, 0x1319_8A2E_0370_7345];
 
 impl Sketch {
-    /// A sketch that takes 16 bytes for each place and class that is used.
+    /// A sketch that takes 16 bytes for each cell and class that is used.
     pub(super) fn new(places: usize) -> Self {
         Self { classes: (0..CLASSES).map(|_| OnceLock::new()).collect(), places }
     }

@@ -24,23 +24,23 @@ use crate::time::SECOND_US;
 
 const SLOTS: usize = 4;
 const LINE_BYTES: usize = 64;
-/// How many lines a bucket may stand in, counted from its home.
+/// How many lines are searched for a bucket, from its home line on.
 const LINES_SEARCHED: usize = 4;
-/// Far more places than a request has tiers: a request that holds places must
-/// always find another one.
+/// Far more slots than a request has tiers: a request that holds slots must always
+/// find another one.
 const LINES_MIN: usize = 1_024;
-/// How often a place is looked for before the request begins anew.
+/// How often a slot is searched for before the request starts again.
 const CLAIMS_MAX: usize = 100;
-/// A place in the sketch for this many buckets in the table, in each row.
+/// One cell of the sketch for this many buckets in the table, in each row.
 const SLOTS_PER_SKETCH_PLACE: usize = 4;
 
-/// A request adds a bucket at most so long after it decided to.
+/// A request adds a bucket at most this long after it decided to.
 pub(super) const STALE_MAX_US: u64 = SECOND_US;
 
 /// The tags of a line's buckets, and then their words.
 type Line = [AtomicU64; 2 * SLOTS];
 
-/// Where a bucket stands among all.
+/// The index of a bucket's slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Position(usize);
 
@@ -60,7 +60,7 @@ impl Position {
         self.0 % SLOTS
     }
 
-    /// Its place among all.
+    /// Its index, for lock order.
     #[inline]
     pub(super) const fn rank(self) -> u64 {
         self.0 as u64
@@ -69,7 +69,7 @@ impl Position {
 
 /// What became of an insertion.
 pub(super) enum Insert {
-    /// The bucket stands there, with this word.
+    /// The bucket is in that slot, with this word.
     Done(Position, Word),
     /// The caller added nothing after all.
     Declined,
@@ -89,7 +89,7 @@ pub(super) struct Table {
     evicted: AtomicU64,
 }
 
-/// How much is lost if a bucket goes, the least first.
+/// The loss if a bucket is evicted, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Worth {
     /// It is as good as absent, since this time.
@@ -126,7 +126,7 @@ impl Table {
         self.find_at_home(tag).or_else(|| self.find_beyond(place(tag, self.lines), tag))
     }
 
-    /// The same for a bucket that stands in its home line, as nearly all do.
+    /// The same for a bucket in its home line, as nearly all are.
     #[inline]
     pub(super) fn find_at_home(&self, tag: Tag) -> Option<(Position, Word)> {
         let home = place(tag, self.lines);
@@ -142,8 +142,8 @@ impl Table {
         None
     }
 
-    /// Searches the lines after the home line, then all of them again as long
-    /// as places change hands under the search.
+    /// Searches the lines after the home line, then all of them again as long as slots
+    /// are replaced during the search.
     #[cold]
     fn find_beyond(&self, home: usize, tag: Tag) -> Option<(Position, Word)> {
         'search: loop {
@@ -171,7 +171,7 @@ impl Table {
         self.word(at).compare_exchange(seen.0, new.0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Writes a word whose lock the caller holds, since it saw `seen`.
+    /// Writes a word that the caller has locked, since it read `seen`.
     #[inline]
     pub(super) fn unlock(&self, at: Position, seen: Word, new: Word) {
         self.word(at).store(new.instead_of(seen).0, Ordering::Release);
@@ -214,9 +214,9 @@ impl Table {
         words.filter(|word| !Word(word.load(Ordering::Relaxed)).is_full(now_us)).count()
     }
 
-    /// Locks the word of an unused place, else of the bucket that has been full
-    /// for the longest time, else of the one that is worth least. Gives up if all
-    /// stay locked: the caller may hold them itself.
+    /// Locks the word of an unused slot, otherwise of the bucket that has been full for
+    /// the longest time, otherwise of the one with the least worth. Gives up if all stay
+    /// locked: the caller may hold them itself.
     fn claim(&self, home: usize, now_us: u64) -> Option<(Position, Word)> {
         let mut backoff = Backoff::default();
         for _ in 0..CLAIMS_MAX {
@@ -231,7 +231,7 @@ impl Table {
         None
     }
 
-    /// Remembers a bucket whose place is about to be another's.
+    /// Records the debt of a bucket that is about to be replaced.
     fn remember(&self, tag: Tag, word: Word, now_us: u64) {
         // A bucket that filled up only now is remembered too: a request that read
         // the clock a moment ago may still see it owing.
@@ -259,7 +259,7 @@ impl Table {
                 if word.is_new() {
                     return Some((at, word));
                 }
-                // Should the place change hands right now, the word will differ too.
+                // If the slot is replaced right now, the word will differ too.
                 let worth = self.worth(line[slot].load(Ordering::Acquire), word, now_us);
                 if least.is_none_or(|(other, ..)| worth < other) {
                     least = Some((worth, at, word));

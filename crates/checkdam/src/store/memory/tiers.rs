@@ -24,7 +24,7 @@ use crate::store::{DeniedGroups, TIERS_INLINE, Tier, TierDecisions};
 use crate::sync::Backoff;
 use crate::time::Clock;
 
-/// What is known of one tier's bucket, and what its word would become.
+/// What is known of one tier's bucket, and the next value of its word.
 #[derive(Clone, Copy)]
 struct Plan {
     tag: Tag,
@@ -81,8 +81,8 @@ impl<C: Clock> MemoryStore<C> {
         let mut found = [Found::default(); TIERS_INLINE];
         let (tags, found) = (tags.get_mut(..tiers.len())?, &mut found[..tiers.len()]);
         self.tag_all(tiers, tags);
-        // Nothing stands between one look at memory and the next, so that the
-        // processor waits for all of them at once.
+        // No dependencies between one load and the next, so that the processor waits for all
+        // of them at once.
         for ((tier, tag), word) in tiers.iter().zip(tags).zip(&mut *found) {
             (word.at, word.seen) = self.table.find_at_home(*tag)?;
             if word.seen.is_locked() || !is_word(tier.quota) || tier.cost == 0 {
@@ -186,7 +186,7 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// Where a bucket stands; `None` if another request holds it right now.
+    /// The slot of a bucket; `None` if another request has locked it.
     #[inline]
     fn spot(&self, tag: Tag, quota: &Quota) -> Option<Spot> {
         if !is_word(quota) {
@@ -199,7 +199,7 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// What the tier answers by itself.
+    /// The decision of the tier by itself.
     #[inline]
     fn plan(&self, tier: &Tier<'_>, plan: &mut Plan, locked: &mut Locked<'_>, now_us: u64) -> Option<Decision> {
         plan.state = match plan.spot {
@@ -249,7 +249,7 @@ impl<C: Clock> MemoryStore<C> {
         Some(())
     }
 
-    /// Locks a planned word where it stands, or adds it, locked.
+    /// Locks a planned word in its slot, or adds it, locked.
     fn lock_word(&self, quota: &Quota, plan: &mut Plan, now_us: u64) -> bool {
         match plan.spot {
             Spot::Window => true,
@@ -258,8 +258,8 @@ impl<C: Clock> MemoryStore<C> {
                 let is_heir = plan.next.is_some_and(Word::is_heir);
                 let seen = Word::of(quota, planned.state(quota, now_us)).heir(is_heir);
                 let inserted = self.table.insert(plan.tag, |evicted| {
-                    // Had the bucket come and gone since it was looked for, it
-                    // would be remembered, unless that took very long.
+                    // If the bucket was added and evicted since it was looked up, its debt is recorded,
+                    // unless that took very long.
                     let is_fresh = self.clock.now_us() <= now_us + STALE_MAX_US;
                     (now_us, (is_fresh && evicted == planned).then(|| seen.locked()))
                 });

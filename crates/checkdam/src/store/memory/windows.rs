@@ -22,9 +22,9 @@ const SHARDS_MAX: usize = 64;
 const BUCKETS_PER_SHARD_MIN: usize = 256;
 /// How many buckets are compared to find one to evict.
 const DRAWN: usize = 8;
-/// A log counts as one bucket for every so many entries that it has room for.
+/// A log counts as one bucket for this many entries of capacity.
 const LOG_ENTRIES_PER_BUCKET: usize = 4;
-/// Two rows of debts have a place in each for this many buckets.
+/// Two rows of debts have one cell each for this many buckets.
 const BUCKETS_PER_DEBT: usize = 2;
 /// The unit in which the sketch remembers a share of the limit.
 const WHOLE_SHARE: u64 = 1 << 16;
@@ -57,9 +57,9 @@ struct Bucket {
     is_used: bool,
 }
 
-/// What evicted buckets had used, by the class of their periods: the debt of a
-/// day is not read by a quota of a second. As in the other sketch, a bucket
-/// raises one place in each row, and starts from the smaller of the two.
+/// Sketch of the use of evicted buckets, by the class of their periods, so that a
+/// quota of a second never inherits the debt of a day. As in the other sketch, a
+/// bucket raises one cell in each row, and starts from the smaller of the two.
 #[derive(Debug)]
 struct Debts {
     /// Each is made when the first bucket of its class is evicted.
@@ -153,8 +153,8 @@ impl Shard {
         }
     }
 
-    /// Forgets the bucket. Where the sketch would bring a debt back, an empty
-    /// bucket stays in its place until the debt has passed.
+    /// Resets the bucket. If the sketch would restore a debt, an empty bucket is kept
+    /// until that debt has expired.
     pub(super) fn reset(&mut self, tag: Tag, quota: &Quota, now_us: u64) -> Decision {
         if Traits::of_tag(tag).is_pinned() {
             self.pinned.swap_remove(&tag);
@@ -206,7 +206,7 @@ impl Shard {
         decision
     }
 
-    /// The buckets among which that of `tag` stands.
+    /// The map that contains the bucket of `tag`.
     fn of_kind(&self, tag: Tag) -> &Buckets {
         if Traits::of_tag(tag).is_pinned() { &self.pinned } else { &self.buckets }
     }
@@ -326,8 +326,8 @@ impl Bucket {
         }
     }
 
-    /// What is lost if it goes: the share of the limit that it has used, for the
-    /// share of its period for which that counts.
+    /// The loss if it is evicted: the used share of its limit, times the share of its
+    /// period for which that counts.
     fn worth(&self, tag: Tag, now_us: u64) -> u64 {
         let time = Traits::of_tag(tag).share(self.gone_at_us.saturating_sub(now_us));
         (time / WHOLE_SHARE) * self.share()

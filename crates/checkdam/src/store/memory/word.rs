@@ -6,12 +6,12 @@ use crate::algorithm::token_bucket;
 use crate::quota::Quota;
 use crate::time::HORIZON_US;
 
-/// From the lowest bit: 4 bits ticks per microsecond − 1, 53 bits `full_at`,
-/// 5 bits generation, 1 bit heir, 1 bit locked. A `full_at` of 0 is a new bucket.
+/// From the lowest bit: 4 bits ticks per microsecond − 1, 53 bits `full_at`, 5 bits
+/// generation, 1 bit heir, 1 bit locked. A `full_at` of 0 is a new bucket.
 ///
-/// The generation goes up when a place changes hands, so that the words of two
-/// buckets in one place differ even if they owe the same. An heir was denied when
-/// it was added: for what an evicted bucket may have owed, or since it begins empty.
+/// The generation is incremented when a slot is reused, so that the words of two
+/// buckets in one slot differ even if they owe the same. An heir was denied when it
+/// was added: for what an evicted bucket may have owed, or because it starts empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Word(pub(super) u64);
 
@@ -19,7 +19,7 @@ const TICKS_BITS: u32 = 4;
 const FULL_AT_MASK: u64 = (1 << 53) - 1;
 const GENERATION: u64 = 31 << 57;
 const HEIR: u64 = 1 << 62;
-/// What stays the same for as long as a bucket has its place.
+/// The bits that are constant while a bucket is in its slot.
 const PLACE: u64 = GENERATION | HEIR;
 const LOCKED: u64 = 1 << 63;
 
@@ -37,7 +37,7 @@ impl Word {
         Self(self.0 & !PLACE | old.0 & PLACE)
     }
 
-    /// This state for the next bucket in the place of `old`.
+    /// This state for the next bucket in the slot of `old`.
     pub(super) fn succeeding(self, old: Self) -> Self {
         Self(self.0 & !GENERATION | old.0.wrapping_add(1 << 57) & GENERATION)
     }
@@ -78,7 +78,7 @@ impl Word {
         self.full_at() <= now_us.min(HORIZON_US) * self.ticks_per_us()
     }
 
-    /// The state alone, without where it stood.
+    /// The state alone, without the bits of its slot.
     pub(super) fn detached(self) -> Self {
         Self(self.0 & !(PLACE | LOCKED))
     }

@@ -2,11 +2,11 @@
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-/// Why a server did not answer.
+/// Why a call to a server failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// Too many requests wait for it, or the breaker is open: nothing was done.
+    /// Too many requests are queued, or the breaker is open: nothing was sent.
     #[error("the store is not asked: {reason}")]
     NotAsked {
         /// Why.
@@ -15,10 +15,10 @@ pub enum CallError {
     /// No connection could be made: nothing was done.
     #[error("the store cannot be reached: {reason}")]
     Unreachable {
-        /// What the connection said.
+        /// The connection's error.
         reason: String,
     },
-    /// It did not answer in time: whether it did anything is unknown.
+    /// No reply in time: whether it was executed is unknown.
     #[error("the store did not answer before the deadline")]
     Late,
     /// It read the request after the deadline, and did nothing.
@@ -27,28 +27,28 @@ pub enum CallError {
     /// The connection failed: whether it did anything is unknown.
     #[error("the connection to the store failed: {reason}")]
     Disconnected {
-        /// What the connection said.
+        /// The connection's error.
         reason: String,
     },
     /// It is in no state to decide (BUSY, OOM, LOADING, NOPERM and the like),
     /// and did nothing.
     #[error("the store refused: {reason}")]
     Refused {
-        /// What it said.
+        /// The server's error.
         reason: String,
     },
     /// It could not make sense of this request; others may fare better.
     #[error("the store could not decide: {reason}")]
     Failed {
-        /// What it said.
+        /// The server's error.
         reason: String,
     },
     /// The keys are elsewhere, or will be; nothing was done.
     #[error("the keys have moved: {reason}")]
     Moved {
-        /// What it said.
+        /// The server's error.
         reason: String,
-        /// Where to ask, if it said so.
+        /// The server to redirect to, if given.
         to: Option<String>,
         /// Whether only this once.
         is_ask: bool,
@@ -56,7 +56,7 @@ pub enum CallError {
     /// The keys are on two servers while their slot migrates; nothing was done.
     #[error("the keys are on two servers for the moment: {reason}")]
     Apart {
-        /// What it said.
+        /// The server's error.
         reason: String,
     },
 }
@@ -65,8 +65,7 @@ impl CallError {
     /// What an error of the client library means. Only an error that the server
     /// itself sent proves that nothing was done.
     pub(super) fn of(error: &RedisError) -> Self {
-        // As the server said it: the client library has names of its own for the
-        // codes that it knows.
+        // The server's own text: the client library renames the codes that it knows.
         let reason = match error.code() {
             Some(code) => format!("{code} {}", error.detail().unwrap_or_default()),
             None => error.to_string(),
@@ -105,9 +104,8 @@ impl CallError {
         }
     }
 
-    /// Whether it speaks against the server: it does not if only this request
-    /// was at fault, or if the server sent us elsewhere, which shows that it is
-    /// well.
+    /// Whether it counts as a failure of the server: not if only this request was at
+    /// fault, or if the server redirected it, which shows that it works.
     pub(super) fn is_of_the_server(&self) -> bool {
         match self {
             Self::Failed { .. } | Self::Apart { .. } => false,

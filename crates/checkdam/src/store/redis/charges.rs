@@ -17,11 +17,11 @@ use crate::decision::Decision;
 use crate::hash::RandomState;
 use crate::quota::{Algorithm, Quota};
 
-/// What all that waits may take, in bytes: about 60,000 buckets.
+/// The maximum size of the queue, in bytes: about 60,000 buckets.
 const BYTES_MAX: usize = 16 << 20;
 /// What one bucket takes beside its key.
 const BYTES_EACH: usize = size_of::<Admitted>() + size_of::<Key>() + 32;
-/// After a charge that was not taken, Redis is left alone for so long.
+/// After a charge that failed, none is sent for this long.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// A bucket's key in Redis.
@@ -31,7 +31,7 @@ pub(super) type Key = Box<[u8]>;
 #[derive(Debug, Default)]
 pub(super) struct Charges {
     waiting: Mutex<Waiting>,
-    /// Whether any wait; looked at after every answer of Redis.
+    /// Whether any are queued; read after every reply of Redis.
     is_due: AtomicBool,
     is_sending: AtomicBool,
     not_before: Mutex<Option<Instant>>,

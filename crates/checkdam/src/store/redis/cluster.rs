@@ -20,8 +20,8 @@ use super::shard::{Shard, ShardOptions};
 use super::target::Endpoint;
 use super::topology::SLOTS;
 
-/// How long to wait at first before a cluster that is changing is asked again;
-/// twice as long each time.
+/// Initial pause before a cluster that is being resharded is called again; doubled
+/// each time.
 const CHANGING_PAUSE: Duration = Duration::from_millis(1);
 /// More redirections than this are a loop.
 const REDIRECTIONS_MAX: usize = 8;
@@ -38,7 +38,7 @@ pub(super) struct Cluster {
     seeds: Vec<Endpoint>,
     options: ShardOptions,
     table: ArcSwap<Table>,
-    /// Held while another table is put in the place of this one.
+    /// Locked while the slot map is replaced.
     replacing: Mutex<()>,
     is_learning: AtomicBool,
     /// The server to query first the next time, so that a stale one is not queried for
@@ -70,7 +70,7 @@ impl Cluster {
         }
     }
 
-    /// Whether some server is not asked because it failed, or none is known.
+    /// Whether the breaker of some server is open, or no server is known.
     pub(super) fn is_open(&self) -> bool {
         let table = self.table.load();
         let has_failed = self.learned.borrow().is_some_and(|(_, has_answered)| !has_answered);
@@ -82,8 +82,8 @@ impl Cluster {
         self.table.load().shards.iter().filter_map(|(_, shard)| shard.round_trip()).max()
     }
 
-    /// Follows redirections until the deadline: nothing was done where the
-    /// answer is one.
+    /// Follows redirections until the deadline: a call that was redirected was not
+    /// executed.
     pub(super) async fn call(
         self: &Arc<Self>,
         slot: u16,
@@ -128,14 +128,14 @@ impl Cluster {
         Err(CallError::Refused { reason: format!("slot {slot} is sent from server to server") })
     }
 
-    /// The server of a slot; asks for it if it is not known.
+    /// The server of a slot; refreshes the slot map if it is unknown.
     async fn shard_of(self: &Arc<Self>, slot: u16, deadline: Instant) -> Result<Arc<Shard>, CallError> {
         if let Some(shard) = self.known_shard_of(slot) {
             return Ok(shard);
         }
         let mut learned = self.learned.subscribe();
         if self.learn() {
-            // Either way the table says what was learned.
+            // Either way the slot map has the result.
             let _ = timeout_at(deadline, learned.changed()).await;
         }
         let unknown = || CallError::Unreachable { reason: format!("no server is known to hold slot {slot}") };
@@ -148,7 +148,7 @@ impl Cluster {
         table.shards.get(place).map(|(_, shard)| Arc::clone(shard))
     }
 
-    /// The shard at an address, a new one if it is not known.
+    /// The shard at an address, a new one if it is unknown.
     fn shard_at(&self, address: &str) -> Arc<Shard> {
         let known = |table: &Table| table.shards.iter().find(|(at, _)| at == address).map(|(_, it)| Arc::clone(it));
         if let Some(shard) = known(&self.table.load()) {
@@ -213,7 +213,7 @@ impl Cluster {
         known.sort_by_key(|(_, shard)| shard.is_open());
         let known: Vec<Endpoint> = known.into_iter().map(|(address, _)| self.endpoint(address)).collect();
         for endpoint in known.iter().chain(&self.seeds) {
-            // A node that belongs to no cluster knows of no slots.
+            // A server outside a cluster has no slots.
             if let Ok(Ok(ranges)) = timeout(LEARN_TIMEOUT, ask_slots(endpoint)).await
                 && !ranges.is_empty()
             {
@@ -224,8 +224,7 @@ impl Cluster {
         false
     }
 
-    /// Puts what was learned in the place of what was known. Servers that no
-    /// longer hold anything are let go.
+    /// Replaces the slot map. Servers without slots are dropped.
     fn replace(&self, ranges: &[(usize, usize, String)]) {
         let _replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.table.load();

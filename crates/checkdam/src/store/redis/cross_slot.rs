@@ -18,11 +18,10 @@ use super::reply::BucketState;
 use super::script::Packed;
 use crate::store::{Operation, TIERS_INLINE, Tier};
 
-/// How long a reservation's return may take: it is right however late it comes,
-/// so it need not end with the request.
+/// Timeout of a refund: it is correct however late, so it may outlive the request.
 const PUT_BACK_LIMIT: Duration = Duration::from_millis(500);
 
-/// The tiers of a request that share a slot, by their place in the request.
+/// The tiers of a request that share a slot, by index.
 type Part = SmallVec<[usize; TIERS_INLINE]>;
 
 /// A request on its way.
@@ -93,7 +92,7 @@ impl<'a, 'b> CrossSlotCall<'a, 'b> {
                     self.remember_denial(&part);
                     self.put_back(&reserved).await;
                     for part in waiting {
-                        // The request is denied, whatever these would say.
+                        // The request is denied, whatever the result.
                         let _ = self.call_or_split(Operation::Peek, part).await;
                     }
                     return Ok(Vec::new());
@@ -179,8 +178,8 @@ impl<'a, 'b> CrossSlotCall<'a, 'b> {
         Ok(())
     }
 
-    /// Gives back what was reserved, and waits for it while there is time. What
-    /// cannot be given back over-denies; it is counted.
+    /// Refunds reservations, and waits for it until the deadline. Failed refunds
+    /// over-deny; they are counted.
     async fn put_back(&self, parts: &[Part]) {
         let mut returns = Vec::new();
         for index in parts.iter().flatten() {
@@ -201,7 +200,7 @@ impl<'a, 'b> CrossSlotCall<'a, 'b> {
                 }
             }
         });
-        // It goes on without us when our time is up.
+        // It continues in the background after the deadline.
         let _ = timeout_at(self.deadline, returning).await;
     }
 }
@@ -215,9 +214,8 @@ mod tests {
     use crate::store::{MemoryOptions, MemoryStore, Store};
     use crate::time::ManualClock;
 
-    /// A reservation that is given back late leaves the bucket as if it had
-    /// never been, or fuller of debt; never emptier, though others took from it
-    /// meanwhile.
+    /// A late refund leaves the bucket as if it had never been charged, or with more
+    /// debt; never with less, even if others took from it meanwhile.
     #[tokio::test]
     async fn what_is_put_back_late_is_not_given_twice() {
         let server = testkit::Redis::start();

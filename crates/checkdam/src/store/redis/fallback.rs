@@ -63,8 +63,7 @@ impl Fallback {
         self.memory.clock().now_us()
     }
 
-    /// Remembers where the buckets stand by an answer of Redis. Only `local` ever
-    /// asks for it.
+    /// Updates the local buckets from a reply of Redis. Only needed for `local`.
     pub(super) fn learn(&self, tier: &Tier<'_>, decision: &Decision) {
         if tier.on_failure != FailurePolicy::Local {
             return;
@@ -119,7 +118,7 @@ impl Fallback {
         }
     }
 
-    /// Notes what is to be charged to Redis once it answers again.
+    /// Queues what is to be charged to Redis once it replies again.
     fn note_charges<'a>(
         &self,
         shared: impl Iterator<Item = &'a Tier<'a>>,

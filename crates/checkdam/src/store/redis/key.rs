@@ -24,14 +24,14 @@ const TAIL_LENGTH: usize = SUBJECT_LENGTH + 2 + BUCKET_LENGTH;
 #[derive(Debug, Clone)]
 pub(super) struct KeyMaker {
     secret: [u8; 32],
-    /// A part of the secret's hash, by which bucket names know whose their hash is.
+    /// A part of the secret's hash, which identifies cached hashes of bucket names.
     owner: u64,
     /// What every key begins with: `cd:`, the prefix, and the brace of the hash tag.
     head: Box<[u8]>,
     readable: bool,
 }
 
-/// The keys of a request, one after another in one place.
+/// The keys of a request, concatenated in one buffer.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Keys {
     bytes: Vec<u8>,
@@ -61,7 +61,7 @@ impl Keys {
         self.bytes.len()
     }
 
-    /// The key at that place; empty if there is none.
+    /// The key at that index; empty if there is none.
     pub(super) fn get(&self, place: usize) -> &[u8] {
         let start = place.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |end| *end as usize);
         self.ends.get(place).and_then(|end| self.bytes.get(start..*end as usize)).unwrap_or_default()
@@ -99,7 +99,7 @@ impl KeyMaker {
             bytes: Vec::with_capacity((self.head.len() + TAIL_LENGTH) * tiers.len()),
             ends: SmallVec::with_capacity(tiers.len()),
         };
-        // The last subject, and where its hash stands.
+        // The last subject, and the position of its hash.
         let mut last: Option<(&[u8], usize)> = None;
         for tier in tiers {
             if self.readable {

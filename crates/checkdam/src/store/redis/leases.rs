@@ -34,7 +34,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 pub(super) struct Leases {
     clock: LeaseClock,
     tags: TagMaker,
-    /// None until a rule with a lease concerns a request.
+    /// None until a rule with a lease applies to a request.
     book: OnceLock<Book>,
     is_closing: watch::Sender<bool>,
     /// How many leases have a task that waits to return them.
@@ -59,7 +59,7 @@ struct Waiting {
 /// How a call for more ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// With an answer.
+    /// With a reply.
     Answered = 0,
     /// Without one.
     Failed = 1,
@@ -74,11 +74,11 @@ enum LeaseClock {
     Manual(Arc<ManualClock>),
 }
 
-/// How one tier of a take stands.
+/// The state of one tier of a take.
 enum Share {
     /// It was paid here.
     Paid(Purchase),
-    /// It is denied here, and would pass after so long.
+    /// It is denied here, and would pass after this time.
     Denied { number: usize, wait_us: u64 },
     /// Redis decides.
     Direct,
@@ -156,7 +156,7 @@ impl Leases {
         }
     }
 
-    /// Adds to what Redis says of a tier what is held of it here.
+    /// Adds the tokens held here to Redis's decision on a tier.
     pub(super) fn add_held(&self, tier: &Tier<'_>, decision: &mut Decision) {
         let Some((book, number, _)) = self.find(tier) else { return };
         let held = book.accounts.account(number).held(self.clock.read().0);
@@ -166,14 +166,14 @@ impl Leases {
         }
     }
 
-    /// Where a tier stands, if it has an account here.
+    /// The state of a tier, if it has an account here.
     pub(super) fn standing(&self, tier: &Tier<'_>) -> Option<Decision> {
         let (book, number, _) = self.find(tier)?;
         let (now_us, account) = (self.clock.read().0, book.accounts.account(number));
         Some(decision(tier, account, account.held(now_us), now_us))
     }
 
-    /// Forgets what is known of a bucket that was reset.
+    /// Discards what is known of a bucket that was reset.
     pub(super) fn forget(&self, tier: &Tier<'_>) {
         if let Some((book, number, _)) = self.find(tier) {
             book.accounts.account(number).forget(self.clock.read().0);
@@ -218,7 +218,7 @@ impl Waiting {
 }
 
 impl RedisStore {
-    /// Pays one tier from its account; waits for a grant if it must.
+    /// Pays one tier from its account; waits for a grant if necessary.
     async fn pay(&self, tier: &Tier<'_>, deadline: Instant) -> Share {
         let (Some(terms), Some((book, number, tag))) = (terms(tier), self.leases.find(tier)) else {
             return Share::Direct;
@@ -301,7 +301,7 @@ fn terms<'a>(tier: &'a Tier<'_>) -> Option<&'a LeaseTerms> {
     tier.lease.as_ref().filter(|terms| tier.cost > 0 && terms.can_grant(tier.quota, tier.cost))
 }
 
-/// A tier that passes, with so many tokens held here.
+/// An allowed tier, with this many tokens held here.
 #[inline]
 fn decision(tier: &Tier<'_>, account: &Account, held: u64, now_us: u64) -> Decision {
     let (limit, (shared_left, reset_after_us)) = (tier.quota.limit(), account.shared(now_us));

@@ -35,7 +35,7 @@ struct ParityBucket<'a> {
     bucket: TestBucket,
     state: State,
     ledger: Option<Ledger>,
-    /// What the ledger said after each lease.
+    /// The ledger after each lease.
     marks: Vec<u64>,
     now_us: u64,
 }

@@ -60,8 +60,8 @@ use crate::decision::{DecidedBy, Decision, Verdict};
 use crate::lease::LeaseStats;
 use crate::time::ManualClock;
 
-/// The bounds of a deadline that is not set. The upper one leaves Envoy, which waits
-/// 20 ms, some time for its own way here and back.
+/// The bounds of the default deadline. The upper one leaves time for the round trip
+/// between Envoy, which waits 20 ms, and this node.
 const DEADLINE_MIN: Duration = Duration::from_millis(15);
 const DEADLINE_MAX: Duration = Duration::from_millis(18);
 
@@ -76,16 +76,16 @@ pub struct RedisOptions {
     /// How long a decision may take. None: it follows the measured round trip, see
     /// [`RedisStore::deadline`].
     pub deadline: Option<Duration>,
-    /// When a server is no longer asked.
+    /// When calls to a server are stopped.
     pub breaker: BreakerOptions,
-    /// The most requests that may wait for one server.
+    /// The maximum number of queued requests per server.
     pub waiting_max: usize,
     /// The most requests that one call carries.
     pub batch_max: usize,
-    /// How many nodes share the limits: each allows a share by itself when
-    /// Redis does not answer and the rule's policy is local.
+    /// The number of nodes that share the limits: each allows its share by itself when
+    /// Redis does not reply and the rule's policy is `local`.
     pub nodes: u64,
-    /// The most buckets that are held for that.
+    /// The maximum number of buckets for that.
     pub max_buckets: usize,
     /// The same on every node: without it, keys cannot be traced to subjects, and
     /// messages between nodes can be neither read nor forged.
@@ -142,16 +142,16 @@ impl RedisOptions {
 pub struct RedisStats {
     /// Decided by Redis.
     pub answered: u64,
-    /// Decided by policy because the outcome is unknown: late or disconnected;
-    /// and reservations that may not have been given back. Never too few.
+    /// Decided by policy because the result is unknown: late or disconnected; and
+    /// reservations that may not have been refunded. Never too few.
     pub unknown: u64,
-    /// Decided by policy because Redis refused.
+    /// Decided by policy because Redis returned an error.
     pub refused: u64,
     /// Decided by policy without asking: breaker open, no connection, or too
     /// many waiting.
     pub not_asked: u64,
-    /// Cost that was admitted here while Redis did not answer, and was charged to
-    /// it since.
+    /// Cost that was admitted here while Redis did not reply, and was charged to it
+    /// since.
     pub charged: u64,
     /// Cost that was admitted here and will not be charged: too many buckets
     /// waited, or it is unknown whether it was.
@@ -187,7 +187,7 @@ pub struct RedisStore {
     parts: Arc<Parts>,
 }
 
-/// What a store is made of: shared with work that goes on when its caller leaves.
+/// The parts of a store, shared with work that outlives its caller.
 #[derive(Debug)]
 #[doc(hidden)]
 pub struct Parts {
@@ -214,11 +214,11 @@ impl Deref for RedisStore {
 }
 
 impl RedisStore {
-    /// A store that connects when it is first asked. Must be made inside a
+    /// A store that connects on first use. Must be made inside a
     /// tokio runtime.
     ///
     /// # Errors
-    /// If the URL is not understood.
+    /// If the URL is invalid.
     pub fn new(options: RedisOptions) -> Result<Self, StoreUrlError> {
         Self::with_clock(options, None)
     }
@@ -226,7 +226,7 @@ impl RedisStore {
     /// A store on a clock that a test sets.
     ///
     /// # Errors
-    /// If the URL is not understood.
+    /// If the URL is invalid.
     pub fn with_clock(options: RedisOptions, clock: Option<Arc<ManualClock>>) -> Result<Self, StoreUrlError> {
         let RedisOptions {
             url, root_certificate, deadline, breaker, waiting_max, batch_max, nodes, max_buckets, ..
@@ -250,14 +250,14 @@ impl RedisStore {
         Ok(Self { parts: Arc::new(parts) })
     }
 
-    /// Whether some server is not asked at the moment because it failed.
+    /// Whether the breaker of some server is open.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.topology.is_open()
     }
 
-    /// The shortest round trip of the last seconds, to the server that is farthest
-    /// away; none while nothing was answered.
+    /// The shortest round trip of the last seconds, to the most distant server; none
+    /// without a reply yet.
     #[must_use]
     pub fn round_trip(&self) -> Option<Duration> {
         self.topology.round_trip()
@@ -274,8 +274,8 @@ impl RedisStore {
         }
     }
 
-    /// Whether the round trip leaves enough of the deadline for most decisions to be
-    /// Redis's. While it is not known, it does.
+    /// Whether the round trip leaves enough of the deadline for Redis to decide most
+    /// requests. True while it is unknown.
     #[must_use]
     pub fn is_near_enough(&self) -> bool {
         self.round_trip().is_none_or(|round_trip| is_near_enough(round_trip, self.deadline()))
@@ -307,10 +307,10 @@ impl RedisStore {
         self.leases.maintain();
     }
 
-    /// Asks Redis, within the deadline, whatever the tiers' failure policies.
+    /// Calls Redis, within the deadline, without failure policies.
     ///
     /// # Errors
-    /// If it does not answer, or not in time.
+    /// If it does not reply in time.
     pub async fn try_apply(&self, operation: Operation, tiers: &[Tier<'_>]) -> Result<TierDecisions, CallError> {
         self.try_apply_by(operation, tiers, Instant::now() + self.deadline()).await
     }
@@ -419,7 +419,7 @@ impl Store for RedisStore {
         }
     }
 
-    /// Takes and gives back to the end even if the caller leaves.
+    /// Take and refund both complete even if the caller is dropped.
     fn take_with_alternatives(
         &self,
         tiers: &[Tier<'_>],
@@ -446,7 +446,7 @@ impl Store for RedisStore {
 
 /// The most charges that are under way at once.
 const CHARGES_MAX: usize = 32;
-/// How long a charge may take: it is right however late it comes.
+/// Timeout of a charge: it is correct however late.
 const CHARGE_LIMIT: Duration = Duration::from_millis(500);
 
 impl RedisStore {
@@ -476,8 +476,8 @@ fn is_near_enough(round_trip: Duration, deadline: Duration) -> bool {
     round_trip + round_trip / 2 <= deadline
 }
 
-/// Charges Redis, which has just answered, with what was admitted here while it
-/// did not: in the background.
+/// Charges Redis, which has just replied, with what was admitted here while it did
+/// not: in the background.
 #[inline]
 fn charge_what_was_admitted(topology: &Arc<Topology>, fallback: &Arc<Fallback>) {
     if let Some(sending) = fallback.charges.begin() {
@@ -528,7 +528,7 @@ async fn charge_all(topology: &Arc<Topology>, fallback: &Fallback) {
     }
 }
 
-/// What the tiers answer, given what their buckets held.
+/// The decisions of the tiers, from what their buckets held.
 fn decisions(operation: Operation, tiers: &[Tier<'_>], held: &[Option<BucketState>]) -> Decisions {
     let each = |decide: fn(&BucketState, &Tier<'_>) -> Decision| -> Decisions {
         let one = |(tier, held): (&Tier<'_>, &Option<BucketState>)| {
@@ -555,7 +555,8 @@ fn decisions(operation: Operation, tiers: &[Tier<'_>], held: &[Option<BucketStat
     }
 }
 
-/// A tier that did not answer and no longer matters, because another denied.
+/// The decision of a tier without a reply that no longer matters, because another
+/// denied.
 fn unseen(tier: &Tier<'_>) -> Decision {
     let limit = tier.quota.limit();
     Decision { verdict: Verdict::Allowed, limit, remaining: 0, retry_after_us: 0, reset_after_us: 0, delay_us: 0 }

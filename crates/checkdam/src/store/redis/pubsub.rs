@@ -26,14 +26,14 @@ pub(super) const NODES_CHANNEL: &str = "cd:nodes";
 /// The pause before a lost connection is made again.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
-/// A subscription that is silent for so long is tested by PING: without it a server
+/// A subscription that is silent for this long is tested by PING: otherwise a server
 /// that has vanished looks like a channel without messages.
 const PING_AFTER: Duration = Duration::from_secs(5);
 /// How long the reply may take.
 const PING_LIMIT: Duration = Duration::from_secs(2);
 /// Longer messages are ignored.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
-/// How many events wait for their receiver; more are dropped.
+/// The maximum number of queued events; more are dropped.
 const QUEUE_MAX: usize = 256;
 
 /// What a subscription receives.
@@ -53,7 +53,7 @@ pub enum PubSubEvent {
 /// Why a message could not be published, or the channel not subscribed to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PubSubError {
-    /// What Redis said.
+    /// The error of Redis.
     pub reason: String,
     /// Whether the login may not use the channel.
     pub is_forbidden: bool,
@@ -140,11 +140,11 @@ impl RedisStore {
     }
 
     /// One message whenever another node has changed the rules, and one whenever
-    /// such a message may have been missed; until the receiver is dropped. A hint
-    /// and no more: whatever it speeds up must also happen without it.
+    /// such a message may have been missed; until the receiver is dropped. Only a
+    /// hint: what it speeds up must also happen without it.
     #[must_use]
     pub fn subscribe_rules_changed(&self) -> mpsc::Receiver<()> {
-        // A hint that waits stands for all that follow.
+        // One pending hint suffices for all that follow.
         let (sender, receiver) = mpsc::channel(1);
         let map = |event: PubSubEvent| matches!(event, PubSubEvent::Subscribed | PubSubEvent::Message(_)).then_some(());
         tokio::spawn(receive(self.target.clone(), RULES_CHANNEL, sender, map));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::time::Instant;
 
-/// Slots share places; a wrong guess costs a reservation and nothing else.
+/// Slots share entries; a wrong guess costs only a reservation.
 const PLACES: usize = 1_024;
 
 /// Until when slots deny, as far as is known.

@@ -13,10 +13,10 @@ use crate::decision::{Decision, Verdict};
 use crate::quota::{Algorithm, Quota};
 use crate::store::{TIERS_INLINE, Tier};
 
-/// The length of a number in the answer to plain requests.
+/// The length of a number in the reply to plain requests.
 const DOUBLE: usize = size_of::<f64>();
 
-/// What the script answered to all requests of a call.
+/// The script's reply to all requests of a call.
 #[derive(Debug)]
 pub(super) struct ScriptReply {
     /// The time of the decision.
@@ -24,7 +24,7 @@ pub(super) struct ScriptReply {
     pending: PendingTiers,
 }
 
-/// What it said of the tiers whose requests have not been handed their part yet.
+/// The tiers whose requests have not got their part yet.
 #[derive(Debug)]
 enum PendingTiers {
     /// Of plain tiers, what they owed, as doubles; and how many bytes of them are
@@ -33,7 +33,7 @@ enum PendingTiers {
     Values(std::vec::IntoIter<Value>),
 }
 
-/// What the script answered to one request.
+/// The script's reply to one request.
 #[derive(Debug)]
 pub(super) struct RequestReply {
     /// The time of the decision.
@@ -41,7 +41,7 @@ pub(super) struct RequestReply {
     tiers: TierStates,
 }
 
-/// What it said of each tier.
+/// The state of each tier.
 #[derive(Debug)]
 enum TierStates {
     /// Plain ones: the time that their buckets owed.
@@ -50,7 +50,7 @@ enum TierStates {
 }
 
 impl ScriptReply {
-    /// Reads an answer; `None` if it is none of the script's.
+    /// Decodes a reply; `None` if it is not one of the script's.
     pub(super) fn read(value: Value) -> Option<Self> {
         match value {
             Value::BulkString(bytes) if bytes.len().is_multiple_of(DOUBLE) && are_whole(&bytes) => {
@@ -74,7 +74,7 @@ impl ScriptReply {
         }
     }
 
-    /// The part of the next request, which has so many tiers.
+    /// The part of the next request, which has this many tiers.
     pub(super) fn next(&mut self, tiers: usize) -> RequestReply {
         let tiers = match &mut self.pending {
             PendingTiers::Owed(bytes, done) => {
@@ -102,7 +102,7 @@ fn doubles(bytes: &[u8]) -> impl Iterator<Item = u64> {
 }
 
 impl RequestReply {
-    /// What the bucket of the tier at that place held.
+    /// What the bucket of the tier at that index held.
     pub(super) fn held(&self, place: usize, quota: &Quota) -> Option<BucketState> {
         let word = |owed: u64| StoredState::Word((owed > 0).then_some(self.at_us + owed));
         let state = match &self.tiers {
@@ -118,14 +118,14 @@ impl RequestReply {
         Some(BucketState { state, at_us: self.at_us })
     }
 
-    /// What was granted, and what the ledger said then.
+    /// What was granted, and the ledger after it.
     pub(super) fn lease(&self, quota: &Quota, ask: LeaseAsk) -> Option<(Grant, u64)> {
         let (mark, full_at) = self.text(0)?.split_once(' ')?;
         let state = if full_at.is_empty() { None } else { Some(full_at.parse().ok()?) };
         Some((token_bucket::lease(quota, state, self.at_us, ask).0, mark.parse().ok()?))
     }
 
-    /// How many tokens of a lease came back.
+    /// How many tokens of a lease were accepted back.
     pub(super) fn back(&self) -> Option<u64> {
         self.text(0)?.parse().ok()
     }
@@ -153,7 +153,7 @@ pub(super) struct BucketState {
 enum StoredState {
     Word(token_bucket::State),
     Window(Option<WindowState>),
-    /// A log stays where it is: what is used, the wait, and the reset.
+    /// A log stays in Redis: its use, the wait, and the reset.
     Log {
         used: u64,
         retry_after_us: u64,
@@ -162,7 +162,7 @@ enum StoredState {
 }
 
 impl BucketState {
-    /// What a take of the tier is answered if it is charged when it passes.
+    /// The decision of a take of the tier that is charged if it passes.
     pub(super) fn decide(&self, tier: &Tier<'_>) -> Decision {
         let (quota, cost, now_us) = (tier.quota, tier.cost, self.at_us);
         match (&self.state, quota.algorithm) {
@@ -180,7 +180,7 @@ impl BucketState {
         }
     }
 
-    /// What it is answered if it is not charged.
+    /// The decision if it is not charged.
     pub(super) fn peek(&self, tier: &Tier<'_>) -> Decision {
         let (quota, cost, now_us) = (tier.quota, tier.cost, self.at_us);
         match (&self.state, quota.algorithm) {
@@ -202,7 +202,7 @@ impl BucketState {
         }
     }
 
-    /// Where the bucket stands after a refund or a reset.
+    /// The decision after a refund or a reset.
     pub(super) fn standing(&self, tier: &Tier<'_>) -> Decision {
         let mut decision = self.peek(&Tier { cost: 0, ..*tier });
         decision.delay_us = 0;

@@ -30,7 +30,7 @@ pub(super) fn code() -> &'static str {
     CODE
 }
 
-/// The name under which the server knows the script.
+/// The script's SHA-1, by which the server caches it.
 pub(super) fn hash() -> &'static str {
     SCRIPT.get_hash()
 }
@@ -60,7 +60,7 @@ const HAS_NEXT: u64 = 1;
 /// One request as the script reads it: keys and arguments.
 #[derive(Debug, Clone)]
 pub(super) struct Packed {
-    /// Plain requests stand before all others in a call.
+    /// Plain requests come before all others in a call.
     pub(super) is_plain: bool,
     pub(super) keys: Keys,
     arguments: SmallVec<[u64; TIERS_INLINE]>,
@@ -106,9 +106,9 @@ impl Packed {
         Self { is_plain, keys: all, arguments }
     }
 
-    /// Packs the return of what a take charged to one tier at `since_us`. What
-    /// has come back by itself since is not given a second time, and nothing while
-    /// leases count on what is owed.
+    /// Packs the refund of what a take charged to one tier at `since_us`. What has
+    /// returned by itself since is not refunded again, and nothing is while leases rely
+    /// on what is owed.
     pub(super) fn put_back(tier: &Tier<'_>, key: &[u8], since_us: u64) -> Self {
         if tier.lease.is_some() {
             let numbers = general(PUT_BACK_BESIDE_LEASES, tier.quota, tier.cost, 0);
@@ -127,7 +127,7 @@ impl Packed {
         Self::single(general(LEASE, quota, ask.wanted, 0), key, &[ask.least, ask.length_us]).with_ledger(key)
     }
 
-    /// Packs the return of tokens of a lease after which the ledger said `mark`.
+    /// Packs the return of tokens of a lease after whose grant the ledger was `mark`.
     pub(super) fn give_back(quota: &Quota, tokens: u64, key: &[u8], mark: u64) -> Self {
         Self::single(general(GIVE_BACK, quota, tokens, 0), key, &[mark]).with_ledger(key)
     }
@@ -179,7 +179,7 @@ impl Packed {
     }
 }
 
-/// Whether the script may charge the bucket before it looks at it.
+/// Whether the script may charge the bucket before it reads it.
 fn is_plain(tier: &Tier<'_>) -> bool {
     let quota = tier.quota;
     matches!(quota.algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket)
@@ -192,7 +192,7 @@ fn is_plain(tier: &Tier<'_>) -> bool {
 }
 
 fn general(operation: u64, quota: &Quota, cost: u64, group: u8) -> [u64; 10] {
-    // Doubles hold no more; what exceeds every limit is refused all the same.
+    // Doubles hold no more; a cost above every limit is denied all the same.
     let cost = cost.min(1 << 52);
     let align = match quota.spec.align {
         Align::Epoch => 0,

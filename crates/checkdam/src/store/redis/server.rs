@@ -41,7 +41,7 @@ pub(super) struct Server {
     offset_us: AtomicI64,
 }
 
-/// What a call was answered; in words, if that is not understood.
+/// The reply to a call; an error text if it cannot be decoded.
 type CallResult = Result<Result<ScriptReply, String>, RedisError>;
 
 impl Server {
@@ -67,9 +67,9 @@ impl Server {
         self.started.elapsed().as_micros() as i64
     }
 
-    /// The server's time was read after we asked and before now, so the true
-    /// offset lies between two bounds. The best one known is kept while it can
-    /// be true: a clock that was stepped is followed at once.
+    /// The server's time was read between our call and now, so the true offset lies
+    /// between two bounds. The best known offset is kept while it is within them: a clock
+    /// that was stepped is followed at once.
     fn learn_offset(&self, server_unix_us: i64, asked_us: i64) {
         let (least, most) = (server_unix_us - self.ours_us(), server_unix_us - asked_us);
         let known = self.offset_us.load(Ordering::Relaxed);
@@ -78,9 +78,9 @@ impl Server {
         }
     }
 
-    /// Runs the script once a call; one result a call. What was certainly not
-    /// done is asked once more: where the script was not known, and where the
-    /// server's clock had been stepped forward, so that we seemed late.
+    /// Runs the script once per call; one result per call. What was certainly not
+    /// executed is retried once: if the script was not cached, or if the server's clock
+    /// had been stepped forward, so that the call seemed late.
     pub(super) async fn evaluate(
         &self,
         link: &mut MultiplexedConnection,
@@ -154,7 +154,7 @@ impl Server {
         let read = |(value, _)| match value {
             Value::ServerError(error) => Err(error.into()),
             value => {
-                // Only what is no answer of ours is worth being written down.
+                // Only replies that are not the script's are worth logging.
                 let is_known = matches!(value, Value::BulkString(_) | Value::Array(_));
                 let text = if is_known { String::new() } else { format!("{value:?}") };
                 let reply = ScriptReply::read(value).ok_or(text);
@@ -216,7 +216,8 @@ fn wanted(call: &[Job]) -> usize {
     call.iter().map(|job| job.tiers).sum()
 }
 
-/// The time alone says that the deadline had passed and nothing was done.
+/// A reply with only the time means that the deadline had passed and nothing was
+/// done.
 fn is_expired(call: &[Job], reply: &ScriptReply) -> bool {
     reply.tiers() == 0 && wanted(call) > 0
 }
@@ -239,8 +240,8 @@ fn took_too_long() -> RedisError {
     RedisError::from((ErrorKind::Io, "the connection took too long"))
 }
 
-/// Asks the Sentinels in turn where the master is, and believes the one whose
-/// server says itself that it is the master; with a connection to it.
+/// Asks the Sentinels in turn for the master, and accepts the first whose server
+/// confirms that role; returns a connection to it.
 pub(super) async fn find_master(
     sentinels: &[Endpoint],
     endpoint: &Endpoint,

@@ -34,10 +34,10 @@ const DEADLINE_SPREAD: Duration = Duration::from_millis(2);
 /// How far the deadlines of requests that are written at once may be apart: more
 /// than any queue makes them, less than a request and a return of tokens are.
 const WRITTEN_SPREAD: Duration = Duration::from_millis(20);
-/// A call that is not answered after so long no longer keeps others from being
-/// sent: returns of tokens may wait for longer than requests.
+/// A call without a reply after this long no longer counts against the window:
+/// returns of tokens may wait longer than requests.
 const COUNTED_MAX: Duration = Duration::from_millis(50);
-/// After so many calls in a row without an answer another connection is tried.
+/// After this many calls in a row without a reply, another connection is tried.
 const UNANSWERED_MAX: u32 = 3;
 
 /// One request on its way.
@@ -49,14 +49,14 @@ pub(super) struct Job {
     reply: oneshot::Sender<Result<RequestReply, CallError>>,
 }
 
-/// Where a request's answer will come.
+/// Receives a request's reply.
 type Waiting = oneshot::Receiver<Result<RequestReply, CallError>>;
 
 /// How a server is waited for.
 #[derive(Debug, Clone)]
 pub(super) struct ShardOptions {
     pub(super) breaker: BreakerOptions,
-    /// The most requests that may wait for the server.
+    /// The maximum number of queued requests.
     pub(super) waiting_max: usize,
     /// The most requests of one call; one in a cluster, where a call may touch
     /// one slot only.
@@ -158,8 +158,7 @@ struct Link {
     unanswered: Arc<Mutex<Unanswered>>,
 }
 
-/// Calls in a row that were not answered. Those that were in flight together count
-/// as one.
+/// Calls in a row without a reply. Those that were in flight together count as one.
 #[derive(Debug, Default)]
 struct Unanswered {
     count: u32,
@@ -282,8 +281,8 @@ fn gather(first: Job, queue: &mut mpsc::Receiver<Job>, next: &mut Option<Job>) -
     batch
 }
 
-/// The calls that carry the jobs. A call has one deadline, the earliest of its
-/// jobs', so only those share one whose deadlines are close to each other.
+/// Splits jobs into calls. A call has one deadline, the earliest of its jobs, so only
+/// jobs with similar deadlines share one.
 fn split(mut batch: Vec<Job>, batch_max: usize) -> Vec<Vec<Job>> {
     if !batch.is_sorted_by_key(|job| job.deadline) {
         batch.sort_by_key(|job| job.deadline);

@@ -9,8 +9,8 @@ use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisErr
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-/// A connection on which nothing is said for so long is probed, so that a peer that
-/// has vanished is noticed and firewalls do not forget the connection.
+/// An idle connection is probed after this time, so that a vanished peer is noticed
+/// and firewalls keep the connection.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(10);
 /// The pause between probes, and how many may fail.
 const KEEPALIVE_PAUSE: Duration = Duration::from_secs(3);
@@ -19,12 +19,12 @@ const KEEPALIVE_PROBES: u32 = 3;
 #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(10);
 
-/// Where Redis is, as a URL says it.
+/// The address of Redis, parsed from a URL.
 #[derive(Debug, Clone)]
 pub(super) enum Target {
     /// One server.
     Single(Endpoint),
-    /// The master of that name, wherever the Sentinels say it is.
+    /// The master of that name, as reported by the Sentinels.
     Sentinel { sentinels: Vec<Endpoint>, endpoint: Endpoint, master: String },
     /// A cluster, entered at any of these.
     Cluster { seeds: Vec<Endpoint> },
@@ -37,7 +37,7 @@ pub(super) struct Endpoint {
     root_certificate: Option<Vec<u8>>,
 }
 
-/// Why a store URL was refused.
+/// Why a store URL is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the store {url:?} is not understood: {reason}")]
 pub struct StoreUrlError {
@@ -173,8 +173,8 @@ impl Endpoint {
     }
 }
 
-/// Without TCP_NODELAY a call that is small waits until the one before it is
-/// acknowledged, which takes a round trip.
+/// Without TCP_NODELAY a small call waits until the one before it is acknowledged,
+/// which takes a round trip.
 fn tcp_settings() -> TcpSettings {
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_AFTER);
     #[cfg(not(any(target_os = "openbsd", target_os = "redox", target_os = "solaris", target_os = "haiku")))]
@@ -193,8 +193,8 @@ impl FromStr for Target {
     }
 }
 
-/// A URL that may be shown: without a login, and without what stands behind a
-/// question mark, which may be one too.
+/// A URL that may be shown: without a login, and without the query, which may contain
+/// one.
 pub(super) fn without_password(url: &str) -> String {
     let scheme = url.split_once("://").map_or(String::new(), |(scheme, _)| format!("{scheme}://"));
     let shown = url.rsplit_once('@').map_or(url.to_owned(), |(_, hosts)| format!("{scheme}…@{hosts}"));

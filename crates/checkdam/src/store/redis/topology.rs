@@ -78,7 +78,7 @@ impl Topology {
         }
     }
 
-    /// Whether some server is not asked because it failed.
+    /// Whether the breaker of some server is open.
     pub(super) fn is_open(&self) -> bool {
         match self {
             Self::One(shard) => shard.is_open(),
@@ -87,7 +87,7 @@ impl Topology {
     }
 }
 
-/// The slot of a key: CRC16 (XMODEM) of what stands in its first braces.
+/// The slot of a key: CRC16 (XMODEM) of its hash tag, the text in its first braces.
 fn slot(key: &[u8]) -> u16 {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let inner = &key[open + 1..];

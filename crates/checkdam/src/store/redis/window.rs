@@ -11,12 +11,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// One call is answered while the next is written.
+/// One call is executed while the next is written.
 const CALLS_MIN: usize = 2;
 /// The most calls, however far the server is.
 const CALLS_MAX: usize = 32;
-/// Beyond the first, one call may be in flight for so much of the round trip. A
-/// server on the same network answers sooner than this.
+/// Beyond the first, one call may be in flight per this much of the round trip. A
+/// server on the same network replies sooner.
 const CALL_EVERY_US: u64 = 500;
 /// The shortest round trip is that of the present period and the one before.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -44,12 +44,12 @@ impl Window {
         self.round_trip.shortest()
     }
 
-    /// Notes how long an answer took.
+    /// Records the latency of a reply.
     pub(super) fn measured(&self, took: Duration) {
         self.round_trip.note(took);
     }
 
-    /// Forgets what was measured before: another server may answer from now on.
+    /// Discards earlier measurements: another server may reply from now on.
     pub(super) fn restart(&self, took: Duration) {
         self.round_trip.restart(took);
     }
@@ -152,7 +152,7 @@ mod tests {
             window.measured(Duration::from_secs(1));
             assert_eq!(window.calls_max(), calls, "{us} µs");
         }
-        // A way that has become longer is believed after two periods.
+        // A longer round trip is accepted after two periods.
         window.restart(Duration::from_micros(100));
         for (calls, period) in [(2, 1), (2, 2), (11, 3)] {
             window.measured(Duration::from_millis(5));

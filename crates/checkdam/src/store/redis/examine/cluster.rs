@@ -23,7 +23,7 @@ impl Master {
     }
 }
 
-/// What the cluster says about itself.
+/// What the cluster reports.
 pub(super) struct Found {
     pub(super) masters: Vec<Master>,
     pub(super) findings: Vec<Finding>,
@@ -31,7 +31,7 @@ pub(super) struct Found {
     pub(super) lost: Vec<Examined>,
 }
 
-/// Asks every named server, and believes the first that knows of slots.
+/// Queries every configured server, and uses the first that knows slots.
 pub(super) async fn discover(seeds: &[Endpoint]) -> Found {
     let mut found = Found { masters: Vec::new(), findings: Vec::new(), lost: Vec::new() };
     for seed in seeds {
@@ -102,8 +102,7 @@ fn replicas(masters: &[Master]) -> Finding {
     Finding::advice(LOOK, format!("without a replica: {}", alone.join(", ")), remedy)
 }
 
-/// The cluster's own verdict; slots and failover say enough where it is not
-/// visible.
+/// The cluster's own state; slots and failover suffice where it is not visible.
 async fn state(probe: &mut Probe) -> Option<Finding> {
     let lines = probe.lines(&["CLUSTER", "INFO"]).await.ok()?;
     let state = lines.get("cluster_state")?;

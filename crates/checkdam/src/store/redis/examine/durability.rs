@@ -71,7 +71,7 @@ pub(super) fn replicas(facts: &Facts) -> Finding {
     }
 }
 
-/// The same for a short look: only what is wrong, and by what every login may see.
+/// The same for the startup check: only problems, from what every login may see.
 pub(super) fn role(facts: &Facts) -> Option<Finding> {
     facts.hello("role").filter(|role| *role != "master").map(|_| is_replica("replicas"))
 }

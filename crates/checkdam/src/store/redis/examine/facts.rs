@@ -6,13 +6,13 @@ use redis::Value;
 use super::finding::Finding;
 use super::probe::{Pairs, Probe};
 
-/// The settings that are looked at.
+/// The settings that are checked.
 const SETTINGS: [&str; 4] = ["save", "appendfsync", "stop-writes-on-bgsave-error", "min-replicas-to-write"];
 
 /// What a server reported; nothing where the ACL forbids it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Facts {
-    /// Name, version, mode and role: no login is refused these.
+    /// Name, version, mode and role: every login may see these.
     pub(super) hello: Pairs,
     pub(super) info: Option<Pairs>,
     pub(super) config: Option<Pairs>,
@@ -44,7 +44,8 @@ impl Facts {
     }
 }
 
-/// A look that the login is not allowed; `check` is what to do by hand.
+/// The finding of a check that the ACL does not permit; `check` is what to do by
+/// hand.
 pub(super) fn not_visible(look: &'static str, permission: &str, check: &str) -> Finding {
     let remedy = format!("run doctor with a login that also has {permission}, or check by hand: {check}");
     Finding::advice(look, "not visible to this login", remedy)

@@ -26,10 +26,10 @@ impl Level {
     }
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at, in a word or two.
+    /// The check, in a word or two.
     pub look: &'static str,
     /// How much it matters.
     pub level: Level,

@@ -32,7 +32,7 @@ const MAKING: [&str; 4] = ["INCRBY", "DECRBY", "LPUSH", "RPUSH"];
 /// Where the least that is needed is written down.
 const USERS: &str = "deploy/redis/users.acl holds the least that is needed";
 
-/// What a login was refused.
+/// A command that the ACL denied.
 #[derive(Default)]
 struct Denied {
     commands: Vec<String>,
@@ -58,7 +58,7 @@ pub(super) async fn login(probe: &mut Probe, endpoint: &Endpoint, key: &str) -> 
     if probe.ask(&["GET", foreign]).await.is_ok() {
         powers.push(format!("{user} may read keys that are not checkdam's"));
     }
-    // Nothing is run: the server only says whether it would be.
+    // A dry run: the server only reports whether the command is permitted.
     let dry_run: Result<String, _> = probe.ask_for(&["ACL", "DRYRUN", user, "FLUSHALL"]).await;
     if dry_run.is_ok_and(|answer| answer == "OK") {
         powers.push(format!("{user} may run FLUSHALL and its like"));
@@ -69,7 +69,7 @@ pub(super) async fn login(probe: &mut Probe, endpoint: &Endpoint, key: &str) -> 
     Finding::warning(LOOK, powers.join("; "), format!("give checkdam a login of its own: {USERS}"))
 }
 
-/// Whether nodes may hear of each other; nothing is said of it if they may.
+/// Whether nodes may use pub/sub; no finding if they may.
 pub(super) async fn channels(probe: &mut Probe, endpoint: &Endpoint) -> Option<Finding> {
     // Nodes take no notice of an empty word.
     let error = probe.ask(&["PUBLISH", NODES_CHANNEL, ""]).await.err().filter(is_denied)?;
@@ -86,7 +86,7 @@ pub(super) async fn channels(probe: &mut Probe, endpoint: &Endpoint) -> Option<F
 
 async fn try_needed(probe: &mut Probe, kind: Kind, key: &str) -> Denied {
     let mut denied = Denied::default();
-    // A deadline of 1970 makes the script answer without doing anything.
+    // A deadline of 1970 makes the script return without doing anything.
     let mut plain: Vec<Vec<&str>> =
         vec![vec!["TIME"], vec!["EVALSHA", script::hash(), "0", "1", ""], vec!["EVAL", "return 1", "0"]];
     match kind {

@@ -32,7 +32,7 @@ use crate::time::{Clock, SystemClock};
 pub struct Examination {
     /// Its URL, without the password.
     pub store: String,
-    /// What concerns no single server.
+    /// Findings that belong to no single server.
     pub findings: Vec<Finding>,
     /// The servers that were found.
     pub servers: Vec<Examined>,
@@ -47,7 +47,7 @@ pub struct Examined {
     pub role: Role,
     /// Whether it could be reached and logged in to.
     pub is_reached: bool,
-    /// What was looked at.
+    /// The findings.
     pub findings: Vec<Finding>,
 }
 
@@ -83,17 +83,17 @@ impl Examination {
         self.findings.iter().chain(self.servers.iter().flat_map(|server| &server.findings))
     }
 
-    /// Whether any server that holds buckets could be looked at.
+    /// Whether any server that holds buckets could be examined.
     #[must_use]
     pub fn is_reached(&self) -> bool {
         self.servers.iter().any(|server| server.is_reached && server.role == Role::Server)
     }
 }
 
-/// Looks the store over that the options name.
+/// Diagnoses the store that the options name.
 ///
 /// # Errors
-/// If the URL is not understood.
+/// If the URL is invalid.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), checkdam::store::redis::StoreUrlError> {
@@ -195,7 +195,7 @@ fn subject(trial: &Trial, holds: impl Fn(u16) -> bool) -> (String, String) {
     }
 }
 
-/// Whether the server is of the kind that the URL says.
+/// Whether the server is of the kind that the URL names.
 fn mode(facts: &Facts, kind: Kind) -> Option<Finding> {
     let mode = facts.hello("mode")?;
     let (seen, remedy) = match (kind, mode) {

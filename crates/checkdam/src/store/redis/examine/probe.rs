@@ -9,21 +9,21 @@ use tokio::time::timeout;
 
 use crate::store::redis::target::Endpoint;
 
-/// How long any single answer is waited for.
+/// Timeout of any single reply.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A connection that was made and may be used.
 pub(super) struct Probe {
     link: MultiplexedConnection,
-    /// Whether an answer did not come: no other is waited for then.
+    /// Whether a reply timed out: no other is waited for then.
     is_silent: bool,
 }
 
-/// Names and values, as INFO, CONFIG GET and HELLO answer them.
+/// Names and values, as in replies to INFO, CONFIG GET and HELLO.
 pub(super) type Pairs = HashMap<String, String>;
 
 impl Probe {
-    /// Connects, logs in, and has an answer.
+    /// Connects, logs in, and waits for a reply.
     pub(super) async fn open(endpoint: &Endpoint) -> Result<Self, RedisError> {
         let config = AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(None);
         let client = endpoint.client()?;
@@ -31,7 +31,7 @@ impl Probe {
         let link = timeout(PATIENCE, connecting).await.map_err(|_| too_late())??;
         let mut probe = Self { link, is_silent: false };
         match probe.ask(&["PING"]).await {
-            // It knows us, which is all that is asked.
+            // The login is accepted, which is all that is tested.
             Err(error) if !is_denied(&error) => Err(error),
             _ => Ok(probe),
         }
@@ -72,7 +72,7 @@ impl Probe {
     }
 }
 
-/// Whether the server knows the login and does not let it do this.
+/// Whether the ACL denied the command.
 pub(super) fn is_denied(error: &RedisError) -> bool {
     error.code() == Some("NOPERM")
 }

@@ -7,13 +7,13 @@ use crate::store::redis::target::Endpoint;
 
 const LOOK: &str = "connection";
 
-/// What to make of a connection that came about.
+/// The finding of a successful connection.
 pub(super) fn reached(endpoint: &Endpoint) -> Finding {
     let how = if endpoint.is_tls() { "over TLS, certificate verified" } else { "without TLS" };
     Finding::ok(LOOK, format!("connected as {} {how}", endpoint.user()))
 }
 
-/// What to make of a Sentinel that did not answer: it is asked without a login.
+/// The finding of a Sentinel that did not reply: it is queried without a login.
 pub(super) fn explain_sentinel(error: &RedisError, endpoint: &Endpoint) -> Finding {
     if error.to_string().contains("NOAUTH") {
         let remedy = "Sentinels are asked without a login: let them answer without, and guard them by the network";

@@ -12,7 +12,7 @@ use crate::store::redis::target::Endpoint;
 /// With fewer, the loss of one leaves no majority.
 const SENTINELS_LEAST: usize = 3;
 
-/// What the Sentinels say.
+/// What the Sentinels report.
 pub(super) struct Found {
     /// The masters that they name, each once, the first named first.
     pub(super) masters: Vec<Endpoint>,

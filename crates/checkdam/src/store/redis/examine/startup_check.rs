@@ -12,7 +12,7 @@ use crate::store::redis::target::{Endpoint, StoreUrlError, Target};
 /// that it is of. Writes nothing; [`examine`](super::examine) looks at everything.
 ///
 /// # Errors
-/// If the URL is not understood.
+/// If the URL is invalid.
 pub async fn startup_check(options: &RedisOptions) -> Result<Vec<(String, Finding)>, StoreUrlError> {
     let (kind, masters, found, others) = match Target::parse(&options.url, options.root_certificate.as_deref())? {
         Target::Single(endpoint) => (Kind::Single, vec![endpoint], Vec::new(), Vec::new()),

@@ -14,7 +14,7 @@ use crate::store::redis::target::StoreUrlError;
 use crate::store::redis::{RedisOptions, RedisStore, script};
 use crate::store::{BucketName, FailurePolicy, Operation, Tier};
 
-/// A store on the examined server whose keys say whose they are.
+/// A store on the examined server with keys under the doctor's prefix.
 pub(super) struct Trial {
     store: RedisStore,
 }
@@ -34,7 +34,7 @@ impl Trial {
         (String::from_utf8_lossy(&key).into_owned(), slot)
     }
 
-    /// Takes, looks, gives back and forgets, with every algorithm.
+    /// Takes, peeks, refunds and resets, with every algorithm.
     pub(super) async fn decide(&self, subject: &str) -> Finding {
         const LOOK: &str = "decisions";
         let mut longest = Duration::ZERO;
@@ -45,7 +45,7 @@ impl Trial {
             for operation in [Operation::Take, Operation::Peek, Operation::Refund, Operation::Reset] {
                 let asked = Instant::now();
                 if let Err(error) = self.store.try_apply(operation, &[tier]).await {
-                    // Whatever it was, nothing should stay.
+                    // Whatever the result, nothing should remain.
                     let _ = self.store.try_apply(Operation::Reset, &[tier]).await;
                     return Finding::problem(LOOK, format!("{}: {error}", algorithm.name()), remedy(&error));
                 }
@@ -56,10 +56,10 @@ impl Trial {
     }
 }
 
-/// Has the script loaded, and asks for it by its hash.
+/// Loads the script, and calls it by its hash.
 pub(super) async fn script(probe: &mut Probe) -> Finding {
     const LOOK: &str = "script";
-    // A deadline of 1970 makes the script answer without doing anything.
+    // A deadline of 1970 makes the script return without doing anything.
     let by_hash = ["EVALSHA", script::hash(), "0", "1", ""];
     let whole = ["EVAL", script::code(), "0", "1", ""];
     let is_unknown = |error: &RedisError| error.code() == Some("NOSCRIPT");

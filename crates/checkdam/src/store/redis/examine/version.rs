@@ -26,7 +26,7 @@ const REDIS_OLDEST: Version = Version { major: 7, minor: 0, patch: 0 };
 const VALKEY_OLDEST: Version = Version { major: 7, minor: 2, patch: 0 };
 
 impl Version {
-    /// What stands after the third number, such as `-rc1`, is left out.
+    /// The suffix after the third number, such as `-rc1`, is ignored.
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, '.');
         let mut next = || {
@@ -57,7 +57,7 @@ impl fmt::Display for Engine {
     }
 }
 
-/// The release, and its known weaknesses.
+/// The release, and its known vulnerabilities.
 pub(super) fn version(facts: &Facts) -> Vec<Finding> {
     // Valkey also names the Redis that it is compatible with.
     let named = match (facts.info("valkey_version"), facts.info("redis_version")) {

@@ -19,19 +19,19 @@ use crate::lease::{Account, Ask, LeaseTerms, Receipt};
 use crate::quota::Quota;
 use crate::store::{BucketName, FailurePolicy, Tier};
 
-/// What is left of a lease is given back if it is at least this share of it, or
-/// if the node goes.
+/// The rest of a lease is returned if it is at least this share of it, or if the node
+/// shuts down.
 const WORTH_SHARE: u64 = 16;
-/// With less time than this a return could come too late; it would be refused,
-/// and would look like a failure of the server.
+/// With less time than this a return could be late; it would be rejected, and look
+/// like a failure of the server.
 const RETURN_US_MIN: u64 = 3_000;
 /// Timeout of a return: only a shutdown waits for it.
 const RETURN_LIMIT: Duration = Duration::from_millis(500);
-/// How long before its end a lease is given back, at least, unless that is more
-/// than half of it.
+/// How long before its expiry a lease is returned, at least, unless that is more than
+/// half of it.
 const MARGIN_US_MIN: u64 = 10_000;
 
-/// A lease, from the call that asks for it to the one that gives back the rest.
+/// A lease, from the call that requests it to the one that returns the rest.
 struct Fetch {
     leases: Arc<Leases>,
     topology: Arc<Topology>,
@@ -49,8 +49,8 @@ struct Fetch {
 }
 
 impl RedisStore {
-    /// Asks for tokens, apart from the request that wants them: one that is
-    /// dropped does not lose what was granted.
+    /// Requests tokens in a separate task: dropping the request that needs them does not
+    /// lose what was granted.
     pub(super) fn fetch(&self, tier: &Tier<'_>, number: usize, ask: Ask) {
         let Some(terms) = tier.lease else { return };
         let fetch = Fetch {
@@ -75,8 +75,8 @@ impl RedisStore {
         });
     }
 
-    /// Gives back everything that is prepaid, while it can be, and prepays
-    /// nothing more. To be called when no more requests come.
+    /// Returns all prepaid tokens, as far as possible, and prepays nothing more. Call
+    /// when no more requests come.
     pub async fn return_leases(&self) {
         self.leases.is_closing.send_replace(true);
         let mut watched = self.leases.watched.subscribe();
@@ -118,7 +118,7 @@ impl Fetch {
         self.give_back(book, account, receipt, (grant.granted, mark)).await;
     }
 
-    /// Remembers what the shared bucket owes, in case Redis answers no more.
+    /// Records what the shared bucket owes, in case Redis stops replying.
     fn learn(&self, grant: &Grant) {
         let (limit, lease) = (self.quota.limit(), Some(self.terms));
         let tier = Tier {
@@ -135,7 +135,7 @@ impl Fetch {
         self.fallback.learn(&tier, &decision);
     }
 
-    /// What was granted, and what the ledger said then.
+    /// What was granted, and the ledger after it.
     async fn call(&self) -> Result<(Grant, u64), CallError> {
         let Ask { wanted, least, .. } = self.ask;
         let ask = LeaseAsk { wanted, least, length_us: self.terms.length_us };
@@ -145,7 +145,7 @@ impl Fetch {
         reply.lease(&self.quota, ask).ok_or_else(unread)
     }
 
-    /// Waits until the lease has so much time left, or the node goes.
+    /// Waits until the lease has only this much time left, or the node shuts down.
     async fn hold(&self, left_us: u64) {
         let (life_us, now) = (self.terms.life_us(), Instant::now());
         let left_us = left_us.max(MARGIN_US_MIN).min(life_us / 2);
@@ -157,8 +157,8 @@ impl Fetch {
         }
     }
 
-    /// A return must not land after the lease has ended: so its time is measured
-    /// from before the look at the clock, and Redis refuses it when that is over.
+    /// A return must not be executed after the lease has expired: so its time is measured
+    /// from before the clock is read, and Redis rejects it when that is over.
     async fn give_back(&self, book: &Book, account: &Account, receipt: Receipt, (granted, mark): (u64, u64)) {
         let now = Instant::now();
         let now_us = self.leases.clock.read().0;

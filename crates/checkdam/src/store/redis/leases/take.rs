@@ -21,7 +21,7 @@ use crate::store::{Decisions, DeniedGroups, Operation, TIERS_INLINE, Tier, TierD
 /// is kept, also when the request is dropped.
 struct Reserved<L: Deref<Target = Leases>> {
     leases: L,
-    /// With the place of the tier.
+    /// With the index of the tier.
     paid: SmallVec<[(usize, Purchase); TIERS_INLINE]>,
 }
 
@@ -155,8 +155,8 @@ impl RedisStore {
         TierDecisions { decisions, at_us, by }
     }
 
-    /// Has the tiers decided that were not paid here: by Redis, or by their
-    /// failure policies if it has just failed to answer.
+    /// Decides the tiers that were not paid here: by Redis, or by their failure policies
+    /// if it has just failed to reply.
     async fn take_rest(
         &self,
         tiers: &[Tier<'_>],
