@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-/// Whether a request passes, and where it stands.
+/// Whether a request passes, and the state of its limits.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct Answer {
     /// Whether it passes.
     pub allowed: bool,
-    /// The limit of the tier that speaks for the request, if a rule concerns it.
+    /// The limit of the tier that governs, if a rule applies.
     #[serde(default)]
     pub limit: Option<u64>,
     /// What is left of that limit.
@@ -19,10 +19,10 @@ pub struct Answer {
     /// How long until the same request would pass, in milliseconds.
     #[serde(default)]
     pub retry_after_ms: u64,
-    /// How long until that tier owes nothing any more, in milliseconds.
+    /// How long until that tier's bucket is full again, in milliseconds.
     #[serde(default)]
     pub reset_after_ms: u64,
-    /// How long to hold the request back (leaky bucket), in milliseconds.
+    /// How long to delay the request (leaky bucket), in milliseconds.
     #[serde(default)]
     pub delay_ms: u64,
     /// The rule with the longest wait, if the request is denied.
@@ -34,24 +34,24 @@ pub struct Answer {
     /// The ban on the request, if it is banned.
     #[serde(default)]
     pub ban: Option<Ban>,
-    /// Who decided: `memory`, `redis`, `lease`, `local` or `policy`; `client` if the
-    /// server could not be asked.
+    /// Where it was decided: `memory`, `redis`, `lease`, `local` or `policy`; `client` if
+    /// the server could not be reached.
     pub decided_by: String,
-    /// Every tier that concerns the request, in the order of the rules.
+    /// Every tier that applies to the request, in the order of the rules.
     #[serde(default)]
     pub tiers: Vec<Tier>,
 }
 
-/// One tier's answer.
+/// One tier's decision.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct Tier {
     /// The rule it belongs to.
     pub rule: String,
-    /// What kind of subject it counts.
+    /// The kind of subject that it counts.
     #[serde(default)]
     pub scope: String,
-    /// Whose bucket it is.
+    /// The subject.
     pub subject: String,
     /// Whether it lets the request pass.
     pub allowed: bool,
@@ -61,9 +61,9 @@ pub struct Tier {
     pub remaining: u64,
     /// How long until it would let the request pass, in milliseconds.
     pub retry_after_ms: u64,
-    /// How long until it owes nothing any more, in milliseconds.
+    /// How long until its bucket is full again, in milliseconds.
     pub reset_after_ms: u64,
-    /// Whether the rule only watches.
+    /// Whether the rule is in shadow mode.
     #[serde(default)]
     pub shadow: bool,
 }
@@ -72,7 +72,7 @@ pub struct Tier {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct Ban {
-    /// Who is banned.
+    /// The banned subject.
     pub subject: String,
     /// Why.
     #[serde(default)]
@@ -89,25 +89,25 @@ impl Answer {
         Duration::from_millis(self.retry_after_ms)
     }
 
-    /// How long to hold the request back before it goes on.
+    /// How long to delay the request.
     #[must_use]
     pub const fn delay(&self) -> Duration {
         Duration::from_millis(self.delay_ms)
     }
 
-    /// Whether the server was not asked: the failure policy decided.
+    /// Whether the server was not reached: the failure policy decided.
     #[must_use]
     pub fn is_by_client(&self) -> bool {
         self.decided_by == BY_CLIENT
     }
 
-    /// The answer where the server cannot be asked.
+    /// The answer if the server cannot be reached.
     pub(crate) fn by_client(allowed: bool, detail: String) -> Self {
         Self {
             allowed,
             limit: None,
             remaining: None,
-            // As a server does whose store is gone.
+            // As a server does whose store fails.
             retry_after_ms: if allowed { 0 } else { 1_000 },
             reset_after_ms: 0,
             delay_ms: 0,
@@ -128,7 +128,7 @@ pub(crate) struct Batch {
     pub(crate) results: Vec<Answer>,
 }
 
-/// What a server says to a request that it does not understand.
+/// Problem details of an invalid request.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Problem {
     #[serde(default)]

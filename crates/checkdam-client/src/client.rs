@@ -15,20 +15,20 @@ use serde::de::DeserializeOwned;
 use crate::answer::{Answer, Batch, Problem};
 use crate::request::Request;
 
-/// How long an answer may take, unless told otherwise: some round trips, and no
-/// more than a caller would wait for a limiter.
+/// Default deadline of an answer: some round trips, and no more than a caller would
+/// wait for a limiter.
 const DEADLINE: Duration = Duration::from_millis(100);
 /// The longest answer in bytes: 256 requests of many tiers.
 const ANSWER_MAX: usize = 8 << 20;
 /// How long an unused connection is kept. Servers keep theirs longer.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// What a check is answered when no server can be asked.
+/// The answer to a check when no server can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnFailure {
-    /// It passes: rather too much than nothing.
+    /// It is allowed.
     Open,
-    /// It is denied: rather nothing than too much.
+    /// It is denied.
     Closed,
     /// It is an error, and the caller decides.
     Error,
@@ -47,7 +47,7 @@ pub struct UrlError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The server cannot be reached, or broke off.
+    /// The server cannot be reached, or closed the connection.
     #[error("the server at {server} cannot be asked: {reason}")]
     Unreachable {
         /// The server.
@@ -55,8 +55,8 @@ pub enum CallError {
         /// What happened.
         reason: String,
     },
-    /// The server did not answer in time. Whether it charged the request is not
-    /// known, so it is not asked again.
+    /// The server did not answer in time. Whether it charged the request is unknown, so
+    /// it is not retried.
     #[error("the server at {server} did not answer within {} ms", deadline.as_millis())]
     DeadlinePassed {
         /// The server.
@@ -64,17 +64,17 @@ pub enum CallError {
         /// How long it had.
         deadline: Duration,
     },
-    /// The server refuses the request as it is: it is wrong, and charged nothing.
+    /// The server rejects the request as invalid, and has charged nothing.
     #[error("the server refuses the request with {status}: {detail}")]
     Refused {
         /// The status.
         status: StatusCode,
-        /// What is wrong, in the server's words.
+        /// What is wrong, by the server.
         detail: String,
-        /// Where in the request the cause stands.
+        /// The invalid field of the request.
         field: Option<String>,
     },
-    /// The answer is none of checkdam's.
+    /// The response is not from a checkdam server.
     #[error("the server at {server} answers with {status} and no decision: is it a checkdam server?")]
     NotUnderstood {
         /// The server.
@@ -84,7 +84,7 @@ pub enum CallError {
     },
 }
 
-/// Asks a server. Clones share its connections.
+/// A client of one server. Clones share its connections.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
@@ -105,12 +105,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the server at this URL, which is asked for the first time
-    /// when something is. `on_failure` is for you to decide: it is what happens
-    /// on the day that the server is away.
+    /// A client of the server at this URL, which connects on first use.
+    /// `on_failure` is the answer to checks while the server cannot be reached.
     ///
     /// # Errors
-    /// If the URL is none, or not one of plain HTTP.
+    /// If the URL is invalid, or not plain HTTP.
     pub fn new(url: &str, on_failure: OnFailure) -> Result<Self, UrlError> {
         let refused = || UrlError { url: url.to_owned() };
         let uri: Uri = url.parse().map_err(|_| refused())?;
@@ -131,11 +130,11 @@ impl Client {
         self
     }
 
-    /// Charges a request to every limit that concerns it, or to none.
+    /// Charges a request to every limit that applies to it, or to none.
     ///
     /// # Errors
-    /// If the server refuses the request as it is; and if it cannot be asked,
-    /// where that was chosen as [`OnFailure::Error`].
+    /// If the server rejects the request as invalid; and if it cannot be reached,
+    /// with [`OnFailure::Error`].
     pub async fn check(&self, request: &Request) -> Result<Answer, CallError> {
         let answered = self.post("/v1/check", request).await;
         answered.or_else(|error| self.by_policy(error, 1)?.pop().ok_or_else(|| self.nothing()))
@@ -144,8 +143,8 @@ impl Client {
     /// Charges several requests, each on its own, in their order: at most 256.
     ///
     /// # Errors
-    /// As [`check`](Self::check). One request that is refused spoils the batch:
-    /// nothing is charged then.
+    /// As [`check`](Self::check). If one request is invalid, the whole batch is
+    /// rejected, and nothing is charged.
     pub async fn check_batch(&self, requests: &[Request]) -> Result<Vec<Answer>, CallError> {
         #[derive(Serialize)]
         struct Body<'a> {
@@ -159,32 +158,31 @@ impl Client {
         }
     }
 
-    /// Answers as a check would, charging nothing.
+    /// Decides as a check would, without charging.
     ///
     /// # Errors
-    /// If there is no answer, whatever was chosen for checks.
+    /// If there is no answer, whatever `on_failure` is.
     pub async fn peek(&self, request: &Request) -> Result<Answer, CallError> {
         self.post("/v1/peek", request).await
     }
 
-    /// Gives back the request's cost to every limit that concerns it.
+    /// Refunds the request's cost to every limit that applies to it.
     ///
     /// # Errors
-    /// If there is no answer, whatever was chosen for checks.
+    /// If there is no answer, whatever `on_failure` is.
     pub async fn refund(&self, request: &Request) -> Result<Answer, CallError> {
         self.post("/v1/refund", request).await
     }
 
-    /// Forgets what is owed to every limit that concerns the request.
+    /// Resets every limit that applies to the request.
     ///
     /// # Errors
-    /// If there is no answer, whatever was chosen for checks.
+    /// If there is no answer, whatever `on_failure` is.
     pub async fn reset(&self, request: &Request) -> Result<Answer, CallError> {
         self.post("/v1/reset", request).await
     }
 
-    /// The answers where the server cannot be asked. What it refuses is wrong
-    /// on every day, and told.
+    /// The answers if the server cannot be reached. Rejections are returned as errors.
     fn by_policy(&self, error: CallError, count: usize) -> Result<Vec<Answer>, CallError> {
         let allowed = match self.on_failure {
             _ if matches!(error, CallError::Refused { .. }) => return Err(error),
@@ -216,7 +214,7 @@ impl Client {
         self.read(status, &body)
     }
 
-    /// A denied request is answered with a decision too; a wrong one is not.
+    /// A denied request is answered with a decision too; an invalid one is not.
     fn read<T: DeserializeOwned>(&self, status: StatusCode, body: &[u8]) -> Result<T, CallError> {
         if let Ok(answer) = serde_json::from_slice(body) {
             return Ok(answer);
@@ -235,7 +233,7 @@ impl Client {
         CallError::NotUnderstood { server: self.server.clone(), status: StatusCode::OK }
     }
 
-    /// With all that is behind an error: its own words say little.
+    /// With all sources of an error: its own text says little.
     fn unreachable(&self, error: &(dyn std::error::Error + 'static)) -> CallError {
         let causes = std::iter::successors(Some(error), |error| error.source());
         let reason = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");

@@ -29,29 +29,29 @@ use backoff::Backoff;
 use pace::{Pace, Turn};
 use signal::Signal;
 
-/// Why a call was not made, or what became of it.
+/// Why a call was not made, or failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoliteError<E> {
-    /// Too many wait already.
+    /// Too many calls wait already.
     #[error("{queue_max} calls wait for their turn already: call less, or make the queue longer")]
     QueueFull {
         /// How many may wait.
         queue_max: usize,
     },
-    /// The server asks for more patience than there is.
+    /// The server demands a longer wait than configured.
     #[error("the server asks to wait for {} s: come back then", wait.as_secs())]
     MustWait {
         /// How long.
         wait: Duration,
     },
-    /// The call failed. It is not repeated: nobody knows how far it got.
+    /// The call failed. It is not repeated: whether it was executed is unknown.
     #[error(transparent)]
     Call(E),
 }
 
-/// Makes calls politely. Clones share what they know and one queue: have one
-/// for each limit, such as for each API and key.
+/// Makes calls within the limits of a server. Clones share their state and one
+/// queue: use one for each limit, such as for each API and key.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -75,17 +75,17 @@ struct Shared {
     options: PoliteOptions,
     began: Instant,
     pace: Lock<Pace>,
-    /// An answer has come: whoever is next looks again.
+    /// A response has arrived: the next caller tries again.
     answered: Notify,
     waiting: AtomicUsize,
-    /// Those who call for the first time stand here, in their order.
+    /// Held by first attempts while they wait, in order.
     line: Mutex<()>,
-    /// The first of the line and those who were refused: they pass the line by.
+    /// Held by the first of the line and by retries, which bypass the line.
     door: Mutex<()>,
 }
 
 impl Polite {
-    /// A caller that knows nothing yet: its first call is made alone.
+    /// A caller without information yet: its first call is made alone.
     #[must_use]
     pub fn new(options: PoliteOptions) -> Self {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
@@ -102,13 +102,13 @@ impl Polite {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Makes a call when it is its turn, and again if it is refused (429 or
+    /// Makes a call when the limit permits, and retries if it is denied (429 or
     /// 503). A call may be dropped at any time.
     ///
     /// # Errors
-    /// If too many wait, if the server asks for a longer wait than there is
-    /// patience, and if the call itself fails. A last refusal is no error: it is
-    /// handed out as it is.
+    /// If too many calls wait, if the server demands a longer wait than configured,
+    /// and if the call itself fails. A last denial is not an error: its response is
+    /// returned.
     pub async fn call<F, C, R, E>(&self, mut call: F) -> Result<R, PoliteError<E>>
     where
         F: FnMut() -> C,
@@ -146,7 +146,7 @@ impl Polite {
         self.turn().await
     }
 
-    /// Waits at the door, which is held by the caller.
+    /// Waits for permission; the caller holds `door`.
     async fn turn<E>(&self) -> Result<Ticket, PoliteError<E>> {
         let shared = &self.shared;
         loop {
@@ -164,7 +164,7 @@ impl Polite {
             match turn {
                 Turn::At(then_us) => {
                     let wait = Duration::from_micros(then_us.saturating_sub(now_us));
-                    // An answer that is under way may tell otherwise.
+                    // A response that is under way may change it.
                     if is_quiet && wait > shared.options.wait_max {
                         return Err(PoliteError::MustWait { wait });
                     }
@@ -190,7 +190,7 @@ impl Shared {
     }
 }
 
-/// A call that is under way; dropped without an answer if it fails.
+/// A call in flight; dropped without a response if it fails.
 struct Ticket {
     shared: Option<Arc<Shared>>,
 }

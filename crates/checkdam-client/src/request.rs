@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// A question to the limiter: who asks for what, and what it costs. The server
-/// judges it; the client sends it as it is.
+/// A request to the limiter: attributes and a cost. The server validates it; the
+/// client sends it as it is.
 ///
 /// ```
 /// use checkdam_client::Request;
@@ -41,7 +41,7 @@ impl Request {
         self
     }
 
-    /// The same request in a domain: only rules of that domain concern it.
+    /// The same request in a domain: only rules of that domain apply to it.
     #[must_use]
     pub fn in_domain(mut self, domain: impl Into<String>) -> Self {
         self.domain = domain.into();

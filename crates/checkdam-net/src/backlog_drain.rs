@@ -11,18 +11,18 @@ use std::time::Duration;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
-/// The shortest queue for which the system does not think that it is flooded.
-/// It holds one more than this.
+/// The smallest backlog at which Linux does not report a SYN flood. The queue holds
+/// one connection more than this.
 const BACKLOG: i32 = 1;
-/// How long a connection to ourselves may take. In a full queue there is no place.
+/// Timeout of a connection to ourselves, which fails when the backlog is full.
 const LIMIT: Duration = Duration::from_millis(20);
 
-/// The last places of a queue.
+/// The shrunk backlog of a listener.
 pub(crate) struct BacklogDrain {
     address: SocketAddr,
 }
 
-/// The places, taken by us until this is dropped.
+/// A backlog filled with our own connections, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct FilledBacklog {
     _first: TcpStream,
@@ -30,7 +30,7 @@ pub(crate) struct FilledBacklog {
 }
 
 impl BacklogDrain {
-    /// Makes the queue as small as can be; none if the system does not do it.
+    /// Shrinks the backlog to the minimum; none if the system does not support it.
     pub(crate) fn shrink(listener: &TcpListener) -> Option<Self> {
         let mut address = listener.local_addr().ok()?;
         SockRef::from(listener).listen(BACKLOG).ok()?;
@@ -42,7 +42,7 @@ impl BacklogDrain {
         Some(Self { address })
     }
 
-    /// Takes all of them; none if somebody else has one, who must be accepted first.
+    /// Fills the backlog; none if a client is in it, which must be accepted first.
     pub(crate) async fn fill(&self) -> Option<FilledBacklog> {
         Some(FilledBacklog { _first: self.connect().await?, _second: self.connect().await? })
     }
@@ -56,7 +56,7 @@ impl BacklogDrain {
 mod tests {
     use super::*;
 
-    /// Linux drops the greetings of others while the queue is full.
+    /// Linux drops SYN packets of clients while the backlog is full.
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn nobody_else_waits_once_the_last_places_are_taken() {

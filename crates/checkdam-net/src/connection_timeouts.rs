@@ -21,39 +21,38 @@ use super::overload;
 use super::queueing_delay::Wakeups;
 use super::request_framing::{FramingFault, FramingScanner};
 
-/// How long a request's head may take, the first one from the connection's
-/// beginning.
+/// Timeout of a request's head; of the first one from the start of the connection.
 pub(crate) const HEAD: Duration = Duration::from_secs(5);
-/// How long a connection may rest between requests. Longer than the minute
-/// after which common clients and balancers let go, so that they do it first.
+/// Keep-alive timeout between requests. Longer than the minute after which common
+/// clients and balancers close connections, so that they do it first.
 const IDLE: Duration = Duration::from_secs(75);
 /// How long a new connection does not count as idle, so that its first request
 /// can arrive.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How long a client may leave an answer lying before it takes more of it.
+/// How long a client may read nothing of a response.
 const STUCK: Duration = Duration::from_secs(30);
-/// How many bytes are looked at at a time.
+/// How many bytes are scanned at a time.
 const LOOK_MAX: usize = 16 << 10;
 
-/// How far a connection's requests are, as the service that answers them sees it.
+/// The progress of a connection's requests, updated by the service that answers them.
 #[derive(Debug)]
 pub(crate) struct RequestProgress {
     begun: AtomicU64,
     ended: AtomicU64,
     is_http2: AtomicBool,
     is_tunnel: AtomicBool,
-    /// Whether it is to be closed as soon as nothing is under way.
+    /// Whether it is to be closed as soon as no request is in flight.
     is_told_to_close: AtomicBool,
     /// When its last request began, or the connection itself.
     active: AtomicU64,
     pub(crate) wakeups: Arc<Wakeups>,
-    /// From which request on they are ambiguous, and why.
+    /// The first ambiguous request, and why it is.
     fault: OnceLock<(u64, FramingFault)>,
 }
 
 impl Default for RequestProgress {
-    /// Of a connection that is accepted now.
+    /// For a connection that is accepted now.
     fn default() -> Self {
         let wakeups = Arc::new(Wakeups::new());
         Self {
@@ -70,22 +69,21 @@ impl Default for RequestProgress {
 }
 
 impl RequestProgress {
-    /// Of a connection that is known to speak HTTP/2 before it has asked
-    /// anything.
+    /// For a connection that is known to use HTTP/2 before its first request.
     pub(crate) fn http2() -> Self {
         Self { is_http2: AtomicBool::new(true), ..Self::default() }
     }
 
-    /// When the last request of an idle connection began, or the connection itself;
-    /// none if a request is under way, or if the connection is new and its first
-    /// request may still come.
+    /// When the last request of an idle connection began, or the connection itself; none
+    /// if a request is in flight, or if the connection is new and its first request may
+    /// still come.
     pub(crate) fn idle_since(&self) -> Option<u64> {
         let active = self.active.load(Ordering::Relaxed);
         let is_idle = self.is_idle() && !(self.is_new() && overload::elapsed(active) < GRACE);
         is_idle.then_some(active)
     }
 
-    /// Whether no request is under way.
+    /// Whether no request is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         let ended = self.ended.load(Ordering::Relaxed);
         ended == self.begun.load(Ordering::Relaxed)
@@ -96,7 +94,7 @@ impl RequestProgress {
         self.begun.load(Ordering::Relaxed) == 0
     }
 
-    /// Closes the connection as soon as nothing is under way.
+    /// Closes the connection as soon as no request is in flight.
     pub(crate) fn request_close(&self) {
         self.is_told_to_close.store(true, Ordering::Relaxed);
         self.wakeups.wake();
@@ -107,7 +105,7 @@ impl RequestProgress {
         self.is_told_to_close.load(Ordering::Relaxed)
     }
 
-    /// A request's head has arrived; why it is ambiguous, if it is.
+    /// Records that a request's head has arrived; returns why it is ambiguous, if it is.
     pub(crate) fn begin_request(&self, is_http2: bool) -> Option<FramingFault> {
         let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
         self.active.store(self.wakeups.waiting_since(), Ordering::Relaxed);
@@ -117,36 +115,36 @@ impl RequestProgress {
         self.fault.get().filter(|(from, _)| *from <= number).map(|(_, fault)| *fault)
     }
 
-    /// From now on the connection carries something else than HTTP.
+    /// Records that the connection is a tunnel from now on.
     pub(crate) fn begin_tunnel(&self) {
         self.is_tunnel.store(true, Ordering::Relaxed);
     }
 
-    /// A request was answered.
+    /// Records that a request was answered.
     pub(crate) fn end_request(&self) {
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// A connection with a deadline for what its client owes.
+/// A connection with a deadline for its client.
 pub(crate) struct TimedConnection {
     io: TokioIo<TcpStream>,
     progress: Arc<RequestProgress>,
-    /// Looks for requests that are ambiguous, where they are passed on.
+    /// Detects ambiguous requests, on listeners that forward them.
     framing: Option<FramingScanner>,
-    /// When the client's silence becomes too long.
+    /// The read deadline.
     due: Instant,
-    /// Whether bytes have come that belong to no request yet.
+    /// Whether bytes of an incomplete head have arrived.
     has_begun_head: bool,
-    /// The requests that had begun when last looked.
+    /// The requests that had begun at the last poll.
     begun: u64,
     timer: Pin<Box<Sleep>>,
-    /// Rings when the client has taken nothing for too long.
+    /// The write timer.
     stuck: Option<Pin<Box<Sleep>>>,
 }
 
 impl TimedConnection {
-    /// Of a connection that was accepted then.
+    /// For a connection that was accepted then.
     pub(crate) fn new(stream: TcpStream, progress: Arc<RequestProgress>, is_strict: bool, accepted: Instant) -> Self {
         let due = accepted + HEAD;
         let timer = Box::pin(tokio::time::sleep_until(due));
@@ -162,12 +160,12 @@ impl TimedConnection {
         let Some(framing) = &mut self.framing else {
             return Pin::new(&mut self.io).poll_read(context, buffer);
         };
-        // hyper's buffer shows nobody what was read into it.
+        // hyper's buffer does not expose the bytes that were read into it.
         let mut space = [const { MaybeUninit::uninit() }; LOOK_MAX];
         let mut read = ReadBuf::uninit(&mut space[..buffer.remaining().min(LOOK_MAX)]);
         std::task::ready!(Pin::new(self.io.inner_mut()).poll_read(context, &mut read))?;
         if let Some(fault) = framing.scan(read.filled())? {
-            // Only the first counts: nothing is read after it.
+            // Only the first fault is kept: nothing is read after it.
             let _ = self.progress.fault.set(fault);
         }
         buffer.put_slice(read.filled());
@@ -177,7 +175,7 @@ impl TimedConnection {
     fn bytes_received(&mut self) {
         let is_http2 = self.progress.is_http2.load(Ordering::Relaxed);
         if is_http2 {
-            // Frames that open no stream are signs of life.
+            // Frames that open no stream count as activity.
             self.due = Instant::now() + IDLE;
         } else if !self.has_begun_head && !self.is_receiving_body() {
             self.has_begun_head = true;
@@ -185,18 +183,18 @@ impl TimedConnection {
         }
     }
 
-    /// Whether a request has begun and is not answered: what comes is its body.
+    /// Whether a request is in flight, so that received bytes are its body.
     fn is_receiving_body(&self) -> bool {
         self.progress.ended.load(Ordering::Relaxed) < self.progress.begun.load(Ordering::Relaxed)
     }
 
-    /// Called when the client takes nothing; whether it has not for too long.
+    /// Called when the client reads nothing; whether it has timed out.
     fn is_write_timed_out(&mut self, context: &mut Context<'_>) -> bool {
         let stuck = self.stuck.get_or_insert_with(|| Box::pin(tokio::time::sleep(STUCK)));
         stuck.as_mut().poll(context).is_ready()
     }
 
-    /// Called when the client is silent; whether it has been for too long.
+    /// Called when the client sends nothing; whether it has timed out.
     fn is_read_timed_out(&mut self, context: &mut Context<'_>) -> bool {
         let begun = self.progress.begun.load(Ordering::Relaxed);
         if begun != self.begun {
@@ -205,7 +203,7 @@ impl TimedConnection {
             self.due = Instant::now() + IDLE;
         }
         if self.is_receiving_body() {
-            // It is we who owe an answer, or a body that has its own deadline.
+            // The response is ours to send, or a body that has its own timeout.
             self.due = Instant::now() + IDLE;
         }
         if self.timer.deadline() > self.due {
@@ -215,7 +213,7 @@ impl TimedConnection {
             if self.due <= Instant::now() {
                 return true;
             }
-            // The timer is moved only when it rings, not at every request.
+            // The timer is re-armed only when it fires, not at every request.
             self.timer.as_mut().reset(self.due);
         }
         false

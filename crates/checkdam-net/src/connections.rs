@@ -36,35 +36,35 @@ use super::server_state::ServerState;
 
 /// The longest head of a request in bytes.
 const HEAD_MAX: usize = 32 << 10;
-/// The same for calls of Envoy, which may put in what its own client sent (60 KiB of
-/// headers by default), and which lets pass what is refused here.
+/// The same for Envoy's calls, which may contain its own client's headers (60 KiB by
+/// default), and which pass if they are rejected here.
 const CALL_HEAD_MAX: u32 = 256 << 10;
-/// How many calls may be given up before they were looked at, as all are that wait
-/// while this process stands still: fewer would end the calls beside them too.
+/// How many calls may be reset before they were read, as all queued ones are while
+/// this process is stalled: a lower limit would end the other calls too.
 const RESETS_MAX: usize = 2 * STREAMS_MAX as usize;
-/// The most requests at a time on one HTTP/2 connection.
+/// The maximum number of concurrent requests on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
-/// How much of a request is looked at for a path of health.
+/// How much of a request is read to detect health paths.
 const START_MAX: usize = 24;
-/// How long nothing must be open for clients to count as gone: one that comes
-/// for each request anew may be on its way.
+/// How long no connection must be open for clients to count as gone: one that
+/// connects for each request may be about to.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// How long a connection that is to be closed may still bring a request.
+/// How long a connection that is to be closed may still send a request.
 const LAST_CALL: Duration = Duration::from_millis(100);
-/// The same where it makes room for others, who wait.
+/// The same if it makes room for waiting clients.
 const LAST_CALL_FOR_ROOM: Duration = Duration::from_millis(20);
-/// How long a graceful shutdown that makes room may take while no request is under
-/// way. HTTP/2 waits in it for the acknowledgement of a PING, which may never come.
+/// Timeout of a graceful shutdown that makes room while no request is in flight.
+/// HTTP/2 waits in it for the acknowledgement of a PING, which may never come.
 const SHUTDOWN_FOR_ROOM: Duration = Duration::from_secs(1);
 
-/// What a door's clients speak, without TLS.
+/// The protocol of a listener's clients, without TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1 or HTTP/2.
     Http,
-    /// HTTP/2 with gRPC in it. Clients keep such connections for hours, and may
-    /// open them long before they ask anything.
+    /// HTTP/2 with gRPC. Clients keep such connections for hours, and may open them long
+    /// before their first call.
     Grpc,
 }
 
@@ -81,21 +81,21 @@ pub(crate) struct Connections<R> {
     serving: Handle,
 }
 
-/// What is special about a listener.
+/// The properties of a listener.
 #[derive(Debug, Clone, Copy)]
 pub struct ListenerTraits {
     /// Its name in logs and metrics.
     pub name: &'static str,
-    /// What its clients speak.
+    /// The protocol of its clients.
     pub protocol: Protocol,
     /// Which requests it sheds.
     pub shedding: Option<LoadShedding>,
-    /// Paths that are answered apart from requests, so that they are answered in
-    /// time under any load.
+    /// Paths that are served on the other runtime, so that they are answered in time
+    /// under any load.
     pub health_paths: &'static [&'static str],
 }
 
-/// The sender of a request, and since when it waits; every request carries it.
+/// The sender of a request, and since when it waits; an extension of every request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestPeer {
     /// The address of the connection's other end.
@@ -104,7 +104,7 @@ pub struct RequestPeer {
     pub since: u64,
 }
 
-/// The right to one more connection.
+/// The permit of one more connection.
 pub(crate) struct ConnectionSlot(
     #[expect(dead_code, reason = "held, and given back by its drop")] OwnedSemaphorePermit,
 );
@@ -118,7 +118,7 @@ struct AcceptedConnection {
 }
 
 impl<R: Responder> Connections<R> {
-    /// Of a listener whose connections are served by that runtime.
+    /// For a listener whose connections are served by that runtime.
     pub(crate) fn new(
         state: Arc<ServerState>,
         responder: R,
@@ -138,8 +138,8 @@ impl<R: Responder> Connections<R> {
         }
     }
 
-    /// Waits until there may be one more connection. When hardly any is free,
-    /// idle ones are closed.
+    /// Waits until one more connection is permitted. When hardly any is free, idle ones
+    /// are closed.
     pub(crate) async fn slot(&self) -> ConnectionSlot {
         loop {
             self.make_room();
@@ -153,7 +153,7 @@ impl<R: Responder> Connections<R> {
         }
     }
 
-    /// Closes idle connections if hardly one more may come.
+    /// Closes idle connections if the listener is almost full.
     pub(crate) fn make_room(&self) {
         let (free, reserve) = (self.slots.available_permits(), self.peers.reserve());
         if free < reserve {
@@ -161,19 +161,18 @@ impl<R: Responder> Connections<R> {
         }
     }
 
-    /// Closes idle connections: the system has no room for one more.
+    /// Closes idle connections: the system has no descriptor for one more.
     pub(crate) fn close_idle(&self) {
         self.peers.make_room(self.peers.reserve());
     }
 
-    /// The right to one more connection, if there may be one now.
+    /// The permit of one more connection, if one is free.
     pub(crate) fn try_slot(&self) -> Option<ConnectionSlot> {
         Arc::clone(&self.slots).try_acquire_owned().ok().map(ConnectionSlot)
     }
 
-    /// Serves a connection until its client has enough or all are closed; closes
-    /// it at once if its peer has too many. It may have been in the accept queue
-    /// since `queued_since`.
+    /// Serves a connection until its client or a shutdown closes it; closes it at once if
+    /// its peer has too many. It may have been in the accept queue since `queued_since`.
     pub(crate) fn accept(
         self: &Arc<Self>,
         stream: StdTcpStream,
@@ -192,7 +191,7 @@ impl<R: Responder> Connections<R> {
         match stream.peek(&mut start) {
             // It ended.
             Ok(0) => {}
-            // Its request came before it was accepted.
+            // Its request arrived before it was accepted.
             Ok(length) => {
                 accepted.progress.wakeups.first_waits_since(queued_since);
                 if is_probe(self.kind.health_paths, &start[..length]) {
@@ -216,7 +215,8 @@ impl<R: Responder> Connections<R> {
         }
     }
 
-    /// Serves a connection here if it asks for health, and hands it over otherwise.
+    /// Serves a connection here if its request is for health, and hands it over
+    /// otherwise.
     async fn dispatch(self: Arc<Self>, stream: TcpStream, accepted: AcceptedConnection) {
         let (mut start, mut closing) = ([0; START_MAX], self.closing.subscribe());
         let length = tokio::select! {
@@ -247,10 +247,10 @@ impl<R: Responder> Connections<R> {
         }));
     }
 
-    /// Serves a connection to its end. One that `is_apart` is for health: another
-    /// request on it is answered, and must come on another connection next time.
+    /// Serves a connection to its end. One that `is_apart` is for health: another request
+    /// on it is answered, but closes the connection.
     async fn serve(&self, stream: TcpStream, accepted: AcceptedConnection, is_apart: bool) {
-        // Answers are small and wait for nothing. If this fails they are slower.
+        // Responses are small and must not be delayed. If this fails they are slower.
         let _ = stream.set_nodelay(true);
         let AcceptedConnection { peer, at, progress, open } = accepted;
         let io = TimedConnection::new(stream, Arc::clone(&progress), R::IS_STRICT, at);
@@ -275,7 +275,7 @@ impl<R: Responder> Connections<R> {
                 drive(builder.serve_connection_with_upgrades(io, service), &mut closing, &progress).await;
             }
             Protocol::Grpc => {
-                // No cache is asked, so nobody needs to know when it was answered.
+                // Responses are not cached, so they need no `Date`.
                 let mut http2 = builder.http2();
                 http2.auto_date_header(false);
                 http2.max_header_list_size(CALL_HEAD_MAX).max_pending_accept_reset_streams(RESETS_MAX);
@@ -286,28 +286,28 @@ impl<R: Responder> Connections<R> {
         drop(open);
     }
 
-    /// How many are open, for those who look again and again.
+    /// The number of open connections, to be watched.
     pub(crate) fn watch_count(&self) -> watch::Receiver<usize> {
         self.open.subscribe()
     }
 
-    /// How many are open.
+    /// The number of open connections.
     pub(crate) fn count(&self) -> usize {
         *self.open.borrow()
     }
 
-    /// Closes those that rest, and the others once they are answered.
+    /// Closes idle connections, and the others after their responses.
     pub(crate) fn close(&self) {
         self.closing.send_replace(true);
     }
 
-    /// Done when none is open.
+    /// Waits until none is open.
     pub(crate) async fn until_none_open(&self) {
-        // The sender lives as long as we do.
+        // The sender lives as long as `self`.
         let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
     }
 
-    /// Done when none has been open for a moment.
+    /// Waits until none has been open for a moment.
     pub(crate) async fn until_quiet(&self) {
         loop {
             self.until_none_open().await;
@@ -382,13 +382,13 @@ impl Drop for OpenConnection {
     }
 }
 
-/// Whether we ourselves could not make sense of a request: then the connection is
-/// not kept for another. The answers of upstreams have the responder's own body.
+/// Whether the request was rejected as malformed by ourselves: then the connection is
+/// closed. Responses of upstreams have the responder's own body type.
 fn is_bad_request<B>(response: &ResponderResponse<B>) -> bool {
     response.status() == StatusCode::BAD_REQUEST && matches!(response.body(), Either::Right(_))
 }
 
-/// Serves a connection to its end, which comes in good order when it is to be closed.
+/// Serves a connection to its end, with a graceful shutdown when it is to be closed.
 async fn drive<C>(connection: C, closing: &mut watch::Receiver<bool>, progress: &RequestProgress)
 where
     C: GracefulConnection<Error = Box<dyn std::error::Error + Send + Sync>>,
@@ -398,9 +398,8 @@ where
         biased;
         done = connection.as_mut() => done,
         () = close_requested(closing, progress) => {
-            // What has arrived already may not have been read yet: it is answered,
-            // and the answer closes the connection. Who has not asked anything yet
-            // has nothing to lose.
+            // A request that has arrived may not have been read yet: it is answered, and the
+            // response closes the connection. A client that has sent nothing loses nothing.
             let last_call = match progress.is_close_requested() {
                 true if progress.is_new() => Duration::ZERO,
                 true => LAST_CALL_FOR_ROOM,
@@ -426,7 +425,7 @@ where
     }
 }
 
-/// Done when this connection, or all, shall be closed.
+/// Waits until this connection, or all, shall be closed.
 async fn close_requested(closing: &mut watch::Receiver<bool>, progress: &RequestProgress) {
     // An error means that the server is gone, which is the same.
     let mut all = pin!(closing.wait_for(|closing| *closing));
@@ -437,8 +436,8 @@ async fn close_requested(closing: &mut watch::Receiver<bool>, progress: &Request
     .await;
 }
 
-/// Done when a graceful shutdown that makes room has had its time, and no request
-/// has been under way at two looks: the last answer is written between them.
+/// Waits until a graceful shutdown that makes room has timed out, and no request was
+/// in flight at two polls: the last response is written between them.
 async fn shutdown_overdue(progress: &RequestProgress) {
     tokio::time::sleep(SHUTDOWN_FOR_ROOM).await;
     let mut was_idle = false;
@@ -452,10 +451,10 @@ async fn shutdown_overdue(progress: &RequestProgress) {
     }
 }
 
-/// How connections are spoken with.
+/// The HTTP settings of connections.
 fn builder() -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    // The connection's deadline takes the place of the header timeout.
+    // The connection's deadline replaces the header timeout.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(HEAD_MAX);
     builder
         .http2()
@@ -466,11 +465,11 @@ fn builder() -> auto::Builder<TokioExecutor> {
     builder
 }
 
-/// A request that is being answered. It counts as answered when this is
-/// dropped, however it ended: also when the client resets its stream.
+/// A request in flight. It ends when this is dropped, however it ended: also when the
+/// client resets its stream.
 pub struct InFlightRequest {
     progress: Arc<RequestProgress>,
-    /// A connection that carries something else by now is still one of ours.
+    /// An upgraded connection still counts as open.
     _open: Arc<OpenConnection>,
 }
 
@@ -480,7 +479,7 @@ impl Drop for InFlightRequest {
     }
 }
 
-/// Whether a connection that begins with these bytes asks for one of the paths.
+/// Whether a connection that begins with these bytes requests one of the paths.
 fn is_probe(paths: &[&str], start: &[u8]) -> bool {
     let target = start.strip_prefix(b"GET ").or_else(|| start.strip_prefix(b"HEAD ")).unwrap_or_default();
     let path = target.split(|byte| matches!(byte, b' ' | b'?')).next().unwrap_or_default();

@@ -5,12 +5,12 @@ use axum::http::Response;
 
 use super::overload::{Overload, SheddingListener};
 
-/// Which requests a listener sheds, and how they are answered.
+/// Which requests a listener sheds, and the response to them.
 #[derive(Debug, Clone, Copy)]
 pub struct LoadShedding {
-    /// What they are counted as.
+    /// The label under which they are counted.
     pub listener: SheddingListener,
-    /// Whether a path leads to a decision. Health is always answered.
+    /// Whether a path is decided. Health is always answered.
     pub decides: fn(&str) -> bool,
     /// The response to a request that is shed.
     pub response: fn() -> Response<Body>,

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-/// How many connections a listener takes.
+/// Connection limits of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectionOptions {
-    /// The most at a time. Default 10,000.
+    /// The maximum number of connections. Default 10,000.
     pub max: usize,
-    /// The most of one peer, unless it is on this machine or trusted. Default half of `max`.
+    /// The maximum per peer, unless it is on this machine or trusted. Default half of
+    /// `max`.
     pub per_peer: usize,
-    /// Networks of proxies, whose connections are those of many clients.
+    /// Networks of proxies, whose connections carry many clients.
     pub trusted: Vec<IpNet>,
 }
 
@@ -21,16 +22,16 @@ pub struct ConnectionOptions {
 pub struct OverloadOptions {
     /// Requests that have waited longer are shed; none if waiting sheds none. Default 100 ms.
     pub late_max: Option<Duration>,
-    /// The most requests that are decided at a time. Default 10,000.
+    /// The maximum number of requests decided concurrently. Default 10,000.
     pub in_flight_max: usize,
 }
 
 /// How long a graceful shutdown may take: the notice, and the drain after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShutdownOptions {
-    /// How long new connections are accepted after readiness is gone. Default 1 s.
+    /// How long connections are accepted after readiness has ended. Default 1 s.
     pub notice: Duration,
-    /// How long requests under way may take afterwards. Default 10 s.
+    /// How long requests in flight may take afterwards. Default 10 s.
     pub drain: Duration,
 }
 
@@ -38,9 +39,9 @@ impl ShutdownOptions {
     /// Used where neither is set.
     pub const DEFAULT: Self = Self { notice: Duration::from_secs(1), drain: Duration::from_secs(10) };
 
-    /// Whether the notice ends as soon as no connection is open. A longer notice than
-    /// the default is set for clients that learn late of the shutdown: that none is
-    /// connected says nothing of those.
+    /// Whether the notice ends as soon as no connection is open. A longer notice than the
+    /// default is meant for clients that learn late of the shutdown, which need not be
+    /// connected.
     pub(crate) fn ends_when_idle(&self) -> bool {
         self.notice <= Self::DEFAULT.notice
     }

@@ -19,11 +19,11 @@ use super::server_state::ServerState;
 
 /// How often the longest wait is read, and the log written.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How many of these looks the longest wait is told for: a second.
+/// How many of these intervals the longest wait is reported for: a second.
 const LOOKS: usize = 10;
-/// So long nothing must be late, or shed, for it to be over.
+/// How long nothing must be late, or shed, for an episode to end.
 const OVER_AFTER: Duration = Duration::from_secs(1);
-/// Requests must have been late for so long before one is shed: what waited while
+/// Requests must have been late for this long before one is shed: what waited while
 /// the machine paused is worked off within that time.
 const GRACE: Duration = Duration::from_millis(50);
 
@@ -34,7 +34,7 @@ pub(crate) fn now() -> u64 {
     CLOCK.raw().max(1)
 }
 
-/// How long ago that was.
+/// The time since then.
 pub(crate) fn elapsed(since: u64) -> Duration {
     between(since, now())
 }
@@ -58,7 +58,7 @@ impl SheddingListener {
     /// In the order in which they are counted.
     const ALL: [Self; 3] = [Self::Http, Self::Grpc, Self::Proxy];
 
-    /// As metrics call it.
+    /// Its name in metrics.
     const fn name(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -72,7 +72,7 @@ impl SheddingListener {
 #[derive(Debug)]
 pub struct Overload {
     options: OverloadOptions,
-    /// How many requests are being decided.
+    /// The number of requests being decided.
     in_flight: AtomicUsize,
     lateness: QueueDelays,
     shed: [AtomicU64; SheddingListener::ALL.len()],
@@ -115,7 +115,7 @@ impl Overload {
         }
     }
 
-    /// A request begins to be decided.
+    /// Counts a request as being decided.
     pub fn begin_decision(&self) -> InFlightDecision<'_> {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         InFlightDecision(&self.in_flight)
@@ -160,7 +160,7 @@ impl Overload {
             lateness.longest_us.fetch_max(waited_us, Ordering::Relaxed);
         }
         if waited <= late_max {
-            // While nothing is late nobody needs to know, and nothing shared is written.
+            // While nothing is late, nothing shared is written.
             let last = lateness.last.load(Ordering::Relaxed);
             if last != 0 && between(last, now) <= OVER_AFTER {
                 lateness.admitted.store(now, Ordering::Relaxed);
@@ -174,8 +174,8 @@ impl Overload {
         if between(lateness.since.load(Ordering::Relaxed), now) < GRACE.max(late_max) {
             return false;
         }
-        // Some always pass: if the machine is slow for another reason than our
-        // requests, shedding all of them would help nobody.
+        // Some always pass: if the machine is slow for another reason than our requests,
+        // shedding all of them would not help.
         if between(lateness.admitted.load(Ordering::Relaxed), now) > GRACE.max(late_max) {
             lateness.admitted.store(now, Ordering::Relaxed);
             return false;
@@ -189,7 +189,7 @@ impl Overload {
     }
 }
 
-/// Tells how long requests wait, for as long as the program runs.
+/// Logs episodes of load shedding, for as long as the program runs.
 pub async fn log_episodes(state: Arc<ServerState>) {
     let overload = state.overload();
     let (mut episode, mut longest_ms) = (SheddingEpisode::default(), [0; LOOKS]);
@@ -204,9 +204,9 @@ pub async fn log_episodes(state: Arc<ServerState>) {
 /// A time in which requests are shed, for the log.
 #[derive(Debug, Default)]
 struct SheddingEpisode {
-    /// How many had been shed when last looked.
+    /// How many had been shed at the last poll.
     seen: u64,
-    /// How many had been when it began, and when the last one was.
+    /// How many had been shed when it began, and when the last one was.
     current: Option<(u64, Instant)>,
 }
 
@@ -241,9 +241,9 @@ mod tests {
         Overload::new(OverloadOptions { late_max, in_flight_max })
     }
 
-    /// What becomes of requests that come at these milliseconds, having waited so many.
+    /// Whether requests that arrive at these milliseconds, with these waits, are shed.
     fn shed(overload: &Overload, requests: impl IntoIterator<Item = (u64, u64)>) -> Vec<bool> {
-        // However long a tick of the clock is.
+        // Independent of the length of a tick.
         const TICKS: u64 = 1_000_000_000_000;
         let ticks_per_ms = TICKS as f64 / (CLOCK.delta(0, TICKS).as_secs_f64() * 1e3);
         let at = |ms: u64| ((1_000_000 + ms) as f64 * ticks_per_ms) as u64;

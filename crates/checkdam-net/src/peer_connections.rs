@@ -15,7 +15,8 @@ use super::options::ConnectionOptions;
 pub(crate) const SEARCH_AGAIN: Duration = Duration::from_millis(100);
 /// How often it is logged that a peer has too many.
 const LOG_EVERY: Duration = Duration::from_secs(1);
-/// The part of all that is closed at once, so that a search serves many who come.
+/// The share of all connections that is closed at once, so that one search makes room
+/// for many new ones.
 const BATCH: usize = 16;
 
 /// The open connections of a listener.
@@ -30,9 +31,9 @@ struct PeerTable {
     /// By address, IPv6 by its /64.
     groups: HashMap<IpAddr, PeerGroup>,
     next_id: u64,
-    /// Those that were told to close and are still open, with their peer.
+    /// Those that are asked to close and are still open, with their peer.
     told: HashMap<u64, (IpAddr, Arc<RequestProgress>)>,
-    /// When idle ones may be looked for again.
+    /// When idle ones may be searched for again.
     search_after: Option<Instant>,
     /// When a peer with too many was last logged.
     logged: Option<Instant>,
@@ -41,9 +42,9 @@ struct PeerTable {
 /// The connections of one peer.
 #[derive(Debug, Default)]
 struct PeerGroup {
-    /// Those that were not told to close.
+    /// Those that are not asked to close.
     members: HashMap<u64, Arc<RequestProgress>>,
-    /// How many were told to close and are still open.
+    /// How many are asked to close and still open.
     told: usize,
     search_after: Option<Instant>,
 }
@@ -66,9 +67,9 @@ impl PeerConnections {
         self.options.max / BATCH + 1
     }
 
-    /// Adds a connection; none if its peer has as many as it may, and none of
-    /// them is idle. Connections that are about to close count until they have
-    /// closed: a peer has at most a batch of them beyond its share.
+    /// Adds a connection; none if its peer has as many as it may, and none of them is
+    /// idle. Connections that are about to close count until they have closed: a peer has
+    /// at most a batch of them beyond its share.
     pub(crate) fn add(self: &Arc<Self>, peer: IpAddr, connection: &Arc<RequestProgress>) -> Option<PeerConnection> {
         let address = checkdam::normalize::client_address(peer.to_canonical());
         let mut table = self.lock();
@@ -89,7 +90,7 @@ impl PeerConnections {
         Some(PeerConnection { peers: Arc::clone(self), address, id })
     }
 
-    /// Tells idle connections to close until so many are about to be free.
+    /// Asks idle connections to close until this many are about to be free.
     pub(crate) fn make_room(&self, wanted: usize) {
         let mut table = self.lock();
         let wanted = wanted.saturating_sub(table.closing_count(None));
@@ -98,7 +99,7 @@ impl PeerConnections {
         }
     }
 
-    /// Behind a proxy on this machine, or one that is trusted, are many clients.
+    /// A proxy on this machine, or a trusted one, has many clients.
     fn is_exempt(&self, peer: IpAddr) -> bool {
         let peer = peer.to_canonical();
         peer.is_loopback() || self.options.trusted.iter().any(|network| network.contains(&peer))
@@ -111,15 +112,15 @@ impl PeerConnections {
 }
 
 impl PeerTable {
-    /// How many are about to close, of one peer or of all: those that were told to
-    /// and have no request under way, which may take any time.
+    /// How many are about to close, of one peer or of all: those that are asked to and
+    /// have no request in flight, which may take any time.
     fn closing_count(&self, of: Option<IpAddr>) -> usize {
         let told = self.told.values().filter(|(address, _)| of.is_none_or(|of| of == *address));
         told.filter(|(_, connection)| connection.is_idle()).count()
     }
 
-    /// Tells at most so many idle connections to close: of the peers that have
-    /// most, those that have been idle for longest.
+    /// Asks at most this many idle connections to close: of the peers with most
+    /// connections, those that have been idle for longest.
     fn close_idle(&mut self, count: usize) {
         let now = Instant::now();
         if self.search_after.is_some_and(|after| now < after) {
@@ -133,7 +134,7 @@ impl PeerTable {
         }
     }
 
-    /// The same for one peer; how many were told.
+    /// The same for one peer; returns how many were asked.
     fn close_idle_of_peer(&mut self, address: IpAddr, count: usize) -> usize {
         let now = Instant::now();
         let Some(group) = self.groups.get_mut(&address) else { return 0 };
@@ -149,7 +150,7 @@ impl PeerTable {
         told
     }
 
-    /// Tells the first of these, in their order, to close.
+    /// Asks the first of these, in their order, to close.
     fn close_first(&mut self, count: usize, mut idle: Vec<(std::cmp::Reverse<usize>, u64, IpAddr, u64)>) -> usize {
         let count = count.min(idle.len());
         if count == 0 {
@@ -196,7 +197,7 @@ impl PeerGroup {
         self.members.len() + self.told
     }
 
-    /// Those that are idle and were not told to close: since when, and which.
+    /// Those that are idle and not asked to close: since when, and which.
     fn idle(&self) -> impl Iterator<Item = (u64, u64)> {
         self.members.iter().filter_map(|(id, connection)| Some((connection.idle_since()?, *id)))
     }
@@ -217,7 +218,7 @@ mod tests {
         Arc::new(PeerConnections::new(ConnectionOptions { max, per_peer, trusted }))
     }
 
-    /// A connection of this peer that is idle after a request, or has one under way.
+    /// A connection of this peer that is idle after a request, or has one in flight.
     fn connect(
         peers: &Arc<PeerConnections>,
         peer: &str,

@@ -21,16 +21,16 @@ pub(crate) struct Wakeups {
     woken: AtomicU64,
     /// The wake-up that made it run.
     since: AtomicU64,
-    /// Since when the first request has been waiting, if that was before the task
-    /// that serves it was spawned; 0 if not, and once it was read.
+    /// Since when the first request has been waiting, if that was before its task was
+    /// spawned; 0 if not, and once it was read.
     first: AtomicU64,
-    /// The task's own waker. Not one that notes: that one holds this, and neither
-    /// would ever be dropped.
+    /// The task's own waker. Not the recording one: that holds this, and neither would
+    /// ever be dropped.
     waker: Mutex<Option<Waker>>,
 }
 
 impl Wakeups {
-    /// Of a task that is spawned now.
+    /// For a task that is spawned now.
     pub(crate) fn new() -> Self {
         let now = overload::now();
         Self {
@@ -41,7 +41,7 @@ impl Wakeups {
         }
     }
 
-    /// Since when what the task does now has been waiting.
+    /// Since when the current run of the task has been due.
     pub(crate) fn waiting_since(&self) -> u64 {
         self.since.load(Ordering::Relaxed)
     }
@@ -57,7 +57,7 @@ impl Wakeups {
         }
     }
 
-    /// The first request has been waiting since then, whatever task will serve it.
+    /// Sets since when the first request has been waiting, whatever task will serve it.
     pub(crate) fn first_waits_since(&self, since: u64) {
         self.first.store(since, Ordering::Relaxed);
     }
@@ -86,7 +86,7 @@ impl Wakeups {
     }
 }
 
-/// A waker that notes when it was used.
+/// A waker that records when it was used.
 struct RecordingWaker {
     wakeups: Arc<Wakeups>,
     task: Waker,
@@ -103,7 +103,7 @@ impl Wake for RecordingWaker {
     }
 }
 
-/// Runs a task to its end, and notes when it is woken.
+/// Runs a task to its end, and records when it is woken.
 pub(crate) async fn record_wakeups<F: Future>(wakeups: Arc<Wakeups>, future: F) -> F::Output {
     let mut future = pin!(future);
     let mut wakers: Option<(Waker, Waker)> = None;

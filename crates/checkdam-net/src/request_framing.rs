@@ -7,9 +7,9 @@
 
 use std::io::{Error, ErrorKind};
 
-/// What is kept of a line: enough for every line that is looked at.
+/// How much of a line is kept: enough for every line that is checked.
 const LINE_MAX: usize = 256;
-/// How a connection begins that speaks HTTP/2.
+/// The HTTP/2 connection preface (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0";
 
 /// Why a request's end is ambiguous.
@@ -21,7 +21,7 @@ pub enum FramingFault {
     /// More than one Content-Length.
     #[error("Content-Length is given twice: give it once")]
     RepeatedLength,
-    /// A Content-Length that is no number.
+    /// A Content-Length that is not a number.
     #[error("Content-Length is no number: write digits only")]
     BadLength,
     /// A Transfer-Encoding other than `chunked`.
@@ -32,7 +32,7 @@ pub enum FramingFault {
     BareLineFeed,
 }
 
-/// Where in its client's bytes a connection is.
+/// Scans the bytes of one client connection.
 #[derive(Debug)]
 pub(crate) struct FramingScanner {
     place: ScanState,
@@ -52,15 +52,15 @@ enum ScanState {
     Outside,
     /// In the lines of a head.
     Head,
-    /// In a body with so many bytes left.
+    /// In a body with this many bytes left.
     Body(u64),
-    /// In the line that says how long a chunk is.
+    /// In a chunk-size line.
     ChunkSize,
-    /// In a chunk with so many bytes left, its line end included.
+    /// In a chunk with this many bytes left, its line end included.
     Chunk(u64),
-    /// In the lines after the last chunk.
+    /// In the trailers.
     Trailers,
-    /// Where there is nothing more to see.
+    /// Scanning has ended.
     Blind,
 }
 
@@ -69,8 +69,8 @@ impl FramingScanner {
         Self { place: ScanState::Outside, line: Vec::new(), last: 0, heads: 0, length: None, is_chunked: false }
     }
 
-    /// Looks at the bytes that came next. The fault of a head comes with the
-    /// head's number, from 1; nothing is looked at afterwards.
+    /// Scans the next bytes. The fault of a head is returned with the head's number, from
+    /// 1; nothing is scanned afterwards.
     pub(crate) fn scan(&mut self, mut bytes: &[u8]) -> Result<Option<(u64, FramingFault)>, Error> {
         while !bytes.is_empty() {
             bytes = match self.place {
@@ -105,7 +105,7 @@ impl FramingScanner {
         matches!(self.place, ScanState::Outside | ScanState::Head)
     }
 
-    /// Takes a line's bytes; what follows the line, if it ended.
+    /// Appends a line's bytes; returns what follows the line, if it ended.
     fn collect_line<'a>(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         if self.place == ScanState::Outside
             && self.line.is_empty()
@@ -135,7 +135,7 @@ impl FramingScanner {
     fn scan_head_line(&mut self) -> Result<(), FramingFault> {
         let line = self.line().ok_or(FramingFault::BareLineFeed)?;
         if self.place == ScanState::Outside {
-            // Empty lines before a request are to be ignored.
+            // Empty lines before a request are ignored (RFC 9112, section 2.2).
             let is_empty = line.is_empty();
             self.place = match line {
                 PREFACE if self.heads == 1 => ScanState::Blind,
@@ -153,10 +153,10 @@ impl FramingScanner {
             (self.length, self.is_chunked) = (None, false);
             return Ok(());
         }
-        // A line without a colon, or with a space before it, hyper refuses.
+        // hyper rejects a line without a colon, or with a space before it.
         let Some(colon) = line.iter().position(|byte| *byte == b':') else { return Ok(()) };
         let (name, value) = (line[..colon].trim_ascii(), line[colon + 1..].trim_ascii());
-        // Of a line that fills what is kept, the end may be missing.
+        // If a line fills what is kept, its end may be missing.
         let is_whole = self.line.len() < LINE_MAX;
         if name.eq_ignore_ascii_case(b"content-length") {
             let length = content_length(value).filter(|_| is_whole).ok_or(FramingFault::BadLength)?;
@@ -191,7 +191,7 @@ impl FramingScanner {
         Ok(())
     }
 
-    /// Passes over a chunk's bytes; its last two must end the line.
+    /// Skips a chunk's bytes; its last two must be CRLF.
     fn skip_chunk<'a>(&mut self, left: u64, bytes: &'a [u8]) -> Result<&'a [u8], Error> {
         if left > 2 {
             let taken = bytes_within(left - 2, bytes);
@@ -207,19 +207,19 @@ impl FramingScanner {
     }
 }
 
-/// How many of these bytes belong to what has so many left.
+/// How many of these bytes belong to a part with this many left.
 fn bytes_within(left: u64, bytes: &[u8]) -> usize {
     usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len())
 }
 
-/// What a line says before a chunk, if it is a number and ends where one may.
+/// The chunk size of a line, if it is valid.
 pub fn chunk_size(line: &[u8]) -> Option<u64> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let is_well_ended = matches!(line.get(digits), None | Some(b';' | b' ' | b'\t'));
     u64::from_str_radix(std::str::from_utf8(&line[..digits]).ok()?, 16).ok().filter(|_| is_well_ended)
 }
 
-/// The length that a Content-Length names, if it is digits and nothing else.
+/// The value of a Content-Length, if it consists of digits.
 pub fn content_length(value: &[u8]) -> Option<u64> {
     let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(value).ok().filter(|_| is_number)?.parse().ok()
@@ -233,7 +233,7 @@ fn malformed(reason: &'static str) -> Error {
 mod tests {
     use super::*;
 
-    /// What is found in these bytes: however they are cut, the same.
+    /// The result for these bytes, which does not depend on how they are split.
     fn found(bytes: &str) -> Result<Option<(u64, FramingFault)>, String> {
         let whole = FramingScanner::new().scan(bytes.as_bytes()).map_err(|error| error.to_string());
         for size in [1, 2, 3, 7] {

@@ -16,31 +16,32 @@ use super::request_framing::FramingFault;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How a request came.
+/// How a request arrived.
 pub struct RequestArrival {
-    /// Whom the connection comes from.
+    /// The address of the connection's peer.
     pub peer: IpAddr,
     /// Since when it waits, by the clock of `overload`.
     pub since: u64,
-    /// Why it is ambiguous where the request ends, if it is.
+    /// Why the request's end is ambiguous, if it is.
     pub fault: Option<FramingFault>,
-    /// To be dropped when the request is answered, its body included.
+    /// To be dropped when the response, body included, has been sent.
     pub under_way: InFlightRequest,
 }
 
-/// An answer: with a body of the responder's own, which is not boxed, or with any.
+/// A response: with a body of the responder's own type, which is not boxed, or with
+/// any.
 pub type ResponderResponse<B> = Response<Either<B, Body>>;
 
 /// Answers requests.
 pub trait Responder: Clone + Send + Sync + 'static {
-    /// Whether requests are looked over for ambiguities: those who pass them
-    /// on must know.
+    /// Whether requests are checked for ambiguous framing, which matters if they are
+    /// forwarded.
     const IS_STRICT: bool;
 
-    /// The body of the answers that are most frequent.
+    /// The body of the most frequent responses.
     type Own: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
 
-    /// Answers one.
+    /// Answers one request.
     fn respond(
         &self,
         request: Request<Incoming>,
@@ -58,7 +59,7 @@ impl Responder for Router {
     }
 }
 
-/// Answers a request by way of a router.
+/// Answers a request by a router.
 pub async fn route(router: &Router, mut request: Request<Incoming>, arrival: RequestArrival) -> Response<Body> {
     request.extensions_mut().insert(RequestPeer { ip: arrival.peer, since: arrival.since });
     let answered = router.clone().call(request).await;
@@ -69,16 +70,16 @@ pub async fn route(router: &Router, mut request: Request<Incoming>, arrival: Req
     if response.extensions().get::<StreamingResponse>().is_some() {
         return response.map(|body| Body::new(StreamingBody { body, _under_way: arrival.under_way }));
     }
-    // Our other answers are whole: what is left is only to be written.
+    // Our other responses are complete: they only have to be written.
     drop(arrival.under_way);
     response
 }
 
-/// Marks an answer whose body goes on: its connection does not rest meanwhile.
+/// Marks a response with a streaming body: its connection is not idle meanwhile.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamingResponse;
 
-/// A body that counts as under way until it ends.
+/// A body that counts as in flight until it ends.
 struct StreamingBody {
     body: Body,
     _under_way: InFlightRequest,

@@ -24,17 +24,16 @@ use super::queueing_delay::{Wakeups, record_wakeups};
 use super::responder::Responder;
 use super::server_state::ServerState;
 
-/// The pause after the system refuses a connection, for want of descriptors
-/// for example.
+/// The pause after `accept` fails, for example for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How often it is logged that the system refuses connections.
+/// How often failures of `accept` are logged.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
-/// How often the last places of the queue are tried for. Each try that fails has
-/// let somebody in.
+/// How often filling the backlog is tried. Each attempt that fails has accepted a
+/// client.
 const TAKE_TRIES: usize = 8;
 
-/// A socket that listens, and how its connections are served.
+/// A listening socket, and the options of its connections.
 pub struct Listener {
     socket: StdTcpListener,
     options: ConnectionOptions,
@@ -48,7 +47,7 @@ impl Listener {
         Ok(Self { socket: listener.into_std()?, options: options.clone(), serving: serving.clone() })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.socket.local_addr()
     }
@@ -59,7 +58,7 @@ pub struct Server<R> {
     socket: StdTcpListener,
     connections: Arc<Connections<R>>,
     state: Arc<ServerState>,
-    /// Which it is, for the log.
+    /// Its name in the log.
     name: &'static str,
 }
 
@@ -72,13 +71,13 @@ impl<R: Responder> Server<R> {
         Self { socket, connections: Arc::new(connections), state, name: kind.name }
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// Serves until `stop` says so, then goes away as `leave` says, or at
-    /// once if `stop` says so again.
+    /// Serves until `stop` has a message, then shuts down as `leave` says, or at once
+    /// after another message.
     pub async fn run(self, mut stop: mpsc::Receiver<()>, leave: ShutdownOptions) {
         let Self { socket, connections, state, name: door } = self;
         let accepting = match Acceptor::new(socket, Arc::clone(&connections)) {
@@ -125,14 +124,14 @@ impl<R: Responder> Acceptor<R> {
 
     async fn accept_all(&self, wakeups: &Wakeups) {
         let mut failures = AcceptFailures::default();
-        // Since when there have been connections in the accept queue: the one that is
-        // accepted next came later.
+        // Since when there may be connections in the accept queue: the one that is accepted
+        // next came later.
         let mut queued_since = overload::now();
         loop {
             let before = wakeups.waiting_since();
             let slot = self.connections.slot().await;
             if wakeups.waiting_since() != before {
-                // While all slots are taken nobody looks into the queue.
+                // While all permits are taken the queue is not polled.
                 queued_since = overload::now();
             }
             let mut was_empty = false;
@@ -162,11 +161,11 @@ impl<R: Responder> Acceptor<R> {
         }
     }
 
-    /// Takes in whoever has connected already, so that nobody is cut off,
-    /// accepts no more, and closes what rests.
+    /// Accepts the connections in the backlog, so that none is reset, then stops
+    /// accepting and closes idle connections.
     async fn drain_and_close(self) {
         let Self { listener, connections } = self;
-        // The system is asked directly: the runtime may not know yet who waits.
+        // The system is called directly: the runtime may not have been notified yet.
         if let Ok(listener) = listener.into_std() {
             let places = BacklogDrain::shrink(&listener);
             accept_pending(&listener, &connections);
@@ -185,8 +184,7 @@ impl<R: Responder> Acceptor<R> {
     }
 }
 
-/// Connections that the system refused, for the log: while it lacks descriptors
-/// it refuses all of them.
+/// Failures of `accept`, for the log: without file descriptors every one fails.
 #[derive(Debug, Default)]
 struct AcceptFailures {
     logged: Option<Instant>,

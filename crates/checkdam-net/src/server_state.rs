@@ -27,7 +27,7 @@ impl ServerState {
         }
     }
 
-    /// How many requests wait, and which are shed.
+    /// Queueing delay and load shedding.
     pub const fn overload(&self) -> &Overload {
         &self.overload
     }

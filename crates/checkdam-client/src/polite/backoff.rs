@@ -3,18 +3,18 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// Waits after refusals.
+/// Delays after denials.
 #[derive(Debug)]
 pub(super) struct Backoff {
     base_us: u64,
     max_us: u64,
-    /// Refusals since something passed.
+    /// Denials since a call passed.
     refusals: u32,
     random: u64,
 }
 
 impl Backoff {
-    /// The first wait is at most `base_us`, and none is longer than `max_us`.
+    /// The first delay is at most `base_us`, and none is longer than `max_us`.
     pub(super) fn new(base_us: u64, max_us: u64) -> Self {
         // Any number but 0; how random it is matters little.
         let seed = RandomState::new().build_hasher().finish() | 1;
@@ -25,18 +25,18 @@ impl Backoff {
         Self { base_us, max_us, refusals: 0, random: seed }
     }
 
-    /// A call has passed.
+    /// Records that a call passed.
     pub(super) const fn passed(&mut self) {
         self.refusals = 0;
     }
 
-    /// A call was refused: how long to wait.
+    /// Records that a call was denied; returns how long to wait.
     pub(super) fn refused(&mut self, retry_after_us: Option<u64>) -> u64 {
         let most_us = self.base_us.saturating_mul(1 << self.refusals.min(32)).min(self.max_us);
         self.refusals = self.refusals.saturating_add(1);
         match retry_after_us {
-            // What the server says, to the letter; if that was too soon, others
-            // come at that time too.
+            // Exactly what the server demands; if that was too early, others retry at that time
+            // too.
             Some(wait_us) if self.refusals == 1 => wait_us,
             Some(wait_us) => wait_us.saturating_add(self.below(most_us)),
             None => self.below(most_us),

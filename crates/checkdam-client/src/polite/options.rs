@@ -2,28 +2,26 @@
 
 use std::time::Duration;
 
-/// How a polite caller behaves.
+/// Options of a polite caller.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PoliteOptions {
-    /// The most that wait for their turn; more are turned away at once.
-    /// Default: 1,024.
+    /// The maximum number of waiting calls; more fail at once. Default: 1,024.
     pub queue_max: usize,
-    /// The most calls under way at a time. Default: 64.
+    /// The maximum number of calls in flight. Default: 64.
     pub in_flight_max: usize,
-    /// The longest space between calls while some are left, however long they
-    /// have to last. Default: 10 s.
+    /// The longest interval between calls while tokens remain. Default: 10 s.
     pub space_max: Duration,
-    /// How often one call is made in all, until it is not refused; then the
-    /// refusal is handed out. Default: 5.
+    /// The maximum number of attempts of one call; then the denial is returned. Default:
+    /// 5.
     pub attempts_max: u32,
-    /// The longest wait for what a server has to give again, or asks for in a
-    /// refusal; a longer one is an error instead. Default: 60 s.
+    /// The longest wait for a limit to reset, or for `Retry-After`; a longer one is an
+    /// error. Default: 60 s.
     pub wait_max: Duration,
-    /// The longest first wait where a refusal does not say how long; it doubles
-    /// with every refusal in a row. Default: 200 ms.
+    /// The longest first delay if a denial has no `Retry-After`; it doubles with every
+    /// denial in a row. Default: 200 ms.
     pub backoff: Duration,
-    /// The longest of these waits. Default: 30 s.
+    /// The longest of these delays. Default: 30 s.
     pub backoff_max: Duration,
 }
 

@@ -11,25 +11,25 @@ use super::backoff::Backoff;
 use super::refill::Refill;
 use super::signal::{Signal, Standing};
 
-/// A limit whose end is not told is asked again after this long.
+/// A limit without a known reset is tried again after this long.
 const UNTOLD_US: u64 = 1_000_000;
-/// By how much spaces become shorter where nothing becomes less, and longer
-/// again where it does.
+/// The factor by which intervals shrink while the remaining tokens do not decrease,
+/// and grow when they do.
 const HASTE_STEP: f64 = 1.25;
 const HASTE_MAX: f64 = 64.0;
-/// By how much a refusal divides the trust, and how much of it a call that
-/// passes gives back.
+/// The factor by which a denial divides the trust, and how much of it a call that
+/// passes restores.
 const TRUST_LOSS: f64 = 4.0;
 const TRUST_STEP: f64 = 0.002;
 
-/// When the next call may go out.
+/// When the next call may be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     /// Now.
     Now,
-    /// Not before then, unless an answer tells otherwise.
+    /// Not before then, unless a response changes it.
     At(u64),
-    /// When an answer has come.
+    /// When a response has arrived.
     AfterAnswer,
 }
 
@@ -40,11 +40,11 @@ pub(super) struct Pace {
     in_flight_max: usize,
     space_max_us: u64,
     has_answer: bool,
-    /// What is left, and when that was told.
+    /// The last known state of the limit, and when it was received.
     told: Option<(Standing, u64)>,
     refill: Refill,
     haste: f64,
-    /// How far to count on what comes back: less after a refusal.
+    /// How far to rely on the refill: less after a denial.
     trust: f64,
     sent_us: Option<u64>,
     hold_until_us: u64,
@@ -52,8 +52,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// At most so many calls are under way at a time, and so far apart while
-    /// some are left.
+    /// With a maximum number of calls in flight, and a longest interval while tokens
+    /// remain.
     pub(super) fn new(in_flight_max: usize, space_max_us: u64, backoff: Backoff) -> Self {
         Self {
             in_flight: 0,
@@ -70,7 +70,7 @@ impl Pace {
         }
     }
 
-    /// When the next call may go out.
+    /// When the next call may be sent.
     pub(super) fn next(&self, now_us: u64) -> Turn {
         if self.in_flight >= self.in_flight_max {
             return Turn::AfterAnswer;
@@ -78,7 +78,7 @@ impl Pace {
         if now_us < self.hold_until_us {
             return Turn::At(self.hold_until_us);
         }
-        // Nobody knows anything: one asks, the others wait for its answer.
+        // Nothing is known: one call is made, the others wait for its response.
         let one_asks = if self.in_flight == 0 { Turn::Now } else { Turn::AfterAnswer };
         match &self.told {
             None if self.has_answer => Turn::Now,
@@ -91,8 +91,8 @@ impl Pace {
         }
     }
 
-    /// When there is a token, and the space to the call before is kept; `None`
-    /// if what was told is over.
+    /// When there is a token, and the interval to the previous call has passed; `None` if
+    /// the known state has expired.
     fn spaced(&self, standing: &Standing, at_us: u64, now_us: u64) -> Option<u64> {
         let over_us = at_us.saturating_add(standing.reset_after_us.unwrap_or(UNTOLD_US));
         if now_us >= over_us {
@@ -112,18 +112,18 @@ impl Pace {
         Some(sent_us.saturating_add(space_us))
     }
 
-    /// A call goes out.
+    /// Records that a call is sent.
     pub(super) fn sent(&mut self, now_us: u64) {
         self.in_flight += 1;
         self.sent_us = Some(now_us);
     }
 
-    /// A call has no answer: it failed, or nobody waits for it any more.
+    /// Records that a call has no response: it failed, or was dropped.
     pub(super) fn abandoned(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 
-    /// A call is answered.
+    /// Records a response.
     pub(super) fn answered(&mut self, now_us: u64, signal: Signal) {
         self.abandoned();
         self.has_answer = true;
@@ -161,12 +161,12 @@ impl Pace {
         self.told = Some((standing, now_us));
     }
 
-    /// Whether no call is under way.
+    /// Whether no call is in flight.
     pub(super) const fn is_quiet(&self) -> bool {
         self.in_flight == 0
     }
 
-    /// How long all calls are held back after a refusal.
+    /// How long all calls are held back after a denial.
     pub(super) fn held_us(&self, now_us: u64) -> u64 {
         self.hold_until_us.saturating_sub(now_us)
     }

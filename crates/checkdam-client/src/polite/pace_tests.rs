@@ -47,10 +47,10 @@ impl Server {
     }
 }
 
-/// A caller who would always ask, and what came of it.
+/// A caller that always has another call, and its results.
 struct Caller {
     pace: Pace,
-    /// Answers under way, by the time at which they come.
+    /// Responses under way, by the time at which they arrive.
     answers: VecDeque<(u64, Signal)>,
     passed: u64,
     refused: u64,
@@ -62,7 +62,7 @@ impl Caller {
         Self { pace, answers: VecDeque::new(), passed: 0, refused: 0 }
     }
 
-    /// Does all that is to do now, and says when to look again.
+    /// Does all that is due now, and returns the next time to poll.
     fn step(&mut self, server: &Server, now_us: u64, latency_us: u64) -> u64 {
         while self.answers.front().is_some_and(|(at_us, _)| *at_us <= now_us) {
             let Some((_, signal)) = self.answers.pop_front() else { break };
@@ -84,8 +84,8 @@ impl Caller {
     }
 }
 
-/// Callers of one server, for so long. The server decides at once, and its
-/// answers take their time.
+/// Callers of one server, for so long. The server decides at once, and its responses
+/// have latency.
 fn run(server: &Server, callers: u64, seconds: u64, latency_us: u64) -> Vec<Caller> {
     let mut callers: Vec<_> = (1..=callers).map(Caller::new).collect();
     let mut now_us = START_US;
@@ -108,7 +108,7 @@ const CASES: &[(&str, &str, f64, [f64; 3])] = &[
     // 64 calls under way, 0.1 s each, are at most 640 a second.
     ("1000/s burst 500", "token_bucket", 30_500.0, [0.98, 0.98, 0.6]),
     ("50/s burst 20", "leaky_bucket", 1_520.0, [0.98, 0.98, 0.97]),
-    // Windows end before the told second does: the rest of it goes unused.
+    // Windows end before the announced second does: the rest of it stays unused.
     ("100/10s", "fixed_window", 300.0, [0.9, 0.9, 0.9]),
     ("10/s", "fixed_window", 300.0, [0.5, 0.5, 0.5]),
     ("100/10s", "sliding_window", 300.0, [0.7, 0.7, 0.7]),

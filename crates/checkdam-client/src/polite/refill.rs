@@ -5,30 +5,30 @@
 
 use std::collections::VecDeque;
 
-/// So many observations are kept: what is long ago says little.
+/// The number of observations that are kept; older ones are less relevant.
 const SPANS_MAX: usize = 16;
-/// From so many observations on there is a rate.
+/// The minimum number of observations for a rate.
 const SPANS_MIN: usize = 3;
 /// The shortest observation.
 const SPAN_MIN_US: u64 = 200_000;
-/// An observation of a limit without a known window lasts so many calls.
+/// An observation of a limit without a known window lasts this many calls.
 const CALLS_MIN: i64 = 3;
 
-/// Observes what comes back.
+/// Observes the refill of a limit.
 #[derive(Debug, Default)]
 pub(super) struct Refill {
     spans: VecDeque<Span>,
     open: Option<Open>,
 }
 
-/// What came back in how long.
+/// How much was refilled in how long.
 #[derive(Debug, Clone, Copy)]
 struct Span {
     returned: i64,
     span_us: u64,
 }
 
-/// The observation under way.
+/// The current observation.
 #[derive(Debug, Clone, Copy)]
 struct Open {
     since_us: u64,
@@ -37,19 +37,19 @@ struct Open {
 }
 
 impl Refill {
-    /// Another limit counts now.
+    /// Starts again for another limit.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// The limit was full meanwhile, or its window has ended: what came back
-    /// before that is not known.
+    /// The limit was full meanwhile, or its window has ended: the refill before that is
+    /// unknown.
     pub(super) fn restart(&mut self, now_us: u64, remaining: u64) {
         self.open = Some(Open { since_us: now_us, remaining, taken: 0 });
     }
 
-    /// A call took one, and so much is left. `token_us` is how long one takes
-    /// to come back, if that is known.
+    /// Records that a call took one, and this much remains. `token_us` is the refill time
+    /// of one, if that is known.
     pub(super) fn observe(&mut self, now_us: u64, remaining: u64, token_us: Option<u64>) {
         let Some(open) = &mut self.open else { return self.restart(now_us, remaining) };
         open.taken += 1;
@@ -61,7 +61,7 @@ impl Refill {
         if !is_long || span_us < SPAN_MIN_US {
             return;
         }
-        // Whatever a server claims: no more than can be counted.
+        // Bounded, whatever a server claims.
         let returned = whole(remaining).saturating_sub(whole(open.remaining)).saturating_add(open.taken);
         if self.spans.len() == SPANS_MAX {
             self.spans.pop_front();
@@ -70,8 +70,8 @@ impl Refill {
         self.restart(now_us, remaining);
     }
 
-    /// How many come back a second, at least; 0 if that is not known, or if
-    /// they come back all at once.
+    /// The refill per second, at least; 0 if that is unknown, or if all is refilled at
+    /// once.
     pub(super) fn per_second(&self) -> f64 {
         let returning = self.spans.iter().filter(|span| span.returned > 0).count();
         if self.spans.len() < SPANS_MIN || returning * 4 < self.spans.len() * 3 {
@@ -79,7 +79,7 @@ impl Refill {
         }
         let returned = self.spans.iter().fold(0_i64, |sum, span| sum.saturating_add(span.returned));
         let span_us: u64 = self.spans.iter().map(|span| span.span_us).sum();
-        // What is left is told in whole numbers: one of them may be a fraction.
+        // Remaining tokens are whole numbers: one of them may be a fraction.
         returned.saturating_sub(1).max(0) as f64 * 1e6 / span_us as f64
     }
 }

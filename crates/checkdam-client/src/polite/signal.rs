@@ -12,7 +12,7 @@ use http::header::{DATE, HeaderMap, RETRY_AFTER};
 use http::{Response, StatusCode};
 use sfv::{BareItem, List, ListEntry, Parameters, Parser};
 
-/// A response, as far as a polite caller looks at it.
+/// The parts of a response that a polite caller reads.
 pub trait Told {
     /// Its status.
     fn status(&self) -> StatusCode;
@@ -40,32 +40,32 @@ impl Told for (StatusCode, HeaderMap) {
     }
 }
 
-/// What a response tells about limits.
+/// The rate-limit signals of a response.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Signal {
-    /// 429, or 503: it was not carried out and may be repeated.
+    /// 429, or 503: it was not executed and may be retried.
     pub(super) is_refused: bool,
     pub(super) retry_after_us: Option<u64>,
     pub(super) standing: Option<Standing>,
 }
 
-/// How much is left of the limit that is nearest.
+/// The state of the limit that is nearest to exhaustion.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Standing {
     /// The limit's name, or empty.
     pub(super) policy: String,
     pub(super) remaining: u64,
-    /// How long until all of it is there again. Told in whole seconds, rounded up.
+    /// How long until it is full again. In whole seconds, rounded up.
     pub(super) reset_after_us: Option<u64>,
     pub(super) limit: Option<u64>,
-    /// In how long as much as the limit may pass.
+    /// The period in which as much as the limit may pass.
     pub(super) window_us: Option<u64>,
 }
 
-/// Names under which servers tell what is left, without their last word.
+/// Prefixes of the customary headers.
 const FAMILIES: [&str; 3] = ["x-ratelimit-", "x-rate-limit-", "ratelimit-"];
-/// Numbers from here on are dates in seconds, and from the next one in
-/// milliseconds: no window lasts thirty years.
+/// Numbers from here on are dates in seconds, and from the next one in milliseconds:
+/// no window lasts thirty years.
 const UNIX_S_MIN: u64 = 1_000_000_000;
 const UNIX_MS_MIN: u64 = 1_000_000_000_000;
 
@@ -101,8 +101,8 @@ fn date(headers: &HeaderMap) -> Option<std::time::SystemTime> {
     httpdate::parse_http_date(text(headers, DATE.as_str())?).ok()
 }
 
-/// `RateLimit: "name";r=49;t=5` and `RateLimit-Policy: "name";q=50;w=5`: the
-/// one that has least left.
+/// `RateLimit: "name";r=49;t=5` and `RateLimit-Policy: "name";q=50;w=5`: the one with
+/// the least remaining.
 fn ietf(headers: &HeaderMap) -> Option<Standing> {
     let list = |name: &str| -> Option<List> { Parser::new(text(headers, name)?).parse().ok() };
     let policies = list("ratelimit-policy").unwrap_or_default();
@@ -149,13 +149,13 @@ fn customary(headers: &HeaderMap) -> Option<Standing> {
     })
 }
 
-/// Some servers tell more behind the number: `10, 10;w=60`.
+/// Some servers append more to the number: `10, 10;w=60`.
 fn leading_number(text: &str) -> Option<u64> {
     let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
     text[..end].parse().ok()
 }
 
-/// A time from now, or a date in seconds or milliseconds since 1970.
+/// A duration, or a date in seconds or milliseconds since 1970.
 fn reset_after_us(reset: u64, headers: &HeaderMap) -> Option<u64> {
     let unix_s = match reset {
         0..UNIX_S_MIN => return Some(micros(reset)),
