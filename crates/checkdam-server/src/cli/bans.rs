@@ -17,18 +17,18 @@ use crate::config::DurationText;
 /// What `checkdam ban` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BanArguments {
-    /// Who: an attribute and its value, such as user:42, user:bot-* or ip:198.51.100.0/24
+    /// Subject to ban: an attribute and its value, such as user:42, user:bot-* or ip:198.51.100.0/24
     subject: String,
 
-    /// For how long, such as 10m, 1h or 30d [default: for ever]
+    /// Duration of the ban, such as 10m, 1h or 30d [default: permanent]
     #[arg(long = "for", value_name = "TIME", conflicts_with = "until")]
     length: Option<DurationText>,
 
-    /// Until when, such as 2026-12-01T00:00:00Z
+    /// End of the ban, such as 2026-12-01T00:00:00Z
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
 
-    /// Why; those who are banned are told
+    /// Reason, shown to the banned client
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 
@@ -43,7 +43,7 @@ pub(crate) struct BanArguments {
 /// What `checkdam unban` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct UnbanArguments {
-    /// Who, as `checkdam bans` shows it
+    /// Subject, as shown by `checkdam bans`
     subject: String,
 
     #[command(flatten)]
@@ -53,7 +53,7 @@ pub(crate) struct UnbanArguments {
 /// What `checkdam bans` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BansArguments {
-    /// Print them as JSON
+    /// Print the bans as JSON
     #[arg(long)]
     json: bool,
 

@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     let address = arguments.probe(&target)?;
     let plan = arguments.plan(target, address)?;
     if !arguments.quiet && !arguments.has_key() && plan.spread != KeyDistribution::One {
-        print_notice("no {key} is in what is sent, so all requests are the same");
+        print_notice("the requests contain no {key}, so all are the same");
     }
     let is_stopped = Arc::new(AtomicBool::new(false));
     stop_on_interrupt(&is_stopped)?;

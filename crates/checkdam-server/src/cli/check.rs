@@ -13,7 +13,7 @@ pub(crate) struct CheckArguments {
     #[command(flatten)]
     asked: RequestArguments,
 
-    /// The server to ask
+    /// URL of the server
     #[arg(long, value_name = "URL", env = "CHECKDAM_SERVER", default_value = SERVER_DEFAULT)]
     server: String,
 }
@@ -64,12 +64,12 @@ impl CheckResult {
                 return format!("denied: {}\n", printable(&self.detail));
             }
             let table = if self.tiers.is_empty() { String::new() } else { format!("\n{}", self.table()) };
-            return format!("allowed: no enforced rule concerns the request\n{table}");
+            return format!("allowed: no enforced rule matches the request\n{table}");
         };
         let line = if !self.allowed {
             format!("denied: {}", printable(&self.detail))
         } else if self.delay_ms > 0 {
-            format!("allowed: hold it back for {}; {remaining} of {limit} left", milliseconds_text(self.delay_ms))
+            format!("allowed: delay it for {}; {remaining} of {limit} left", milliseconds_text(self.delay_ms))
         } else {
             format!("allowed: {remaining} of {limit} left, full again in {}", milliseconds_text(self.reset_after_ms))
         };
@@ -77,9 +77,9 @@ impl CheckResult {
     }
 
     fn table(&self) -> String {
-        let mut table = Table::new(&["RULE", "SUBJECT", "VERDICT", "LIMIT", "LEFT", "RETRY IN", "FULL IN"]);
+        let mut table = Table::new(&["RULE", "SUBJECT", "DECISION", "LIMIT", "LEFT", "RETRY IN", "FULL IN"]);
         for tier in &self.tiers {
-            let verdict = match (tier.allowed, tier.shadow) {
+            let decision = match (tier.allowed, tier.shadow) {
                 (true, false) => "allowed",
                 (false, false) => "denied",
                 (true, true) => "allowed (shadow)",
@@ -88,7 +88,7 @@ impl CheckResult {
             table.row([
                 tier.rule.clone(),
                 tier.subject.clone(),
-                verdict.to_owned(),
+                decision.to_owned(),
                 tier.limit.to_string(),
                 tier.remaining.to_string(),
                 milliseconds_text(tier.retry_after_ms),

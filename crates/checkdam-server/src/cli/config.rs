@@ -14,15 +14,15 @@ use crate::rulebook::RuleFile;
 /// What `checkdam config` does.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Print a checkdam.toml with every setting, its meaning and its default, all commented out
+    /// Print a checkdam.toml with every setting and its default, all commented out
     #[command(after_help = "Example: checkdam config reference > checkdam.toml")]
     Reference,
-    /// Say whether the settings are valid, and show what is in force and where it comes from
+    /// Validate the settings and show the active values and their sources
     #[command(
         after_help = "Examples:\n  checkdam config check checkdam.toml\n  CHECKDAM_STORE=redis://cache:6379 checkdam \
                       config check --json\n\nTakes the flags and variables of serve and proxy. Secrets are not shown. \
-                      Exits with 0 if the settings are valid and with 1 if they are not. A rule file is judged too; \
-                      store, database and collector are not asked: see checkdam doctor."
+                      Exits with 0 if the settings are valid and with 1 if they are not. A rule file is validated \
+                      too; store, database and collector are not contacted: see checkdam doctor."
     )]
     Check(Box<ConfigCheckArguments>),
 }
@@ -30,19 +30,19 @@ pub(crate) enum ConfigCommand {
 /// What `checkdam config check` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConfigCheckArguments {
-    /// The settings file [default: checkdam.toml, if there is one]
+    /// Settings file [default: checkdam.toml, if it exists]
     #[arg(value_name = "FILE", env = "CHECKDAM_CONFIG")]
     config: Option<PathBuf>,
 
-    /// The same, as serve takes it
+    /// Settings file, as serve takes it
     #[arg(long = "config", value_name = "FILE", conflicts_with = "config", hide = true)]
     config_option: Option<PathBuf>,
 
-    /// Print them as JSON
+    /// Print the settings as JSON
     #[arg(long)]
     json: bool,
 
-    /// Check the settings of checkdam proxy too
+    /// Validate the settings of checkdam proxy too
     #[arg(long)]
     proxy: bool,
 

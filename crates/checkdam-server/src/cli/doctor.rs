@@ -16,18 +16,18 @@ use crate::nodes::{AnnouncedNode, Difference, differences_among, survey};
 /// What `checkdam doctor` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArguments {
-    /// The settings file [default: checkdam.toml, if there is one]
+    /// Settings file [default: checkdam.toml, if it exists]
     #[arg(long, value_name = "FILE", env = "CHECKDAM_CONFIG")]
     config: Option<PathBuf>,
 
     #[command(flatten)]
     store: StoreSettings,
 
-    /// Exit with 1 also if there are warnings
+    /// Exit with 1 on warnings too
     #[arg(long)]
     strict: bool,
 
-    /// Print what was found as JSON
+    /// Print the findings as JSON
     #[arg(long)]
     json: bool,
 }

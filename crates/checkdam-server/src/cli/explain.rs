@@ -25,19 +25,19 @@ pub(crate) struct ExplainArguments {
     #[command(flatten)]
     asked: RequestArguments,
 
-    /// Explain by this rule file or folder and ask no server; nothing is charged yet then
+    /// Use this rule file or folder instead of a server; all buckets are full
     #[arg(long, value_name = "PATH")]
     rules: Option<PathBuf>,
 
     #[command(flatten)]
     files: RuleFileArguments,
 
-    /// The server to ask: where requests are decided, or its admin API, which `checkdam proxy` has alone
-    /// [env: CHECKDAM_SERVER=] [default: http://127.0.0.1:8080, or http://127.0.0.1:8082 if nothing is there]
+    /// URL of the server's HTTP API, or of its admin API, the only one of `checkdam proxy` [env: CHECKDAM_SERVER=]
+    /// [default: http://127.0.0.1:8080, or http://127.0.0.1:8082 if there is no server]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
 
-    /// A file that holds the admin token, for an admin API that needs one [env: CHECKDAM_ADMIN_TOKEN_FILE=]
+    /// File containing the admin token, for an admin API that needs one [env: CHECKDAM_ADMIN_TOKEN_FILE=]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
@@ -143,17 +143,17 @@ impl ExplainResult {
     fn text(&self) -> String {
         let others = self.others.len() + self.others_left_out;
         let would = match &self.violated {
-            _ if self.allowed => "it would pass".to_owned(),
+            _ if self.allowed => "it would be allowed".to_owned(),
             Some(rule) => format!("{} would deny it", printable(rule)),
             None => self.ban.as_ref().map_or_else(|| "it would be denied".to_owned(), ExplainedBan::text),
         };
         let count = self.matches.len();
-        let mut text = format!("{count} of {} rules concern the request: {would}\n", count + others);
+        let mut text = format!("{count} of {} rules match the request: {would}\n", count + others);
         for rule in &self.matches {
             text.push_str(&rule.text());
         }
         if others > 0 {
-            text.push_str("\nNot concerned:\n");
+            text.push_str("\nNot matching:\n");
         }
         for rule in &self.others {
             let reasons: Vec<String> = rule.reasons.iter().map(|reason| printable(reason)).collect();
@@ -190,7 +190,7 @@ impl MatchedRule {
         for ExplainedTier { quota, allowed, limit, remaining, retry_after_ms } in &self.tiers {
             let wait = match (allowed, retry_after_ms) {
                 (true, _) => String::new(),
-                (false, 0) => ", denies it for ever: the cost exceeds the limit".to_owned(),
+                (false, 0) => ", always denies it: the cost exceeds the limit".to_owned(),
                 (false, wait) => format!(", denies it for {}", milliseconds_text(*wait)),
             };
             text.push_str(&format!("  {quota}: {remaining} of {limit} left{wait}\n"));

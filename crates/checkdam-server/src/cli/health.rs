@@ -14,8 +14,7 @@ use super::{SERVER_DEFAULT, print, print_notice};
 /// What `checkdam health` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HealthArguments {
-    /// The server to ask, through any of its HTTP listeners [default: that of CHECKDAM_HTTP_LISTEN, else
-    /// http://127.0.0.1:8080]
+    /// URL of any HTTP listener of the server [default: that of CHECKDAM_HTTP_LISTEN, else http://127.0.0.1:8080]
     #[arg(value_name = "URL", env = "CHECKDAM_SERVER")]
     server: Option<String>,
 }

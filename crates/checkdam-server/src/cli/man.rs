@@ -12,7 +12,7 @@ use super::{Cli, print, print_notice};
 /// What `checkdam man` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ManArguments {
-    /// The folder for the pages [default: the main page is printed]
+    /// Folder for the pages [default: print the main page]
     #[arg(value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }

@@ -45,11 +45,11 @@ pub(crate) use self::table::printable_lines;
     name = "checkdam",
     version,
     arg_required_else_help = true,
-    after_help = "Exit codes: 0 allowed or done, 1 denied, refused, not found or a problem, 2 wrong usage or no server \
+    after_help = "Exit codes: 0 allowed or done, 1 denied, invalid, not found or failed, 2 wrong usage or no server \
                   or database."
 )]
 pub(crate) struct Cli {
-    /// What to do
+    /// Command to run
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -60,98 +60,97 @@ pub(crate) enum Command {
     /// Run the server
     #[command(
         after_help = "Every setting is also a variable (--http-listen: CHECKDAM_HTTP_LISTEN) and a key of checkdam.toml \
-                      (http_listen). Flags win over variables, variables over the file. Where RUNTIME_ROOT is set, the \
-                      variables of envoyproxy/ratelimit are read too. SIGHUP reloads the rules, SIGTERM drains and ends."
+                      (http_listen). Flags override variables, variables override the file. If RUNTIME_ROOT is set, the \
+                      variables of envoyproxy/ratelimit are read too. SIGHUP reloads the rules, SIGTERM starts a \
+                      graceful shutdown."
     )]
     Serve(Box<serve::ServeArguments>),
-    /// Forward requests to upstreams, limiting them before
+    /// Run the rate limiting reverse proxy
     #[command(after_help = "Examples:\n  checkdam proxy --upstream http://127.0.0.1:3000 --rules rules.yaml\n  \
                       checkdam proxy --config checkdam.toml    ([[route]]s: path, host, upstream, domain, cost, \
                       response_bytes)\n\nRules see the attributes method, endpoint, host, ip, and those of \
-                      --header-attributes. A request is charged once, before it is forwarded; an upstream that is \
-                      down gives nothing back. Every setting is also a variable (--upstream: \
-                      CHECKDAM_PROXY_UPSTREAM; --rules: CHECKDAM_RULES) and a key of checkdam.toml, those of the \
-                      proxy alone in [proxy]. SIGHUP reloads the rules, SIGTERM drains and ends.")]
+                      --header-attributes. A request is charged once, before it is forwarded; a failing \
+                      upstream refunds nothing. Every setting is also a variable (--upstream: \
+                      CHECKDAM_PROXY_UPSTREAM; --rules: CHECKDAM_RULES) and a key of checkdam.toml, those under \
+                      Proxy in the table [proxy]. SIGHUP reloads the rules, SIGTERM starts a graceful shutdown.")]
     Proxy(Box<proxy::ProxyArguments>),
-    /// Ask a server whether a request may pass, and charge it
+    /// Check a request against a server's rules and charge it
     #[command(after_help = "Example: checkdam check user=42 plan=free --cost 2\n\n\
-                            Exits with 0 if the request passes and with 1 if it is denied.")]
+                            Exits with 0 if the request is allowed and with 1 if it is denied.")]
     Check(check::CheckArguments),
-    /// Say which rules concern a request and why, charging nothing
+    /// Explain which rules match a request and why, without charging it
     #[command(after_help = "Examples:\n  checkdam explain user=42 plan=free\n  \
                             checkdam explain user=42 plan=free --rules rules.yaml    (needs no server)\n\n\
-                            Exits with 0 if the request would pass and with 1 if it would be denied.")]
+                            Exits with 0 if the request would be allowed and with 1 if it would be denied.")]
     Explain(explain::ExplainArguments),
-    /// See and change the rules of a server or a database, and check rule files
+    /// Show and change the rules of a server or a database; validate rule files
     #[command(subcommand)]
     Rules(rules::RulesCommand),
-    /// List requests that were denied, newest first
+    /// List denied requests, newest first
     #[command(after_help = "Examples:\n  checkdam violations --user 42 --since 1h\n  \
                             checkdam violations --ip 203.0.113.9 --since 2026-11-01T00:00:00Z --limit 1000 --json\n  \
                             checkdam violations --rule user-free --database postgres://localhost/checkdam")]
     Violations(violations::ViolationsArguments),
-    /// Watch who is limited most, live in the terminal
+    /// Show the most denied subjects, live in the terminal
     #[command(after_help = "Examples:\n  checkdam top\n  checkdam top --kind allowed --window hour --once\n  \
                             checkdam top --rule user-free --json\n\n\
-                            Of nodes that share a Redis the subjects are added up. A count is never too low, and by how \
-                            much it may be too high stands beside it. Press ? for the keys. Exits with 2 if there is \
-                            no server.")]
+                            Counts are summed over the nodes that share a Redis. Counts may be overestimated; the error \
+                            bound is shown. Press ? for the keys. Exits with 2 if there is no server.")]
     Top(top::TopArguments),
-    /// Deny everything to somebody, for a time or for ever
+    /// Deny all requests of a subject, for a time or permanently
     #[command(after_help = "Examples:\n  checkdam ban user:42 --for 1h --reason 'floods the search'\n  \
                             checkdam ban ip:198.51.100.0/24 --until 2026-12-01T00:00:00Z\n  checkdam ban 'user:bot-*'")]
     Ban(bans::BanArguments),
-    /// End a ban
+    /// Remove a ban
     #[command(after_help = "Example: checkdam unban user:42")]
     Unban(bans::UnbanArguments),
-    /// List the bans
+    /// List bans
     Bans(bans::BansArguments),
-    /// Replay access logs through a rule file: what would have been limited, for whom, when
+    /// Replay access logs against a rule file and report what it would have denied
     #[command(after_help = "Examples:\n  checkdam simulate access.log --rules rules.yaml\n  \
                             checkdam simulate access.log*.gz --rules rules.yaml --against stricter.yaml --report out.html\n  \
                             checkdam simulate events.jsonl --rules rules.yaml --map user=auth.id --time-field at\n  \
                             checkdam simulate access.log --suggest 'ip:{ip}'\n\n\
                             Combined logs give the attributes ip, user, method, endpoint, status, bytes, referer, \
-                            user_agent and host. Every bucket begins full; times go by the log, so the result does not \
-                            depend on the machine. Ctrl-C ends it with what was seen so far.")]
+                            user_agent and host. Every bucket starts full; the clock is that of the log, so the result \
+                            does not depend on the machine. Ctrl-C stops and reports the lines read so far.")]
     Simulate(Box<simulate::SimulateArguments>),
-    /// Load a deployment of your own, and measure what it answers
+    /// Generate load on your own deployment and measure it
     #[command(after_help = "Examples:\n  checkdam bench\n  \
                             checkdam bench --rate 20000 --duration 30s --spread zipf    (latency as users see it)\n  \
                             checkdam bench --grpc --domain edge --attributes 'remote_address={key}'\n  \
                             checkdam bench http://127.0.0.1:8000 --get '/search?q={key}' --header 'X-API-Key: {key}'\n\n\
-                            Each request is charged like any other. Latencies are of answers, of timeouts, and of \
-                            requests that were due and never sent, which count with the time they had waited. A closed \
-                            loop asks when it is answered; an open one (--rate) asks by the clock, skips nothing, and \
-                            counts latency from when a request was due. Ctrl-C ends it with what was measured so far. \
+                            Requests are charged. Latencies include timeouts, and requests that were due and never \
+                            sent, with the time they had waited. A closed loop sends the next request after the \
+                            response; an open loop (--rate) sends on schedule, skips nothing, and measures latency \
+                            from the scheduled time. Ctrl-C stops and reports the measurements so far. \
                             Exits with 0 if every request was sent and decided, with 1 if not, and with 2 on wrong \
                             usage or if no server answers.")]
     Bench(Box<bench::BenchArguments>),
-    /// Examine the store: can it be reached, does the login suffice, will limits hold
+    /// Check the store: connectivity, permissions, and settings that limits depend on
     #[command(after_help = "Examples:\n  checkdam doctor --store redis://127.0.0.1:6379\n  \
                             checkdam doctor --strict --json    (the store of CHECKDAM_STORE or checkdam.toml)\n\n\
                             Exits with 0 if there is no problem, with 1 if there is one (with --strict also if there \
-                            is a warning), and with 2 on wrong usage or if no server could be reached and logged in \
-                            to. What it writes lives for seconds under keys of its own, cd:{doctor:…}…")]
+                            is a warning), and with 2 on wrong usage or if connecting or logging in failed. It writes \
+                            only keys that expire within seconds, cd:{doctor:…}…")]
     Doctor(doctor::DoctorArguments),
-    /// Ask whether a server wants requests, as probes do
+    /// Check whether a server is ready, for health probes
     #[command(
-        after_help = "Examples:\n  checkdam health\n  checkdam health http://127.0.0.1:8082    (the admin door, also \
-                            of a proxy)\n\nExits with 0 if it does, with 1 if it does not (it is starting, draining, or \
-                            its store is away), and with 2 if \
-                            no server answers."
+        after_help = "Examples:\n  checkdam health\n  checkdam health http://127.0.0.1:8082    (the admin listener, also \
+                            of a proxy)\n\nExits with 0 if it is ready, with 1 if it is not (startup, shutdown, or its \
+                            store is unavailable), and with 2 if no server responds."
     )]
     Health(health::HealthArguments),
-    /// See every setting, and those in force
+    /// Show all settings, or validate and show the active ones
     #[command(subcommand)]
     Config(config::ConfigCommand),
-    /// Print the manual, or write a page for each command
+    /// Print the manual page, or write one per command
     #[command(after_help = "Examples:\n  checkdam man | man -l -\n  checkdam man ~/.local/share/man/man1")]
     Man(man::ManArguments),
-    /// Print completions for a shell
+    /// Print shell completions
     #[command(after_help = "Example: checkdam completions bash > ~/.local/share/bash-completion/completions/checkdam")]
     Completions {
-        /// The shell
+        /// Shell
         shell: clap_complete::Shell,
     },
 }
@@ -159,19 +158,19 @@ pub(crate) enum Command {
 /// A request, as the command line gives it.
 #[derive(Debug, Args)]
 pub(crate) struct RequestArguments {
-    /// The request's attributes, such as user=42 plan=free
+    /// Attributes of the request, such as user=42 plan=free
     #[arg(value_name = "ATTR=VALUE", value_parser = attribute)]
     attributes: Vec<(String, String)>,
 
-    /// How much to charge
+    /// Cost of the request
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     cost: u64,
 
-    /// The request's domain, if it has one
+    /// Domain of the request
     #[arg(long, value_name = "DOMAIN")]
     domain: Option<String>,
 
-    /// Print the answer as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }

@@ -18,7 +18,7 @@ use crate::proxy::{Proxy, ProxyServer};
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("http_listen", |argument| argument.hide(true)))]
 pub(crate) struct ProxyArguments {
-    /// The settings file [default: checkdam.toml, if there is one]
+    /// Settings file [default: checkdam.toml, if it exists]
     #[arg(long, value_name = "FILE", env = "CHECKDAM_CONFIG")]
     config: Option<PathBuf>,
 

@@ -20,7 +20,7 @@ use crate::http::{self, respond_until_opened};
 /// What `checkdam serve` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeArguments {
-    /// The settings file [default: checkdam.toml, if there is one]
+    /// Settings file [default: checkdam.toml, if it exists]
     #[arg(long, value_name = "FILE", env = "CHECKDAM_CONFIG")]
     config: Option<PathBuf>,
 

@@ -22,75 +22,75 @@ use crate::simulate::{self, DescriptorPattern, FieldMapping, LogFormat, Simulate
 /// What `checkdam simulate` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SimulateArguments {
-    /// The logs, packed by gzip or not; - is standard input. Several are put in order of time together
+    /// Log files, plain or gzip; - is standard input. Several are merged by time
     #[arg(value_name = "LOG", required = true)]
     logs: Vec<PathBuf>,
 
-    /// The rule file or folder, ours or envoyproxy/ratelimit's
+    /// Rule file or folder, checkdam's or envoyproxy/ratelimit's format
     #[arg(long, value_name = "PATH", required_unless_present = "suggest")]
     rules: Option<PathBuf>,
 
-    /// Another rule file or folder, to be compared with the first
+    /// Second rule file or folder to compare with the first
     #[arg(long, value_name = "PATH", requires = "rules")]
     against: Option<PathBuf>,
 
     #[command(flatten)]
     files: RuleFileArguments,
 
-    /// How the logs are written
+    /// Log format
     #[arg(long, value_name = "FORMAT", default_value = "auto")]
     format: LogFormat,
 
-    /// Take an attribute from this field of the log; with dots from within an object
+    /// Read an attribute from this field of the log; dots select fields of nested objects
     #[arg(long, value_name = "ATTR=FIELD", value_parser = attribute)]
     map: Vec<(String, String)>,
 
-    /// What an attribute is where the log does not say it
+    /// Value of an attribute that a log line lacks
     #[arg(long, value_name = "ATTR=VALUE", value_parser = attribute)]
     set: Vec<(String, String)>,
 
-    /// The field with the time: RFC 3339, as servers log it, or a number since 1970
+    /// Field with the time: RFC 3339, combined log format, or a number since 1970
     #[arg(long, value_name = "FIELD")]
     time_field: Option<String>,
 
-    /// The field with the cost of a request; without it every request costs 1
+    /// Field with the cost of a request; without it every request costs 1
     #[arg(long, value_name = "FIELD")]
     cost_field: Option<String>,
 
-    /// For how long lines are held back to be put in order: servers log requests when they end
+    /// Window for sorting lines by time: servers log requests when they end
     #[arg(long, value_name = "TIME", default_value = "10s")]
     reorder: DurationText,
 
-    /// The domain of the requests
+    /// Domain of the requests
     #[arg(long, value_name = "DOMAIN")]
     domain: Option<String>,
 
-    /// A descriptor that Envoy would send for each line, such as remote_address={ip}; several are decided together
+    /// Descriptor that Envoy would send for each line, such as remote_address={ip}; several are decided together
     #[arg(long, value_name = "NAME=VALUE,…")]
     descriptor: Vec<DescriptorPattern>,
 
-    /// Print a rule file with limits for this key, such as user:{user}, above nearly all subjects' peaks; those who ask
-    /// for far more than the others are left out, and there must be 20 subjects
+    /// Print a rule file with limits for this key, such as user:{user}, above the peaks of nearly all subjects;
+    /// outliers are ignored; needs at least 20 subjects
     #[arg(long, value_name = "KEY")]
     suggest: Vec<KeyPattern>,
 
-    /// How many subjects are listed
+    /// Number of subjects to list
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
 
-    /// The most buckets that owe something at once: 18 bytes each for a rule file, and more for windows
+    /// Most non-full buckets at once: 18 bytes each per rule file, more for windows
     #[arg(long, value_name = "N", default_value_t = 4_000_000, value_parser = clap::value_parser!(u64).range(1_000..=1_000_000_000))]
     max_buckets: u64,
 
-    /// Refuse a log with a line that cannot be read
+    /// Fail on a line that cannot be parsed
     #[arg(long)]
     strict: bool,
 
-    /// Write a page with charts, to be opened in a browser
+    /// Write an HTML report with charts
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
-    /// Write the chart of requests over time
+    /// Write the chart of requests over time (SVG)
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
@@ -219,29 +219,29 @@ fn options(arguments: &SimulateArguments, sides: &[(String, RuleSet)]) -> Simula
 /// What people must know of a result, on standard error.
 fn print_warnings(summary: &Summary, arguments: &SimulateArguments) {
     for fault in &summary.faults {
-        print_notice(&format!("{}:{}: not read: {}", fault.log, fault.line, super::table::printable(&fault.reason)));
+        print_notice(&format!("{}:{}: skipped: {}", fault.log, fault.line, super::table::printable(&fault.reason)));
     }
     if summary.unreadable > summary.faults.len() as u64 {
         print_notice(&format!(
-            "{} lines were not read in all",
+            "{} lines were skipped in total",
             simulate::with_thousands_separators(summary.unreadable)
         ));
     }
     if summary.late > 0 {
         print_notice(&format!(
-            "{} requests came more than {:?} late and were taken as of then: a larger --reorder puts them in order",
+            "{} requests were more than {:?} out of order and were moved forward in time: use a larger --reorder",
             simulate::with_thousands_separators(summary.late),
             Duration::from(arguments.reorder)
         ));
     }
     for name in summary.absent_attributes.iter().filter(|_| summary.requests > 0) {
         print_notice(&format!(
-            "no line has the attribute {name:?}, so nothing that needs it applies: see --map and --set"
+            "no line has the attribute {name:?}, so rules that need it never match: see --map and --set"
         ));
     }
     for side in summary.results.iter().filter(|side| side.evicted > 0) {
         print_notice(&format!(
-            "{}: {} buckets found no room, so some may have been limited early: a larger --max-buckets makes it exact",
+            "{}: {} buckets were evicted, so some requests may have been denied early: use a larger --max-buckets for an exact result",
             side.rules_file,
             simulate::with_thousands_separators(side.evicted)
         ));
@@ -253,7 +253,7 @@ fn print_warnings(summary: &Summary, arguments: &SimulateArguments) {
         ));
     }
     if summary.is_interrupted {
-        print_notice("interrupted: this is what was seen until then");
+        print_notice("interrupted: the result covers the lines read so far");
     }
 }
 

@@ -12,31 +12,31 @@ use super::{parse_response, print, print_notice, print_value};
 /// What `checkdam violations` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ViolationsArguments {
-    /// Only those of this user
+    /// Only violations of this user
     #[arg(long, value_name = "USER")]
     user: Option<String>,
 
-    /// Only those from this address
+    /// Only violations from this address
     #[arg(long, value_name = "ADDRESS")]
     ip: Option<String>,
 
-    /// Only those of this rule; those of bans stand under "ban"
+    /// Only violations of this rule; "ban" for those of bans
     #[arg(long, value_name = "NAME")]
     rule: Option<String>,
 
-    /// Only those since then: 10m, 1h or 7d ago, or 2026-12-01T00:00:00Z
+    /// Only violations since this time: 10m, 1h or 7d ago, or 2026-12-01T00:00:00Z
     #[arg(long, value_name = "TIME")]
     since: Option<TimeArgument>,
 
-    /// Only those before then, written alike
+    /// Only violations before this time, in the same format
     #[arg(long, value_name = "TIME")]
     until: Option<TimeArgument>,
 
-    /// The most that are shown
+    /// Most violations to show
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
 
-    /// Print them as JSON
+    /// Print the violations as JSON
     #[arg(long)]
     json: bool,
 

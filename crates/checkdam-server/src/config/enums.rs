@@ -10,13 +10,13 @@ use super::ConfigError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ResponseHeaders {
-    /// Both families
+    /// X-RateLimit-* and RateLimit
     Both,
     /// X-RateLimit-Limit, -Remaining and -Reset
     X,
     /// RateLimit and RateLimit-Policy
     Ietf,
-    /// Neither; Retry-After stays
+    /// Only Retry-After
     None,
 }
 
@@ -24,11 +24,11 @@ pub(crate) enum ResponseHeaders {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PathSlashes {
-    /// The request is refused with 400
+    /// Respond with 400
     Refuse,
-    /// They stay and separate nothing
+    /// Keep them as they are; they separate no segments
     Keep,
-    /// They count as /
+    /// Decode them to /
     Decode,
 }
 
@@ -36,9 +36,9 @@ pub(crate) enum PathSlashes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PathPart {
-    /// Rules do not see it
+    /// Remove it before rules are matched
     Strip,
-    /// Rules see it
+    /// Match rules against it unchanged
     Keep,
 }
 
@@ -46,9 +46,9 @@ pub(crate) enum PathPart {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PathCase {
-    /// Rules see it
+    /// Match rules against it unchanged
     Keep,
-    /// Rules see lower case
+    /// Match rules against the lower-case path
     Lower,
 }
 
@@ -58,15 +58,15 @@ pub(crate) enum PathCase {
 pub(crate) enum LogLevel {
     /// Nothing
     Off,
-    /// What needs a human
+    /// Failures that need an operator
     #[value(aliases = ["fatal", "panic"])]
     #[serde(alias = "fatal", alias = "panic")]
     Error,
-    /// What may need one
+    /// Conditions that may need an operator
     #[value(alias = "warning")]
     #[serde(alias = "warning")]
     Warn,
-    /// Changes of state
+    /// State changes
     Info,
     /// Every decision
     Debug,
@@ -78,9 +78,9 @@ pub(crate) enum LogLevel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
-    /// For people
+    /// Human-readable lines
     Text,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }
 

@@ -12,75 +12,77 @@ use super::{ConfigError, DurationText, from_file};
 /// The proxy's settings as they were given.
 #[derive(Debug, Clone, Default, clap::Args, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[command(next_help_heading = "Proxy")]
 pub(crate) struct ProxySettings {
-    /// Where the proxy listens, host:port; port 0 takes a free one [default: 127.0.0.1:8000]
+    /// Address of the proxy, host:port; port 0 picks a free port [default: 127.0.0.1:8000]
     #[arg(long, env = "CHECKDAM_PROXY_LISTEN", value_name = "ADDRESS")]
     listen: Option<String>,
 
-    /// Where requests go, such as http://127.0.0.1:3000; several take turns [default: none, the routes name theirs]
+    /// Upstream URLs, such as http://127.0.0.1:3000; several are used in turn [default: none, each route has its own]
     #[arg(long, env = "CHECKDAM_PROXY_UPSTREAM", value_name = "URL", value_delimiter = ',')]
     upstream: Option<Vec<UpstreamUrl>>,
 
-    /// Speak HTTP/2 to upstreams, as gRPC needs; without TLS by prior knowledge [default: false]
+    /// Use HTTP/2 to upstreams, as gRPC needs; without TLS by prior knowledge [default: false]
     #[arg(long, env = "CHECKDAM_PROXY_UPSTREAM_HTTP2", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     upstream_http2: Option<bool>,
 
-    /// A CA in PEM to verify https:// upstreams with [default: the system's]
+    /// CA certificate (PEM) that verifies https:// upstreams [default: the system's]
     #[arg(long, env = "CHECKDAM_PROXY_UPSTREAM_CA", value_name = "FILE")]
     upstream_ca: Option<PathBuf>,
 
-    /// How long connecting to an upstream may take [default: 5s]
-    #[arg(long, env = "CHECKDAM_PROXY_CONNECT_TIMEOUT", value_name = "TIME")]
-    connect_timeout: Option<DurationText>,
-
-    /// How long an upstream may take to begin its answer [default: 60s]
-    #[arg(long, env = "CHECKDAM_PROXY_RESPONSE_TIMEOUT", value_name = "TIME")]
-    response_timeout: Option<DurationText>,
-
-    /// How long an answer or a WebSocket may be silent before it is cut [default: 5m]
-    #[arg(long, env = "CHECKDAM_PROXY_IDLE_TIMEOUT", value_name = "TIME")]
-    idle_timeout: Option<DurationText>,
-
-    /// How long a client may send nothing of a body that it owes before it is cut [default: 30s]
-    #[arg(long, env = "CHECKDAM_PROXY_BODY_TIMEOUT", value_name = "TIME")]
-    body_timeout: Option<DurationText>,
-
-    /// The fewest bytes a second that a client may send of a body on average, once it has been waited for as long as
-    /// body_timeout; 0 is no minimum; not for HTTP/2 upstreams, where bodies may be streams [default: 500]
-    #[arg(long, env = "CHECKDAM_PROXY_BODY_RATE_MIN", value_name = "COUNT")]
-    body_rate_min: Option<u64>,
-
-    /// The most bodies that one client address, or one /64 of IPv6, may be sending at a time; more are refused with
-    /// 429; not for HTTP/2 upstreams [default: 64]
-    #[arg(long, env = "CHECKDAM_PROXY_UPLOADS_PER_CLIENT", value_name = "COUNT")]
-    uploads_per_client: Option<usize>,
-
-    /// The most connections to each upstream, WebSockets included; more requests are refused with 503; not for HTTP/2
-    /// upstreams [default: 4096]
+    /// Most connections per upstream, WebSockets included; further requests get 503; not for HTTP/2 upstreams
+    /// [default: 4096]
     #[arg(long, env = "CHECKDAM_PROXY_UPSTREAM_CONNECTIONS", value_name = "COUNT")]
     upstream_connections: Option<usize>,
 
-    /// The longest that a leaky bucket may hold a request back; what would wait longer is denied [default: 10s]
-    #[arg(long, env = "CHECKDAM_PROXY_DELAY_MAX", value_name = "TIME")]
-    delay_max: Option<DurationText>,
-
-    /// For how long an upstream that cannot be reached is passed over [default: 5s]
+    /// How long an unreachable upstream is skipped [default: 5s]
     #[arg(long, env = "CHECKDAM_PROXY_UPSTREAM_PAUSE", value_name = "TIME")]
     upstream_pause: Option<DurationText>,
 
-    /// A path that upstreams are asked for to see whether they are well, such as /healthz [default: none]
+    /// Path of upstream health checks, such as /healthz [default: none]
     #[arg(long, env = "CHECKDAM_PROXY_HEALTH_PATH", value_name = "PATH")]
     health_path: Option<String>,
 
-    /// How often they are asked for it [default: 5s]
+    /// Time between health checks [default: 5s]
     #[arg(long, env = "CHECKDAM_PROXY_HEALTH_INTERVAL", value_name = "TIME")]
     health_interval: Option<DurationText>,
 
-    /// What a request costs, by its method, such as POST=5,PUT=5, or for all [default: 1]
+    /// Timeout for connecting to an upstream [default: 5s]
+    #[arg(long, env = "CHECKDAM_PROXY_CONNECT_TIMEOUT", value_name = "TIME")]
+    connect_timeout: Option<DurationText>,
+
+    /// Timeout for the beginning of an upstream's response [default: 60s]
+    #[arg(long, env = "CHECKDAM_PROXY_RESPONSE_TIMEOUT", value_name = "TIME")]
+    response_timeout: Option<DurationText>,
+
+    /// Close responses and WebSockets that are idle for this long [default: 5m]
+    #[arg(long, env = "CHECKDAM_PROXY_IDLE_TIMEOUT", value_name = "TIME")]
+    idle_timeout: Option<DurationText>,
+
+    /// Close a connection if its client sends nothing of a request body for this long [default: 30s]
+    #[arg(long, env = "CHECKDAM_PROXY_BODY_TIMEOUT", value_name = "TIME")]
+    body_timeout: Option<DurationText>,
+
+    /// Minimum average rate of a request body in bytes per second, enforced once body_timeout has passed; 0 is no
+    /// minimum; not for HTTP/2 upstreams, where bodies may be streams [default: 500]
+    #[arg(long, env = "CHECKDAM_PROXY_BODY_RATE_MIN", value_name = "COUNT")]
+    body_rate_min: Option<u64>,
+
+    /// Most request bodies in progress per IPv4 address or IPv6 /64; further requests get 429; not for HTTP/2
+    /// upstreams [default: 64]
+    #[arg(long, env = "CHECKDAM_PROXY_UPLOADS_PER_CLIENT", value_name = "COUNT")]
+    uploads_per_client: Option<usize>,
+
+    /// Longest delay of a request by a leaky bucket; requests that would wait longer are denied [default: 10s]
+    #[arg(long, env = "CHECKDAM_PROXY_DELAY_MAX", value_name = "TIME")]
+    delay_max: Option<DurationText>,
+
+    /// Cost of a request, by method, such as POST=5,PUT=5, or one cost for all [default: 1]
     #[arg(long, env = "CHECKDAM_PROXY_COST", value_name = "COST")]
     cost: Option<Costs>,
 
-    /// Charge answers too, when they end: one for so many bytes of the body, less what the request cost [default: none]
+    /// Charge responses too, when they end: 1 per this many bytes of body, minus the cost of the request [default:
+    /// none]
     #[arg(long, env = "CHECKDAM_PROXY_RESPONSE_BYTES", value_name = "BYTES")]
     response_bytes: Option<u64>,
 }

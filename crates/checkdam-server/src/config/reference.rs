@@ -10,24 +10,10 @@ const HEAD: &str = "\
 # checkdam.toml: every setting, with its default. Made by `checkdam config reference`.
 #
 # checkdam reads ./checkdam.toml, or the file that --config or CHECKDAM_CONFIG names.
-# A flag wins over a variable, a variable over this file, this file over the default.
+# Flags override variables, variables override this file, this file overrides the defaults.
 # Times have a unit: 500ms, 10s, 1m, 1h or 30d. Unknown keys are errors; see what is
-# in force with `checkdam config check`.
+# active with `checkdam config check`.
 ";
-
-/// The first setting of each part, and what the part is called.
-const PARTS: [(&str, &str); 10] = [
-    ("http_listen", "Doors for requests"),
-    ("rules", "Rule files"),
-    ("admin_listen", "Operators"),
-    ("database", "What is kept"),
-    ("headers", "What clients are told, and what is believed of them"),
-    ("store", "Where the buckets live"),
-    ("leave_notice", "Leaving"),
-    ("metrics_rules", "What is seen"),
-    ("connections_max", "Too much to do"),
-    ("log_level", "The log"),
-];
 
 /// Values for settings whose default is no value.
 const EXAMPLES: [(&str, &str); 23] = [
@@ -58,35 +44,31 @@ const EXAMPLES: [(&str, &str); 23] = [
 
 /// The keys of a `[[route]]`: only the file has them.
 const ROUTE: [(&str, &str, &str); 6] = [
-    ("path", "Which paths, as rules write them: /api/*, /users/{id} [default: all]", "\"/api/*\""),
-    ("host", "Which host [default: all]", "\"api.example.com\""),
-    (
-        "upstream",
-        "Where the requests go; several take turns [default: those of [proxy]]",
-        "[\"http://127.0.0.1:3001\"]",
-    ),
-    ("domain", "The domain whose rules concern them [default: none]", "\"shop\""),
-    ("cost", "What they cost, by their method or for all [default: that of [proxy]]", "{ POST = 5, PUT = 5 }"),
+    ("path", "Path pattern, as in rules: /api/*, /users/{id} [default: all]", "\"/api/*\""),
+    ("host", "Host name [default: all]", "\"api.example.com\""),
+    ("upstream", "Upstream URLs; several are used in turn [default: those of [proxy]]", "[\"http://127.0.0.1:3001\"]"),
+    ("domain", "Domain of the requests, for rules of that domain [default: none]", "\"shop\""),
+    ("cost", "Cost of a request, by method or one for all [default: that of [proxy]]", "{ POST = 5, PUT = 5 }"),
     ("response_bytes", "As in [proxy], which is the default", "1000000"),
 ];
 
 /// The reference, as it is printed and committed.
 pub(crate) fn reference() -> String {
     let mut text = HEAD.to_owned();
-    for argument in arguments::<Settings>() {
-        if let Some((_, part)) = PARTS.iter().find(|(first, _)| argument.get_id() == first) {
-            text.push_str(&format!("\n# ---- {part} ----\n"));
+    let mut heading = None;
+    for argument in &arguments::<Settings>() {
+        if let Some(new) = argument.get_help_heading().filter(|new| heading != Some(*new)) {
+            text.push_str(&format!("\n# ---- {new} ----\n"));
+            heading = Some(new);
         }
-        text.push_str(&setting_entry(&argument));
+        text.push_str(&setting_entry(argument));
     }
-    text.push_str("\n# ---- For `checkdam proxy` alone ----\n\n#[proxy]\n");
+    text.push_str("\n# ---- Only for `checkdam proxy` ----\n\n#[proxy]\n");
     for argument in arguments::<ProxySettings>() {
         text.push_str(&setting_entry(&argument));
     }
-    text.push_str(
-        "\n# Where `checkdam proxy` sends requests: the first route that fits counts, and what fits none goes\n",
-    );
-    text.push_str("# to the upstream of [proxy]. There may be many.\n#[[route]]\n");
+    text.push_str("\n# Routes of `checkdam proxy`: the first match is used; requests that match none go to the\n");
+    text.push_str("# upstream of [proxy]. The table may be repeated.\n#[[route]]\n");
     for (name, help, value) in ROUTE {
         text.push_str(&format!("\n{}#{name} = {value}\n", comment(&split_default(help).0, split_default(help).1)));
     }
@@ -195,11 +177,12 @@ mod tests {
     }
 
     #[test]
-    fn every_part_begins_with_a_setting_and_every_key_of_a_route_is_told() {
+    fn every_heading_appears_once_and_every_key_of_a_route_is_described() {
         let known = arguments::<Settings>();
-        for (first, _) in PARTS {
-            assert!(known.iter().any(|argument| argument.get_id() == first), "{first}");
-        }
+        let mut headings: Vec<_> = known.iter().map(|argument| argument.get_help_heading().unwrap()).collect();
+        headings.dedup();
+        let distinct: std::collections::BTreeSet<_> = headings.iter().collect();
+        assert_eq!(distinct.len(), headings.len(), "{headings:?}");
         // The reader names every key when it meets one that it does not know.
         let refused = toml::from_str::<Settings>("[[route]]\nnonsense = 1\n").unwrap_err().to_string();
         let expected = refused.split("expected one of ").nth(1).unwrap();

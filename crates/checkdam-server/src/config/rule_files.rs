@@ -7,11 +7,11 @@ use serde::Deserialize;
 /// The same for commands that read a file and ask no server.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct RuleFileArguments {
-    /// How limits of descriptors count that do not say so [default: fixed_window]
+    /// Default algorithm for descriptor limits [default: fixed_window]
     #[arg(long, env = "CHECKDAM_DEFAULT_ALGORITHM", value_name = "ALGORITHM", value_parser = algorithm)]
     default_algorithm: Option<Algorithm>,
 
-    /// Let several files have descriptors of the same domain
+    /// Allow several files to define descriptors of the same domain
     #[arg(long, env = "CHECKDAM_MERGE_DOMAINS", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     merge_domains: Option<bool>,
 }

@@ -10,25 +10,25 @@ use super::{ConfigError, DurationText, Settings, from_file, redis_options, varia
 /// Where the store is: the same names as `serve` takes.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct StoreSettings {
-    /// The store: redis://…, rediss://…, redis-cluster://host:port,host:port or
+    /// Store for the buckets: redis://…, rediss://…, redis-cluster://host:port,host:port or
     /// redis-sentinel://host:port,host:port/master-name; REDIS_URL is read too [default: memory]
     #[arg(long, env = "CHECKDAM_STORE", value_name = "STORE", hide_env_values = true)]
     store: Option<String>,
 
-    /// A file that holds that, for one with a password
+    /// File containing the store URL, for a URL with a password
     #[arg(long, env = "CHECKDAM_STORE_FILE", value_name = "FILE", conflicts_with = "store")]
     store_file: Option<PathBuf>,
 
-    /// A CA in PEM to verify a rediss:// server with [default: the system's]
+    /// CA certificate (PEM) that verifies a rediss:// server [default: the system's]
     #[arg(long, env = "CHECKDAM_STORE_CA", value_name = "FILE")]
     store_ca: Option<PathBuf>,
 
-    /// How long a decision may wait for Redis, such as 15ms; what is set is kept [default: 15ms, or three round trips
-    /// if that is more, up to 18ms]
+    /// Longest time that a decision waits for Redis, such as 15ms; a value set here is not adapted [default: 15ms, or
+    /// three round trips if that is more, up to 18ms]
     #[arg(long, env = "CHECKDAM_STORE_DEADLINE", value_name = "TIME")]
     store_deadline: Option<DurationText>,
 
-    /// What every key begins with after cd: [default: nothing]
+    /// Prefix of every Redis key, after cd: [default: nothing]
     #[arg(long, env = "CHECKDAM_KEY_PREFIX", value_name = "TEXT")]
     key_prefix: Option<String>,
 }

@@ -3,11 +3,11 @@
 /// How often each key is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum KeyDistribution {
-    /// Each as often as any other
+    /// All keys equally often
     Uniform,
-    /// The n-th most frequent one n times less often than the first
+    /// The n-th most frequent key n times less often than the first
     Zipf,
-    /// The same one always
+    /// Always the same key
     One,
 }
 

@@ -31,14 +31,14 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// How the lines of a log are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub(crate) enum LogFormat {
-    /// By the first line
+    /// Detect from the first line
     #[default]
     Auto,
-    /// As nginx and Apache do: common, combined, and combined behind a host
+    /// nginx and Apache: common, combined, and combined after a host
     Combined,
-    /// One object a line
+    /// One JSON object per line
     Json,
-    /// A line of names, then a line a request
+    /// A header line, then one line per request
     Csv,
 }
 

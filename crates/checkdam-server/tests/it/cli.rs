@@ -17,8 +17,8 @@ fn check_exits_by_the_decision_and_prints_a_table() {
     insta::assert_snapshot!(text(&first.stdout).replace("59m 59s", "1h 0m"), @r"
     allowed: 1 of 2 left, full again in 1h 0m
 
-    RULE      SUBJECT  VERDICT  LIMIT  LEFT  RETRY IN  FULL IN
-    per-user  user:42  allowed      2     1  -         1h 0m
+    RULE      SUBJECT  DECISION  LIMIT  LEFT  RETRY IN  FULL IN
+    per-user  user:42  allowed       2     1  -         1h 0m
     ");
     assert!(first.stderr.is_empty(), "{first:?}");
     assert_eq!(ask(&server, &["check", "user=42"]).status.code(), Some(0));
@@ -30,7 +30,7 @@ fn check_exits_by_the_decision_and_prints_a_table() {
     assert!(text(&never.stdout).starts_with("denied: a cost of 3 can never pass rule \"per-user\""), "{never:?}");
     let free = ask(&server, &["check", "--domain", "elsewhere", "user=42"]);
     assert_eq!(free.status.code(), Some(0));
-    assert_eq!(text(&free.stdout), "allowed: no enforced rule concerns the request\n");
+    assert_eq!(text(&free.stdout), "allowed: no enforced rule matches the request\n");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn explain_needs_no_server_when_it_has_the_rules() {
     let output = run(&arguments);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     insta::assert_snapshot!(text(&output.stdout), @r#"
-    3 of 5 rules concern the request: it would pass
+    3 of 5 rules match the request: it would be allowed
 
     user-pro: user:42 (enforce, token_bucket)
       The pro plan, per user
@@ -122,7 +122,7 @@ fn explain_needs_no_server_when_it_has_the_rules() {
       because the rule concerns every request
       50000/s burst 100000: 100000 of 100000 left
 
-    Not concerned:
+    Not matching:
       user-free: the condition that "plan" is free does not hold: it is "pro"
       search: the request lacks "endpoint", which the key "endpoint:{endpoint}" names; the condition that "endpoint" is /api/search does not hold: it is absent; the condition that "method" is one of GET, POST does not hold: it is absent
     "#);
@@ -164,7 +164,7 @@ fn explain_asks_the_server_for_its_state() {
     let output = ask(&server, &["explain", "user=42", "plan=free", "--cost", "50"]);
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stdout);
-    assert!(said.starts_with("2 of 5 rules concern the request: user-free would deny it\n"), "{said}");
+    assert!(said.starts_with("2 of 5 rules match the request: user-free would deny it\n"), "{said}");
     assert!(said.contains("of 50 left, denies it for"), "{said}");
 }
 

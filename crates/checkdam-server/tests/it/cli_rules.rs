@@ -422,10 +422,7 @@ fn effects_are_shown_of_rules_in_shadow() {
     }
     let said = keeper.ok(&["rules", "effect", "tried"]);
     assert!(said.starts_with("tried: would have denied 3 of 5 requests (60.0 %) since 20"), "{said}");
-    assert!(
-        said.ends_with("SUBJECT  WOULD DENY  TOO HIGH BY AT MOST\nt:1               3                    0\n"),
-        "{said}"
-    );
+    assert!(said.ends_with("SUBJECT  WOULD DENY  ERROR BOUND\nt:1               3            0\n"), "{said}");
     assert_eq!(keeper.json(&["rules", "effect", "tried"])["would_deny"], 3);
     keeper.refused(&["rules", "effect", "global"], &["global", "shadow"]);
     keeper.refused(&["rules", "effect", "nobody"], &["nobody", "rules list"]);

@@ -34,11 +34,11 @@ fn without_a_terminal_it_prints_once() {
     let (code, out, err) = top(&server, &[]);
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     let lines: Vec<&str> = out.lines().collect();
-    assert!(lines[0].starts_with("limited most in the last minute") && lines[0].ends_with(": 7 in all"), "{out}");
-    assert_eq!(lines[2..], ["COUNT  TOO HIGH BY  RULE  SUBJECT", "    7            0  free  user:loud"]);
+    assert!(lines[0].starts_with("most denied in the last minute") && lines[0].ends_with(": 7 in total"), "{out}");
+    assert_eq!(lines[2..], ["COUNT  ERROR BOUND  RULE  SUBJECT", "    7            0  free  user:loud"]);
     let (code, out, _) = top(&server, &["--kind", "allowed", "--window", "hour", "--once"]);
     assert_eq!(code, Some(0));
-    assert!(out.starts_with("allowed most in the last hour") && out.contains("    3            0  free"), "{out}");
+    assert!(out.starts_with("most allowed in the last hour") && out.contains("    3            0  free"), "{out}");
     let (code, out, _) = top(&server, &["--json"]);
     let all: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((code, &all["top"]["subjects"][0]["count"]), (Some(0), &Value::from(7)), "{out}");

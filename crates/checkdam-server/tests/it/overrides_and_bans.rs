@@ -61,7 +61,7 @@ fn a_ban_is_seen_in_batches_peeks_and_explanations() {
     assert_eq!((checked.status.code(), explained.status.code()), (Some(1), Some(1)));
     assert_eq!(text(&checked.stdout), "denied: \"user:13\" is banned: fraud, case 7\n");
     let said = text(&explained.stdout);
-    assert!(said.starts_with("1 of 1 rules concern the request: but user:13 is banned (fraud, case 7)\n"), "{said}");
+    assert!(said.starts_with("1 of 1 rules match the request: but user:13 is banned (fraud, case 7)\n"), "{said}");
 }
 
 #[test]

@@ -299,18 +299,18 @@ fn people_read_a_table_and_a_page() {
     24 requests of 24 lines, from 2026-11-01T00:00:00Z to 2026-11-01T00:00:11Z (11.0s)
     busiest minute: 2026-11-01T00:00:00Z (24 requests)
 
-    rules.yaml: 20 of 24 requests limited (83.3%)
-    worst minute: 2026-11-01T00:00:00Z (20 limited)
+    rules.yaml: 20 of 24 requests denied (83.3%)
+    worst minute: 2026-11-01T00:00:00Z (20 denied)
 
-    RULE    MODE     CONCERNED  LIMITED  SHARE  FIRST                 WORST MINUTE
-    watch   shadow          24       21  87.5%  2026-11-01T00:00:01Z  2026-11-01T00:00:00Z (21 limited)
-    search  enforce         24       20  83.3%  2026-11-01T00:00:02Z  2026-11-01T00:00:00Z (20 limited)
-    per-ip  enforce         24        0  0.0%   -                     -
+    RULE    MODE     MATCHED  DENIED  SHARE  FIRST                 WORST MINUTE
+    watch   shadow        24      21  87.5%  2026-11-01T00:00:01Z  2026-11-01T00:00:00Z (21 denied)
+    search  enforce       24      20  83.3%  2026-11-01T00:00:02Z  2026-11-01T00:00:00Z (20 denied)
+    per-ip  enforce       24       0  0.0%   -                     -
 
-    MOST LIMITED        RULE            LIMITED  FIRST                 LAST
-    user:<b>ann</b>     watch (shadow)       21  2026-11-01T00:00:01Z  2026-11-01T00:00:11Z
-    search:203.0.113.8  search               10  2026-11-01T00:00:02Z  2026-11-01T00:00:11Z
-    search:203.0.113.9  search               10  2026-11-01T00:00:02Z  2026-11-01T00:00:11Z
+    MOST DENIED         RULE            DENIED  FIRST                 LAST
+    user:<b>ann</b>     watch (shadow)      21  2026-11-01T00:00:01Z  2026-11-01T00:00:11Z
+    search:203.0.113.8  search              10  2026-11-01T00:00:02Z  2026-11-01T00:00:11Z
+    search:203.0.113.9  search              10  2026-11-01T00:00:02Z  2026-11-01T00:00:11Z
     ");
     let compared =
         simulate(&folder, &["access.log", "--rules", "rules.yaml", "--against", "stricter.yaml", "--top", "1"]);
@@ -318,14 +318,14 @@ fn people_read_a_table_and_a_page() {
     24 requests of 24 lines, from 2026-11-01T00:00:00Z to 2026-11-01T00:00:11Z (11.0s)
     busiest minute: 2026-11-01T00:00:00Z (24 requests)
 
-    RULES          ALLOWED  LIMITED  SHARE
-    rules.yaml           4       20  83.3%
-    stricter.yaml       24        0  0.0%
+    RULES          ALLOWED  DENIED  SHARE
+    rules.yaml           4      20  83.3%
+    stricter.yaml       24       0  0.0%
 
-    the second limits 0 requests that the first lets pass, and lets 20 pass that the first limits
+    the second denies 0 requests that the first allows, and allows 20 that the first denies
 
-    WHOSE FATE DIFFERS  NEWLY LIMITED  NEWLY ALLOWED
-    search:203.0.113.8              0             10
+    CHANGED SUBJECT     NEWLY DENIED  NEWLY ALLOWED
+    search:203.0.113.8             0             10
     ");
     let few = simulate(&folder, &["access.log", "--suggest", "ip:{ip}"]);
     assert_eq!(few.status.code(), Some(1), "{few:?}");
@@ -339,14 +339,14 @@ fn people_read_a_table_and_a_page() {
     # 223 requests of 223 lines, from 2026-11-01T00:00:00Z to 2026-11-01T00:00:11Z (11.0s)
     # busiest minute: 2026-11-01T00:00:00Z (223 requests)
 
-    # peaks of 24 subjects of ip:{ip}, by windows of the clock
+    # peaks of 24 subjects of ip:{ip}, in clock-aligned windows
 
     # PER  P50  P90  P99  P99.9  MAX
     # s      1    1  200    200  200
 
-    # A quarter above the 99.9th percentile; in shadow until you have seen it work.
+    # 25 % above the 99.9th percentile; in shadow mode until you have verified them.
     rules:
-      # 1 of 24 subjects exceed it; 1 ask for far more than the others and were left out
+      # 1 of 24 subjects exceed it; outliers ignored: 1
       - name: suggested-ip
         key: "ip:{ip}"
         limits: ["2/s"]
@@ -374,7 +374,7 @@ fn what_cannot_be_read_or_ordered_is_told() {
     let (said, told) = (serde_json::from_slice::<Value>(&output.stdout).unwrap(), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{told}");
     assert_eq!((&said["lines"], &said["requests"], &said["unreadable"]), (&json!(103), &json!(101), &json!(1)));
-    assert!(told.contains("access.log:51: not read: there is no [time]"), "{told}");
+    assert!(told.contains("access.log:51: skipped: there is no [time]"), "{told}");
     let strict = simulate(&folder, &["access.log", "--rules", "rules.yaml", "--strict"]);
     assert_eq!((strict.status.code(), strict.stdout.len()), (Some(1), 0));
     assert!(text(&strict.stderr).contains("access.log:51: there is no [time]"), "{}", text(&strict.stderr));

@@ -25,30 +25,29 @@ const TOKEN_FILE_VARIABLE: &str = "CHECKDAM_ADMIN_TOKEN_FILE";
 
 /// A server's admin API.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Where the rules are")]
+#[command(next_help_heading = "Server or database")]
 pub(crate) struct ServerArguments {
-    /// The admin API of the server to ask [env: CHECKDAM_ADMIN_SERVER=] [default: http://127.0.0.1:8082]
+    /// URL of the server's admin API [env: CHECKDAM_ADMIN_SERVER=] [default: http://127.0.0.1:8082]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
 
-    /// Its admin token; better in a file or in the variable, where others do not see it [env: CHECKDAM_ADMIN_TOKEN=]
+    /// Admin token; prefer the file or the variable, which process listings do not show [env: CHECKDAM_ADMIN_TOKEN=]
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
 
-    /// A file that holds the admin token [env: CHECKDAM_ADMIN_TOKEN_FILE=]
+    /// File containing the admin token [env: CHECKDAM_ADMIN_TOKEN_FILE=]
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     token_file: Option<PathBuf>,
 }
 
 /// Where the rules are kept.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Where the rules are")]
+#[command(next_help_heading = "Server or database")]
 pub(crate) struct BackendArguments {
     #[command(flatten)]
     server: ServerArguments,
 
-    /// Work on this database and ask no server: sqlite://path or postgres://…; only this flag
-    /// chooses it, the variables that serve reads do not
+    /// Use this database directly, without a server: sqlite://path or postgres://…; no variable sets it
     #[arg(long, value_name = "URL", conflicts_with_all = ["server", "token", "token_file"])]
     database: Option<String>,
 }

@@ -14,76 +14,77 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(60);
 /// What `checkdam bench` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchArguments {
-    /// The server to load, by plain HTTP [default: http://127.0.0.1:8080, with --grpc http://127.0.0.1:8081]
+    /// URL of the server, plain HTTP [default: http://127.0.0.1:8080, with --grpc http://127.0.0.1:8081]
     #[arg(value_name = "URL")]
     pub(super) url: Option<String>,
 
-    /// Ask Envoy's rate limit service, with one descriptor of the attributes
+    /// Call Envoy's rate limit service with one descriptor made of the attributes
     #[arg(long, requires = "domain")]
     pub(super) grpc: bool,
 
-    /// Get this path instead of asking for decisions: for a proxy, or an application behind one; {key} is replaced
+    /// Send GET requests for this path instead of checks: for a proxy, or an application behind one; {key} is
+    /// replaced
     #[arg(long, value_name = "PATH", value_parser = path, conflicts_with_all = ["grpc", "attributes", "cost", "domain"])]
     pub(super) get: Option<KeyTemplate>,
 
-    /// The attributes of each request; {key} is replaced by the number of a key
+    /// Attributes of each request; {key} is replaced by a key number
     #[arg(long, value_name = "ATTR=VALUE,…", value_delimiter = ',', value_parser = attribute, default_value = "user={key},plan=free")]
     pub(super) attributes: Vec<(String, KeyTemplate)>,
 
-    /// A header of each request; {key} is replaced; Host and Content-Type stand in place of ours
+    /// Header of each request; {key} is replaced; Host and Content-Type override the default ones
     #[arg(long, value_name = "NAME: VALUE", value_parser = header, conflicts_with = "grpc")]
     pub(super) header: Vec<HeaderTemplate>,
 
-    /// The domain of the requests
+    /// Domain of the requests
     #[arg(long, value_name = "DOMAIN")]
     pub(super) domain: Option<String>,
 
-    /// How much each request charges
+    /// Cost of each request
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=checkdam::LIMIT_MAX))]
     pub(super) cost: u64,
 
-    /// Requests in flight at once: connections of HTTP, streams of gRPC, which has 16 to a connection
+    /// Concurrent requests: HTTP connections, or gRPC streams (16 per connection)
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(super) connections: u64,
 
-    /// Requests a second that are due whether the server keeps up or not (an open loop); without it each connection
-    /// asks again when it is answered (a closed loop)
+    /// Requests per second, sent on schedule even if the server falls behind (open loop); without it each connection
+    /// sends its next request after the response (closed loop)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(super) rate: Option<u64>,
 
-    /// For how long requests are sent and counted, at most 1h
+    /// Duration of the measurement, at most 1h
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(super) duration: Duration,
 
-    /// How many requests are counted, if that is reached sooner; those of the warm-up come on top
+    /// Stop after this many requests, not counting the warm-up
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) requests: Option<u64>,
 
-    /// For how long requests are sent before they are counted, at most 1h
+    /// Duration of the warm-up, at most 1h
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = warmup)]
     pub(super) warmup: Duration,
 
-    /// How many keys there are
+    /// Number of keys
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub(super) keys: u64,
 
-    /// How often each key is asked about
+    /// Distribution of requests over the keys
     #[arg(long, value_name = "SPREAD", default_value = "uniform")]
     pub(super) spread: KeyDistribution,
 
-    /// How long an answer is waited for, at most 60s
+    /// Timeout for a response, at most 60s
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = timeout)]
     pub(super) timeout: Duration,
 
-    /// Threads that send [default: half of the cores]
+    /// Client threads [default: half of the cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=256))]
     pub(super) threads: Option<u64>,
 
-    /// The same seed draws the same keys
+    /// Seed of the key sequence
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
 
-    /// Allow a target that is not on this machine; name only your own
+    /// Allow a target that is not on this machine; use only your own
     #[arg(long)]
     pub(super) target_is_mine: bool,
 
@@ -91,7 +92,7 @@ pub(crate) struct BenchArguments {
     #[arg(long)]
     pub(super) json: bool,
 
-    /// Tell nothing while it runs, and hide the remarks on the result
+    /// Print no progress and no remarks on the result
     #[arg(long, short)]
     pub(super) quiet: bool,
 }

@@ -58,20 +58,18 @@ impl BenchArguments {
                 Ok(())
             }
             (StatusCode::OK | StatusCode::NOT_FOUND, None) => {
-                bail!("{url} does not answer /v1/peek: is it a checkdam server? Others are loaded with --get PATH")
+                bail!("{url} has no /v1/peek: is it a checkdam server? Use --get PATH for other servers")
             }
             (status, None) => {
-                let detail = said["detail"].as_str().unwrap_or("it says no more");
-                bail!("{url} refuses such requests with {}: {}", status.as_u16(), printable(detail))
+                let detail = said["detail"].as_str().unwrap_or("no detail");
+                bail!("{url} responds to these requests with {}: {}", status.as_u16(), printable(detail))
             }
         }
     }
 
     fn warn_of_limit(&self, has_limit: bool) {
         if !has_limit && !self.quiet {
-            print_notice(
-                "no limit concerns such requests, so all will pass: --attributes and --domain say what they are of",
-            );
+            print_notice("no limit matches these requests, so all will be allowed: see --attributes and --domain");
         }
     }
 
@@ -85,7 +83,7 @@ impl BenchArguments {
                 Ok(())
             }
             Ok(RequestResult { status: Some(status @ 0..100), .. }) => {
-                bail!("the server at {url} refuses such requests with the gRPC status {status}")
+                bail!("the server at {url} responds to these requests with the gRPC status {status}")
             }
             Ok(_) | Err(RequestFailure::Reset) => bail!(no_service()),
             Err(RequestFailure::Refused) => {

@@ -61,7 +61,7 @@ impl ProgressPrinter {
         };
         let LoadTally { allowed, limited, .. } = **total;
         format!(
-            "{}s of {}s  {}/s  p99 {}  allowed {}  limited {}  errors {}",
+            "{}s of {}s  {}/s  p99 {}  allowed {}  denied {}  errors {}",
             elapsed.as_secs(),
             self.duration.as_secs(),
             with_thousands_separators((fresh.responses() as f64 / interval.as_secs_f64().max(1e-9)) as u64),

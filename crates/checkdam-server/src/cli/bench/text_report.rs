@@ -35,7 +35,7 @@ pub(super) fn render(report: &LoadReport) -> String {
     };
     line("requests", requests, &format!("{}/s", with_thousands_separators(report.responses_per_s() as u64)));
     line("allowed", tally.allowed, &percent(tally.allowed, requests));
-    line("limited", tally.limited, &percent(tally.limited, requests));
+    line("denied", tally.limited, &percent(tally.limited, requests));
     line("errors", tally.errors(), &errors(report));
     if tally.unsent > 0 {
         line("unsent", tally.unsent, "due, but no connection came free");

@@ -18,11 +18,11 @@ const COMMANDS_SHOWN: usize = 10;
 /// What `checkdam rules add` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AddArguments {
-    /// The rule's name
+    /// Name of the rule
     #[arg(required_unless_present = "file", requires_all = ["key", "limits"])]
     name: Option<String>,
 
-    /// Take the rule from this file instead, YAML or JSON, or from standard input (-)
+    /// Read the rule from this file, YAML or JSON, or from standard input (-)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "RuleFlags"])]
     file: Option<PathBuf>,
 
@@ -40,13 +40,13 @@ pub(crate) struct AddArguments {
 /// What `checkdam rules set` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SetArguments {
-    /// The rule's name
+    /// Name of the rule
     name: String,
 
     #[command(flatten)]
     fields: RuleFlags,
 
-    /// Let it concern everyone who has the attributes of its key
+    /// Remove all conditions: match every request with the attributes of the key
     #[arg(long, conflicts_with = "when")]
     no_when: bool,
 
@@ -61,7 +61,7 @@ pub(crate) struct SetArguments {
 /// What `checkdam rules remove` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RemoveArguments {
-    /// The rule's name
+    /// Name of the rule
     name: String,
 
     #[command(flatten)]

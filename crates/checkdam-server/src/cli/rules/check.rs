@@ -17,7 +17,7 @@ use crate::rulebook::{FileTexts, LoadError, lease_warnings};
 /// What `checkdam rules check` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckFileArguments {
-    /// The rule file, ours or envoyproxy/ratelimit's, or a folder of them
+    /// Rule file, checkdam's or envoyproxy/ratelimit's format, or a folder of rule files
     #[arg(value_name = "PATH")]
     file: PathBuf,
 

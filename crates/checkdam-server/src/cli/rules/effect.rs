@@ -13,10 +13,10 @@ use crate::cli::{parse_response, print, print_value};
 /// What `checkdam rules effect` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct EffectArguments {
-    /// The rule's name; it must be in shadow
+    /// Name of the rule; it must be in shadow mode
     name: String,
 
-    /// Print it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 
@@ -65,7 +65,7 @@ impl Effect {
         if self.top_subjects.is_empty() {
             return text;
         }
-        let mut table = Table::new(&["SUBJECT", "WOULD DENY", "TOO HIGH BY AT MOST"]);
+        let mut table = Table::new(&["SUBJECT", "WOULD DENY", "ERROR BOUND"]);
         for top in &self.top_subjects {
             table.row([top.subject.clone(), top.would_deny.to_string(), top.too_high_by.to_string()]);
         }

@@ -22,26 +22,27 @@ const IMPORT_MAX: usize = 64 << 20;
 /// What `checkdam rules import` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ImportArguments {
-    /// The rule file, ours or envoyproxy/ratelimit's, YAML or JSON, a folder of them, or - for standard input
+    /// Rule file, checkdam's or envoyproxy/ratelimit's format, YAML or JSON; a folder of rule files; or - for
+    /// standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Remove whatever the file does not name
+    /// Remove rules, overrides and bans that the file does not contain
     #[arg(long)]
     replace: bool,
 
-    /// Say what would be done, and do nothing
+    /// Report what would change without changing it
     #[arg(long)]
     dry_run: bool,
 
-    /// Leave out limits of descriptors that no rule can say
+    /// Skip descriptor limits that cannot be expressed as rules
     #[arg(long)]
     partly: bool,
 
     #[command(flatten)]
     files: RuleFileArguments,
 
-    /// Print what was done as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 

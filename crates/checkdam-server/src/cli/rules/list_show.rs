@@ -15,11 +15,11 @@ use crate::cli::{parse_response, print, print_value};
 /// What `checkdam rules list` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArguments {
-    /// Only rules that have this text in their name, key, scope or description
+    /// Only rules with this text in their name, key, scope or description
     #[arg(long, value_name = "TEXT")]
     search: Option<String>,
 
-    /// Print them as JSON
+    /// Print the rules as JSON
     #[arg(long)]
     json: bool,
 
@@ -30,10 +30,10 @@ pub(crate) struct ListArguments {
 /// What `checkdam rules show` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowArguments {
-    /// The rule's name
+    /// Name of the rule
     name: String,
 
-    /// Print it as JSON, with its version and times
+    /// Print the rule as JSON, with its version and times
     #[arg(long)]
     json: bool,
 

@@ -16,11 +16,11 @@ use clap::Subcommand;
 /// What to do with rules.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RulesCommand {
-    /// List the rules
+    /// List rules
     #[command(after_help = "Examples:\n  checkdam rules list\n  checkdam rules list --search user --json\n  \
                             checkdam rules list --database sqlite://checkdam-data/checkdam.db    (needs no server)")]
     List(list_show::ListArguments),
-    /// Show one rule as YAML, which `rules import` takes back
+    /// Show one rule as YAML, as `rules import` reads it
     #[command(after_help = "Example: checkdam rules show user-free > rule.yaml\n         \
                             $EDITOR rule.yaml && checkdam rules import rule.yaml")]
     Show(list_show::ShowArguments),
@@ -30,35 +30,35 @@ pub(crate) enum RulesCommand {
                             checkdam rules add by-ip --key 'ip:{ip}' --when ip!=10.0.0.0/8 --limit 100/m --mode shadow\n  \
                             checkdam rules add --file rule.yaml")]
     Add(Box<add_set_remove::AddArguments>),
-    /// Change a rule: what is given, and nothing else
+    /// Change the given fields of a rule
     #[command(after_help = "Examples:\n  checkdam rules set user-free --limit '20/s burst 100' --limit 5000/h\n  \
                             checkdam rules set by-ip --mode enforce\n  checkdam rules set user-free --no-when")]
     Set(Box<add_set_remove::SetArguments>),
     /// Remove a rule
     Remove(add_set_remove::RemoveArguments),
-    /// Take over a rule file: all of it, or nothing
+    /// Import a rule file, atomically
     #[command(after_help = "Examples:\n  checkdam rules import rules.yaml --dry-run\n  \
                             checkdam rules import rules.yaml --replace\n  \
                             checkdam rules export --database sqlite://old.db | checkdam rules import -\n\n\
                             Rules, overrides and bans of the same name are replaced and new ones added; without \
                             --replace nothing is removed. Up to 64 MiB.")]
     Import(import_export::ImportArguments),
-    /// Write all rules, overrides and bans as a rule file
+    /// Export all rules, overrides and bans as a rule file
     #[command(after_help = "Example: checkdam rules export --output rules.yaml")]
     Export(import_export::ExportArguments),
-    /// Tell whether a rule file is valid, and what it says
+    /// Validate a rule file and show its rules
     #[command(after_help = "Exits with 0 if the file is valid and with 1 if it is not.")]
     Check(check::CheckFileArguments),
-    /// Give some subjects of a rule other limits
+    /// Override the limits of a rule for some subjects
     #[command(after_help = "Examples:\n  checkdam rules override user-free user:42 --scale 10\n  \
                             checkdam rules override user-free 'user:bot-*' --limit 1/s\n  \
                             checkdam rules override user-free user:42 --remove")]
     Override(overrides::OverrideArguments),
-    /// List the overrides
+    /// List overrides
     Overrides(overrides::OverridesArguments),
-    /// Say what a rule in shadow would have denied
+    /// Show what a rule in shadow mode would have denied
     #[command(after_help = "Example: checkdam rules effect by-ip\n\n\
-                            Each server counts by itself, from when the rule became as it is.")]
+                            Each server counts separately, since the last change of the rule.")]
     Effect(effect::EffectArguments),
 }
 

@@ -16,29 +16,29 @@ use crate::cli::{EditOutput, parse_response, print, print_value};
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
 pub(crate) struct OverrideArguments {
-    /// The rule's name
+    /// Name of the rule
     rule: String,
 
-    /// Whose limits they are, such as user:42 or user:bot-*
+    /// Subjects, such as user:42 or user:bot-*
     subject: String,
 
-    /// A limit instead of the rule's, such as "100/s burst 500"; give several for several tiers
+    /// Limit instead of the rule's, such as "100/s burst 500"; repeat it for several tiers
     #[arg(long = "limit", value_name = "LIMIT", group = "what")]
     limits: Vec<String>,
 
-    /// So many times the rule's limits, such as 10 or 0.5
+    /// Factor for the rule's limits, such as 10 or 0.5
     #[arg(long, value_name = "N", group = "what", allow_negative_numbers = true)]
     scale: Option<String>,
 
-    /// No limit at all
+    /// No limit
     #[arg(long, group = "what")]
     unlimited: bool,
 
-    /// Remove the override: the rule's own limits count again
+    /// Remove the override: the rule's own limits apply again
     #[arg(long, group = "what")]
     remove: bool,
 
-    /// What it is for
+    /// Description
     #[arg(long, value_name = "TEXT", conflicts_with = "remove")]
     description: Option<String>,
 
@@ -53,11 +53,11 @@ pub(crate) struct OverrideArguments {
 /// What `checkdam rules overrides` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct OverridesArguments {
-    /// Only those of this rule
+    /// Only overrides of this rule
     #[arg(long, value_name = "NAME")]
     rule: Option<String>,
 
-    /// Print them as JSON
+    /// Print the overrides as JSON
     #[arg(long)]
     json: bool,
 

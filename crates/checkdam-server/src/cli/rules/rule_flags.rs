@@ -13,52 +13,52 @@ const ROW: [&str; 4] = ["id", "version", "created_at", "updated_at"];
 /// The parts of a rule, each as far as it is given.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct RuleFlags {
-    /// Whose bucket a request is charged to, such as user:{user}
+    /// Key of the bucket that a request is charged to, such as user:{user}
     #[arg(long, value_name = "PATTERN")]
     key: Option<String>,
 
-    /// A limit, such as "10/s burst 50" or "100 per calendar month"; give several for several tiers
+    /// Limit, such as "10/s burst 50" or "100 per calendar month"; repeat it for several tiers
     #[arg(long = "limit", value_name = "LIMIT")]
     limits: Vec<String>,
 
-    /// Whom it concerns: plan=free, method=GET,POST, ip!=10.0.0.0/8, user (has one), !user (has none);
-    /// all that are given must hold. Anything else is for --file
+    /// Condition: plan=free, method=GET,POST, ip!=10.0.0.0/8, user (is present), !user (is absent); repeat it to
+    /// require several. Use --file for other conditions
     #[arg(long, value_name = "CONDITION")]
     when: Vec<String>,
 
-    /// token_bucket, leaky_bucket, fixed_window, sliding_window or sliding_log
+    /// Algorithm: token_bucket, leaky_bucket, fixed_window, sliding_window or sliding_log
     #[arg(long, value_name = "NAME")]
     algorithm: Option<String>,
 
-    /// For sliding_window: never more than the limit in any window
+    /// For sliding_window: never allow more than the limit in any window
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     strict: Option<bool>,
 
-    /// enforce, shadow (reports and does not deny) or off
+    /// Mode: enforce, shadow (reports and does not deny) or off
     #[arg(long, value_name = "MODE")]
     mode: Option<String>,
 
-    /// What it answers when the store cannot: local, closed or open
+    /// Decision while the store is unavailable: local, closed or open
     #[arg(long, value_name = "POLICY")]
     on_store_failure: Option<String>,
 
-    /// For how long tokens are prepaid, such as 100ms, or auto, or off
+    /// Lease time for tokens, such as 100ms, or auto, or off
     #[arg(long, value_name = "TIME")]
     lease: Option<String>,
 
-    /// Rules of higher priority stand before others
+    /// Priority; rules of higher priority come first
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     priority: Option<i32>,
 
-    /// What kind of subject it limits, for people
+    /// Kind of subject, shown to people
     #[arg(long, value_name = "WORD")]
     scope: Option<String>,
 
-    /// Only requests of this domain
+    /// Domain; only its requests match
     #[arg(long, value_name = "DOMAIN")]
     domain: Option<String>,
 
-    /// What it is for
+    /// Description
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
 }

@@ -43,7 +43,7 @@ fn totals(summary: &Summary) -> String {
 fn candidate_text(side: &CandidateSummary) -> String {
     let all = side.allowed + side.limited;
     let mut text = format!(
-        "\n{}: {} of {} requests limited ({})\n",
+        "\n{}: {} of {} requests denied ({})\n",
         side.rules_file,
         with_thousands_separators(side.limited),
         with_thousands_separators(all),
@@ -53,9 +53,9 @@ fn candidate_text(side: &CandidateSummary) -> String {
         text.push_str(&format!("of those banned: {}\n", with_thousands_separators(side.banned)));
     }
     if let Some(minute) = side.worst_minute {
-        text.push_str(&format!("worst minute: {}\n", minute_text(minute, "limited")));
+        text.push_str(&format!("worst minute: {}\n", minute_text(minute, "denied")));
     }
-    let mut rules = Table::new(&["RULE", "MODE", "CONCERNED", "LIMITED", "SHARE", "FIRST", "WORST MINUTE"]);
+    let mut rules = Table::new(&["RULE", "MODE", "MATCHED", "DENIED", "SHARE", "FIRST", "WORST MINUTE"]);
     for rule in &side.rules {
         rules.row([
             rule.rule.clone(),
@@ -64,12 +64,12 @@ fn candidate_text(side: &CandidateSummary) -> String {
             rule.limited.to_string(),
             percent(rule.limited, rule.concerned),
             rule.first_limited.map_or_else(|| "-".to_owned(), rfc3339),
-            rule.worst_minute.map_or_else(|| "-".to_owned(), |minute| minute_text(minute, "limited")),
+            rule.worst_minute.map_or_else(|| "-".to_owned(), |minute| minute_text(minute, "denied")),
         ]);
     }
     text.push_str(&format!("\n{}", rules.text()));
     if !side.subjects.is_empty() {
-        let mut subjects = Table::new(&["MOST LIMITED", "RULE", "LIMITED", "FIRST", "LAST"]);
+        let mut subjects = Table::new(&["MOST DENIED", "RULE", "DENIED", "FIRST", "LAST"]);
         for row in &side.subjects {
             let is_shadow = side.rules.iter().any(|rule| rule.rule == row.rule && rule.mode == "shadow");
             let rule = format!("{}{}", row.rule, if is_shadow { " (shadow)" } else { "" });
@@ -81,19 +81,19 @@ fn candidate_text(side: &CandidateSummary) -> String {
 }
 
 fn comparison_text(comparison: &Comparison, sides: &[CandidateSummary]) -> String {
-    let mut table = Table::new(&["RULES", "ALLOWED", "LIMITED", "SHARE"]);
+    let mut table = Table::new(&["RULES", "ALLOWED", "DENIED", "SHARE"]);
     for side in sides {
         let shares = percent(side.limited, side.allowed + side.limited);
         table.row([side.rules_file.clone(), side.allowed.to_string(), side.limited.to_string(), shares]);
     }
     let mut text = format!(
-        "\n{}\nthe second limits {} requests that the first lets pass, and lets {} pass that the first limits\n",
+        "\n{}\nthe second denies {} requests that the first allows, and allows {} that the first denies\n",
         table.text(),
         with_thousands_separators(comparison.newly_limited),
         with_thousands_separators(comparison.newly_allowed)
     );
     if !comparison.subjects.is_empty() {
-        let mut subjects = Table::new(&["WHOSE FATE DIFFERS", "NEWLY LIMITED", "NEWLY ALLOWED"]);
+        let mut subjects = Table::new(&["CHANGED SUBJECT", "NEWLY DENIED", "NEWLY ALLOWED"]);
         for row in &comparison.subjects {
             subjects.row([row.subject.clone(), row.newly_limited.to_string(), row.newly_allowed.to_string()]);
         }
@@ -110,7 +110,7 @@ fn peaks(summary: &Summary) -> String {
             one_in => format!(", one in {one_in} of all"),
         };
         text.push_str(&format!(
-            "\npeaks of {} subjects of {}{sampled}, by windows of the clock\n\n",
+            "\npeaks of {} subjects of {}{sampled}, in clock-aligned windows\n\n",
             with_thousands_separators(suggestion.subjects),
             suggestion.key
         ));
@@ -127,12 +127,12 @@ fn peaks(summary: &Summary) -> String {
 fn suggested_rules(summary: &Summary) -> String {
     let mut text = String::new();
     if !summary.suggestions.is_empty() {
-        text.push_str("\n# A quarter above the 99.9th percentile; in shadow until you have seen it work.\nrules:\n");
+        text.push_str("\n# 25 % above the 99.9th percentile; in shadow mode until you have verified them.\nrules:\n");
         for suggestion in &summary.suggestions {
             let Suggestion { exceeding, subjects, outliers, .. } = suggestion;
             let left_out = match outliers {
                 0 => String::new(),
-                outliers => format!("; {outliers} ask for far more than the others and were left out"),
+                outliers => format!("; outliers ignored: {outliers}"),
             };
             let exceeding = format!("  # {exceeding} of {subjects} subjects exceed it{left_out}\n");
             text.push_str(&exceeding);

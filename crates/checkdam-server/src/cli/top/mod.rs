@@ -20,23 +20,23 @@ use super::{print, print_notice, print_value};
 /// What `checkdam top` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TopArguments {
-    /// Whom to show first: those limited or those allowed most often
+    /// Order by denied (limited) or by allowed requests
     #[arg(long, value_enum, default_value_t = TopOf::Limited)]
     kind: TopOf,
 
-    /// Over which time
+    /// Time window
     #[arg(long, value_enum, default_value_t = TopWindow::Minute)]
     window: TopWindow,
 
-    /// Only those of this rule; those of bans stand under "ban"
+    /// Only subjects of this rule; "ban" for those of bans
     #[arg(long, value_name = "NAME")]
     rule: Option<String>,
 
-    /// Print a table once and end; so it is also where there is no terminal
+    /// Print a table once and exit; the default without a terminal
     #[arg(long)]
     once: bool,
 
-    /// Print everything once as JSON and end
+    /// Print everything once as JSON and exit
     #[arg(long)]
     json: bool,
 
@@ -108,7 +108,7 @@ fn print_all(keeper: &ServerBackend, wanted: &TopQuery) -> anyhow::Result<ExitCo
 
 /// The list as a table, and a line of what else is to be known.
 fn render_text(picture: &ServerSnapshot) -> String {
-    let mut table = Table::new(&["COUNT", "TOO HIGH BY", "RULE", "SUBJECT"]);
+    let mut table = Table::new(&["COUNT", "ERROR BOUND", "RULE", "SUBJECT"]);
     for subject in &picture.top.subjects {
         let (count, too_high_by) = (subject.count.to_string(), subject.too_high_by.to_string());
         table.row([count, too_high_by, subject.rule.clone(), subject.subject.clone()]);

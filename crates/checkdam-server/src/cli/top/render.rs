@@ -12,18 +12,18 @@ use crate::cli::table::{milliseconds_text, printable};
 
 /// The nodes that are shown at most; the list says how many there are.
 const NODES_SHOWN: usize = 6;
-const KEYS: &str = "q quit · tab limited/allowed · m minute · h hour · r rule · / search · p pause · ? help";
+const KEYS: &str = "q quit · tab denied/allowed · m minute · h hour · r rule · / search · p pause · ? help";
 const HELP: [&str; 11] = [
-    "tab     limited or allowed",
+    "tab     denied or allowed",
     "m h     the last minute or hour",
     "r       only one rule; empty for all",
     "/       search subjects; empty for all",
     "↑↓ j k  move through the list",
-    "p       pause; again to go on",
+    "p       pause or resume",
     "q esc   quit",
     "",
-    "± says by how much a count may be too high;",
-    "never is one too low. Counts are requests.",
+    "Counts are requests. They may be overestimated",
+    "by at most the error bound (±).",
     "Any key closes this.",
 ];
 
@@ -83,17 +83,17 @@ fn draw_header(frame: &mut Frame<'_>, area: Rect, view: &ViewState, shown: &Rend
 
 fn draw_traffic(frame: &mut Frame<'_>, area: Rect, shown: &RenderState) {
     let total = &shown.picture.traffic.total;
-    let block = Block::bordered().title(" requests a second, the last minute, this node ");
+    let block = Block::bordered().title(" requests per second, last minute, this node ");
     let inside = block.inner(area);
     frame.render_widget(block, area);
     let [allowed, limited] = Layout::vertical([Constraint::Fill(1), Constraint::Fill(1)]).areas(inside);
     let shadow = last_value(&total.shadow);
     for (area, name, series, colour) in
-        [(allowed, "allowed", &total.allowed, Color::Green), (limited, "limited", &total.limited, Color::Red)]
+        [(allowed, "allowed", &total.allowed, Color::Green), (limited, "denied", &total.limited, Color::Red)]
     {
         let [label, chart] = Layout::horizontal([Constraint::Length(22), Constraint::Fill(1)]).areas(area);
         let mut lines = vec![Line::styled(format!("{:>8} {name}", last_value(series)), shown.style(colour))];
-        if name == "limited" && shadow > 0 {
+        if name == "denied" && shadow > 0 {
             lines.push(Line::raw(format!("{shadow:>8} in shadow")));
         }
         frame.render_widget(Paragraph::new(lines), label);
@@ -117,7 +117,7 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, view: &ViewState, shown: &Render
         block = block.title_bottom(format!(" search {:?} ", view.search));
     }
     if found.is_empty() {
-        let text = if view.search.is_empty() { "nobody" } else { "nobody who is searched for" };
+        let text = if view.search.is_empty() { "no subjects" } else { "no matching subjects" };
         frame.render_widget(Paragraph::new(text).block(block), area);
         return;
     }
@@ -140,7 +140,7 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, view: &ViewState, shown: &Render
 
 fn draw_health(frame: &mut Frame<'_>, area: Rect, shown: &RenderState) {
     let (text, is_well) = shown.picture.health();
-    let (mark, colour) = if is_well { ("ok", Color::Green) } else { ("look", Color::Red) };
+    let (mark, colour) = if is_well { ("ok", Color::Green) } else { ("warn", Color::Red) };
     let line = Line::from(vec![Span::styled(format!(" {mark}  "), shown.style(colour)), Span::raw(text)]);
     frame.render_widget(line, area);
 }
@@ -172,15 +172,15 @@ fn draw_nodes(frame: &mut Frame<'_>, area: Rect, shown: &RenderState) {
         Constraint::Length(9),
         Constraint::Length(8),
     ];
-    let header = Row::new([" NODE", "STATE", "REQUESTS/S", "LIMITED/S", "RULES", "UP", "VERSION"]);
+    let header = Row::new([" NODE", "STATE", "REQUESTS/S", "DENIED/S", "RULES", "UP", "VERSION"]);
     let table = Table::new(rows, widths).header(header.style(Modifier::BOLD));
     frame.render_widget(table.block(Block::bordered().title(title)), area);
 }
 
 fn draw_footer(frame: &mut Frame<'_>, area: Rect, view: &ViewState) {
     let text = match &view.prompt {
-        Some((Prompt::Rule, text)) => format!("rule (enter to show, esc to leave): {text}▏"),
-        Some((Prompt::Search, text)) => format!("search (enter to show, esc to leave): {text}▏"),
+        Some((Prompt::Rule, text)) => format!("rule (enter to show, esc to cancel): {text}▏"),
+        Some((Prompt::Search, text)) => format!("search (enter to show, esc to cancel): {text}▏"),
         None => KEYS.to_owned(),
     };
     frame.render_widget(Line::raw(text), area);

@@ -145,11 +145,12 @@ impl ServerSnapshot {
         let Top { kind, window, nodes, total, missing_at_most, .. } = &self.top;
         let nodes = if *nodes == 1 { self.status.node.clone() } else { format!("{nodes} nodes") };
         let missing = match missing_at_most {
-            0 if *total == 0 => "; rules that count everybody together, such as `global`, are not listed".to_owned(),
+            0 if *total == 0 => "; rules with one bucket for all requests, such as `global`, are not listed".to_owned(),
             0 => String::new(),
-            count => format!("; whoever is not listed came at most {count} times"),
+            count => format!("; unlisted subjects: at most {count} each"),
         };
-        format!("{kind} most in the last {window}, {}: {total} in all{missing}", printable(&nodes))
+        let kind = if kind == "limited" { "denied" } else { kind };
+        format!("most {kind} in the last {window}, {}: {total} in total{missing}", printable(&nodes))
     }
 
     /// How the store, the rules and the record go; and whether all is well.
@@ -177,7 +178,7 @@ fn fetch_path<T: DeserializeOwned>(keeper: &ServerBackend, path: &str) -> Result
     let value = keeper.get(path)?;
     T::deserialize(value).map_err(|_| {
         let path = path.parse::<Uri>().map(|uri| uri.path().to_owned()).unwrap_or_default();
-        let reason = format!("the answer of {path} is not understood: is the server of another version?");
+        let reason = format!("cannot parse the response of {path}: does the server have another version?");
         CommandError::new(FailureKind::Unavailable, reason)
     })
 }

@@ -51,13 +51,13 @@ fn shown() -> RenderState {
 fn the_whole_screen() {
     insta::assert_snapshot!(drawn(&view(), &shown(), 100, 28), @r#"
     "checkdam top  one:8080 0.1.0                                                                        "
-    "┌ requests a second, the last minute, this node ───────────────────────────────────────────────────┐"
+    "┌ requests per second, last minute, this node ─────────────────────────────────────────────────────┐"
     "│     118 allowed                                        ▁▁▁▂▂▂▂▃▃▃▃▄▄▄▅▅▅▅▆▆▆▆▇▇▇█                │"
     "│                          ▁▁▁▁▂▂▂▂▃▃▃▄▄▄▄▅▅▅▅▆▆▆▇▇▇▇██████████████████████████████                │"
-    "│       5 limited                                          ▁▁▁▁▁▁▁▁▁▁▁▁▄▄▄▄▄▄▄▄▄▄▄█                │"
+    "│       5 denied                                           ▁▁▁▁▁▁▁▁▁▁▁▁▄▄▄▄▄▄▄▄▄▄▄█                │"
     "│       2 in shadow                ▃▃▃▃▃▃▃▃▃▃▃▃▆▆▆▆▆▆▆▆▆▆▆▆████████████████████████                │"
     "└──────────────────────────────────────────────────────────────────────────────────────────────────┘"
-    "┌ limited most in the last minute, 2 nodes: 162 in all; whoever is not listed came at most 3 times ┐"
+    "┌ most denied in the last minute, 2 nodes: 162 in total; unlisted subjects: at most 3 each ────────┐"
     "│  #      COUNT ±        RULE                             SUBJECT                                  │"
     "│  1        120 ±3       user-free                        user:42                                  │"
     "│  2         30          ban                              ip:198.51.100.7                          │"
@@ -73,11 +73,11 @@ fn the_whole_screen() {
     "└──────────────────────────────────────────────────────────────────────────────────────────────────┘"
     " ok  store redis, 0 failed  ·  rules 12  ·  audit 150 written, 12 waiting, 0 dropped                "
     "┌ 2 nodes ─────────────────────────────────────────────────────────────────────────────────────────┐"
-    "│ NODE                                     STATE    REQUESTS/S LIMITED/S  RULES  UP        VERSION │"
+    "│ NODE                                     STATE    REQUESTS/S DENIED/S   RULES  UP        VERSION │"
     "│*one:8080                                 ready    123.4      5.0        3      2h 1m     0.1.0   │"
     "│ two:8080                                 unready  123.4      5.0        3      2h 1m     0.1.0   │"
     "└──────────────────────────────────────────────────────────────────────────────────────────────────┘"
-    "q quit · tab limited/allowed · m minute · h hour · r rule · / search · p pause · ? help             "
+    "q quit · tab denied/allowed · m minute · h hour · r rule · / search · p pause · ? help              "
     "#);
 }
 
@@ -88,7 +88,7 @@ fn trouble_is_shown_beside_what_was_last_known() {
     shown.picture.status.store.is_open = true;
     let text = drawn(&view(), &shown, 100, 28);
     assert!(text.contains("cannot reach a server") && text.contains("user:42"), "{text}");
-    assert!(text.contains("look  store redis, breaker open"), "{text}");
+    assert!(text.contains("warn  store redis, breaker open"), "{text}");
 }
 
 #[test]
