@@ -219,7 +219,7 @@ impl SheddingEpisode {
             None if is_shedding => {
                 self.current = Some((before, Instant::now()));
                 let (late_ms, in_flight) = (overload.max_wait_ms(), overload.in_flight());
-                tracing::warn!(late_ms, in_flight, "overloaded: requests are turned away with 503");
+                tracing::warn!(late_ms, in_flight, "overloaded: shedding requests with 503");
             }
             Some((_, last)) if is_shedding => *last = Instant::now(),
             Some((since, last)) if last.elapsed() >= OVER_AFTER => {

@@ -186,7 +186,7 @@ impl PeerTable {
         let now = Instant::now();
         if self.logged.is_none_or(|logged| logged + LOG_EVERY <= now) {
             self.logged = Some(now);
-            tracing::warn!(%peer, connections, "a peer has too many connections: more are closed; see --connections-per-peer");
+            tracing::warn!(%peer, connections, "a peer has too many connections: closing new ones; see --connections-per-peer");
         }
     }
 }

@@ -79,17 +79,17 @@ impl<R: Responder> Server<R> {
     /// Serves until `stop` has a message, then shuts down as `leave` says, or at once
     /// after another message.
     pub async fn run(self, mut stop: mpsc::Receiver<()>, leave: ShutdownOptions) {
-        let Self { socket, connections, state, name: door } = self;
+        let Self { socket, connections, state, name: listener } = self;
         let accepting = match Acceptor::new(socket, Arc::clone(&connections)) {
             Ok(accepting) => accepting,
-            Err(error) => return tracing::error!(door, %error, "the system does not say when clients connect"),
+            Err(error) => return tracing::error!(listener, %error, "cannot poll the listener for new connections"),
         };
         tokio::select! {
             _ = stop.recv() => {}
             () = accepting.run() => {}
         }
         state.begin_shutdown();
-        tracing::info!(door, connections = connections.count(), "going away: unready, answering what still comes");
+        tracing::info!(listener, connections = connections.count(), "shutdown: not ready, still serving new requests");
         tokio::select! {
             () = accepting.run() => {}
             () = connections.until_quiet(), if leave.ends_when_idle() => {}
@@ -102,7 +102,7 @@ impl<R: Responder> Server<R> {
             () = tokio::time::sleep(leave.drain) => {}
             _ = stop.recv() => {}
         }
-        tracing::warn!(door, connections = connections.count(), "not all connections ended in time: they are cut");
+        tracing::warn!(listener, connections = connections.count(), "drain timeout: closing the remaining connections");
     }
 }
 
@@ -199,7 +199,7 @@ impl AcceptFailures {
             return;
         }
         let before = std::mem::take(&mut self.unlogged);
-        tracing::warn!(%error, before, "a connection cannot be accepted: raise the limit of open files if it is reached");
+        tracing::warn!(%error, before, "cannot accept a connection: raise the limit of open files if it is reached");
         self.logged = Some(Instant::now());
     }
 }

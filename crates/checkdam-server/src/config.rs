@@ -113,13 +113,13 @@ pub(crate) enum ConfigError {
     Unreadable { path: String, reason: std::io::Error },
     #[error("{path}: {reason}")]
     Invalid { path: String, reason: String },
-    #[error("the file {path:?} should hold a secret and is empty")]
+    #[error("the file {path:?} should contain a secret and is empty")]
     EmptySecret { path: String },
     #[error("{name} is {value:?}: use one of {choices}")]
     NotAChoice { name: &'static str, value: String, choices: String },
     #[error("http_listen is \"off\", so there is nothing to serve: give it an address such as 127.0.0.1:8080")]
     NothingToServe,
-    #[error("store_deadline is 0: no store answers at once; use for example 15ms")]
+    #[error("store_deadline is 0: use a positive time, for example 15ms")]
     NoDeadline,
     #[error("{name} is {value:?}: use an address such as 127.0.0.1:8080, with a port from 0 to 65535")]
     NotAnAddress { name: &'static str, value: String },
@@ -149,10 +149,10 @@ pub(crate) enum ConfigError {
         "header_attributes names {attribute:?}, which another header or the request itself gives: use another name"
     )]
     AttributeTwice { attribute: String },
-    #[error("{name} is {value:?}, which there is not here: {instead}")]
+    #[error("{name} is {value:?}, which is not supported: {instead}")]
     NotHere { name: &'static str, value: String, instead: &'static str },
     #[error(
-        "{names}: such variables are of envoyproxy/ratelimit, but RUNTIME_ROOT is not set, and there is no {folder}: \
+        "{names}: these are variables of envoyproxy/ratelimit, but RUNTIME_ROOT is not set, and there is no {folder}: \
          set RUNTIME_ROOT to where its files are, give rules with --rules or --database, or leave the variables out"
     )]
     NoRuntimeRoot { names: String, folder: String },

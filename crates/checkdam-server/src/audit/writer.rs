@@ -49,7 +49,7 @@ impl ViolationWriter {
         let _ = self.task.await;
         let counts = self.audit.counts();
         if counts.dropped > 0 {
-            tracing::warn!(dropped = counts.dropped, written = counts.written, "violations were not written");
+            tracing::warn!(dropped = counts.dropped, written = counts.written, "violations were dropped");
         }
     }
 }
@@ -105,7 +105,7 @@ impl WriterTask {
                 }
                 Err(error) => {
                     if pause == PAUSE_FIRST {
-                        tracing::warn!(%error, waiting = batch.len(), "violations wait for the database");
+                        tracing::warn!(%error, waiting = batch.len(), "cannot write violations: waiting for the database");
                     }
                     tokio::select! {
                         deadline = &mut *finishing => return Some(deadline.unwrap_or_else(|_| Instant::now())),
@@ -157,8 +157,8 @@ impl WriterTask {
         };
         match self.rulebook.prune_violations(keep).await {
             Ok(0) => {}
-            Ok(pruned) => tracing::info!(pruned, "old violations were forgotten"),
-            Err(error) => tracing::debug!(%error, "old violations stay for now"),
+            Ok(pruned) => tracing::info!(pruned, "deleted old violations"),
+            Err(error) => tracing::debug!(%error, "cannot delete old violations yet"),
         }
     }
 }

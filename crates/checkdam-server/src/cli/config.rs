@@ -77,7 +77,7 @@ fn check(arguments: ConfigCheckArguments) -> anyhow::Result<()> {
     // Where a value comes from is known to the parser alone, which is asked again.
     let settings = EffectiveSetting::all(&config, &own_matches(), file, arguments.proxy).map_err(refused)?;
     for name in crate::config::unknown_variables() {
-        print_notice(&format!("the variable {name} sets nothing: see checkdam config reference"));
+        print_notice(&format!("the variable {name} has no effect: see checkdam config reference"));
     }
     if arguments.json {
         return print_value(&json!({"valid": true, "settings": settings}));

@@ -105,7 +105,7 @@ impl ApiRequest {
             let response = sender.send_request(request.body(Full::new(self.body))?).await?;
             let status = response.status();
             let body = Limited::new(response.into_body(), self.answer_max).collect().await;
-            let body = body.map_err(|error| anyhow::anyhow!("the answer breaks off: {error}"))?;
+            let body = body.map_err(|error| anyhow::anyhow!("the response is incomplete: {error}"))?;
             anyhow::Ok(ApiResponse { status, body: body.to_bytes().to_vec() })
         };
         talked.await.with_context(|| format!("the server at {server} does not answer: is it checkdam?"))
@@ -121,12 +121,12 @@ pub(super) fn post(server: &str, path: &str, body: String) -> anyhow::Result<Vec
 /// Reads a decision; anything else that a server says is an error in its own
 /// words.
 pub(super) fn parse_decision<T: DeserializeOwned>(answer: &[u8]) -> anyhow::Result<T> {
-    let value: Value = serde_json::from_slice(answer).context("the answer is not JSON: is it a checkdam server?")?;
+    let value: Value = serde_json::from_slice(answer).context("the response is not JSON: is it a checkdam server?")?;
     if !value["allowed"].is_boolean() {
         let detail = value["detail"].as_str().unwrap_or("the answer is no decision: is it a checkdam server?");
-        bail!("the server refuses the request: {}", super::table::printable(detail));
+        bail!("the server rejected the request: {}", super::table::printable(detail));
     }
-    serde_json::from_value(value).context("the answer is not understood: is the server of another version?")
+    serde_json::from_value(value).context("cannot parse the response: does the server have another version?")
 }
 
 struct ServerAddress {
@@ -148,7 +148,9 @@ impl ServerAddress {
             bail!("the server {server:?} is not reached by plain HTTP: give a URL such as http://127.0.0.1:8080");
         }
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            bail!("the server's URL has a login in it, which no door takes: give the admin token with --token-file");
+            bail!(
+                "the server's URL contains a login, which no listener accepts: give the admin token with --token-file"
+            );
         }
         if let Some(port) = invalid_port(&uri) {
             bail!("the server {server:?} has the port {port:?}: ports are numbers up to 65535");

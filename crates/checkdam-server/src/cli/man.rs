@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &ManArguments) -> anyhow::Result<ExitCode> {
     };
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let count = write_pages(command, folder)?;
-    print_notice(&format!("{count} pages are in {}", folder.display()));
+    print_notice(&format!("wrote {count} pages to {}", folder.display()));
     Ok(ExitCode::SUCCESS)
 }
 

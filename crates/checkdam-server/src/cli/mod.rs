@@ -240,5 +240,5 @@ fn print_notice(text: &str) {
 
 /// What of an answer is shown.
 fn parse_response<T: DeserializeOwned>(answer: &Value) -> anyhow::Result<T> {
-    T::deserialize(answer).context("the answer is not understood: is the server of another version?")
+    T::deserialize(answer).context("cannot parse the response: does the server have another version?")
 }

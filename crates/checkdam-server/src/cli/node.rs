@@ -90,12 +90,12 @@ where
     };
     crate::logging::start(config.log_level, config.log_format);
     for name in crate::config::unknown_variables() {
-        tracing::warn!(name, "this variable sets nothing: see checkdam serve --help");
+        tracing::warn!(name, "this variable has no effect: see checkdam serve --help");
     }
     for EnvoyVariableReport { name, became } in &config.foreign {
         match became {
             VariableEffect::Ignored(reason) => {
-                tracing::warn!(name, reason, "this variable of envoyproxy/ratelimit changes nothing here");
+                tracing::warn!(name, reason, "this variable of envoyproxy/ratelimit has no effect");
             }
             became => tracing::info!(name, %became, "a variable of envoyproxy/ratelimit"),
         }
@@ -140,7 +140,7 @@ impl Node {
         let opened = tokio::select! {
             opened = OpenedNode::open(config, file, &store, admin_listener.as_ref()) => opened?,
             _ = signals.stop.recv() => {
-                tracing::info!("told to stop before it was open");
+                tracing::info!("stopped during startup");
                 return Ok(None);
             }
         };
@@ -212,7 +212,7 @@ impl Node {
         let (admin, live) = self.admin.unzip();
         let admin = admin.map(|admin| self.control.spawn(admin.run(admin_stop, ADMIN_LEAVE)));
         let rules = self.app.limiter().rules().rules().len();
-        systemd::notify_ready(&format!("{rules} rules are in force"));
+        systemd::notify_ready(&format!("{rules} rules are active"));
         // If it panics there is nothing left to wait for.
         let _ = self.control.spawn(doors(self.stop)).await;
         // Nobody who watches shall hold the exit up.
@@ -287,9 +287,9 @@ fn follow_rules(
     tokio::spawn(async move {
         // The supervisor is told of the end when this is dropped.
         while let Some(_reloading) = reload.recv().await {
-            tracing::info!("SIGHUP: the rulebook is looked at now");
+            tracing::info!("SIGHUP: reloading the rulebook");
             if tokio::time::timeout(RELOAD_LIMIT, looks.poll()).await.is_err() {
-                tracing::warn!("SIGHUP: the rulebook cannot be read in time; it is tried again and again");
+                tracing::warn!("SIGHUP: cannot read the rulebook in time; retrying");
             }
         }
     });

@@ -130,7 +130,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
         )));
     }
     if summary.requests == 0 {
-        bail!(CommandError::invalid("the logs hold no request".to_owned()));
+        bail!(CommandError::invalid("the logs contain no requests".to_owned()));
     }
     let is_small = |one: &&simulate::Suggestion| one.subjects * one.sampled_one_in < simulate::SUBJECTS_MIN;
     if let Some(one) = summary.suggestions.iter().find(is_small) {

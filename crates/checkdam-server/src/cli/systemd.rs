@@ -19,7 +19,7 @@ pub(super) fn notify_ready(status: &str) {
 
 /// The program is on its way out.
 pub(super) fn notify_stopping() {
-    notify(&[NotifyState::Stopping, NotifyState::Status("going away: answering what still comes")]);
+    notify(&[NotifyState::Stopping, NotifyState::Status("shutdown: still serving new requests")]);
 }
 
 /// The rules are being read anew, until this is dropped.
@@ -61,7 +61,7 @@ fn notify(state: &[NotifyState<'_>]) {
     if let Err(error) = sent
         && !HAS_WARNED.swap(true, Ordering::Relaxed)
     {
-        tracing::warn!(%error, "the supervisor at NOTIFY_SOCKET cannot be told how it goes");
+        tracing::warn!(%error, "cannot notify the supervisor at NOTIFY_SOCKET");
     }
 }
 

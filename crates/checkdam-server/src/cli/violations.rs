@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &ViolationsArguments) -> anyhow::Result<ExitCode> {
     let is_full = rows.len() == wanted.limit;
     print(table(rows).text().as_bytes())?;
     if is_full {
-        print_notice(&format!("these are the newest {}: ask for more with --limit", wanted.limit));
+        print_notice(&format!("showing the newest {}: use --limit for more", wanted.limit));
     }
     Ok(ExitCode::SUCCESS)
 }

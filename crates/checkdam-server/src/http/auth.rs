@@ -92,7 +92,7 @@ impl ForwardAuth {
     fn warn_of_options(&self, problem: &Problem) {
         if !self.has_warned_of_options.swap(true, Ordering::Relaxed) {
             let problem = problem.to_json();
-            tracing::warn!(problem, "a proxy asks /v1/auth with options that are not understood: mend its settings");
+            tracing::warn!(problem, "a proxy calls /v1/auth with invalid options: correct its configuration");
         }
     }
 
@@ -101,7 +101,7 @@ impl ForwardAuth {
     fn warn_of_untrusted_peer(&self, peer: IpAddr, headers: &HeaderMap) {
         let is_ignored = headers.contains_key(X_FORWARDED_FOR) && !self.origin.is_trusted(peer);
         if is_ignored && !self.has_warned.swap(true, Ordering::Relaxed) {
-            tracing::warn!(%peer, "X-Forwarded-For of a peer that is not among --trusted-proxies counts for nothing");
+            tracing::warn!(%peer, "ignoring X-Forwarded-For: the peer is not in --trusted-proxies");
         }
     }
 }

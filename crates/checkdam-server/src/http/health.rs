@@ -15,7 +15,7 @@ use crate::readiness::Readiness;
 
 /// What is said while the rules in force may not be the newest. Why is for
 /// operators: the error may name what is not for everybody.
-const NOT_THE_NEWEST: &str = "the rules in force may not be the newest: /admin/v1/status says why";
+const NOT_THE_NEWEST: &str = "the active rules may not be the newest: see /admin/v1/status";
 
 /// The paths that are answered apart from requests, so that they are answered in
 /// time however much there is to do.
@@ -45,8 +45,8 @@ pub(super) async fn livez() -> Response<Body> {
 /// its store it follows the rules: only where every rule that can deny has
 /// `on_store_failure: closed` is there nothing that it could answer.
 #[utoipa::path(get, path = "/readyz", tag = "health", responses(
-    (status = 200, description = "It wants requests", body = Health),
-    (status = 503, description = "It is going away, is being opened, or can only refuse", body = Health,
+    (status = 200, description = "Ready for requests", body = Health),
+    (status = 503, description = "Startup, shutdown, or every rule is closed because the store is unavailable", body = Health,
         example = json!({"status": "draining"})),
 ))]
 pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response<Body> {
@@ -65,7 +65,7 @@ pub(super) fn readiness_response(readiness: Readiness, detail: Option<&'static s
     let detail = match readiness {
         Readiness::Ready => detail,
         Readiness::StoreAway => Some("the store does not answer, and every rule is closed until it does"),
-        Readiness::Starting => Some("no rules are in force yet"),
+        Readiness::Starting => Some("no rules are active yet"),
         Readiness::Draining => None,
     };
     health_response(status, &Health { status: readiness.name(), detail })

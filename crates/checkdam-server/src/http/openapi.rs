@@ -45,9 +45,9 @@ pub(super) async fn document() -> impl IntoResponse {
     tags(
         (name = "decisions", description = "Charge requests"),
         (name = "state", description = "Look at limits and change what is owed"),
-        (name = "rules", description = "Edit what is allowed to whom (admin door)"),
-        (name = "violations", description = "See who was denied (admin door)"),
-        (name = "status", description = "See how a node goes (admin door)"),
+        (name = "rules", description = "Edit rules, overrides and bans (admin listener)"),
+        (name = "violations", description = "List denied requests (admin listener)"),
+        (name = "status", description = "Show the state of a node (admin listener)"),
         (name = "health", description = "Whether the process lives and wants requests")
     )
 )]

@@ -141,7 +141,7 @@ pub(super) async fn reset(State(app): State<Arc<App>>, body: Body) -> V1Result {
     post, path = "/v1/explain", tag = "state",
     request_body(content = CheckBody<'_>, example = json!({"attributes": {"user": "42", "plan": "free"}})),
     responses(
-        (status = 200, description = "Which rules concern it, and why", body = ExplainAnswer<'_>,
+        (status = 200, description = "Which rules match it, and why", body = ExplainAnswer<'_>,
             example = json!(example::explained())),
         ErrorResponses,
     )

@@ -73,7 +73,7 @@ pub(crate) enum LoadError {
     Thread(#[from] std::io::Error),
     #[error("cannot keep latencies: {0}")]
     Latencies(#[from] hdrhistogram::CreationError),
-    #[error("a thread ended without a word: this is a fault of checkdam")]
+    #[error("a thread ended unexpectedly: this is a bug in checkdam")]
     Lost,
 }
 

@@ -64,8 +64,8 @@ impl LoadReport {
         let mut remarks = Vec::new();
         match self.plan.bounds.rate_per_s {
             None => remarks.push(
-                "this was a closed loop: while the server stalls nobody asks, so these latencies hide waiting; \
-                 --rate measures what users would see"
+                "this was a closed loop: no requests are sent while the server stalls, so these latencies hide waiting; \
+                 use --rate to measure what users would see"
                     .to_owned(),
             ),
             Some(rate_per_s) if unsent > 0 => remarks.push(format!(

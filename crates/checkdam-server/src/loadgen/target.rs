@@ -23,7 +23,7 @@ pub(crate) struct Target {
 pub(crate) enum TargetError {
     #[error("the target {url:?} is not a URL: write it such as http://127.0.0.1:8080")]
     NotAUrl { url: String },
-    #[error("the target {url:?} asks for TLS, which this does not speak: name a door without TLS, http://…")]
+    #[error("the target {url:?} needs TLS, which bench does not support: use a listener without TLS, http://…")]
     Tls { url: String },
     #[error("the target {url:?} has a login or a query in it: give a scheme, a host, a port and at most a path")]
     Extra { url: String },
@@ -63,7 +63,7 @@ impl Target {
             (host, uri.port_u16().unwrap_or(80)).to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
         let addresses: Vec<SocketAddr> = found.collect();
         if addresses.is_empty() {
-            return Err(unknown("its name is nobody's".to_owned()));
+            return Err(unknown("the host name does not resolve".to_owned()));
         }
         if !is_mine && !are_local(&addresses) {
             return Err(TargetError::Foreign { url: given() });

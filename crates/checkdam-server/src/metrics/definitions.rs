@@ -37,42 +37,36 @@ impl MetricDefinition {
 
 pub(super) const REQUESTS: MetricDefinition = MetricDefinition::counter(
     "rate_limiter_requests_total",
-    "Requests decided, each once: by the rule that spoke for it (empty if none did), the decision and who decided.",
+    "Requests decided, each once, by governing rule (empty if none), decision and decider.",
 );
-pub(super) const ALLOWED: MetricDefinition = MetricDefinition::counter(
-    "rate_limiter_allowed_total",
-    "Requests that passed, each once, by the rule that spoke for it.",
-);
-pub(super) const REJECTED: MetricDefinition = MetricDefinition::counter(
-    "rate_limiter_rejected_total",
-    "Requests that did not pass, each once, by the rule that spoke for it.",
-);
+pub(super) const ALLOWED: MetricDefinition =
+    MetricDefinition::counter("rate_limiter_allowed_total", "Allowed requests, each once, by governing rule.");
+pub(super) const REJECTED: MetricDefinition =
+    MetricDefinition::counter("rate_limiter_rejected_total", "Denied requests, each once, by governing rule.");
 pub(super) const RULE_DECISIONS: MetricDefinition = MetricDefinition::counter(
     "rate_limiter_rule_decisions_total",
-    "What each rule said of the requests that it concerned; shadow_denied would have been denied.",
+    "Decisions of each rule on the requests that it matched; shadow_denied would have been denied.",
 );
 pub(super) const LATENCY: MetricDefinition =
     MetricDefinition::histogram("rate_limiter_latency_seconds", "How long decisions took, the store included.");
 
 pub(super) const READY: MetricDefinition = MetricDefinition::gauge(
     "rate_limiter_ready",
-    "1 while the server wants requests, 0 while it can only refuse or is going away.",
+    "1 while the server is ready, 0 during startup and shutdown and while every rule is closed.",
 );
 pub(super) const CONNECTIONS: MetricDefinition =
-    MetricDefinition::gauge("rate_limiter_connections", "Open connections of clients, by door.");
-pub(super) const SHED: MetricDefinition = MetricDefinition::counter(
-    "rate_limiter_shed_total",
-    "Requests turned away because there was too much to do, by door.",
-);
+    MetricDefinition::gauge("rate_limiter_connections", "Open client connections, by listener.");
+pub(super) const SHED: MetricDefinition =
+    MetricDefinition::counter("rate_limiter_shed_total", "Requests shed because of overload, by listener.");
 pub(super) const IN_FLIGHT: MetricDefinition =
     MetricDefinition::gauge("rate_limiter_in_flight", "Requests that are being decided.");
 pub(super) const LATENESS: MetricDefinition = MetricDefinition::gauge(
     "rate_limiter_lateness_seconds",
-    "The longest that a request waited for its turn in the last second.",
+    "Longest scheduling delay of a request in the last second.",
 );
 pub(super) const STORE_REQUESTS: MetricDefinition = MetricDefinition::counter(
     "rate_limiter_store_requests_total",
-    "What became of requests to Redis; all but answered were decided by the rules' failure policy.",
+    "Requests to Redis by result; all but answered were decided by the rules' failure policy.",
 );
 pub(super) const LOCAL_CHARGES: MetricDefinition = MetricDefinition::counter(
     "rate_limiter_local_charges_total",
@@ -80,11 +74,11 @@ pub(super) const LOCAL_CHARGES: MetricDefinition = MetricDefinition::counter(
 );
 pub(super) const BREAKER_OPEN: MetricDefinition = MetricDefinition::gauge(
     "rate_limiter_breaker_open",
-    "1 while a server of Redis is not asked because it failed, 0 if all are.",
+    "1 while the circuit breaker of a Redis server is open, 0 if all are closed.",
 );
 pub(super) const STORE_ROUND_TRIP: MetricDefinition = MetricDefinition::gauge(
     "rate_limiter_store_round_trip_seconds",
-    "The shortest round trip to Redis lately, to the server farthest away.",
+    "Shortest recent round trip to the most distant Redis server.",
 );
 pub(super) const STORE_DEADLINE: MetricDefinition = MetricDefinition::gauge(
     "rate_limiter_store_deadline_seconds",
@@ -98,7 +92,7 @@ pub(super) const MEMORY_BUCKETS_MAX: MetricDefinition = MetricDefinition::gauge(
 );
 pub(super) const MEMORY_EVICTIONS: MetricDefinition = MetricDefinition::counter(
     "rate_limiter_memory_evictions_total",
-    "Buckets that made room for others; what they owed is still held against their subjects.",
+    "Evicted buckets; their debt is still held against their subjects.",
 );
 
 pub(super) const LEASE_SUBJECTS: MetricDefinition =
@@ -112,12 +106,12 @@ pub(super) const LEASE_GRANTED: MetricDefinition = MetricDefinition::counter(
     "Tokens that Redis granted; a lease's size is this divided by the asks.",
 );
 pub(super) const LEASE_SPENT: MetricDefinition =
-    MetricDefinition::counter("rate_limiter_lease_spent_total", "Prepaid tokens that requests were let in for.");
+    MetricDefinition::counter("rate_limiter_lease_spent_total", "Prepaid tokens spent on allowed requests.");
 pub(super) const LEASE_RETURNED: MetricDefinition =
-    MetricDefinition::counter("rate_limiter_lease_returned_total", "Prepaid tokens given back while they could be.");
+    MetricDefinition::counter("rate_limiter_lease_returned_total", "Prepaid tokens returned in time.");
 pub(super) const LEASE_LOST: MetricDefinition = MetricDefinition::counter(
     "rate_limiter_lease_lost_total",
-    "Prepaid tokens neither spent nor given back in time: nobody was let in for them.",
+    "Prepaid tokens neither spent nor returned in time; they admitted no requests.",
 );
 pub(super) const LEASE_CACHED_DENIALS: MetricDefinition =
     MetricDefinition::counter("rate_limiter_lease_cached_denials_total", "Requests denied without asking Redis.");
@@ -126,33 +120,31 @@ pub(super) const AUDIT_DENIED: MetricDefinition =
     MetricDefinition::counter("rate_limiter_audit_denied_total", "Violations: denials by a limit or a ban.");
 pub(super) const AUDIT_WRITTEN: MetricDefinition =
     MetricDefinition::counter("rate_limiter_audit_written_total", "Violations written to the database.");
-pub(super) const AUDIT_SAMPLED_OUT: MetricDefinition = MetricDefinition::counter(
-    "rate_limiter_audit_sampled_out_total",
-    "Violations left out because their rule had written enough that second.",
-);
+pub(super) const AUDIT_SAMPLED_OUT: MetricDefinition =
+    MetricDefinition::counter("rate_limiter_audit_sampled_out_total", "Violations not recorded because of audit_rate.");
 pub(super) const AUDIT_DROPPED: MetricDefinition = MetricDefinition::counter(
     "rate_limiter_audit_dropped_total",
-    "Violations lost because the queue was full or the database away too long.",
+    "Violations dropped because the queue was full or the database was unavailable for too long.",
 );
 pub(super) const AUDIT_WAITING: MetricDefinition =
-    MetricDefinition::gauge("rate_limiter_audit_waiting", "Violations that wait to be written.");
+    MetricDefinition::gauge("rate_limiter_audit_waiting", "Violations waiting to be written.");
 pub(super) const SPANS_DROPPED: MetricDefinition = MetricDefinition::counter(
     "rate_limiter_spans_dropped_total",
-    "Spans not sent because the collector was away or slow.",
+    "Spans dropped because the collector was unavailable or slow.",
 );
 
-pub(super) const RULES: MetricDefinition = MetricDefinition::gauge("rate_limiter_rules", "Rules in force.");
-pub(super) const OVERRIDES: MetricDefinition = MetricDefinition::gauge("rate_limiter_overrides", "Overrides in force.");
-pub(super) const BANS: MetricDefinition = MetricDefinition::gauge("rate_limiter_bans", "Bans in force.");
+pub(super) const RULES: MetricDefinition = MetricDefinition::gauge("rate_limiter_rules", "Active rules.");
+pub(super) const OVERRIDES: MetricDefinition = MetricDefinition::gauge("rate_limiter_overrides", "Active overrides.");
+pub(super) const BANS: MetricDefinition = MetricDefinition::gauge("rate_limiter_bans", "Active bans.");
 pub(super) const RULES_VERSION: MetricDefinition =
-    MetricDefinition::gauge("rate_limiter_rules_version", "The version of the rulebook in force; 0 for a rule file.");
+    MetricDefinition::gauge("rate_limiter_rules_version", "Version of the active rulebook; 0 for a rule file.");
 pub(super) const RULES_LOADED: MetricDefinition = MetricDefinition::gauge(
     "rate_limiter_rules_loaded_timestamp_seconds",
-    "Since when the rules are in force, in Unix time.",
+    "When the active rules were loaded, in Unix time.",
 );
 pub(super) const RULES_LOAD_FAILED: MetricDefinition = MetricDefinition::gauge(
     "rate_limiter_rules_load_failed",
-    "1 if newer rules were refused or cannot be read and the old ones stay, 0 if not.",
+    "1 if newer rules are invalid or cannot be read and the old ones stay active, 0 if not.",
 );
 pub(super) const BUILD: MetricDefinition = MetricDefinition::info("rate_limiter_build_info", "The program's version.");
 

@@ -234,8 +234,10 @@ impl Nodes {
             let detail = detail.map(|Difference { seen, remedy, .. }| format!("{seen}; {remedy}"));
             if self.app.warnings().set(topic, detail.clone()) {
                 match detail {
-                    Some(detail) => tracing::warn!(topic, "nodes that share this Redis differ: {detail}"),
-                    None => tracing::info!(topic, "nodes that share this Redis no longer differ"),
+                    Some(detail) => {
+                        tracing::warn!(topic, "nodes that share this Redis have different settings: {detail}")
+                    }
+                    None => tracing::info!(topic, "nodes that share this Redis have the same settings again"),
                 }
             }
         }

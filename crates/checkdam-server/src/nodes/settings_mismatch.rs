@@ -119,7 +119,7 @@ fn node_count_difference(own: &AnnouncedNode, alike: &[&AnnouncedNode]) -> Optio
     Some(Difference {
         topic: "nodes",
         seen: format!(
-            "--nodes is {}, and {} seen: while Redis is away, each admits one part in --nodes of every limit",
+            "--nodes is {}, and {} seen: while Redis is unavailable, each admits 1/--nodes of every limit",
             said.join(" and "),
             counted(alike.len() + 1, "node is", "nodes are")
         ),

@@ -68,7 +68,7 @@ impl Connector {
 fn root_certificates(pem: &[u8]) -> anyhow::Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
-        roots.add(certificate.map_err(|error| anyhow::anyhow!("upstream_ca cannot be read as PEM: {error}"))?)?;
+        roots.add(certificate.map_err(|error| anyhow::anyhow!("upstream_ca is not valid PEM: {error}"))?)?;
     }
     anyhow::ensure!(!roots.is_empty(), "upstream_ca holds no certificate: give a file in PEM");
     Ok(roots)

@@ -25,15 +25,15 @@ pub(super) enum ProxyError {
     NoRoute,
     #[error("{0}")]
     Upload(UploadError),
-    #[error("this client is sending {max} bodies already, and nothing was charged: let one end before the next")]
+    #[error("this client is already sending {max} bodies; nothing was charged: finish one before the next")]
     TooManyUploads { max: usize },
     #[error("nothing was charged or forwarded: try again after a second")]
     Overloaded,
-    #[error("as many requests as may be are with the upstream: try again after a second")]
+    #[error("the upstream has reached its connection limit: try again after a second")]
     Full,
     #[error("no upstream can be reached: try again later")]
     Unreachable,
-    #[error("the upstream broke off before it answered")]
+    #[error("the upstream closed the connection before it responded")]
     Broken,
     #[error("the upstream did not answer within {seconds} s")]
     Slow { seconds: u64 },

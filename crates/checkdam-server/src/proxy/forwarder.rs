@@ -113,7 +113,7 @@ impl Forwarder {
                 let (SendError::Lost(reason) | SendError::Broken(reason)) = &error else {
                     return Err(ProxyError::Slow { seconds: self.response_timeout.as_secs() });
                 };
-                tracing::warn!(upstream = %upstream.url, error = reason, "an upstream broke off before it answered");
+                tracing::warn!(upstream = %upstream.url, error = reason, "an upstream closed the connection before it responded");
                 if !may_repeat || !matches!(error, SendError::Lost(_)) {
                     return Err(ProxyError::Broken);
                 }

@@ -25,7 +25,7 @@ pub(super) enum UploadError {
     Stalled,
     #[error("the client sent its body too slowly")]
     Slow,
-    #[error("the client broke off")]
+    #[error("the client closed the connection")]
     Broken,
 }
 

@@ -20,7 +20,7 @@ const PART_MAX: usize = 16 << 10;
 pub(super) async fn run(client: OnUpgrade, upstream: Box<Connection>, patience: Duration, under_way: InFlightRequest) {
     match client.await {
         Ok(client) => copy_bidirectional(client, *upstream, patience).await,
-        Err(error) => tracing::debug!(%error, "a connection was not handed over"),
+        Err(error) => tracing::debug!(%error, "cannot upgrade a connection"),
     }
     drop(under_way);
 }
@@ -35,10 +35,10 @@ async fn copy_bidirectional(client: Upgraded, upstream: Connection, patience: Du
     tokio::select! {
         done = async { tokio::try_join!(copy(from_client, to_upstream, &heard), copy(from_upstream, to_client, &heard)) } => {
             if let Err(error) = done {
-                tracing::debug!(%error, "a tunnel broke off");
+                tracing::debug!(%error, "a tunnel failed");
             }
         }
-        () = idle_timeout(&heard, patience) => tracing::debug!("a tunnel was silent for too long"),
+        () = idle_timeout(&heard, patience) => tracing::debug!("closing an idle tunnel"),
     }
 }
 

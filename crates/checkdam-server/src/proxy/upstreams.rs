@@ -45,7 +45,7 @@ impl Upstream {
         *until = Some(now + pause);
         drop(until);
         if is_news {
-            tracing::warn!(upstream = %self.url, reason, "an upstream cannot be reached: it is passed over for a while");
+            tracing::warn!(upstream = %self.url, reason, "cannot reach an upstream: skipping it temporarily");
         }
     }
 
@@ -53,9 +53,9 @@ impl Upstream {
     pub(super) fn record_health(&self, is_well: bool) {
         if self.is_ill.swap(!is_well, Ordering::Relaxed) == is_well {
             if is_well {
-                tracing::info!(upstream = %self.url, "an upstream is well again");
+                tracing::info!(upstream = %self.url, "an upstream is healthy again");
             } else {
-                tracing::warn!(upstream = %self.url, "an upstream is not well: it is passed over");
+                tracing::warn!(upstream = %self.url, "an upstream is unhealthy: skipping it");
             }
         }
     }

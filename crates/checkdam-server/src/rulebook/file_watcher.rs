@@ -76,7 +76,7 @@ impl WatchedFile {
         let texts = match now {
             Ok(texts) => texts,
             Err(reason) => {
-                tracing::error!(reason, "the rule file cannot be read; the rules in force stay");
+                tracing::error!(reason, "the rule file cannot be read; the active rules stay");
                 apply(Err(reason.clone()));
                 return;
             }
@@ -94,15 +94,9 @@ impl WatchedFile {
                 match error {
                     LoadError::Invalid { path, line, column, reason } => {
                         let file = path.display().to_string();
-                        tracing::error!(
-                            file,
-                            line,
-                            column,
-                            reason,
-                            "the rule file is invalid; the rules in force stay"
-                        );
+                        tracing::error!(file, line, column, reason, "the rule file is invalid; the active rules stay");
                     }
-                    error => tracing::error!(reason = %error, "the rule file is refused; the rules in force stay"),
+                    error => tracing::error!(reason = %error, "the rule file cannot be loaded; the active rules stay"),
                 }
             }
         }

@@ -19,7 +19,7 @@ pub(super) async fn listen(server: PgConnectOptions, hint: Arc<Notify>) {
     let mut pause = PAUSE_MIN;
     loop {
         if let Err(error) = listen_until_lost(&server, &hint, &mut pause).await {
-            tracing::debug!(reason = super::database::reason(&error), "not told of changes; asking for them instead");
+            tracing::debug!(reason = super::database::reason(&error), "no change notifications; polling instead");
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);

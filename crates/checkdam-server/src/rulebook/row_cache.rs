@@ -102,7 +102,7 @@ impl RowCache {
             let item = |entry: &Arc<RowEntry<T>>| match &entry.item {
                 Ok(stored) => Ok(stored.item.clone()),
                 Err(reason) => Err(RulebookError::Invalid {
-                    reason: format!("{} is not valid since before: {reason}; mend or remove it first", entry.what),
+                    reason: format!("{} was already invalid: {reason}; correct or remove it first", entry.what),
                 }),
             };
             rows.iter().map(item).collect()

@@ -68,7 +68,7 @@ pub(crate) enum RulebookError {
     NotFound { what: String },
     #[error("there is a {what} already")]
     Exists { what: String },
-    #[error("somebody has changed the {what} meanwhile: its version is {current}")]
+    #[error("the {what} was changed concurrently: its version is {current}")]
     Changed { what: String, current: u64 },
     #[error("{reason}")]
     Invalid { reason: String },

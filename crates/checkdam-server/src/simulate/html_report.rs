@@ -73,10 +73,10 @@ fn compared(comparison: &Comparison) -> Markup {
     html! {
         h2 { "Compared" }
         p {
-            "The second rule file limits " (with_thousands_separators(comparison.newly_limited)) " requests that the first lets pass, \
-             and lets " (with_thousands_separators(comparison.newly_allowed)) " pass that the first limits."
+            "The second rule file denies " (with_thousands_separators(comparison.newly_limited)) " requests that the first allows, \
+             and allows " (with_thousands_separators(comparison.newly_allowed)) " that the first denies."
         }
-        (table(&["Whose fate differs", "Newly limited", "Newly allowed"], 1, rows))
+        (table(&["Changed subject", "Newly denied", "Newly allowed"], 1, rows))
     }
 }
 
@@ -102,20 +102,20 @@ fn section(side: &CandidateSummary) -> Markup {
     html! {
         section {
             h2 { (side.rules_file) }
-            p { (with_thousands_separators(side.limited)) " of " (with_thousands_separators(all)) " requests limited (" (percent(side.limited, all)) ")." }
+            p { (with_thousands_separators(side.limited)) " of " (with_thousands_separators(all)) " requests denied (" (percent(side.limited, all)) ")." }
             figure {
                 (chart(side, false))
-                figcaption { "Requests over time: allowed below, limited above." }
+                figcaption { "Requests over time: allowed below, denied above." }
             }
             @for rule in side.rules.iter().filter(|rule| !rule.over_time.is_empty()).take(RULES_MAX) {
-                @let title = format!("Limited by {}", rule.rule);
+                @let title = format!("Denied by {}", rule.rule);
                 figure {
                     (bars(&[("stop", &rule.over_time)], side, (SIZE.0, SIZE.1 / 2), &title, false))
                     figcaption { (title) }
                 }
             }
-            (table(&["Rule", "Mode", "Concerned", "Limited", "Share", "Worst minute"], 2, rules))
-            (table(&["Who is limited most", "Rule", "Limited", "First", "Last"], 2, subjects))
+            (table(&["Rule", "Mode", "Matched", "Denied", "Share", "Worst minute"], 2, rules))
+            (table(&["Most denied", "Rule", "Denied", "First", "Last"], 2, subjects))
         }
     }
 }
@@ -140,7 +140,7 @@ fn table(headings: &[&str], numbers: usize, rows: impl Iterator<Item = Vec<Strin
 fn chart(side: &CandidateSummary, is_alone: bool) -> Markup {
     let timeline = &side.timeline;
     let title = format!(
-        "{} allowed and {} limited over time",
+        "{} allowed and {} denied over time",
         with_thousands_separators(side.allowed),
         with_thousands_separators(side.limited)
     );
@@ -186,7 +186,7 @@ fn bars(
                         width=(tenths((step * 0.9).max(0.5))) height=(tenths(tall(own))) {
                         title {
                             (rfc3339(start + bar as u64 * step_s)) ": " (with_thousands_separators(own))
-                            (if *class == "pass" { " allowed" } else { " limited" })
+                            (if *class == "pass" { " allowed" } else { " denied" })
                         }
                     }
                 }

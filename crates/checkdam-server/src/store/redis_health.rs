@@ -103,11 +103,11 @@ impl MonitoredRedis {
                 store = self.url,
                 ?round_trip,
                 ?deadline,
-                "Redis is too far away for the deadline: most decisions follow on_store_failure; move it closer, or \
+                "the round trip to Redis is too long for the deadline: most decisions follow on_store_failure; move it closer, or \
                  set --store-deadline to three round trips, and Envoy's timeout to more than that"
             );
         } else if is_start || was_too_far && !is_too_far {
-            tracing::info!(store = self.url, ?round_trip, ?deadline, "Redis is near enough for the deadline");
+            tracing::info!(store = self.url, ?round_trip, ?deadline, "the round trip to Redis fits the deadline");
         }
     }
 
@@ -129,7 +129,7 @@ impl MonitoredRedis {
     /// Tells the other nodes that something has changed.
     pub(crate) async fn publish_change(&self) {
         if let Err(error) = self.store.publish_rules_changed().await {
-            tracing::debug!(%error, "other nodes were not told of a change; they look by themselves");
+            tracing::debug!(%error, "cannot notify other nodes of a change; they poll for it");
         }
     }
 
@@ -211,6 +211,6 @@ async fn log_warnings(options: RedisOptions) {
     // A URL that is not understood was refused before.
     for (server, finding) in startup_check(&options).await.unwrap_or_default() {
         let remedy = finding.remedy.unwrap_or_default();
-        tracing::warn!(server, look = finding.look, seen = finding.seen, remedy, "the store is not as it should be");
+        tracing::warn!(server, look = finding.look, seen = finding.seen, remedy, "the store check found a problem");
     }
 }

@@ -121,7 +121,7 @@ impl AttributeUsage {
                 tracing::warn!(
                     rule,
                     attribute,
-                    "no request of the last hour had this attribute: the rule limits nobody"
+                    "no request of the last hour had this attribute: the rule matches nothing"
                 );
             }
         }
@@ -154,7 +154,7 @@ impl AttributeUsage {
             let attributes = names.take(WARNINGS_MAX).collect::<Vec<_>>().join(", ");
             let known = known.names.keys().map(String::as_str).collect::<BTreeSet<_>>();
             let rules_name = known.into_iter().take(WARNINGS_MAX).collect::<Vec<_>>().join(", ");
-            tracing::warn!(attributes, rules_name, "a request has attributes of which no rule names any");
+            tracing::warn!(attributes, rules_name, "no rule names any attribute of a request");
         }
     }
 }
@@ -200,7 +200,7 @@ pub(super) fn warn_of_unmatched_paths(rules: &RuleSet, paths: &PathNormalization
         tracing::warn!(
             rule = rule.name,
             endpoint = written,
-            "no proxied request has this endpoint, as the settings of paths write them: write {meant:?}"
+            "no proxied request can have this endpoint with the current path settings: write {meant:?}"
         );
     }
 }

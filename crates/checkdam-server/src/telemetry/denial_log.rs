@@ -67,7 +67,7 @@ impl DenialLog {
         });
         drop(rules);
         for (rule, left_out) in untold {
-            tracing::info!(rule, left_out, "denied, not logged one by one");
+            tracing::info!(rule, left_out, "denials not logged individually");
         }
     }
 

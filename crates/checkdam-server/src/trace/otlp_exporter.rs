@@ -84,7 +84,7 @@ impl ExportQueue {
         let Some(finish) = self.finish.lock().await.take() else { return };
         let (done, is_done) = oneshot::channel();
         if finish.send(done).is_ok() && tokio::time::timeout(FINISH_LIMIT, is_done).await.is_err() {
-            tracing::warn!("the collector did not take the last spans in time");
+            tracing::warn!("the collector did not accept the last spans in time");
         }
     }
 
@@ -151,7 +151,7 @@ impl ExportTask {
         let dropped = self.dropped.fetch_add(count as u64, Ordering::Relaxed) + count as u64;
         if self.warned.is_none_or(|warned| warned.elapsed() >= WARN_EVERY) {
             self.warned = Some(Instant::now());
-            tracing::warn!(reason, dropped, "spans are not sent: the collector at --otlp-endpoint does not take them");
+            tracing::warn!(reason, dropped, "dropping spans: the collector at --otlp-endpoint does not accept them");
         }
     }
 }

@@ -35,7 +35,7 @@ impl Tracer {
         let sender = match options.map(super::otlp_exporter::ExportQueue::start).transpose() {
             // What was said to every program here may not be for this one.
             Err(error) if options.is_some_and(|options| options.is_general) => {
-                tracing::warn!(%error, "no spans are sent: OTEL_EXPORTER_OTLP_ENDPOINT is none for this program");
+                tracing::warn!(%error, "no spans are sent: OTEL_EXPORTER_OTLP_ENDPOINT is not usable");
                 None
             }
             started => started?,
@@ -50,7 +50,7 @@ impl Tracer {
             None => Ok(Self { wants_exemplars }),
             Some(options) if options.is_general => {
                 let endpoint = options.shown_endpoint();
-                tracing::warn!(endpoint, "OTEL_EXPORTER_OTLP_ENDPOINT is set, and this build sends no spans");
+                tracing::warn!(endpoint, "OTEL_EXPORTER_OTLP_ENDPOINT is set, but this build has no OTLP support");
                 Ok(Self { wants_exemplars })
             }
             Some(options) => Err(TracerError::NotBuilt { endpoint: options.shown_endpoint() }),

@@ -182,7 +182,7 @@ fn old_violations_are_forgotten() {
     assert_eq!(number(&settled(&server), "written"), 10);
     drop(server);
     let mut server = Server::with(&[&path[..], &["--audit-rows", "4"]].concat());
-    server.wait_for_log("old violations were forgotten");
+    server.wait_for_log("deleted old violations");
     assert_eq!(violations(&mut server.admin(), "").len(), 4);
 }
 

@@ -114,7 +114,7 @@ fn explain_says_which_rules_match_and_why_and_charges_nothing() {
                     "reasons": ["the condition that \"plan\" is pro does not hold: it is absent"],
                 }],
                 "others_left_out": 0,
-                "hints": ["no request of the last hour had \"plan\", without which rule \"pro\" concerns none"],
+                "hints": ["no request of the last hour had \"plan\", without which rule \"pro\" matches nothing"],
             })
         );
     }

@@ -119,7 +119,7 @@ fn explain_needs_no_server_when_it_has_the_rules() {
 
     global: global (enforce, token_bucket)
       What the machines behind this can bear
-      because the rule concerns every request
+      because the rule matches every request
       50000/s burst 100000: 100000 of 100000 left
 
     Not matching:

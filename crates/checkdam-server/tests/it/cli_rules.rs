@@ -332,7 +332,7 @@ fn wrong_usage_and_nobody_to_ask_are_exit_2() {
         (vec!["rules", "list", "--token-file", "/does/not/exist"], "/does/not/exist"),
         (vec!["rules", "add", "x", "--key", "k"], "--limit"),
         (vec!["rules", "add", "x", "--file", "f"], "--file"),
-        (vec!["rules", "set", "x"], "nothing is to be changed"),
+        (vec!["rules", "set", "x"], "nothing to change"),
         (vec!["rules", "set", "x", "--when", "a=b", "--no-when"], "--no-when"),
         (vec!["rules", "override", "x", "s"], "--unlimited"),
         (vec!["rules", "override", "x", "s", "--scale", "2", "--unlimited"], "--unlimited"),

@@ -13,7 +13,7 @@ fn some_denials_are_logged_and_all_are_accounted_for() {
         client.post("/v1/check", r#"{"attributes": {"user": "a \"b\"\n\u001b[31mINFO forged"}}"#);
     }
     client.post("/v1/check", r#"{"attributes": {"user": "eve"}}"#);
-    server.wait_for_log("not logged one by one");
+    server.wait_for_log("not logged individually");
     let log = server.log();
     let line = log.lines().find(|line| line.contains("denied rule=")).unwrap_or_else(|| panic!("{log}"));
     assert!(line.contains(r#"rule="few" subject="user:a \"b\"\n\u{1b}[31mINFO forged" limit=2/h"#), "{line}");

@@ -104,7 +104,7 @@ fn what_cannot_be_done_is_said_and_nothing_starts() {
         (&[("RUNTIME_ROOT", "/data"), ("BACKEND_TYPE", "memcache")][..], "BACKEND_TYPE is \"memcache\""),
         (&[("RUNTIME_ROOT", "/data"), ("GRPC_UDS", "/run/ratelimit.sock")], "GRPC_PORT"),
         (&[("RUNTIME_ROOT", "/data"), ("CACHE_KEY_PREFIX", "{a}"), ("REDIS_URL", "h:1")], "key_prefix is \"{a}\""),
-        (&[("USE_STATSD", "false"), ("PORT", "8080")], "USE_STATSD: such variables are of envoyproxy/ratelimit"),
+        (&[("USE_STATSD", "false"), ("PORT", "8080")], "USE_STATSD: these are variables of envoyproxy/ratelimit"),
         (&[("RUNTIME_SUBDIRECTORY", "x")], "/srv/runtime_data/current/x/config"),
     ] {
         let output = checkdam().arg("serve").envs(variables.iter().copied()).output().unwrap();

@@ -66,7 +66,7 @@ fn while_as_many_as_may_be_are_decided_others_are_turned_away() {
         assert_eq!(client.get(path).status, 200, "{path} is never turned away");
     }
     assert_eq!(server.admin().get("/admin/v1/status").status, 200);
-    server.wait_for_log("overloaded: requests are turned away");
+    server.wait_for_log("overloaded: shedding requests");
     redis.resume();
     for waiting in waiting {
         assert_eq!(waiting.join().unwrap().status, 200, "who was let in is answered");

@@ -326,7 +326,7 @@ fn it_drains_and_its_health_is_on_the_admin_door() {
         std::thread::sleep(Duration::from_millis(5));
     }
     server.signal("TERM");
-    server.wait_for_log("going away");
+    server.wait_for_log("shutdown: not ready");
     assert_eq!(server.admin().get("/readyz").status, 503);
     let reply = slow.read().unwrap();
     assert_eq!((reply.status, reply.header("connection"), reply.body.as_str()), (200, Some("close"), "slow"));

@@ -134,7 +134,7 @@ fn websockets_pass_within_the_limits() {
     assert!(head(&mut denied).starts_with("http/1.1 429 "));
     assert_eq!(upstream.requests(), 5);
     server.signal("TERM");
-    server.wait_for_log("going away");
+    server.wait_for_log("shutdown: not ready");
     exchange(&mut open[0], "still there");
     assert_eq!(server.wait().code(), Some(0));
     assert!(server.log().contains("connections=5"), "tunnels are connections: {}", server.log());

@@ -125,14 +125,14 @@ fn an_upstream_that_is_ill_is_passed_over_until_it_is_well() {
     ill.set_ill(true);
     let asking = ["--health-path", "/health", "--health-interval", "50ms"];
     let mut server = proxy(RULES, &[&ill.url(), &well.url()], &asking);
-    server.wait_for_log("is not well");
+    server.wait_for_log("is unhealthy");
     let mut client = server.client();
     for _ in 0..4 {
         assert_eq!(client.get("/x").status, 200);
     }
     assert_eq!((ill.requests(), well.requests()), (0, 4));
     ill.set_ill(false);
-    server.wait_for_log("is well again");
+    server.wait_for_log("is healthy again");
     assert_eq!((client.get("/x").status, client.get("/x").status), (200, 200));
     assert_eq!((ill.requests(), well.requests()), (1, 5));
 }

@@ -81,7 +81,7 @@ fn a_redis_too_far_away_for_the_deadline_is_told_everywhere() {
     proxy.set_replies(Mode::Delay(Duration::from_millis(40)));
     let (file, url) = (rule_file(RULES), proxy.url());
     let mut server = Server::with(&["--rules", file.to_str().unwrap(), "--store", &url]);
-    server.wait_for_log("Redis is too far away for the deadline");
+    server.wait_for_log("the round trip to Redis is too long for the deadline");
     let status = server.admin().get("/admin/v1/status").json();
     assert_eq!(status["store"]["is_too_far"], true, "{status}");
     assert_eq!(status["store"]["deadline_us"], 18_000, "{status}");
@@ -92,7 +92,7 @@ fn a_redis_too_far_away_for_the_deadline_is_told_everywhere() {
     assert!(round_trip.lines().next().unwrap().parse::<f64>().unwrap() >= 0.04, "{metrics}");
     proxy.set_replies(Mode::Pass);
     proxy.close_all();
-    server.wait_for_log("Redis is near enough for the deadline");
+    server.wait_for_log("the round trip to Redis fits the deadline");
     let status = server.admin().get("/admin/v1/status").json();
     assert_eq!(status["store"]["is_too_far"], false, "{status}");
     assert!((15_000..=18_000).contains(&status["store"]["deadline_us"].as_u64().unwrap()), "{status}");

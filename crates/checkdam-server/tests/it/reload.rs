@@ -106,9 +106,9 @@ fn an_invalid_edit_is_refused_whole_and_says_where() {
     let mut server = Server::with(&["--rules", path.to_str().unwrap()]);
     let second = "\n  - name: broken\n    key: \"user:{user}\"\n    limits: [\"ten/s\"]\n";
     replace(&path, &format!("rules:\n  - {{name: first, key: k, limits: [1/s]}}{second}"));
-    server.wait_for_log("the rules in force stay");
+    server.wait_for_log("the active rules stay");
     let log = server.log();
-    let line = log.lines().find(|line| line.contains("the rules in force stay")).unwrap();
+    let line = log.lines().find(|line| line.contains("the active rules stay")).unwrap();
     for part in ["ERROR", path.to_str().unwrap(), "line=5", "broken", "ten/s"] {
         assert!(line.contains(part), "{part:?} is missing: {line}");
     }
@@ -139,10 +139,10 @@ fn a_hangup_reloads_and_never_ends_the_server() {
     wait_for_limit(&server, 13);
     replace(&path, "rules: [{}]");
     server.signal("HUP");
-    server.wait_for_log("the rules in force stay");
+    server.wait_for_log("the active rules stay");
     assert_eq!(server.client().ok("/v1/peek", USER)["limit"], 13);
     let mut server = Server::start();
     server.signal("HUP");
-    server.wait_for_log("SIGHUP: the rulebook is looked at now");
+    server.wait_for_log("SIGHUP: reloading the rulebook");
     assert_eq!(server.client().get("/livez").status, 200);
 }

@@ -168,7 +168,7 @@ fn a_probe_exits_by_readiness() {
     assert_eq!(server.client().get("/livez").status, 200);
     let admin = format!("http://{}", server.admin_address());
     server.signal("TERM");
-    server.wait_for_log("going away");
+    server.wait_for_log("shutdown: not ready");
     let leaving = run(&["health", &admin]);
     assert_eq!(leaving.status.code(), Some(1), "{leaving:?}");
     drop(slow);

@@ -191,7 +191,7 @@ fn nodes_whose_settings_differ_say_so() {
     assert_eq!(first.admin().get("/admin/v1/status").json()["warnings"], json!([]));
     let mut nodes = [first, node(&ours, &[])];
     for node in &mut nodes {
-        node.wait_for_log("nodes that share this Redis differ");
+        node.wait_for_log("nodes that share this Redis have different settings");
         let warnings = node.admin().get("/admin/v1/status").json()["warnings"].clone();
         assert_eq!(warnings[0]["topic"], "key_secret", "{warnings}");
         assert!(warnings[0]["detail"].as_str().unwrap().contains("1 node has no secret"), "{warnings}");

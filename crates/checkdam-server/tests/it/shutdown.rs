@@ -154,7 +154,7 @@ fn readiness_is_503_while_a_request_is_drained() {
     slow.write(&USER[..10]).unwrap();
     assert_eq!(client.get("/livez").status, 200, "the slow request has begun");
     server.signal("TERM");
-    server.wait_for_log("going away");
+    server.wait_for_log("shutdown: not ready");
     for path in ["/readyz", "/healthz", "/healthcheck"] {
         let reply = server.client().get(path);
         assert_eq!(reply.status, 503, "{path}");
@@ -198,7 +198,7 @@ fn a_long_notice_is_kept_though_nobody_is_there() {
     let mut server = Server::with(&["--leave-notice", "1500ms"]);
     let start = Instant::now();
     server.signal("TERM");
-    server.wait_for_log("going away");
+    server.wait_for_log("shutdown: not ready");
     // As long as nobody may be open for clients to count as gone, and more.
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(server.client().get("/readyz").status, 503, "who comes late is answered");
@@ -217,7 +217,7 @@ fn a_request_that_does_not_end_is_cut_at_the_deadline() {
     assert_eq!(server.wait().code(), Some(0));
     let elapsed = start.elapsed();
     assert!((Duration::from_millis(700)..Duration::from_secs(3)).contains(&elapsed), "{elapsed:?}");
-    assert!(server.log().contains("they are cut"), "{}", server.log());
+    assert!(server.log().contains("closing the remaining connections"), "{}", server.log());
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn a_second_signal_ends_the_drain() {
     stuck.write("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{").unwrap();
     assert_eq!(server.client().get("/livez").status, 200);
     server.signal("TERM");
-    server.wait_for_log("going away");
+    server.wait_for_log("shutdown: not ready");
     let start = Instant::now();
     server.signal("TERM");
     assert_eq!(server.wait().code(), Some(0));

@@ -524,7 +524,7 @@ fn what_makes_no_sense_is_refused_and_spares_what_is_read() {
         (&["one.jsonl", "--rules", "rules.yaml", "--svg", "./one.jsonl"], "one.jsonl is read"),
         (&["one.jsonl", "--rules", "rules.yaml", "--svg", "a", "--report", "a"], "the same file"),
         (&["one.jsonl", "--suggest", "ip"], "'ip:{ip}'"),
-        (&["empty.log", "--rules", "rules.yaml"], "the logs hold no request"),
+        (&["empty.log", "--rules", "rules.yaml"], "the logs contain no requests"),
     ] {
         let output = simulate(&folder, arguments);
         let said = text(&output.stderr);

@@ -33,7 +33,7 @@ fn hears_it_all(socket: &UnixDatagram, name: &str) {
         command.env("NOTIFY_SOCKET", name).env("WATCHDOG_USEC", "40000");
         command
     });
-    assert_eq!(next(socket), "READY=1\nSTATUS=1 rules are in force\n");
+    assert_eq!(next(socket), "READY=1\nSTATUS=1 rules are active\n");
     assert_eq!(server.client().get("/readyz").status, 200, "ready is when it answers");
     for text in [RULES, "rules: 5"] {
         std::fs::write(&rules, text).unwrap();
@@ -48,7 +48,7 @@ fn hears_it_all(socket: &UnixDatagram, name: &str) {
     let length = socket.recv(&mut space).unwrap();
     assert_eq!(&space[..length], b"WATCHDOG=1\n");
     server.signal("TERM");
-    assert!(next(socket).starts_with("STOPPING=1\nSTATUS=going away"));
+    assert!(next(socket).starts_with("STOPPING=1\nSTATUS=shutdown"));
     assert!(server.wait().success());
 }
 
@@ -76,10 +76,10 @@ fn the_proxy_tells_the_same_and_a_supervisor_that_is_gone_is_no_reason_to_end() 
         &[("NOTIFY_SOCKET", path.to_str().unwrap())],
         &["--rules", rules.to_str().unwrap(), "--upstream", &to],
     );
-    assert_eq!(next(&socket), "READY=1\nSTATUS=1 rules are in force\n");
+    assert_eq!(next(&socket), "READY=1\nSTATUS=1 rules are active\n");
     drop(socket);
     server.signal("HUP");
-    server.wait_for_log("cannot be told");
+    server.wait_for_log("cannot notify the supervisor");
     assert_eq!(server.client().get("/").status, 200);
     server.signal("TERM");
     assert!(server.wait().success());

@@ -82,7 +82,7 @@ fn reasons(rule: &Rule, request: &Request<'_>, matches: bool) -> Vec<String> {
     if (rule.domain == request.domain()) == matches && !(matches && rule.domain.is_empty()) {
         reasons.push(match (rule.domain.is_empty(), request.domain().is_empty()) {
             _ if matches => format!("the domain is the rule's {:?}", rule.domain),
-            (true, _) => "the rule has no domain, so it concerns only requests without one".to_owned(),
+            (true, _) => "the rule has no domain, so it matches only requests without one".to_owned(),
             (false, true) => format!("the request has no domain, and the rule's is {:?}", rule.domain),
             (false, false) => format!("the domain {:?} is not the rule's {:?}", request.domain(), rule.domain),
         });
@@ -101,7 +101,7 @@ fn reasons(rule: &Rule, request: &Request<'_>, matches: bool) -> Vec<String> {
         }
     }
     if reasons.is_empty() && matches {
-        reasons.push("the rule concerns every request".to_owned());
+        reasons.push("the rule matches every request".to_owned());
     }
     reasons
 }

@@ -134,7 +134,7 @@ impl Backend for DatabaseBackend {
         let book = self.snapshot()?;
         if let Some(fault) = book.faults.first() {
             // A file that lacks what is in the database is no copy of it.
-            let reason = format!("{} cannot be written down: mend its row, or remove it", fault.what);
+            let reason = format!("{} cannot be exported: correct its row, or remove it", fault.what);
             return Err(CommandError::invalid(printable(&reason)));
         }
         Ok(rule_file::write(&book.definitions()))

@@ -148,7 +148,7 @@ pub(super) fn token(given: Option<&str>, file: Option<&Path>) -> anyhow::Result<
     };
     match token {
         Some(token) if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) => {
-            anyhow::bail!("the admin token is empty, or has a character that no header can carry")
+            anyhow::bail!("the admin token is empty or contains a character that is not allowed in a header")
         }
         token => Ok(token),
     }

@@ -112,7 +112,7 @@ impl ServerBackend {
             StatusCode::NOT_FOUND if kind == "about:blank" => self.not_an_admin_api(),
             StatusCode::METHOD_NOT_ALLOWED => self.not_an_admin_api(),
             StatusCode::UNAUTHORIZED => {
-                let what = if self.token.is_some() { "refuses this token" } else { "wants its admin token" };
+                let what = if self.token.is_some() { "rejected this token" } else { "needs the admin token" };
                 let advice = "give the right one with --token-file, or in CHECKDAM_ADMIN_TOKEN";
                 CommandError::new(ErrorKind::Unavailable, format!("the server at {} {what}: {advice}", self.url))
             }
@@ -230,7 +230,7 @@ impl Backend for ServerBackend {
 
     fn activation_notice(&self) -> String {
         let pending = self.pending.borrow().clone();
-        pending.unwrap_or_else(|| "in force; other nodes follow within a second".to_owned())
+        pending.unwrap_or_else(|| "active; other nodes follow within a second".to_owned())
     }
 }
 

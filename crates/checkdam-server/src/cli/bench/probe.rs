@@ -53,7 +53,7 @@ impl BenchArguments {
             }
             (status, Some(path)) => {
                 if !self.quiet {
-                    print_notice(&format!("{url} answers {} with {}", path.fill("0"), status.as_u16()));
+                    print_notice(&format!("{url} responds to {} with {}", path.fill("0"), status.as_u16()));
                 }
                 Ok(())
             }

@@ -72,7 +72,7 @@ async fn open_database(config: &Config, has_file: bool) -> anyhow::Result<Option
     match opened {
         Ok(rulebook) => Ok(Some(rulebook)),
         Err(error) if has_file => {
-            tracing::warn!(%error, "violations are not recorded; --audit-rate 0 asks for that without this warning");
+            tracing::warn!(%error, "violations are not recorded; set --audit-rate 0 to silence this warning");
             Ok(None)
         }
         Err(error) => Err(error).context("give another place with --database or --data-dir, or rules with --rules"),

@@ -97,12 +97,12 @@ fn from_file(path: &Path) -> anyhow::Result<Rule> {
 pub(crate) fn set(arguments: &SetArguments) -> anyhow::Result<ExitCode> {
     let SetArguments { name, fields, no_when, place, json } = arguments;
     if fields.is_empty() && !no_when {
-        anyhow::bail!("nothing is to be changed: give for example --limit or --mode; see checkdam rules set --help");
+        anyhow::bail!("nothing to change: give for example --limit or --mode; see checkdam rules set --help");
     }
     let keeper = place.backend()?;
     let mut changed = read_modify_write(keeper.as_ref(), arguments);
     if matches!(&changed, Err(failure) if failure.kind == ErrorKind::Changed) {
-        print_notice("somebody else has just changed the rule: trying again on what it says now");
+        print_notice("the rule was changed concurrently: retrying with its new version");
         changed = read_modify_write(keeper.as_ref(), arguments);
     }
     let changed =

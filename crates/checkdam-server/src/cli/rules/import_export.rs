@@ -83,7 +83,7 @@ pub(crate) fn import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
     };
     if std::io::stderr().is_terminal() {
         let (rules, overrides, bans) = (definitions.rules.len(), definitions.overrides.len(), definitions.bans.len());
-        print_notice(&format!("{shown}: {rules} rules, {overrides} overrides and {bans} bans are on their way …"));
+        print_notice(&format!("{shown}: {rules} rules, {overrides} overrides and {bans} bans are being imported …"));
     }
     // A new file is made by what fills it, not by a rehearsal.
     let keeper = if *dry_run { where_to.backend()? } else { where_to.backend_or_create()? };
@@ -127,7 +127,7 @@ fn flatten_or_refuse(shown: &str, definitions: Definitions, partly: bool) -> Res
         return Err(CommandError::invalid(format!("{shown}: {}", unsupported_trees_error(&left_out, remedy))));
     }
     for text in &left_out {
-        print_notice(&format!("{shown}: left out {text}"));
+        print_notice(&format!("{shown}: skipped {text}"));
     }
     Ok(definitions)
 }

@@ -42,7 +42,7 @@ enum TerminalEvent {
 pub(super) fn run(keeper: ServerBackend, view: ViewState, first: ServerSnapshot) -> anyhow::Result<()> {
     let (sender, awaited) = channel();
     wait_for_end(sender.clone())?;
-    let mut terminal = ratatui::try_init().context("this terminal cannot be drawn on: use --once")?;
+    let mut terminal = ratatui::try_init().context("cannot draw on this terminal: use --once")?;
     let done = show(&mut terminal, keeper, view, first, (sender, &awaited));
     // A terminal that has hung up cannot be restored, and need not be.
     let _ = ratatui::try_restore();
@@ -63,8 +63,8 @@ fn show(
     std::thread::spawn(move || read_keys(&sender));
     let mut shown = RenderState { picture: first, trouble: None, has_colour: has_colour() };
     loop {
-        terminal.draw(|frame| draw(frame, &view, &shown)).context("the terminal cannot be drawn on")?;
-        match awaited.recv().context("the screen's threads have ended")? {
+        terminal.draw(|frame| draw(frame, &view, &shown)).context("cannot draw on the terminal")?;
+        match awaited.recv().context("the terminal threads have ended")? {
             TerminalEvent::Answer(Ok(picture)) if !view.is_paused => (shown.picture, shown.trouble) = (*picture, None),
             TerminalEvent::Answer(Ok(_)) => shown.trouble = None,
             TerminalEvent::Answer(Err(failure)) => shown.trouble = Some(failure.reason),
@@ -74,7 +74,7 @@ fn show(
                 KeyAction::Ask => drop(wants.send(view.wanted.clone())),
             },
             TerminalEvent::Resized => {}
-            TerminalEvent::Unreadable(error) => return Err(error).context("keys cannot be read"),
+            TerminalEvent::Unreadable(error) => return Err(error).context("cannot read keys"),
             TerminalEvent::End => return Ok(()),
         }
     }
@@ -104,10 +104,10 @@ fn wait_for_end(sender: Sender<TerminalEvent>) -> anyhow::Result<()> {
         let _inside = runtime.enter();
         (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?)
     };
-    let poll = Poll::new().context("keys cannot be waited for")?;
+    let poll = Poll::new().context("cannot wait for keys")?;
     let terminal = std::io::stdin().as_raw_fd();
     let registered = poll.registry().register(&mut SourceFd(&terminal), Token(0), Interest::READABLE);
-    registered.context("keys cannot be waited for")?;
+    registered.context("cannot wait for keys")?;
     let also = sender.clone();
     // Nobody waits any more if the screen has ended already.
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {

@@ -56,7 +56,7 @@ fn refuse_foreign_host(headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
     let host = host(headers, uri)?;
     (!is_local(without_port(host))).then(|| {
         Problem::forbidden(format!(
-            "the admin door was called as {:?}: without a token it answers to localhost, 127.0.0.1 and [::1] only",
+            "the admin listener was called as {:?}: without a token it accepts only localhost, 127.0.0.1 and [::1]",
             truncated(host)
         ))
     })

@@ -14,7 +14,7 @@ use crate::http::wire::{Answer, CheckBody, ExplainAnswer};
 /// Says which rules concern a request and where its buckets stand, charging nothing.
 #[utoipa::path(post, path = "/admin/v1/inspect", tag = "buckets",
     request_body(content = CheckBody<'_>, example = json!({"attributes": {"user": "42", "plan": "free"}})),
-    responses((status = 200, description = "Which rules concern it, and why", body = ExplainAnswer<'_>,
+    responses((status = 200, description = "Which rules match it, and why", body = ExplainAnswer<'_>,
         example = json!(example::explained())), AdminErrorResponses))]
 pub(super) async fn inspect(State(admin): State<Arc<Admin>>, body: Body) -> AdminResult {
     v1::explain(State(Arc::clone(&admin.app)), body).await

@@ -120,7 +120,7 @@ impl LiveEvents {
     fn subscribe(&self) -> Result<EventStreamBody, Problem> {
         let mut listeners = self.lock();
         let Some(listeners) = listeners.as_mut() else {
-            return Err(Problem::busy("this node is going away: ask another".to_owned()));
+            return Err(Problem::busy("this node is shutting down: use another".to_owned()));
         };
         listeners.retain(|listener| !listener.is_closed());
         if listeners.len() >= LISTENERS_MAX {

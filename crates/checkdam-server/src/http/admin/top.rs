@@ -69,7 +69,7 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResu
     let (nodes, of_rule) = (Arc::clone(&admin.nodes), rule.clone());
     let ranking = tokio::task::spawn_blocking(move || nodes.ranked(kind, span, of_rule.as_deref()));
     let Ok((mut ranked, nodes)) = ranking.await else {
-        return Err(Problem::busy("this node is going away: ask another".to_owned()));
+        return Err(Problem::busy("this node is shutting down: use another".to_owned()));
     };
     if let Some(rule) = rule.filter(|rule| ranked.names.is_empty() && !admin.has_rule(rule)) {
         return Err(rule_not_found(&rule));

@@ -118,7 +118,7 @@ fn hints(rules: &RuleSet, request: &Request<'_>, unseen: &[Unseen]) -> Vec<Strin
         format!("no rule names an attribute of the request ({}): rules name {}", own.join(", "), names.join(", "))
     });
     let unseen = unseen.iter().map(|Unseen { rule, attribute }| {
-        format!("no request of the last hour had {attribute:?}, without which rule {rule:?} concerns none")
+        format!("no request of the last hour had {attribute:?}, without which rule {rule:?} matches nothing")
     });
     unknown.into_iter().chain(unseen).take(HINTS_MAX).collect()
 }

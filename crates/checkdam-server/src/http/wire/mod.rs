@@ -21,7 +21,7 @@ pub(crate) use responses::{STANDING, rate_limit_headers};
 pub(super) fn json<T: serde::Serialize + ?Sized>(value: &T) -> Vec<u8> {
     let mut out = Vec::with_capacity(1_024);
     if let Err(error) = serde_json::to_writer(&mut out, value) {
-        tracing::error!(%error, "an answer could not be written");
+        tracing::error!(%error, "cannot serialize a response");
     }
     out
 }

@@ -38,11 +38,11 @@ pub(in crate::proxy) enum ExchangeError {
     /// The connection ended before anything of an answer came.
     #[error("the connection was closed: {0}")]
     Lost(Error),
-    #[error("the connection broke off in the head of an answer: {0}")]
+    #[error("the connection failed in the head of a response: {0}")]
     Broken(Error),
-    #[error("its answer cannot be relied on: {0}")]
+    #[error("its response is invalid: {0}")]
     Reply(#[from] ReplyError),
-    #[error("it sent more than {INTERIM_MAX} interim answers")]
+    #[error("it sent more than {INTERIM_MAX} interim responses")]
     Interim,
     #[error("it switched protocols before the request had ended")]
     EarlySwitch,

@@ -48,7 +48,7 @@ pub(in crate::proxy) enum ReplyError {
     BadCoding,
     #[error("it has both Content-Length and Transfer-Encoding")]
     TwoLengths,
-    #[error("it switches protocols, which nobody asked for")]
+    #[error("it switches protocols without an Upgrade request")]
     Switched,
 }
 
