@@ -122,7 +122,7 @@ async fn an_invalid_row_is_reported_and_can_be_mended(home: TestDatabase) {
     // Edits that leave it there are refused, those that mend or remove it are not.
     let refused = book.add_rule(rule("{name: other, key: other, limits: [1/s]}")).await;
     let Err(RulebookError::Invalid { reason }) = refused else { panic!("{refused:?}") };
-    assert!(reason.contains("rule \"bad\"") && reason.contains("mend or remove it first"), "{reason}");
+    assert!(reason.contains("rule \"bad\"") && reason.contains("correct or remove it first"), "{reason}");
     let mended = book.set_rule("bad", rule("{name: bad, key: 'user:{user}', limits: [1/s]}"), Some(1)).await.unwrap();
     assert_eq!(mended.version, 2);
     home.book().await.compile().unwrap();
