@@ -48,7 +48,7 @@ pub(super) struct BansAnswer {
 }
 
 /// Lists the bans, ended ones too.
-#[utoipa::path(get, path = "/admin/v1/bans", tag = "rules",
+#[utoipa::path(get, path = "/admin/v1/bans", operation_id = "list_bans", tag = "rules",
     params(("search" = Option<String>, Query, description = "Part of a subject or reason"),
         ("limit" = Option<usize>, Query, description = "How many, at most 1000"),
         ("after" = Option<String>, Query, description = "Where the last page ended")),
@@ -63,7 +63,7 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResu
 }
 
 /// Bans a subject, or changes its ban.
-#[utoipa::path(put, path = "/admin/v1/bans", tag = "rules", request_body = BanBody,
+#[utoipa::path(put, path = "/admin/v1/bans", operation_id = "put_ban", tag = "rules", request_body = BanBody,
     responses((status = 200, description = "It is active", body = BanBody),
         (status = 202, description = "It is stored, and not yet active on this node", body = Pending),
         AdminErrorResponses))]
@@ -79,7 +79,7 @@ pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, bod
 }
 
 /// Lifts a ban.
-#[utoipa::path(delete, path = "/admin/v1/bans", tag = "rules",
+#[utoipa::path(delete, path = "/admin/v1/bans", operation_id = "remove_ban", tag = "rules",
     params(("subject" = String, Query, description = "Whose")),
     responses((status = 204, description = "It is no longer active"),
         (status = 202, description = "It is stored, and not yet active on this node", body = Pending),

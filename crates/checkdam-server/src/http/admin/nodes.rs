@@ -64,7 +64,7 @@ impl From<NodeView> for NodeAnswer {
 }
 
 /// Lists the nodes that share a store.
-#[utoipa::path(get, path = "/admin/v1/nodes", tag = "status",
+#[utoipa::path(get, path = "/admin/v1/nodes", operation_id = "list_nodes", tag = "status",
     responses((status = 200, description = "The nodes", body = NodesAnswer), AdminErrorResponses))]
 pub(super) async fn list(State(admin): State<Arc<Admin>>) -> AdminResult {
     let nodes = admin.nodes.all().into_iter().map(Into::into).collect();

@@ -56,7 +56,7 @@ pub(super) struct OverridesAnswer {
 }
 
 /// Lists the overrides in force.
-#[utoipa::path(get, path = "/admin/v1/overrides", tag = "rules",
+#[utoipa::path(get, path = "/admin/v1/overrides", operation_id = "list_overrides", tag = "rules",
     params(("rule" = Option<String>, Query, description = "Of this rule only"),
         ("search" = Option<String>, Query, description = "Part of a subject, rule or description"),
         ("limit" = Option<usize>, Query, description = "How many, at most 1000"),
@@ -78,7 +78,7 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResu
 }
 
 /// Adds an override, or replaces the one of the same rule and subject.
-#[utoipa::path(put, path = "/admin/v1/overrides", tag = "rules", request_body = OverrideBody,
+#[utoipa::path(put, path = "/admin/v1/overrides", operation_id = "put_override", tag = "rules", request_body = OverrideBody,
     responses((status = 200, description = "It is active", body = OverrideBody),
         (status = 202, description = "It is stored, and not yet active on this node", body = Pending),
         AdminErrorResponses))]
@@ -94,7 +94,7 @@ pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, bod
 }
 
 /// Removes an override.
-#[utoipa::path(delete, path = "/admin/v1/overrides", tag = "rules",
+#[utoipa::path(delete, path = "/admin/v1/overrides", operation_id = "remove_override", tag = "rules",
     params(("rule" = String, Query, description = "The rule's name"), ("subject" = String, Query, description = "Whose")),
     responses((status = 204, description = "It is no longer active"),
         (status = 202, description = "It is stored, and not yet active on this node", body = Pending),

@@ -156,7 +156,7 @@ pub(super) fn json_response(value: &impl Serialize) -> Response<Body> {
 }
 
 /// Lists the rules in force, page by page.
-#[utoipa::path(get, path = "/admin/v1/rules", tag = "rules",
+#[utoipa::path(get, path = "/admin/v1/rules", operation_id = "list_rules", tag = "rules",
     params(("search" = Option<String>, Query, description = "Part of a name, key, scope or description"),
         ("limit" = Option<usize>, Query, description = "How many, at most 1000"),
         ("after" = Option<String>, Query, description = "The name where the last page ended")),
@@ -174,7 +174,7 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResu
 }
 
 /// Shows one rule, with its version as ETag.
-#[utoipa::path(get, path = "/admin/v1/rules/{name}", tag = "rules",
+#[utoipa::path(get, path = "/admin/v1/rules/{name}", operation_id = "show_rule", tag = "rules",
     params(("name" = String, Path, description = "The rule's name")),
     responses((status = 200, description = "The rule", body = RuleBody),
         (status = 404, description = "There is no such rule", body = Problem, content_type = "application/problem+json"),
@@ -201,7 +201,7 @@ pub(super) async fn add(State(admin): State<Arc<Admin>>, body: Body) -> AdminRes
 }
 
 /// Replaces a rule, or adds it.
-#[utoipa::path(put, path = "/admin/v1/rules/{name}", tag = "rules", request_body = RuleBody,
+#[utoipa::path(put, path = "/admin/v1/rules/{name}", operation_id = "put_rule", tag = "rules", request_body = RuleBody,
     params(("name" = String, Path, description = "The rule's name; the body may rename it"),
         ("If-Match" = Option<String>, Header, description = "The ETag of the rule that was read"),
         ("If-None-Match" = Option<String>, Header, description = "`*` to add only")),
@@ -251,7 +251,7 @@ pub(super) async fn put(
 }
 
 /// Removes a rule.
-#[utoipa::path(delete, path = "/admin/v1/rules/{name}", tag = "rules",
+#[utoipa::path(delete, path = "/admin/v1/rules/{name}", operation_id = "remove_rule", tag = "rules",
     params(("name" = String, Path, description = "The rule's name"),
         ("If-Match" = Option<String>, Header, description = "The ETag of the rule that was read")),
     responses((status = 204, description = "It is no longer active"),

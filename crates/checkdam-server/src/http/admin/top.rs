@@ -54,7 +54,7 @@ struct SubjectAnswer {
 }
 
 /// Lists who asks or who is limited most.
-#[utoipa::path(get, path = "/admin/v1/top", tag = "traffic",
+#[utoipa::path(get, path = "/admin/v1/top", operation_id = "list_top_subjects", tag = "traffic",
     params(("kind" = Option<String>, Query, description = "`limited` (if left out) or `allowed`"),
         ("window" = Option<String>, Query, description = "The last `minute` (if left out) or `hour`"),
         ("limit" = Option<usize>, Query, description = "How many, at most 100; 20 if left out"),

@@ -61,7 +61,7 @@ impl From<TrafficSeries> for SeriesAnswer {
 }
 
 /// Shows what passed on this node.
-#[utoipa::path(get, path = "/admin/v1/traffic", tag = "traffic",
+#[utoipa::path(get, path = "/admin/v1/traffic", operation_id = "show_traffic", tag = "traffic",
     params(("window" = Option<String>, Query,
             description = "`minute` (if left out; 60 points of 1 s), `quarter` (90 of 10 s) or `day` (288 of 5 min)"),
         ("rule" = Option<String>, Query, description = "This rule instead of the busiest")),

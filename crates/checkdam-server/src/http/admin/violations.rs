@@ -89,7 +89,7 @@ impl From<StoredViolation> for ViolationAnswer {
 }
 
 /// Lists violations, newest first.
-#[utoipa::path(get, path = "/admin/v1/violations", tag = "violations",
+#[utoipa::path(get, path = "/admin/v1/violations", operation_id = "list_violations", tag = "violations",
     params(("user" = Option<String>, Query, description = "Of this user"),
         ("ip" = Option<String>, Query, description = "From this address"),
         ("rule" = Option<String>, Query, description = "Of this rule; `ban` for banned subjects"),
