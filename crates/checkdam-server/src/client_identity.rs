@@ -6,22 +6,22 @@
 //! uses: forwarded addresses are accepted only from trusted networks, and headers
 //! that are repeated where one is expected are rejected.
 
-mod forwarded_for;
 mod request_target;
 
 use std::net::IpAddr;
 
 use axum::http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
 pub(crate) use checkdam::normalize::host;
-use checkdam::normalize::{PathError, PathNormalization};
+use checkdam::normalize::{PathError, PathNormalization, forwarded_client};
 use checkdam::{LIMIT_MAX, Request, RequestError};
 use ipnet::IpNet;
 
-pub(crate) use self::forwarded_for::address_text;
 pub(crate) use self::request_target::RequestTarget;
 
 /// The attributes that every such request has, besides mapped headers.
 pub(crate) const ATTRIBUTES: [&str; 4] = ["method", "endpoint", "host", "ip"];
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// No method is longer; WebDAV's longest has 16 letters.
 const METHOD_MAX: usize = 32;
@@ -135,17 +135,8 @@ impl ClientIdentity {
     /// right of X-Forwarded-For that is not. IPv6 by its /64, which one client
     /// has whole.
     pub(crate) fn client_ip(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
-        let mut client = peer.to_canonical();
-        for entry in forwarded_for::addresses_from_right(headers) {
-            if !self.is_trusted(client) {
-                break;
-            }
-            // A trusted proxy that names no address has kept it to itself: the
-            // entries further left are anybody's.
-            let Some(named) = entry else { break };
-            client = named;
-        }
-        checkdam::normalize::client_address(client)
+        let lines = headers.get_all(X_FORWARDED_FOR).iter().map(HeaderValue::as_bytes);
+        forwarded_client(peer, lines, |address| self.is_trusted(address))
     }
 
     /// The request to decide about, in no domain.
@@ -158,7 +149,7 @@ impl ClientIdentity {
         let target = RequestTarget::parse(asked.target);
         let mut request = Request::new().with("method", method.to_owned())?;
         request.insert_unbounded("endpoint", target.endpoint(&self.paths)?.into_owned())?;
-        request.insert("ip", forwarded_for::address_text(self.client_ip(asked.peer, asked.headers)))?;
+        request.insert("ip", address_text(self.client_ip(asked.peer, asked.headers)))?;
         if let Some(host) = target.authority.or(asked.host).and_then(host) {
             request.insert_unbounded("host", host)?;
         }
@@ -217,6 +208,19 @@ fn header_text<'a>(header: &HeaderName, value: &'a HeaderValue) -> Result<&'a st
         Ok(text) => Ok(text.trim()),
         Err(_) => Err(IdentityError::NotText { header: header.clone() }),
     }
+}
+
+/// An address as text, without the machinery that formats anything.
+pub(crate) fn address_text(address: IpAddr) -> String {
+    let IpAddr::V4(address) = address else { return address.to_string() };
+    let mut text = String::with_capacity("255.255.255.255".len());
+    for (place, part) in address.octets().into_iter().enumerate() {
+        if place > 0 {
+            text.push('.');
+        }
+        text.push_str(itoa::Buffer::new().format(part));
+    }
+    text
 }
 
 fn is_method(text: &str) -> bool {

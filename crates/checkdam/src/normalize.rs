@@ -6,7 +6,7 @@
 //! requests derives its attributes with these functions.
 
 use std::borrow::Cow;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// The part of an IPv6 address that one client has: its /64.
 const CLIENT_NETWORK_MASK: u128 = !(u64::MAX as u128);
@@ -248,6 +248,44 @@ pub fn client_address(address: IpAddr) -> IpAddr {
         IpAddr::V6(six) => Ipv6Addr::from_bits(six.to_bits() & CLIENT_NETWORK_MASK).into(),
         four => four,
     }
+}
+
+/// The client of a request by its `X-Forwarded-For`: from the right, the first address
+/// that is not trusted, beginning with the connection's peer. Several such headers are
+/// one list. Its form is that of [`client_address`].
+///
+/// ```
+/// use checkdam::normalize::forwarded_client;
+/// let (peer, proxies) = ("10.0.0.1".parse()?, |address: std::net::IpAddr| address.to_string().starts_with("10."));
+/// let lines = ["1.1.1.1, 203.0.113.9, 10.2.3.4".as_bytes()];
+/// assert_eq!(forwarded_client(peer, lines, proxies).to_string(), "203.0.113.9");
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[must_use]
+pub fn forwarded_client<'a>(
+    peer: IpAddr,
+    lines: impl IntoIterator<Item = &'a [u8], IntoIter: DoubleEndedIterator>,
+    is_trusted: impl Fn(IpAddr) -> bool,
+) -> IpAddr {
+    let entries = lines.into_iter().rev().flat_map(|line| line.rsplit(|byte| *byte == b','));
+    let mut client = peer.to_canonical();
+    for entry in entries.map(<[u8]>::trim_ascii).filter(|entry| !entry.is_empty()) {
+        if !is_trusted(client) {
+            break;
+        }
+        // An entry that is not an address was not written by a trustworthy proxy: the
+        // proxy's own address is used.
+        let Some(named) = std::str::from_utf8(entry).ok().and_then(proxy_address) else { break };
+        client = named;
+    }
+    client_address(client)
+}
+
+/// An address as proxies write it: by itself, in brackets, or with a port.
+fn proxy_address(text: &str) -> Option<IpAddr> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
+    bare.parse().ok().or_else(with_port).map(|address: IpAddr| address.to_canonical())
 }
 
 /// A segment with each byte written in its one way. A percent that encodes

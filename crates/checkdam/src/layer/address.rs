@@ -4,17 +4,17 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use http::HeaderMap;
+use http::HeaderValue;
 use http::request::Parts;
 use ipnet::IpNet;
 
-use crate::normalize::client_address;
+use crate::normalize::forwarded_client;
 
 type Peer = Box<dyn Fn(&Parts) -> Option<IpAddr> + Send + Sync>;
 
 /// How the address of a request's client is found.
 ///
-/// IPv6 addresses count by their /64: see [`client_address`].
+/// IPv6 addresses count by their /64: see [`client_address`](crate::normalize::client_address).
 pub struct Address {
     peer: Peer,
     trusted: Vec<IpNet>,
@@ -48,32 +48,10 @@ impl Address {
     /// The client's address.
     pub(super) fn read(&self, parts: &Parts) -> Option<IpAddr> {
         let peer = (self.peer)(parts)?;
-        Some(client_address(self.client(peer.to_canonical(), &parts.headers)))
+        let lines = parts.headers.get_all("x-forwarded-for").iter().map(HeaderValue::as_bytes);
+        let is_trusted = |address| self.trusted.iter().any(|network| network.contains(&address));
+        Some(forwarded_client(peer, lines, is_trusted))
     }
-
-    fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
-        let mut client = peer;
-        for line in headers.get_all("x-forwarded-for").iter().rev() {
-            let hops = line.as_bytes().rsplit(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-            for hop in hops.filter(|hop| !hop.is_empty()) {
-                if !self.trusted.iter().any(|network| network.contains(&client)) {
-                    return client;
-                }
-                // An entry that is not an address was not written by a trustworthy proxy: the
-                // proxy's own address is used.
-                let Some(named) = std::str::from_utf8(hop).ok().and_then(address) else { return client };
-                client = named;
-            }
-        }
-        client
-    }
-}
-
-/// An address as proxies write it: by itself, in brackets, or with a port.
-fn address(text: &str) -> Option<IpAddr> {
-    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
-    bare.parse().ok().or_else(with_port).map(|address: IpAddr| address.to_canonical())
 }
 
 #[cfg(test)]
