@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
+use super::lazy_timer::LazyTimer;
 use super::overload;
 use super::queueing_delay::Wakeups;
 use super::request_framing::{FramingFault, FramingScanner};
@@ -138,7 +139,7 @@ pub(crate) struct TimedConnection {
     has_begun_head: bool,
     /// The requests that had begun at the last poll.
     begun: u64,
-    timer: Pin<Box<Sleep>>,
+    timer: LazyTimer,
     /// The write timer.
     stuck: Option<Pin<Box<Sleep>>>,
 }
@@ -147,8 +148,7 @@ impl TimedConnection {
     /// For a connection that was accepted then.
     pub(crate) fn new(stream: TcpStream, progress: Arc<RequestProgress>, is_strict: bool, accepted: Instant) -> Self {
         let due = accepted + HEAD;
-        let timer = Box::pin(tokio::time::sleep_until(due));
-        let (io, framing) = (TokioIo::new(stream), is_strict.then(FramingScanner::new));
+        let (io, framing, timer) = (TokioIo::new(stream), is_strict.then(FramingScanner::new), LazyTimer::default());
         // Connecting counts as the beginning of the first head.
         Self { io, progress, framing, due, has_begun_head: true, begun: 0, timer, stuck: None }
     }
@@ -206,17 +206,7 @@ impl TimedConnection {
             // The response is ours to send, or a body that has its own timeout.
             self.due = Instant::now() + IDLE;
         }
-        if self.timer.deadline() > self.due {
-            self.timer.as_mut().reset(self.due);
-        }
-        while self.timer.as_mut().poll(context).is_ready() {
-            if self.due <= Instant::now() {
-                return true;
-            }
-            // The timer is re-armed only when it fires, not at every request.
-            self.timer.as_mut().reset(self.due);
-        }
-        false
+        self.timer.poll_overdue(self.due, context)
     }
 }
 

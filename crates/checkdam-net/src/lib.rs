@@ -7,6 +7,7 @@
 mod backlog_drain;
 mod connection_timeouts;
 mod connections;
+mod lazy_timer;
 mod load_shedding;
 mod options;
 mod overload;
@@ -18,6 +19,7 @@ mod server;
 mod server_state;
 
 pub use self::connections::{InFlightRequest, ListenerTraits, Protocol, RequestPeer};
+pub use self::lazy_timer::LazyTimer;
 pub use self::load_shedding::LoadShedding;
 pub use self::options::{ConnectionOptions, OverloadOptions, ShutdownOptions};
 pub use self::overload::{Overload, SheddingListener, log_episodes as log_overload};

@@ -4,11 +4,14 @@ use std::io::{Error, ErrorKind};
 use std::sync::LazyLock;
 
 use checkdam::DecidedBy;
+use checkdam_net::content_length;
 use memchr::{memchr, memmem};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// The longest head, and the longest body that is searched for who decided.
 const HEAD_MAX: usize = 64 << 10;
+/// The most headers in a head.
+const HEADERS_MAX: usize = 64;
 /// Room for an answer of the usual length.
 const ROOM: usize = 8 << 10;
 
@@ -189,53 +192,28 @@ impl ResponseParser {
 
 impl ParsedHead {
     fn parse(text: &[u8]) -> Result<Self, Error> {
-        let status = match text {
-            [b'H', b'T', b'T', b'P', b'/', b'1', b'.', _, b' ', digits @ ..] => digits.get(..3).and_then(number),
-            _ => None,
-        };
-        let status = status.ok_or_else(|| invalid("the answer is not HTTP/1.1"))?;
-        let is_last_version = text[7] != b'0';
-        let mut head = Self { status: status as u16, body: BodyFraming::Close, is_kept: is_last_version };
-        let mut rest = text;
-        while let Some(end) = memchr(b'\n', rest) {
-            let line = &rest[..end];
-            rest = &rest[end + 1..];
-            head.header(line)?;
+        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+        let mut parsed = httparse::Response::new(&mut headers);
+        let is_whole = parsed.parse(text).is_ok_and(|status| status.is_complete());
+        let status = parsed.code.filter(|_| is_whole).ok_or_else(|| invalid("the answer is not HTTP/1.1"))?;
+        let mut head = Self { status, body: BodyFraming::Close, is_kept: parsed.version == Some(1) };
+        for header in parsed.headers.iter() {
+            let (name, value) = (header.name, header.value.trim_ascii());
+            if name.eq_ignore_ascii_case("transfer-encoding") {
+                head.body = BodyFraming::Chunked;
+            } else if name.eq_ignore_ascii_case("connection") {
+                head.is_kept = !value.eq_ignore_ascii_case(b"close");
+            } else if name.eq_ignore_ascii_case("content-length") && head.body != BodyFraming::Chunked {
+                let length = content_length(value).and_then(|length| usize::try_from(length).ok());
+                let length = length.ok_or_else(|| invalid("the length of the answer is no number"))?;
+                head.body = BodyFraming::Length(length);
+            }
         }
-        if head.status < 200 || matches!(head.status, 204 | 304) {
+        if status < 200 || matches!(status, 204 | 304) {
             head.body = BodyFraming::Length(0);
         }
         Ok(head)
     }
-
-    fn header(&mut self, line: &[u8]) -> Result<(), Error> {
-        // All that matter begin with one of two letters, and most do not.
-        match line.first() {
-            Some(b'c' | b'C') => {
-                if let Some(value) = value_of(line, b"content-length:") {
-                    let length = number(value).ok_or_else(|| invalid("the length of the answer is no number"))?;
-                    if self.body != BodyFraming::Chunked {
-                        self.body = BodyFraming::Length(length);
-                    }
-                } else if let Some(value) = value_of(line, b"connection:") {
-                    self.is_kept = !value.eq_ignore_ascii_case(b"close");
-                }
-            }
-            Some(b't' | b'T') if value_of(line, b"transfer-encoding:").is_some() => self.body = BodyFraming::Chunked,
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
-fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
-    let (start, value) = line.split_at_checked(name.len())?;
-    start.eq_ignore_ascii_case(name).then(|| value.trim_ascii())
-}
-
-fn number(digits: &[u8]) -> Option<usize> {
-    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()
 }
 
 fn find_decided_by(body: &[u8]) -> Option<DecidedBy> {

@@ -6,11 +6,11 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Buf, Bytes, BytesMut};
+use checkdam_net::LazyTimer;
 use tokio::io::AsyncReadExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::unconstrained;
 
-use super::lazy_timer::LazyTimer;
 use super::stream::Stream;
 
 /// How much is read at a time.

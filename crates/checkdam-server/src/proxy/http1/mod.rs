@@ -11,7 +11,6 @@
 mod chunked_decoder;
 mod connection;
 mod exchange;
-mod lazy_timer;
 mod pool;
 mod request_writer;
 mod response_body;

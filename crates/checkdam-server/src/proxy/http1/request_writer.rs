@@ -11,11 +11,11 @@ use axum::http::header::{
     SET_COOKIE, TRAILER,
 };
 use bytes::Bytes;
+use checkdam_net::LazyTimer;
 use hyper::body::Frame;
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 
-use super::lazy_timer::LazyTimer;
 use crate::proxy::forwarded_headers::ForwardedHead;
 use crate::proxy::request_body::{LentBody, UploadBody, UploadError, discard};
 
