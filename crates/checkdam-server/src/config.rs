@@ -1,5 +1,9 @@
 //! Configuration: flags, then `CHECKDAM_…` variables, then `checkdam.toml`, then the
 //! default. Unknown keys are errors.
+//!
+//! clap reads flags and variables, so that both have one parser, one help text and one
+//! message; crates that merge layers (`figment`, `config`) read variables past it, and
+//! know nothing of flags, which `config check` has to name as the origin of a value.
 
 mod client_identity;
 mod duration;
