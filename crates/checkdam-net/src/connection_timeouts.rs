@@ -7,7 +7,7 @@ use std::io::{Error, ErrorKind};
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -33,6 +33,10 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// How long a client may read nothing of a response.
 const STUCK: Duration = Duration::from_secs(30);
+/// How long a client must stall its requests before its connection makes room for others.
+const STALLED: Duration = Duration::from_secs(5);
+/// A client stalls its requests if less than this passes of their bodies, in bytes a second.
+const STALLED_RATE_MAX: u64 = 500;
 /// How many bytes are scanned at a time.
 const LOOK_MAX: usize = 16 << 10;
 
@@ -45,11 +49,29 @@ pub(crate) struct RequestProgress {
     is_tunnel: AtomicBool,
     /// Whether it is to be closed as soon as no request is in flight.
     is_told_to_close: AtomicBool,
+    /// Whether it is to be closed even if requests are in flight.
+    is_told_to_abort: AtomicBool,
+    /// The requests that wait for the client: for the rest of their body, or for it to
+    /// take more of their response.
+    waiting: AtomicU64,
+    /// How many bytes of bodies the client has sent and taken.
+    body_bytes: AtomicU64,
+    /// Since when it stalls, as far as was observed.
+    stall: Mutex<Option<Stall>>,
     /// When its last request began, or the connection itself.
     active: AtomicU64,
     pub(crate) wakeups: Arc<Wakeups>,
     /// The first ambiguous request, and why it is.
     fault: OnceLock<(u64, FramingFault)>,
+}
+
+/// An observed stall: the client keeps all in-flight requests of a connection waiting.
+#[derive(Debug, Clone, Copy)]
+struct Stall {
+    since: u64,
+    /// The bytes of bodies until then.
+    body_bytes: u64,
+    last_observed: u64,
 }
 
 impl Default for RequestProgress {
@@ -62,6 +84,10 @@ impl Default for RequestProgress {
             is_http2: AtomicBool::new(false),
             is_tunnel: AtomicBool::new(false),
             is_told_to_close: AtomicBool::new(false),
+            is_told_to_abort: AtomicBool::new(false),
+            waiting: AtomicU64::new(0),
+            body_bytes: AtomicU64::new(0),
+            stall: Mutex::default(),
             active: AtomicU64::new(wakeups.waiting_since()),
             wakeups,
             fault: OnceLock::new(),
@@ -99,6 +125,50 @@ impl RequestProgress {
     pub(crate) fn request_close(&self) {
         self.is_told_to_close.store(true, Ordering::Relaxed);
         self.wakeups.wake();
+    }
+
+    /// Closes the connection even if requests are in flight.
+    pub(crate) fn request_abort(&self) {
+        self.is_told_to_abort.store(true, Ordering::Relaxed);
+        self.request_close();
+    }
+
+    /// Whether it is to be closed even if requests are in flight.
+    pub(crate) fn is_abort_requested(&self) -> bool {
+        self.is_told_to_abort.load(Ordering::Relaxed)
+    }
+
+    /// Since when the client has kept every in-flight request waiting, if that is at
+    /// least [`STALLED`]. Only observed time counts, so this is called repeatedly while the
+    /// listener is almost full. A request that waits for its upstream is not stalled.
+    pub(crate) fn stalled_since(&self) -> Option<u64> {
+        let under_way = self.begun.load(Ordering::Relaxed).saturating_sub(self.ended.load(Ordering::Relaxed));
+        let is_waiting = under_way > 0 && self.waiting.load(Ordering::Relaxed) >= under_way;
+        let (now, body_bytes) = (overload::now(), self.body_bytes.load(Ordering::Relaxed));
+        let mut stall = self.stall.lock().unwrap_or_else(PoisonError::into_inner);
+        let goes_on = |stall: &Stall| {
+            let passed = body_bytes.saturating_sub(stall.body_bytes);
+            let expected = u128::from(STALLED_RATE_MAX) * overload::elapsed(stall.since).as_millis() / 1_000;
+            overload::elapsed(stall.last_observed) < STALLED && (passed == 0 || u128::from(passed) < expected)
+        };
+        let known = stall.filter(|stall| is_waiting && goes_on(stall));
+        let observed = known.unwrap_or(Stall { since: now, body_bytes, last_observed: now });
+        *stall = is_waiting.then_some(Stall { last_observed: now, ..observed });
+        (is_waiting && overload::elapsed(observed.since) >= STALLED).then_some(observed.since)
+    }
+
+    /// A request begins or ends to wait for the client.
+    pub(crate) fn set_waiting(&self, is_waiting: bool) {
+        if is_waiting {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The client has sent or taken so much of a body.
+    pub(crate) fn add_body_bytes(&self, bytes: usize) {
+        self.body_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Whether it is to be closed.
@@ -286,5 +356,28 @@ mod tests {
         assert_eq!(progress.idle_since(), None);
         progress.end_request();
         assert!(progress.idle_since().is_some(), "it has had its first request");
+    }
+
+    #[test]
+    fn a_connection_stalls_while_its_client_keeps_every_request_waiting() {
+        let progress = RequestProgress::default();
+        // Since the clock's first instant.
+        let stalled_since = |body_bytes| {
+            let last_observed = overload::now();
+            *progress.stall.lock().unwrap() = Some(Stall { since: 1, body_bytes, last_observed });
+            progress.stalled_since()
+        };
+        assert_eq!(stalled_since(0), None, "nothing is under way");
+        progress.begin_request(true);
+        progress.set_waiting(true);
+        assert_eq!(stalled_since(0), Some(1));
+        progress.add_body_bytes(1);
+        assert_eq!(stalled_since(0), Some(1), "a body that drips stalls");
+        progress.body_bytes.store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(stalled_since(0), None);
+        assert_eq!(stalled_since(u64::MAX), Some(1));
+        progress.begin_request(true);
+        assert_eq!(stalled_since(u64::MAX), None, "another request waits for its upstream");
+        assert!(progress.stall.lock().unwrap().is_none());
     }
 }

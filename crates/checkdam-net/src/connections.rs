@@ -437,8 +437,12 @@ async fn close_requested(closing: &mut watch::Receiver<bool>, progress: &Request
 }
 
 /// Waits until a graceful shutdown that makes room has timed out, and no request was
-/// in flight at two polls: the last response is written between them.
+/// in flight at two polls: the last response is written between them. A connection that
+/// is to be aborted is not waited for.
 async fn shutdown_overdue(progress: &RequestProgress) {
+    if progress.is_abort_requested() {
+        return;
+    }
     tokio::time::sleep(SHUTDOWN_FOR_ROOM).await;
     let mut was_idle = false;
     loop {
@@ -471,6 +475,41 @@ pub struct InFlightRequest {
     progress: Arc<RequestProgress>,
     /// An upgraded connection still counts as open.
     _open: Arc<OpenConnection>,
+}
+
+impl InFlightRequest {
+    /// Tells when the request waits for its client.
+    pub fn client_wait(&self) -> ClientWait {
+        ClientWait { progress: Arc::clone(&self.progress), is_waiting: false }
+    }
+}
+
+/// Tells when a request waits for its client: for more of its body, or until it has
+/// taken some of the response. A connection on which all do for seconds may be closed
+/// when there is hardly room for others.
+pub struct ClientWait {
+    progress: Arc<RequestProgress>,
+    is_waiting: bool,
+}
+
+impl ClientWait {
+    /// Whether the request waits for the client now.
+    pub fn set_waiting(&mut self, is_waiting: bool) {
+        if std::mem::replace(&mut self.is_waiting, is_waiting) != is_waiting {
+            self.progress.set_waiting(is_waiting);
+        }
+    }
+
+    /// So much of a body has come from the client, or is handed to it.
+    pub fn add_bytes(&self, bytes: usize) {
+        self.progress.add_body_bytes(bytes);
+    }
+}
+
+impl Drop for ClientWait {
+    fn drop(&mut self) {
+        self.set_waiting(false);
+    }
 }
 
 impl Drop for InFlightRequest {

@@ -18,7 +18,7 @@ mod responder;
 mod server;
 mod server_state;
 
-pub use self::connections::{InFlightRequest, ListenerTraits, Protocol, RequestPeer};
+pub use self::connections::{ClientWait, InFlightRequest, ListenerTraits, Protocol, RequestPeer};
 pub use self::lazy_timer::LazyTimer;
 pub use self::load_shedding::LoadShedding;
 pub use self::options::{ConnectionOptions, OverloadOptions, ShutdownOptions};

@@ -1,5 +1,5 @@
 //! Connection limits per peer address: bounds how many connections one address may
-//! have, and selects the idle ones to close when the listener is almost full.
+//! have, and selects the idle and stalled ones to close when the listener is almost full.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -47,6 +47,18 @@ struct PeerGroup {
     /// How many are asked to close and still open.
     told: usize,
     search_after: Option<Instant>,
+}
+
+/// A connection that may be closed to make room, in the order in which they are chosen.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    /// How many connections its peer has.
+    size: std::cmp::Reverse<usize>,
+    is_stalled: bool,
+    /// Since when it is idle or stalled.
+    since: u64,
+    address: IpAddr,
+    id: u64,
 }
 
 /// A connection among those of its peer, until this is dropped.
@@ -113,23 +125,32 @@ impl PeerConnections {
 
 impl PeerTable {
     /// How many are about to close, of one peer or of all: those that are asked to and
-    /// have no request in flight, which may take any time.
+    /// have no request in flight, which may take any time, or are aborted.
     fn closing_count(&self, of: Option<IpAddr>) -> usize {
         let told = self.told.values().filter(|(address, _)| of.is_none_or(|of| of == *address));
-        told.filter(|(_, connection)| connection.is_idle()).count()
+        told.filter(|(_, connection)| connection.is_idle() || connection.is_abort_requested()).count()
     }
 
     /// Asks at most this many idle connections to close: of the peers with most
-    /// connections, those that have been idle for longest.
+    /// connections, those that have been idle for longest. Stalled connections are closed
+    /// only of the peer with most, after its idle ones.
     fn close_idle(&mut self, count: usize) {
         let now = Instant::now();
         if self.search_after.is_some_and(|after| now < after) {
             return;
         }
-        let groups = self.groups.iter();
-        let idle = groups.flat_map(|(address, group)| group.idle().map(|idle| (group.count(), *address, idle)));
-        let idle = idle.map(|(size, address, (since, id))| (std::cmp::Reverse(size), since, address, id)).collect();
-        if self.close_first(count, idle) == 0 {
+        let largest = self.groups.values().map(PeerGroup::count).max().unwrap_or(0);
+        let mut candidates = Vec::new();
+        for (address, group) in &self.groups {
+            let size = std::cmp::Reverse(group.count());
+            let candidate =
+                |is_stalled| move |(since, id)| Candidate { size, is_stalled, since, address: *address, id };
+            candidates.extend(group.idle().map(candidate(false)));
+            if group.count() == largest {
+                candidates.extend(group.stalled().map(candidate(true)));
+            }
+        }
+        if self.close_first(count, candidates) == 0 {
             self.search_after = Some(now + SEARCH_AGAIN);
         }
     }
@@ -142,7 +163,9 @@ impl PeerTable {
             return 0;
         }
         group.search_after = Some(now + SEARCH_AGAIN);
-        let idle = group.idle().map(|(since, id)| (std::cmp::Reverse(0), since, address, id)).collect();
+        let size = std::cmp::Reverse(group.count());
+        let candidate = |(since, id)| Candidate { size, is_stalled: false, since, address, id };
+        let idle = group.idle().map(candidate).collect();
         let told = self.close_first(count, idle);
         if let Some(group) = self.groups.get_mut(&address).filter(|_| told > 0) {
             group.search_after = None;
@@ -150,17 +173,21 @@ impl PeerTable {
         told
     }
 
-    /// Asks the first of these, in their order, to close.
-    fn close_first(&mut self, count: usize, mut idle: Vec<(std::cmp::Reverse<usize>, u64, IpAddr, u64)>) -> usize {
-        let count = count.min(idle.len());
+    /// Asks the first of these, in their order, to close; aborts stalled ones.
+    fn close_first(&mut self, count: usize, mut candidates: Vec<Candidate>) -> usize {
+        let count = count.min(candidates.len());
         if count == 0 {
             return 0;
         }
-        idle.select_nth_unstable(count - 1);
-        for (_, _, address, id) in &idle[..count] {
+        candidates.select_nth_unstable(count - 1);
+        for Candidate { is_stalled, address, id, .. } in &candidates[..count] {
             let Some(group) = self.groups.get_mut(address) else { continue };
             if let Some(connection) = group.members.remove(id) {
-                connection.request_close();
+                if *is_stalled {
+                    connection.request_abort();
+                } else {
+                    connection.request_close();
+                }
                 group.told += 1;
                 self.told.insert(*id, (*address, connection));
             }
@@ -200,6 +227,11 @@ impl PeerGroup {
     /// Those that are idle and not asked to close: since when, and which.
     fn idle(&self) -> impl Iterator<Item = (u64, u64)> {
         self.members.iter().filter_map(|(id, connection)| Some((connection.idle_since()?, *id)))
+    }
+
+    /// Those whose client keeps their requests waiting, likewise.
+    fn stalled(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.members.iter().filter_map(|(id, connection)| Some((connection.stalled_since()?, *id)))
     }
 }
 

@@ -226,7 +226,8 @@ impl Proxy {
     ) -> Result<ResponderResponse<ProxyBody>, ProxyError> {
         let is_http2 = request.version() == Version::HTTP_2;
         let client = head.upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
-        let source = LentBody::new(request.into_body(), self.pace, uploading, &self.decisive_headers);
+        let source =
+            LentBody::new(request.into_body(), self.pace, uploading, &self.decisive_headers, under_way.client_wait());
         let mut response = match self.forwarder.forward(&route.upstreams, head, &source).await {
             Ok(response) => response,
             Err(refusal) => {
@@ -236,6 +237,7 @@ impl Proxy {
                 return Err(refusal);
             }
         };
+        source.end_client_wait();
         let is_switch = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         let mut headers = std::mem::take(response.headers_mut());
         let status = response.status();

@@ -13,6 +13,7 @@ use std::time::Duration;
 use axum::body::HttpBody;
 use axum::http::header::HeaderName;
 use bytes::Bytes;
+use checkdam_net::ClientWait;
 use http_body_util::BodyExt;
 use hyper::body::{Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep};
@@ -51,6 +52,8 @@ struct LentBodyState {
     uploading: Option<UploadPermit>,
     /// The headers that rules read.
     decisive_headers: Arc<[HeaderName]>,
+    /// Tells when the client is waited for; none once a response has begun.
+    client_wait: Option<ClientWait>,
 }
 
 /// How long a client may be waited for. Only time in which the client is waited
@@ -87,6 +90,7 @@ impl LentBody {
         pace: ClientPace,
         uploading: Option<UploadPermit>,
         decisive_headers: &Arc<[HeaderName]>,
+        client_wait: ClientWait,
     ) -> Self {
         if body.is_end_stream() {
             return Self::empty();
@@ -97,6 +101,7 @@ impl LentBody {
             flow: BodyProgress::ToUpstream(Instant::now()),
             uploading,
             decisive_headers: Arc::clone(decisive_headers),
+            client_wait: Some(client_wait),
         };
         Self { shared: Some(Arc::new(Mutex::new(shared))), size, pace }
     }
@@ -148,6 +153,13 @@ impl LentBody {
         match lock(self.shared.as_ref()?).flow {
             BodyProgress::Failed(error) => Some(error),
             BodyProgress::FromClient | BodyProgress::ToUpstream(_) => None,
+        }
+    }
+
+    /// A response has begun: from now on it tells whether the client is waited for.
+    pub(super) fn end_client_wait(&self) {
+        if let Some(shared) = &self.shared {
+            lock(shared).client_wait = None;
         }
     }
 
@@ -240,7 +252,15 @@ impl HttpBody for UploadBody {
                 None => (BodyProgress::FromClient, Poll::Pending),
             },
         };
-        lock(&shared).flow = flow;
+        let mut state = lock(&shared);
+        state.flow = flow;
+        if let Some(wait) = &mut state.client_wait {
+            wait.set_waiting(matches!(flow, BodyProgress::FromClient));
+            if let Poll::Ready(Some(Ok(frame))) = &polled {
+                wait.add_bytes(frame.data_ref().map_or(0, Bytes::len));
+            }
+        }
+        drop(state);
         polled
     }
 

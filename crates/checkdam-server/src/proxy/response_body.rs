@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::body::HttpBody;
 use bytes::Bytes;
-use checkdam_net::InFlightRequest;
+use checkdam_net::{ClientWait, InFlightRequest};
 use hyper::body::{Frame, SizeHint};
 use tokio::runtime::Handle;
 use tokio::time::Sleep;
@@ -32,6 +32,8 @@ struct ProxyBodyState {
     asked: u64,
     /// Whether it is the upstream that is waited for.
     is_awaited: bool,
+    /// Tells when the client is waited for.
+    client_wait: Option<ClientWait>,
     /// The request is answered when its body is.
     under_way: Option<InFlightRequest>,
 }
@@ -43,6 +45,8 @@ impl ProxyBody {
         patience: Duration,
         under_way: InFlightRequest,
     ) -> Self {
+        let mut client_wait = under_way.client_wait();
+        client_wait.set_waiting(true);
         Self(Arc::new(Mutex::new(ProxyBodyState {
             body: Some(body),
             bytes: 0,
@@ -51,6 +55,7 @@ impl ProxyBody {
             timer: None,
             asked: 0,
             is_awaited: false,
+            client_wait: Some(client_wait),
             under_way: Some(under_way),
         })))
     }
@@ -86,6 +91,9 @@ impl ProxyBodyState {
         };
         let polled = Pin::new(body).poll_frame(context);
         self.is_awaited = polled.is_pending();
+        if let Some(wait) = &mut self.client_wait {
+            wait.set_waiting(!self.is_awaited);
+        }
         if polled.is_pending() {
             let patience = self.patience;
             let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
@@ -98,6 +106,9 @@ impl ProxyBodyState {
             let frame = frame?;
             if let Some(data) = frame.as_ref().ok().and_then(Frame::data_ref) {
                 self.bytes += data.len() as u64;
+                if let Some(wait) = &self.client_wait {
+                    wait.add_bytes(data.len());
+                }
             }
             Some(frame.map_err(Error::other))
         })
@@ -105,7 +116,7 @@ impl ProxyBodyState {
 
     /// However the answer ended, what was passed on of it is charged.
     fn end(&mut self) {
-        (self.body, self.under_way) = (None, None);
+        (self.body, self.client_wait, self.under_way) = (None, None, None);
         if let (Some(charge), Ok(runtime)) = (self.charge.take(), Handle::try_current()) {
             runtime.spawn(charge.charge(self.bytes));
         }

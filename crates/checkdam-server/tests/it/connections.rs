@@ -157,6 +157,43 @@ fn http2_connections_that_acknowledge_nothing_make_room() {
     }
 }
 
+/// Whoever takes nothing of a response, or sends a body byte by byte, makes room for
+/// others. A request that waits for its upstream does not.
+#[test]
+fn requests_that_their_client_stalls_make_room_on_the_proxy() {
+    // SETTINGS_INITIAL_WINDOW_SIZE is 0; :method GET, :scheme http, :path /.
+    const READS_NOTHING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0\
+                                   \0\0\x03\x01\x05\0\0\0\x01\x82\x86\x84";
+    const SENDS_LITTLE: &[u8] = b"POST /sink HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n";
+    let upstream = crate::test_upstream::Upstream::start();
+    let rules = r#"rules: [{name: all, key: all, limits: ["1000/h"]}]"#;
+    let server = crate::proxy::proxy(rules, &[&upstream.url()], &["--connections-max", &FULL.to_string()]);
+    let address = server.address().parse().unwrap();
+    for first in [READS_NOTHING, SENDS_LITTLE] {
+        let mut polling = Client::connect_from("127.0.0.3", address);
+        polling.write("GET /slow/9000 HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        let stalling = |_| {
+            let mut stream = testkit::connect_from([127, 0, 0, 3].into(), address).unwrap();
+            stream.write_all(first).unwrap();
+            stream
+        };
+        let mut stalled: Vec<_> = (0..FULL).map(stalling).collect();
+        let start = Instant::now();
+        let honest = std::thread::scope(|scope| {
+            let honest = scope.spawn(|| server.client().get("/hello").status);
+            while !honest.is_finished() && first == SENDS_LITTLE {
+                // Some are closed by now.
+                stalled.iter_mut().for_each(|stream| drop(stream.write_all(b"x")));
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            honest.join().unwrap()
+        });
+        assert_eq!(honest, 200);
+        assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+        assert_eq!(polling.read().unwrap().body, "slow");
+    }
+}
+
 #[test]
 fn a_request_that_is_not_understood_ends_its_connection() {
     let server = Server::start();
