@@ -18,15 +18,15 @@ use crate::telemetry::{Observation, Telemetry};
 use crate::trace::Tracer;
 use crate::warnings::Warnings;
 
-/// What the doors share.
+/// State that all listeners share.
 #[derive(Debug)]
 pub(crate) struct App {
     limiter: Limiter<ConfiguredStore>,
-    /// What the rules in force were made of.
+    /// What the active rules were compiled from.
     book: ArcSwap<Snapshot>,
     loading: ReloadStatus,
     warnings: Warnings,
-    /// Who was denied; none if nothing is recorded.
+    /// The audit log; none if nothing is recorded.
     audit: Option<Arc<Audit>>,
     effects: ShadowEffects,
     watch: Telemetry,
@@ -35,7 +35,7 @@ pub(crate) struct App {
     /// Only for how long decisions take.
     stopwatch: quanta::Clock,
     dialect: Dialect,
-    /// Whether the rules in force can decide nothing without their store.
+    /// Whether the active rules can decide nothing without their store.
     needs_store: AtomicBool,
 }
 
@@ -69,7 +69,7 @@ impl App {
         }
     }
 
-    /// Puts other rules in force, at once and whole.
+    /// Replaces the active rules atomically.
     pub(crate) fn activate(&self, rules: RuleSet, book: Snapshot) {
         self.effects.set_rules(&rules);
         self.needs_store.store(all_rules_need_store(&rules), Ordering::Relaxed);
@@ -88,8 +88,8 @@ impl App {
         outcome
     }
 
-    /// The same for a door that holds requests back as a leaky bucket asks, and
-    /// for so long at most.
+    /// The same for a listener that delays requests as a leaky bucket demands, by this
+    /// time at most.
     pub(crate) async fn check_with_delay(&self, request: &Request<'_>, delay_max: Duration) -> Outcome {
         let delay_max_us = u64::try_from(delay_max.as_micros()).unwrap_or(u64::MAX);
         let _deciding = self.server.overload().begin_decision();
@@ -118,7 +118,7 @@ impl App {
         let latency = self.stopwatch.delta(start, self.stopwatch.raw());
         let seen = Observation::new(requests, outcomes, is_allowed, latency);
         for (request, outcome) in seen.iter() {
-            // Who passes with the others was not denied, whatever one limit says.
+            // A request that passes with the others was not denied, whatever one limit decided.
             if let Some(audit) = self.audit.as_ref().filter(|_| !is_allowed) {
                 audit.record(request, outcome);
             }
@@ -160,7 +160,7 @@ impl App {
         &self.limiter
     }
 
-    /// What the rules in force were made of.
+    /// What the active rules were compiled from.
     pub(crate) fn rule_snapshot(&self) -> Arc<Snapshot> {
         self.book.load_full()
     }
@@ -175,7 +175,7 @@ impl App {
         &self.warnings
     }
 
-    /// Who was denied; none if nothing is recorded.
+    /// The audit log; none if nothing is recorded.
     pub(crate) fn audit(&self) -> Option<&Audit> {
         self.audit.as_deref()
     }
@@ -205,12 +205,12 @@ impl App {
         &self.tracer
     }
 
-    /// Which headers tell a client where it stands.
+    /// The form of rate-limit headers.
     pub(crate) const fn dialect(&self) -> Dialect {
         self.dialect
     }
 
-    /// Whether the rules in force can decide nothing without their store.
+    /// Whether the active rules can decide nothing without their store.
     pub(crate) fn needs_store(&self) -> bool {
         self.needs_store.load(Ordering::Relaxed)
     }

@@ -59,11 +59,11 @@ const FILE_DEFAULT: &str = "checkdam.toml";
 /// What `serve` runs with.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
-    /// Where the HTTP door listens. Default `127.0.0.1:8080`.
+    /// The address of the HTTP listener. Default `127.0.0.1:8080`.
     pub(crate) http_listen: String,
     /// Hosts besides local ones that a loopback HTTP listener answers to. Default none.
     pub(crate) allowed_hosts: Vec<String>,
-    /// Where the gRPC door listens, if it is not switched off. Default `127.0.0.1:8081`.
+    /// The address of the gRPC listener, if enabled. Default `127.0.0.1:8081`.
     pub(crate) grpc_listen: Option<String>,
     /// The host of these where their addresses are not given. Default `127.0.0.1`.
     pub(crate) listen_host: String,
@@ -91,9 +91,9 @@ pub(crate) struct Config {
     pub(crate) redis: Option<RedisOptions>,
     /// The most buckets held in memory, a count. Default 1,000,000.
     pub(crate) max_buckets: usize,
-    /// Whether nodes tell each other in clear who comes to them.
+    /// Whether nodes publish their top subjects unencrypted.
     pub(crate) share_subjects: bool,
-    /// How long going away may take.
+    /// Timeouts of graceful shutdown.
     pub(crate) leave: ShutdownOptions,
     /// What is seen of decisions.
     pub(crate) watch: TelemetryOptions,
@@ -248,8 +248,8 @@ impl Config {
 }
 
 impl Config {
-    /// What is judged when the doors are opened and the store is made, without
-    /// doing either.
+    /// Validates what is otherwise found only when listeners and the store are opened,
+    /// without opening them.
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         let admin = self.admin.as_ref().map(|door| &door.listen);
         let doors = [
@@ -275,7 +275,7 @@ impl Config {
     }
 }
 
-/// Whether somebody could listen there: a host and a port.
+/// Whether it is an address to listen on: a host and a port.
 fn is_address(text: &str) -> bool {
     text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
 }
@@ -390,8 +390,8 @@ fn read(path: &Path) -> Result<Settings, ConfigError> {
     from_toml(&shown, &text)
 }
 
-/// Reads TOML. An error tells its place and the key, and never the value: it may
-/// be a secret.
+/// Parses TOML. Errors have the location and the key, never the value: it may be a
+/// secret.
 fn from_toml<T: serde::de::DeserializeOwned>(path: &str, text: &str) -> Result<T, ConfigError> {
     toml::from_str(text).map_err(|error| {
         let start = error.span().map_or(0, |span| span.start);

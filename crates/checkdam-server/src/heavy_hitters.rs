@@ -26,14 +26,14 @@ pub(crate) struct HeavyHitters {
     tags: Vec<u32>,
     counts: Vec<HitterCount>,
     names: Vec<RuleSubject>,
-    /// Whoever is not listed came at most so often.
+    /// The maximum count of a name that is not listed.
     floor: u64,
     total: u64,
     /// Where the next to be replaced is looked for first.
     next: usize,
 }
 
-/// How often somebody came.
+/// The count of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HitterCount {
     /// At most so often.
@@ -42,7 +42,7 @@ pub(crate) struct HitterCount {
     pub(crate) too_high_by: u64,
 }
 
-/// Who came: the subject of a rule.
+/// A counted name: the subject of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct RuleSubject {
     pub(crate) rule: String,
@@ -56,9 +56,9 @@ impl HeavyHitters {
         Self { max, tags: Vec::new(), counts: Vec::new(), names: Vec::new(), floor: 0, total: 0, next: 0 }
     }
 
-    /// Somebody came. The hash is the caller's, the same for the same name in
-    /// every sketch that is merged with this one. Whoever is held already costs
-    /// no allocation, and mostly neither does who takes another's place.
+    /// Counts a name. The hash is the caller's, the same for the same name in every
+    /// sketch that is merged with this one. A name that is listed costs no allocation,
+    /// and one that replaces another mostly neither.
     pub(crate) fn record(&mut self, hash: u64, rule: &str, subject: &str) {
         self.total += 1;
         let tag = tag(hash);
@@ -112,12 +112,12 @@ impl HeavyHitters {
         self.evict_minimum();
     }
 
-    /// Everybody who is listed, in no order.
+    /// All listed names, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&RuleSubject, HitterCount)> {
         self.names.iter().zip(self.counts.iter().copied())
     }
 
-    /// Whoever is not listed came at most so often.
+    /// The maximum count of a name that is not listed.
     pub(crate) const fn missing_at_most(&self) -> u64 {
         self.floor
     }
@@ -135,7 +135,8 @@ impl HeavyHitters {
 
     #[inline]
     fn position(&self, tag: u32, rule: &str, subject: &str) -> Option<usize> {
-        // Looked at by eights without leaving early, which compiles to a few instructions.
+        // Compared in groups of eight without early exit, which compiles to a few
+        // instructions.
         for (number, tags) in self.tags.chunks(8).enumerate() {
             if !tags.iter().fold(false, |is_there, other| is_there | (*other == tag)) {
                 continue;
@@ -151,9 +152,9 @@ impl HeavyHitters {
         None
     }
 
-    /// Where somebody stands whom nobody came less often than. None is below the
-    /// floor, so whoever is at it will do: the search goes on where the last one
-    /// ended, and in a flood of new names finds the next at once.
+    /// The index of a name with the minimum count. None is below the floor, so any name
+    /// at the floor will do: the search continues where the last one ended, and in a
+    /// flood of new names finds the next at once.
     fn minimum(&mut self) -> Option<usize> {
         let is_least = |place: &usize| self.counts[*place].count <= self.floor;
         let next = self.next.min(self.counts.len());

@@ -60,14 +60,14 @@ pub fn main() -> ExitCode {
         Command::Completions { shell } => cli::completions(shell),
     };
     done.unwrap_or_else(|error| {
-        // Nobody is left to tell if standard error is closed.
+        // Nothing can be reported if standard error is closed.
         let _ = writeln!(std::io::stderr(), "checkdam: {}", cli::printable_lines(&format!("{error:#}")));
         ExitCode::from(error.downcast_ref::<CommandError>().map_or(2, CommandError::exit_code))
     })
 }
 
-/// Reads the body of a check as the HTTP door does, for the fuzzers: whether it
-/// was understood, or the problem that the client would see.
+/// Parses the body of a check as the HTTP listener does, for the fuzzers: whether
+/// it is valid, or the problem that the client would see.
 ///
 /// # Errors
 /// The problem as JSON.

@@ -7,13 +7,13 @@ use checkdam::{Mode, RuleSet};
 /// store and no database makes it less alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Readiness {
-    /// It is being opened: no rules are in force yet.
+    /// It is starting: no rules are active yet.
     Starting,
     /// It wants them.
     Ready,
     /// The store does not answer, and all that could be said is no.
     StoreAway,
-    /// It is going away.
+    /// It is shutting down.
     Draining,
 }
 

@@ -188,7 +188,7 @@ impl ConfiguredStore {
         }
     }
 
-    /// Whether it answers nobody.
+    /// Whether no server of it replies.
     pub(crate) fn is_unreachable(&self) -> bool {
         matches!(self, Self::Redis(watched) if watched.is_unreachable())
     }

@@ -70,7 +70,7 @@ struct BanRow {
     reason: String,
 }
 
-/// Bans somebody.
+/// Bans a subject.
 pub(crate) fn ban(arguments: &BanArguments) -> anyhow::Result<ExitCode> {
     let mut document = json!({"subject": arguments.subject});
     if let Some(until) = &arguments.until {

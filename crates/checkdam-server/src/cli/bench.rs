@@ -23,7 +23,7 @@ use crate::loadgen::{
     self, GrpcRequest, HttpRequest, KeyDistribution, KeyTemplate, LoadLimits, LoadPlan, PlannedRequest, Target,
 };
 
-/// The gRPC door of a server on this machine.
+/// The gRPC listener of a server on this machine.
 const GRPC_DEFAULT: &str = "http://127.0.0.1:8081";
 
 /// Loads, and prints what was measured.

@@ -10,20 +10,20 @@ pub(crate) struct CommandError {
     pub(super) reason: String,
 }
 
-/// Kinds of failures that somebody reacts to differently.
+/// Kinds of failures with different exit codes or reactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ErrorKind {
     /// There is no such thing.
     NotFound,
     /// There is one already.
     Exists,
-    /// Somebody else was faster.
+    /// It was changed concurrently.
     Changed,
     /// What would come of it is not valid.
     Invalid,
     /// It cannot be done, for another reason.
     Refused,
-    /// Nobody could be asked.
+    /// The server or database cannot be reached.
     Unavailable,
 }
 

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use crate::grpc;
 use crate::http::HttpServer;
 
-/// The doors of a server for requests.
+/// The request listeners of a server.
 pub(super) struct Listeners {
     pub(super) http: HttpServer,
     pub(super) grpc: Option<grpc::GrpcListener>,
@@ -30,8 +30,7 @@ fn duplicate(mut from: mpsc::Receiver<()>) -> [mpsc::Receiver<()>; 2] {
     let ((first, http), (second, grpc)) = (mpsc::channel(1), mpsc::channel(1));
     tokio::spawn(async move {
         while from.recv().await.is_some() {
-            // Full means that one is already waiting to be seen, closed that
-            // nobody is left to see it.
+            // Full means that a message is already pending, closed that the receiver has ended.
             let _ = first.try_send(());
             let _ = second.try_send(());
         }

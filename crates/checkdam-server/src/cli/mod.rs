@@ -233,7 +233,7 @@ fn print_value(value: &Value) -> anyhow::Result<()> {
     print_json(value.to_string().as_bytes())
 }
 
-/// A word to people. Nobody is left to tell if standard error is closed.
+/// Prints a message. Nothing can be reported if standard error is closed.
 fn print_notice(text: &str) {
     let _ = writeln!(std::io::stderr(), "checkdam: {}", printable_lines(text));
 }

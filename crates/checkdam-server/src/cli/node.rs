@@ -46,18 +46,18 @@ const ADMIN_LEAVE: ShutdownOptions =
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 /// How long what was recorded may take to be written at the end.
 const AUDIT_DRAIN: Duration = Duration::from_secs(5);
-/// How long whoever asked for a reload waits for it.
+/// How long a reload is waited for.
 const RELOAD_LIMIT: Duration = Duration::from_secs(5);
 /// How often what has passed is forgotten, and the store looked at.
 const MAINTAIN_EVERY: Duration = Duration::from_secs(1);
 /// Each keeps a core busy for a moment.
 const PREVIEWS_MAX: usize = 2;
 
-/// A node, ready for its doors.
+/// A node, ready for its listeners.
 pub(super) struct Node {
     app: Arc<App>,
     admin: Option<(AdminServer, Arc<LiveEvents>)>,
-    /// Held until the end, whether or not there is a door for operators.
+    /// Held until the end, whether or not there is an admin listener.
     rules: Arc<RuleSource>,
     rulebook: Option<Rulebook>,
     writer: Option<ViolationWriter>,
@@ -83,7 +83,7 @@ where
     let file = match config.rules.as_deref().map(|path| open_rules(path, config.files)).transpose() {
         Ok(file) => file,
         Err(error) => {
-            // The form that editors understand. Nobody is left to tell if this fails.
+            // The format that editors parse. Nothing can be reported if this fails.
             let _ = writeln!(std::io::stderr(), "{error}");
             return Ok(ExitCode::from(2));
         }
@@ -118,8 +118,8 @@ fn open_rules(path: &Path, options: FileOptions) -> Result<Rules, LoadError> {
 }
 
 impl Node {
-    /// Opens what the settings name; none if a signal comes before that is done.
-    /// `address` is that of the node's first door: it names the node.
+    /// Opens what the settings name; none if a signal arrives before that is done.
+    /// `address` is that of the node's first listener: it names the node.
     pub(super) async fn open(
         config: &Config,
         file: Option<Rules>,
@@ -191,19 +191,18 @@ impl Node {
         Ok(Some(Self { app, admin, rules, rulebook, writer, stop: signals.stop, control }))
     }
 
-    /// What the doors share.
+    /// The state that listeners share.
     pub(super) const fn app(&self) -> &Arc<App> {
         &self.app
     }
 
-    /// Where operators are let in.
+    /// The address of the admin listener.
     pub(super) fn admin_address(&self) -> std::io::Result<Option<SocketAddr>> {
         self.admin.as_ref().map(|(admin, _)| admin.address()).transpose()
     }
 
-    /// Runs the doors until they are told to stop and have ended; the door for
-    /// operators stays open meanwhile, and last what was recorded is written and
-    /// what was prepaid is given back.
+    /// Runs the listeners until they are stopped and have ended; the admin listener stays
+    /// open meanwhile. Last, the audit log is written and prepaid tokens are returned.
     pub(super) async fn run<F>(self, doors: impl FnOnce(mpsc::Receiver<()>) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -215,7 +214,7 @@ impl Node {
         systemd::notify_ready(&format!("{rules} rules are active"));
         // If it panics there is nothing left to wait for.
         let _ = self.control.spawn(doors(self.stop)).await;
-        // Nobody who watches shall hold the exit up.
+        // Live event streams must not delay the exit.
         if let Some(live) = live {
             live.close();
         }
@@ -285,7 +284,7 @@ fn follow_rules(
     }
     let mut looks = follower.poll_requests();
     tokio::spawn(async move {
-        // The supervisor is told of the end when this is dropped.
+        // systemd is notified of the end when this is dropped.
         while let Some(_reloading) = reload.recv().await {
             tracing::info!("SIGHUP: reloading the rulebook");
             if tokio::time::timeout(RELOAD_LIMIT, looks.poll()).await.is_err() {

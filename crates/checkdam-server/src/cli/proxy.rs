@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: ProxyArguments) -> anyhow::Result<ExitCode> {
 }
 
 async fn serve(config: &Config, options: &ProxyOptions, rules: Option<Rules>, control: Handle) -> anyhow::Result<()> {
-    // Before anybody can know of us, so that no signal finds us unprepared.
+    // Before the listeners open, so that no signal finds the process unprepared.
     let signals = Signals::listen(&control)?;
     let listener = listen(&options.listen, "--listen").await?;
     let opening = Node::open(config, rules, signals, listener.local_addr()?, control);

@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
 }
 
 async fn serve(config: &Config, file: Option<Rules>, control: Handle) -> anyhow::Result<()> {
-    // Before anybody can know of us, so that no signal finds us unprepared.
+    // Before the listeners open, so that no signal finds the process unprepared.
     let signals = Signals::listen(&control)?;
     let listener = listen(&config.http_listen, "--http-listen").await?;
     let grpc_listener = match &config.grpc_listen {

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use super::systemd::{self, ReloadNotice};
 
-/// What a node is told from outside.
+/// Receivers of the signals that a node handles.
 pub(super) struct Signals {
     /// Go away; a second time: at once.
     pub(super) stop: mpsc::Receiver<()>,

@@ -257,7 +257,7 @@ fn print_warnings(summary: &Summary, arguments: &SimulateArguments) {
     }
 }
 
-/// How far it is, for whoever watches.
+/// A progress bar for a terminal.
 fn progress_bar(logs: &[PathBuf]) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use sd_notify::NotifyState;
 
-/// The doors are open and the rules in force. From now on the supervisor hears
-/// that the program still works, if it wants to.
+/// Listeners are open and rules active. From now on the watchdog is pinged, if it is
+/// enabled.
 pub(super) fn notify_ready(status: &str) {
     notify(&[NotifyState::Ready, NotifyState::Status(status)]);
     if let Some(limit) = sd_notify::watchdog_enabled() {
@@ -28,7 +28,7 @@ pub(super) struct ReloadNotice(());
 
 impl ReloadNotice {
     pub(super) fn begin() -> Self {
-        // systemd wants to know when, to tell one reload from another.
+        // systemd needs the time, to tell one reload from another.
         let when = NotifyState::monotonic_usec_now();
         notify(&[Some(NotifyState::Reloading), when.ok()].into_iter().flatten().collect::<Vec<_>>());
         Self(())
@@ -41,8 +41,8 @@ impl Drop for ReloadNotice {
     }
 }
 
-/// Says again and again that work is done: a task is given to the runtime, and
-/// only once it was run is the supervisor told.
+/// Pings the watchdog periodically: a task is spawned on the runtime, and the ping is
+/// sent only once it has run.
 async fn ping_watchdog(every: Duration) {
     let mut ticks = tokio::time::interval(every.max(Duration::from_millis(1)));
     loop {

@@ -31,10 +31,10 @@ fn addresses_are_believed_from_the_right_and_from_trusted_networks_only() {
     const OURS: &[&str] = &["10.0.0.0/8", "fd00::/8"];
     #[rustfmt::skip]
     let cases: &[(&[&str], &str, &[&str], &str)] = &[
-        // Nobody is trusted: the header says nothing.
+        // Nothing is trusted: the header is ignored.
         (NONE, "198.51.100.7", &[], "198.51.100.7"),
         (NONE, "10.0.0.1", &["203.0.113.9"], "10.0.0.1"),
-        // A stranger says whom it likes.
+        // An untrusted peer may claim any address.
         (OURS, "198.51.100.7", &["203.0.113.9"], "198.51.100.7"),
         (OURS, "10.0.0.1", &[], "10.0.0.1"),
         (OURS, "10.0.0.1", &["203.0.113.9"], "203.0.113.9"),
@@ -47,7 +47,8 @@ fn addresses_are_believed_from_the_right_and_from_trusted_networks_only() {
         (OURS, "10.0.0.1", &["203.0.113.9", "10.0.0.2, 10.0.0.3"], "203.0.113.9"),
         // Ours all the way.
         (OURS, "10.0.0.1", &["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
-        // What is no address ends the way: further left stands what anybody sent.
+        // An entry that is not an address ends the search: entries further left may be
+        // anyone's.
         (OURS, "10.0.0.1", &["203.0.113.9, unknown"], "10.0.0.1"),
         (OURS, "10.0.0.1", &["203.0.113.9, _hidden, 10.0.0.2"], "10.0.0.2"),
         (OURS, "10.0.0.1", &["203.0.113.9, 300.1.1.1"], "10.0.0.1"),

@@ -11,7 +11,7 @@ use super::reference::{arguments, help};
 use super::telemetry::redact_login;
 use super::{Config, ConfigError, ProxySettings, Settings, is_redis_url, settings_file, variable};
 
-/// Where a value comes from that nobody gave.
+/// The source of a value that was not set.
 const DEFAULT: &str = "default";
 /// Settings that are also read from variables that platforms set for every program.
 const GENERAL: [(&str, &str); 6] = [
@@ -133,7 +133,7 @@ impl SettingSources<'_> {
         }
         let mut general = GENERAL.iter().filter(|(name, _)| *name == id);
         let general = general.find_map(|(_, name)| Some((variable(name).filter(|value| !value.is_empty())?, *name)));
-        // One that names no store of ours is somebody else's.
+        // A variable that names no supported store belongs to another program.
         let general = general.filter(|(value, _)| id != "store" || is_redis_url(value));
         let kept = kept.get(id).map(|value| (value_text(value), self.path.to_owned()));
         let general = general.map(|(value, name)| (value, name.to_owned()));

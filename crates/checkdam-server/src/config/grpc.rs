@@ -5,8 +5,8 @@ use super::{ConfigError, Settings};
 /// How the rate limit service answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RateLimitOptions {
-    /// Whether every request passes; where its descriptors stand is told all
-    /// the same. Default false.
+    /// Whether every request passes; the states of its descriptors are reported all the
+    /// same. Default false.
     pub(crate) is_shadow: bool,
     /// Whether a request is denied only if all of its descriptors are over their
     /// limits. Default false.
@@ -14,8 +14,8 @@ pub(crate) struct RateLimitOptions {
     /// The headers that Envoy shall add to its client's answer. Default none,
     /// since Envoy can make them itself.
     pub(crate) headers: Option<HeaderNames>,
-    /// Whether the answer tells Envoy's other filters what was asked, and the
-    /// metadata of the limits that let it pass. Default false.
+    /// Whether the response has dynamic metadata for Envoy's other filters: the request,
+    /// and the metadata of the limits that let it pass. Default false.
     pub(crate) has_metadata: bool,
 }
 
@@ -41,7 +41,7 @@ impl HeaderNames {
     }
 }
 
-/// Where the gRPC door listens; none if it is switched off.
+/// The address of the gRPC listener; none if it is disabled.
 pub(super) fn listen_address(given: &Settings, file: &Settings, host: &str) -> Option<String> {
     let listen = given.grpc_listen.as_ref().or(file.grpc_listen.as_ref());
     Some(listen.cloned().unwrap_or_else(|| super::address(host, "8081"))).filter(|listen| listen != "off")

@@ -114,7 +114,7 @@ pub(crate) struct ProxyOptions {
     pub(crate) routes: Vec<RouteOptions>,
     /// Whether upstreams are spoken to in HTTP/2. Default no.
     pub(crate) is_upstream_http2: bool,
-    /// Whom https upstreams are verified with, in PEM. Default the system's.
+    /// The CA certificate that verifies https upstreams, in PEM. Default the system's.
     pub(crate) upstream_ca: Option<Vec<u8>>,
     /// How long connecting may take. Default 5 s.
     pub(crate) connect_timeout: Duration,
@@ -134,9 +134,9 @@ pub(crate) struct ProxyOptions {
     pub(crate) delay_max: Duration,
     /// How long an upstream is passed over. Default 5 s.
     pub(crate) upstream_pause: Duration,
-    /// Which path tells whether an upstream is well. Default none.
+    /// The path of upstream health checks. Default none.
     pub(crate) health_path: Option<String>,
-    /// How often it is asked for. Default 5 s.
+    /// The interval of health checks. Default 5 s.
     pub(crate) health_interval: Duration,
 }
 

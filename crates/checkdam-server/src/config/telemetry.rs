@@ -8,10 +8,10 @@ use super::{ConfigError, Settings};
 const METRICS_RULES_MAX: usize = 10_000;
 /// So many requests take some hundred megabytes.
 const RECENT_MAX: usize = 1_000_000;
-/// More lines than that nobody reads.
+/// More lines would not be readable.
 const LOG_DENIALS_MAX: u32 = 10;
 
-/// The variables by which OpenTelemetry's own programs are told, the narrower first.
+/// The standard variables of OpenTelemetry, the more specific first.
 const GENERAL: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
 /// The same for what is spoken there.

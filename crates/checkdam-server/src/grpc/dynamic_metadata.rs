@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json, json};
 use super::proto::{Entry, LimitUnit, RateLimitDescriptor, RateLimitRequest};
 use super::response::is_unlimited;
 
-/// What is told of a request and its outcomes.
+/// The metadata of a request and its outcomes.
 pub(super) fn build(asked: &RateLimitRequest, outcomes: &[&Outcome]) -> Struct {
     let mut fields = Map::new();
     fields.insert("domain".to_owned(), asked.domain.as_str().into());

@@ -48,9 +48,8 @@ impl Responder for FastPath {
 
     async fn respond(&self, request: Request<Incoming>, arrival: RequestArrival) -> ResponderResponse<Self::Own> {
         if request.uri().path() != SHOULD_RATE_LIMIT {
-            // Boxed, so that the others do not carry the room for it. Nobody is
-            // waited for for ever; streams have begun to be answered by then, and
-            // last as long as they like.
+            // Boxed, so that other calls do not carry its size. The time to the head of the
+            // response is bounded; streams may last longer.
             let answering = Box::pin(route(&self.others, request, arrival));
             return match tokio::time::timeout(TIMEOUT, answering).await {
                 Ok(response) => response.map(Either::Right),

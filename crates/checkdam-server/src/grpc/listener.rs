@@ -20,8 +20,8 @@ use super::service::EnvoyRateLimits;
 use crate::app::App;
 use crate::trace::Traced;
 
-/// How long those who watch our health have to hear that we are leaving when
-/// nobody new is let in: whose watch ended before could begin another.
+/// How long health watchers have to receive the shutdown before the listener stops
+/// accepting: a watch that ended before could begin again.
 const HEARD: Duration = Duration::from_millis(500);
 /// How often it is looked whether requests are wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -36,7 +36,7 @@ const SHEDDING: LoadShedding = LoadShedding {
     response: || Status::unavailable("there is too much to do: nothing was charged").into_http(),
 };
 
-/// The gRPC door, open.
+/// The open gRPC listener.
 pub(crate) struct GrpcListener {
     app: Arc<App>,
     server: Server<Traced<FastPath>>,
@@ -44,7 +44,7 @@ pub(crate) struct GrpcListener {
 }
 
 impl GrpcListener {
-    /// The door on this listener.
+    /// The gRPC server on this listener.
     pub(crate) async fn new(
         listener: Listener,
         app: Arc<App>,
@@ -60,13 +60,13 @@ impl GrpcListener {
         Ok(Self { app, server, health })
     }
 
-    /// Where the door is.
+    /// The address of the listener.
     pub(crate) fn address(&self) -> std::io::Result<SocketAddr> {
         self.server.address()
     }
 
-    /// Serves until `stop` says so, then tells everybody that it is leaving and
-    /// goes away as `leave` says, or at once if `stop` says so again.
+    /// Serves until `stop` has a message, then reports that it is shutting down and does
+    /// so as `leave` says, or at once after another message.
     pub(crate) async fn run(self, mut stop: mpsc::Receiver<()>, leave: ShutdownOptions) {
         let Self { app, server, mut health } = self;
         let (forward, stop_server) = mpsc::channel(1);
@@ -91,8 +91,7 @@ impl GrpcListener {
     }
 }
 
-/// Tells whoever asks or watches whether requests are wanted, until `stop` says
-/// that they no longer are.
+/// Publishes readiness to the health service, until `stop` has a message.
 async fn follow_readiness(app: &App, health: &HealthReporter, stop: &mut mpsc::Receiver<()>) {
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     let mut was_ready = true;
@@ -114,8 +113,8 @@ async fn publish(health: &HealthReporter, status: ServingStatus) {
     }
 }
 
-/// Ends the streams of those who watch, which would hold the exit up. Who asks
-/// is still answered.
+/// Ends the streams of health watchers, which would delay the exit. Health checks are
+/// still answered.
 async fn end_watches(health: &mut HealthReporter) {
     for name in NAMES {
         health.clear_service_status(name).await;
@@ -123,8 +122,8 @@ async fn end_watches(health: &mut HealthReporter) {
     }
 }
 
-/// All services but the rate limits, which [`FastPath`] answers. A method that
-/// nobody has is answered as unimplemented.
+/// All services except the rate limit service, which [`FastPath`] answers. Unknown
+/// methods are answered as unimplemented.
 fn router(health: &HealthReporter) -> Result<Router, tonic_reflection::server::Error> {
     let reflection = || {
         tonic_reflection::server::Builder::configure()

@@ -45,7 +45,7 @@ pub(super) fn read(message: &RateLimitRequest, is_quota: bool) -> Result<Descrip
 
 impl RateLimitDescriptor {
     fn to_request<'a>(&'a self, message: &'a RateLimitRequest, index: usize) -> Result<Request<'a>, DecisionError> {
-        // What is no text is read as some: who sends it must not pass unlimited.
+        // Invalid UTF-8 is replaced: sending it must not make a request unlimited.
         let entries = self.entries.iter().map(|entry| (entry.key.as_str(), String::from_utf8_lossy(&entry.value)));
         let request = Request::from_entries(message.domain.as_str(), entries)
             .map_err(|reason| DecisionError::Entries { index, reason })?;

@@ -12,7 +12,7 @@ pub(super) fn status(outcome: &Outcome) -> DescriptorStatus {
     if is_unlimited(outcome) && outcome.is_allowed() && outcome.tiers().len() == 0 {
         return DescriptorStatus { code, limit_remaining: u32::MAX, ..DescriptorStatus::default() };
     }
-    // A limit in shadow governs nothing, and is told all the same.
+    // A limit in shadow mode never governs, and is reported all the same.
     let Some(tier) = outcome.governing().or_else(|| outcome.tiers().next()) else {
         let wait = outcome.retry_after_us();
         let duration_until_reset = (wait > 0).then(|| duration(wait));
@@ -31,9 +31,9 @@ pub(super) fn status(outcome: &Outcome) -> DescriptorStatus {
     }
 }
 
-/// The headers that tell where the request stands: of the descriptor that
-/// denies it, else of the one that has the least left. `is_quota` tells which
-/// descriptors do not deny by themselves.
+/// The rate-limit headers: of the descriptor that denies the request, otherwise of
+/// the one with the least remaining. `is_quota` marks descriptors that do not deny
+/// individually.
 pub(super) fn headers(names: &HeaderNames, statuses: &[DescriptorStatus], is_quota: &[bool]) -> Vec<HeaderValue> {
     let limited = statuses.iter().zip(is_quota).filter(|(status, _)| status.current_limit.is_some());
     let nearest = limited.min_by_key(|(status, is_quota)| {
@@ -56,8 +56,8 @@ pub(super) fn is_unlimited(outcome: &Outcome) -> bool {
     limit.is_some_and(|limit| limit.allowance == DescriptorAllowance::Unlimited)
 }
 
-/// The limit's name as it is written. One of a tree may have none: the rule that
-/// stands for it has a name of its own, and tells the limit's as its description.
+/// The limit's name as it is written. A limit of a tree may have none: the rule that
+/// represents it has its own name, and the limit's name as its description.
 fn limit_name(tier: &TierView<'_>) -> String {
     let rule = tier.rule;
     if rule.scope == "descriptor" { rule.description.clone() } else { rule.name.clone() }

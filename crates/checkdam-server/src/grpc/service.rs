@@ -13,7 +13,7 @@ use super::{dynamic_metadata, response};
 use crate::app::App;
 use crate::config::RateLimitOptions;
 
-/// The rate limit service, whichever door it is asked through.
+/// The rate limit service, for gRPC and JSON.
 #[derive(Debug)]
 pub(crate) struct EnvoyRateLimits {
     app: Arc<App>,
@@ -52,8 +52,8 @@ impl EnvoyRateLimits {
     pub(super) async fn respond(&self, message: &RateLimitRequest) -> Result<RateLimitResponse, Status> {
         self.decide(message).await.map_err(|refusal| {
             let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
-            // Envoy lets pass what is answered so: somebody should know, and
-            // not be told a thousand times a second.
+            // Envoy lets such requests pass, so this is logged, but not a thousand times a
+            // second.
             if refused.is_power_of_two() {
                 tracing::warn!(%refusal, refused, "a rate limit request could not be decided");
             }

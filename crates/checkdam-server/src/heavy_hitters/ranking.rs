@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::{HeavyHitters, HitterCount, RuleSubject};
 
-/// Lists of different times, or of different nodes, added up: who is missing
-/// from one of them counts with what that one says of the missing.
+/// The sum of lists of different times, or of different nodes: a name that is missing
+/// from a list counts with that list's bound for missing names.
 #[derive(Debug, Default)]
 pub(crate) struct Ranking {
     sums: HashMap<RuleSubject, RankingSum>,
@@ -22,11 +22,11 @@ struct RankingSum {
     floor: u64,
 }
 
-/// Who came how often, most often first.
+/// Names with their counts, most frequent first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct RankedSubjects {
     pub(crate) names: Vec<(RuleSubject, HitterCount)>,
-    /// Whoever is not listed came at most so often.
+    /// The maximum count of a name that is not listed.
     pub(crate) missing_at_most: u64,
     /// How much was seen in all.
     pub(crate) total: u64,
@@ -39,7 +39,7 @@ impl Ranking {
         self.add_list(listed, sketch.missing_at_most(), sketch.total());
     }
 
-    /// Adds a list that names nobody twice.
+    /// Adds a list without duplicate names.
     pub(crate) fn add_list(
         &mut self,
         listed: impl IntoIterator<Item = (RuleSubject, HitterCount)>,
@@ -56,7 +56,7 @@ impl Ranking {
         self.total = self.total.saturating_add(total);
     }
 
-    /// Everybody, most often first.
+    /// All names, most frequent first.
     pub(crate) fn ranked(self) -> RankedSubjects {
         RankedSubjects::concat([self])
     }
@@ -76,7 +76,7 @@ impl Ranking {
 }
 
 impl RankedSubjects {
-    /// Everybody of several that have nobody in common.
+    /// Concatenates rankings without common names.
     pub(crate) fn concat(rankings: impl IntoIterator<Item = Ranking>) -> Self {
         let mut all = Self::default();
         for ranked in rankings.into_iter().map(Ranking::unsorted) {

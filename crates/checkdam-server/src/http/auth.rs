@@ -38,7 +38,7 @@ const X_ORIGINAL_METHOD: HeaderName = HeaderName::from_static("x-original-method
 const X_ORIGINAL_URI: HeaderName = HeaderName::from_static("x-original-uri");
 const X_ORIGINAL_URL: HeaderName = HeaderName::from_static("x-original-url");
 
-/// Where the door is; options may follow.
+/// The path of the endpoint; options may follow.
 pub(super) const PATH: &str = "/v1/auth";
 
 /// The true status, for proxies that understand only 403.
@@ -46,7 +46,7 @@ const STATUS: HeaderName = HeaderName::from_static("x-checkdam-status");
 /// How long to hold a request back that passes.
 const DELAY: HeaderName = HeaderName::from_static("x-checkdam-delay-ms");
 
-/// The door for proxies.
+/// The forward-auth endpoint.
 pub(super) struct ForwardAuth {
     app: Arc<App>,
     origin: Arc<ClientIdentity>,
@@ -90,7 +90,7 @@ impl ForwardAuth {
         Ok(response)
     }
 
-    /// The proxy may show nobody what it was told.
+    /// Logged, because the proxy may show the response to no one.
     fn warn_of_options(&self, problem: &Problem) {
         if !self.has_warned_of_options.swap(true, Ordering::Relaxed) {
             let problem = problem.to_json();
@@ -98,8 +98,8 @@ impl ForwardAuth {
         }
     }
 
-    /// Without trust all clients of a proxy are one: whoever has forgotten the
-    /// setting should learn why.
+    /// Without trust all clients of a proxy count as one: an operator who has not set it
+    /// should learn why.
     fn warn_of_untrusted_peer(&self, peer: IpAddr, headers: &HeaderMap) {
         let is_ignored = headers.contains_key(X_FORWARDED_FOR) && !self.origin.is_trusted(peer);
         if is_ignored && !self.has_warned.swap(true, Ordering::Relaxed) {

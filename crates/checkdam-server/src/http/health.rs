@@ -13,8 +13,8 @@ use utoipa::ToSchema;
 use crate::app::App;
 use crate::readiness::Readiness;
 
-/// What is said while the rules in force may not be the newest. Why is for
-/// operators: the error may name what is not for everybody.
+/// The message while the active rules may not be the newest. The reason is for
+/// operators: the error may contain private details.
 const NOT_THE_NEWEST: &str = "the active rules may not be the newest: see /admin/v1/status";
 
 /// The paths that are answered apart from requests, so that they are answered in

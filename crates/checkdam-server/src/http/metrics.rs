@@ -19,9 +19,8 @@ use crate::metrics::{self, ExpositionFormat};
 /// Smaller texts are sent as they are.
 const COMPRESSED_MIN: usize = 16 << 10;
 
-/// The last texts, one a form. One is written at a time, and whoever waited for
-/// it takes what was begun after he came: however many ask, a text that others
-/// wait for is written once for all of them.
+/// The last texts, one per format. One is rendered at a time, and concurrent scrapes
+/// share a text that was begun after they arrived.
 #[derive(Debug)]
 pub(super) struct Scraper {
     app: Arc<App>,
@@ -38,7 +37,7 @@ impl Scraper {
 #[derive(Debug)]
 struct CachedScrape {
     form: ExpositionFormat,
-    /// Whether compression was asked for.
+    /// Whether the scraper accepts gzip.
     takes_gzip: bool,
     begun: Instant,
     body: Bytes,
@@ -64,7 +63,7 @@ pub(super) async fn metrics(State(scraper): State<Arc<Scraper>>, headers: Header
     response
 }
 
-/// The metrics as they stood after somebody `came`, and whether they are zipped.
+/// The metrics as rendered after `came`, and whether they are compressed.
 async fn scrape(scraper: &Scraper, form: ExpositionFormat, takes_gzip: bool, came: Instant) -> Option<(Bytes, bool)> {
     let mut texts = scraper.texts.lock().await;
     let is_such = |text: &CachedScrape| (text.form, text.takes_gzip) == (form, takes_gzip);

@@ -83,7 +83,7 @@ pub(crate) fn read_check_body(body: &[u8]) -> Result<(), String> {
     wire::parse(body).map(drop).map_err(|problem| problem.to_json())
 }
 
-/// Every path of the door.
+/// Every path of the listener.
 fn router(
     app: Arc<App>,
     origin: Arc<ClientIdentity>,

@@ -145,7 +145,7 @@ impl Problem {
         Self::malformed("body".to_owned(), format!("the body could not be read: {}", truncated(reason)))
     }
 
-    /// Nobody who may come in.
+    /// The token is missing or wrong.
     pub(super) fn unauthorized() -> Self {
         let detail = "send the admin token as \"Authorization: Bearer TOKEN\"".to_owned();
         Self { kind: "about:blank", title: "Unauthorized", status: StatusCode::UNAUTHORIZED, detail, field: None }

@@ -46,8 +46,8 @@ where
     }
 }
 
-/// What is there at the first or the second look, so that most requests arm no
-/// timer: of HTTP/1, hyper reads a body only once it is asked for.
+/// The result of the first or second poll, so that most requests arm no timer: with
+/// HTTP/1, hyper reads a body only when it is polled.
 async fn poll_twice<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     let mut is_second = false;
     poll_fn(|context| match future.as_mut().poll(context) {

@@ -26,12 +26,12 @@ use crate::readiness::Readiness;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a client may take to ask.
 const ASK_LIMIT: Duration = Duration::from_secs(5);
-/// The most clients that are told at a time; others wait.
+/// The maximum number of clients served at a time; others wait.
 const CLIENTS_MAX: usize = 64;
 /// The pause after the system refuses a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Waits for `opened`, and tells those who come to the listener that it takes a while.
+/// Waits for `opened`, and meanwhile answers clients of the listener.
 pub(crate) async fn respond_until_opened<T>(listener: &TcpListener, opened: impl Future<Output = T>) -> T {
     tokio::select! {
         biased;
@@ -48,7 +48,7 @@ async fn respond_unready(listener: &TcpListener) -> Infallible {
         match listener.accept().await {
             Ok((stream, _)) => {
                 tokio::spawn(async move {
-                    // Whoever has not asked by then is let go.
+                    // A client without a request by then is disconnected.
                     let _ = tokio::time::timeout(ASK_LIMIT, serve(stream)).await;
                     drop(place);
                 });
@@ -75,7 +75,7 @@ fn unready_response(request: &Request<Incoming>) -> Response<axum::body::Body> {
         _ => Problem::busy("this node is being opened and has no rules yet: try again in a moment".to_owned())
             .into_response(),
     };
-    // The next request is for the door itself.
+    // The next request is for the listener itself.
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     if response.status().is_server_error() {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));

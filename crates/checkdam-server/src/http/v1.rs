@@ -16,7 +16,7 @@ use super::request_body::read;
 use super::wire::{self, Answer, BatchAnswer, BatchBody, CheckBody, Denied, ExplainAnswer};
 use crate::app::App;
 
-/// Where checks are asked for.
+/// The path of checks.
 pub(super) const CHECK: &str = "/v1/check";
 
 type V1Result = Result<Response<Body>, Problem>;

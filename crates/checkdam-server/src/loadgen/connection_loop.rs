@@ -8,12 +8,11 @@ use super::request_result::{RequestFailure, RequestResult};
 use super::schedule::Schedule;
 use super::tally::LoadTally;
 
-/// A lane of a closed loop waits so long before it knocks again where nobody
-/// takes connections.
+/// The pause of a closed-loop client after a refused connection.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How requests reach a server. What is cancelled while it waits for an answer
-/// leaves nothing behind that a later answer could be taken for.
+/// How requests reach a server. A request that is cancelled while it waits must leave
+/// no response that could be taken for a later one's.
 pub(crate) trait Client: Send {
     /// Connects, if it is not connected. What fails now fails again when it asks.
     fn connect(&mut self) -> impl Future<Output = ()> + Send;

@@ -71,7 +71,7 @@ impl GrpcRequest {
     }
 }
 
-/// A connection that lanes share, and a new one where it has ended.
+/// A connection shared by several clients, replaced when it has ended.
 #[derive(Debug)]
 pub(crate) struct SharedChannel {
     address: SocketAddr,
@@ -92,13 +92,13 @@ impl SharedChannel {
         stream.set_nodelay(true)?;
         let (sender, connection) =
             http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.map_err(|error| failure_of(&error))?;
-        // It ends with its sender, and what ends it is told to whoever asks.
+        // It ends with its sender, and its error reaches the pending requests.
         tokio::spawn(connection);
         Ok(kept.insert(sender).clone())
     }
 }
 
-/// A lane's share of a connection.
+/// A client's share of a connection.
 #[derive(Debug)]
 pub(crate) struct GrpcClient {
     link: Arc<SharedChannel>,

@@ -8,7 +8,7 @@ use checkdam_net::content_length;
 use memchr::{memchr, memmem};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// The longest head, and the longest body that is searched for who decided.
+/// The longest head, and the longest body that is searched for `decided_by`.
 const HEAD_MAX: usize = 64 << 10;
 /// The most headers in a head.
 const HEADERS_MAX: usize = 64;
@@ -54,8 +54,8 @@ struct ParsedHead {
 }
 
 impl ResponseParser {
-    /// Reads the next answer to its end. Who decided is looked for only if it
-    /// is a decision.
+    /// Reads the next response to its end. `decided_by` is searched for only if it is a
+    /// decision.
     pub(crate) async fn read(
         &mut self,
         stream: &mut (impl AsyncRead + Unpin),

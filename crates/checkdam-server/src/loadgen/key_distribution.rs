@@ -34,12 +34,12 @@ pub(crate) struct KeyGenerator {
 }
 
 impl KeyGenerator {
-    /// The keys of one lane: no two lanes draw the same row.
+    /// The keys of one client: no two clients draw the same sequence.
     pub(crate) fn new(spread: KeyDistribution, count: u64, seed: u64, lane: u64) -> Self {
         let count = count.max(1);
         let area = (1.5_f64.ln() - 1.0, (count as f64 + 0.5).ln());
         let mut keys = Self { spread, count, state: seed, area };
-        // Seeds are small numbers, and so are lanes: far apart only once mixed.
+        // Seeds and client numbers are small: they are far apart only once mixed.
         keys.state = keys.number() ^ lane.wrapping_mul(0xd1b5_4a32_d192_ed03);
         keys
     }

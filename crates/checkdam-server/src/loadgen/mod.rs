@@ -42,7 +42,7 @@ use self::worker::{Worker, runtime};
 /// How often it is looked what was done.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What is sent to whom.
+/// What is sent, and to which server.
 #[derive(Debug, Clone)]
 pub(crate) struct LoadPlan {
     pub(crate) target: Target,
@@ -88,7 +88,7 @@ pub(crate) struct LoadProgress<'a> {
     pub(crate) total: &'a LoadTally,
 }
 
-/// Asks once, whether there is anybody to load.
+/// Sends one request, to find out whether a server responds.
 pub(crate) fn probe_grpc(
     address: SocketAddr,
     request: GrpcRequest,
@@ -99,8 +99,8 @@ pub(crate) fn probe_grpc(
     Ok(runtime()?.block_on(asked))
 }
 
-/// Sends what is planned until its end, or until it is stopped, and tells every
-/// second how it goes.
+/// Runs the plan to its end, or until it is stopped, and reports progress every
+/// second.
 pub(crate) fn run(
     plan: &LoadPlan,
     is_stopped: &Arc<AtomicBool>,

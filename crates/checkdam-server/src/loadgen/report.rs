@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::schedule::Schedule;
 use super::{LoadPlan, LoadTally, PlannedRequest};
 
-/// The percentiles that are told, and their names.
+/// The reported percentiles, and their names.
 pub(crate) const PERCENTILES: [(f64, &str); 5] =
     [(50.0, "p50"), (90.0, "p90"), (99.0, "p99"), (99.9, "p99.9"), (99.99, "p99.99")];
 /// With so large a share of late starts or of busy time the generator is too slow.

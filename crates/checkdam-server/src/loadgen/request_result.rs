@@ -11,7 +11,7 @@ pub(crate) struct RequestResult {
     /// HTTP's, always; gRPC's, if nothing was decided.
     pub(crate) status: Option<u16>,
     pub(crate) decided_by: Option<DecidedBy>,
-    /// Whether a limit concerned it, where that is told.
+    /// Whether a limit applied to it, where the response has that.
     pub(crate) has_limit: Option<bool>,
     pub(crate) sent_bytes: usize,
     pub(crate) received_bytes: usize,
@@ -29,7 +29,7 @@ pub(crate) enum ServerVerdict {
 /// Why there was no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RequestFailure {
-    /// Nobody took the connection.
+    /// The connection was refused.
     Refused,
     /// The connection ended before the answer.
     Reset,

@@ -33,12 +33,12 @@ pub(crate) struct LoadLimits {
     pub(crate) timeout: Duration,
 }
 
-/// When requests begin: shared by all lanes.
+/// When requests begin: shared by all clients.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     start: Instant,
     bounds: LoadLimits,
-    /// Requests that lanes have taken: in a closed loop those that count.
+    /// Requests that clients have taken: in a closed loop those that count.
     taken: AtomicU64,
     line: Option<OpenLoop>,
     is_stopped: Arc<AtomicBool>,
@@ -61,7 +61,7 @@ struct OpenLoop {
 pub(crate) struct DueRequest {
     /// When it should have begun: its latency counts from here.
     pub(crate) due: Instant,
-    /// When its lane was free for it.
+    /// When its client was free for it.
     pub(crate) free: Instant,
     /// When it begins.
     pub(crate) begun: Instant,
@@ -89,7 +89,7 @@ impl Schedule {
         self.line.is_some()
     }
 
-    /// The next request for a free lane, when it is due; none if it was the last.
+    /// The next request for a free client, when it is due; none if it was the last.
     pub(crate) async fn next(&self) -> Option<DueRequest> {
         let free = Instant::now();
         let Some(line) = &self.line else { return self.next_closed_loop(free) };
@@ -143,8 +143,8 @@ impl Schedule {
         Some(if due < line.total { line.due_at(due).saturating_sub(elapsed) } else { NAP_MAX })
     }
 
-    /// How long each request has waited so far that was due, counts, and never
-    /// began. Asked when all lanes have ended.
+    /// How long each request that was due, counts, and never began has waited so far.
+    /// Call when all clients have ended.
     pub(crate) fn unsent_waits(&self) -> impl Iterator<Item = Duration> {
         let elapsed = self.start.elapsed();
         let line = self.line.as_ref().map(|line| {

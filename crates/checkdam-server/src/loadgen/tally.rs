@@ -39,9 +39,9 @@ pub(crate) struct LoadTally {
     pub(crate) decided_by: [u64; DecidedBy::ALL.len()],
     pub(crate) sent_bytes: u64,
     pub(crate) received_bytes: u64,
-    /// Requests that were due before a lane was free.
+    /// Requests that were due before a client was free.
     pub(crate) queued: u64,
-    /// Requests that began late although a lane was free.
+    /// Requests that began late although a client was free.
     pub(crate) late: u64,
     /// Requests that were due and never began.
     pub(crate) unsent: u64,

@@ -17,7 +17,7 @@ pub(crate) struct Target {
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
-/// Why nobody is loaded.
+/// Why a target is rejected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum TargetError {

@@ -15,10 +15,10 @@ use super::key_distribution::KeyGenerator;
 use super::schedule::Schedule;
 use super::{LoadError, LoadPlan, LoadTally, PlannedRequest};
 
-/// So many lanes share a connection of gRPC.
+/// This many clients share a gRPC connection.
 const STREAMS_PER_CONNECTION: usize = 16;
 
-/// A thread with its share of the lanes.
+/// A thread with its share of the clients.
 pub(super) struct Worker {
     tally: Arc<Mutex<LoadTally>>,
     connected: mpsc::Receiver<()>,
@@ -88,7 +88,7 @@ impl Worker {
     }
 }
 
-/// What the lanes of a thread share.
+/// What the clients of a thread share.
 struct WorkerContext<'a> {
     plan: &'a LoadPlan,
     tally: &'a Arc<Mutex<LoadTally>>,
@@ -123,7 +123,7 @@ impl WorkerContext<'_> {
     }
 }
 
-/// What lanes of one thread run on.
+/// The runtime of one thread's clients.
 pub(super) fn runtime() -> std::io::Result<Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }

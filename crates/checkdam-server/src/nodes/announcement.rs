@@ -55,7 +55,7 @@ impl PlainMessage {
         serde_json::to_vec(&AnnounceRequest { announce: true }).unwrap_or_default()
     }
 
-    /// What somebody said, if it is one of these.
+    /// Decodes a message, if it is an announcement.
     pub(super) fn decode(word: &[u8]) -> Option<Self> {
         if word.len() > MESSAGE_MAX {
             return None;

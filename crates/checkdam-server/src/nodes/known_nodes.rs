@@ -13,7 +13,7 @@ use super::message::NodeMessage;
 use super::publish_interval::PublishInterval;
 use super::settings_mismatch::AnnouncedNode;
 
-/// The most nodes that are kept: whoever can reach the Redis can make some up.
+/// The maximum number of nodes that are kept: any client of the Redis can forge some.
 const PEERS_MAX: usize = 1_000;
 
 /// The other nodes, as they were last heard of.
@@ -29,7 +29,7 @@ struct KnownNodesState {
     nodes: HashMap<u64, (NodeMessage, Instant)>,
     /// Every node on the Redis, also those whose messages cannot be read.
     announced: HashMap<u64, (AnnouncedNode, Instant)>,
-    /// When we last heard ourselves, and what.
+    /// When our own message was last received, and its content.
     echo: Option<(NodeMessage, Instant)>,
     /// Why the last word could not be said, and why nothing is heard.
     untold: Option<PubSubError>,
@@ -50,7 +50,7 @@ impl KnownNodes {
         &self.deployment
     }
 
-    /// Somebody told how it goes, whoever it was.
+    /// Records a status message, of this node or another.
     pub(super) fn message_received(&self, message: NodeMessage, now: Instant) {
         if message.deployment != self.deployment {
             return;
@@ -67,7 +67,7 @@ impl KnownNodes {
         }
     }
 
-    /// A node told by what settings it limits; `unix_ms` is the time here.
+    /// Records an announcement; `unix_ms` is the local time.
     pub(super) fn announcement_received(&self, announcement: Announcement, now: Instant, unix_ms: u64) {
         if announcement.id == self.own_id {
             return;

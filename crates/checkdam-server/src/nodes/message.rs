@@ -14,7 +14,7 @@ const TEXT_MAX: usize = 1_024;
 /// No counter of ours gets there.
 const COUNT_MAX: u64 = 1 << 53;
 
-/// How a node goes, and who comes to it most.
+/// A node's status and its top subjects.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct NodeMessage {
     /// Which process it is: names may be the same.
@@ -25,11 +25,11 @@ pub(super) struct NodeMessage {
     pub(super) summary: NodeSummary,
     /// It speaks every so many seconds, at least.
     pub(super) every_s: u64,
-    /// None where subjects are not told to others.
+    /// None if subjects are not published.
     pub(super) top: Option<TopLists>,
 }
 
-/// Who comes most.
+/// The top subjects.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct TopLists {
     limited_minute: TopList,
@@ -62,7 +62,7 @@ impl NodeMessage {
         }
     }
 
-    /// What somebody said, if it can be believed.
+    /// Decodes a message, if it is plausible.
     pub(super) fn decode(word: &[u8]) -> Option<Self> {
         if word.len() > MESSAGE_MAX {
             return None;

@@ -55,14 +55,14 @@ pub(crate) struct Nodes {
     name: String,
     started: Instant,
     peers: KnownNodes,
-    /// Whether nodes tell each other who comes to them.
+    /// Whether nodes publish their top subjects.
     shares_subjects: bool,
     /// What this node last announced.
     announcement: Mutex<Option<Announcement>>,
     /// The digest of the rules that it was made of.
     digest: Mutex<Option<(Arc<Snapshot>, String)>>,
     differing: Mutex<MismatchSince>,
-    /// Somebody wants to know now.
+    /// Triggers an immediate status message.
     asked: Notify,
 }
 
@@ -80,9 +80,9 @@ pub(crate) struct NodeView {
 }
 
 impl Nodes {
-    /// This node, which tells others of itself and hears of them as long as the
-    /// program runs, if its store is shared. Subjects are told if they can be
-    /// sealed, or if it `shares_subjects` in clear.
+    /// This node, which publishes its status and receives that of others as long as the
+    /// program runs, if its store is shared. Subjects are published if they can be
+    /// encrypted, or if it `shares_subjects` in clear.
     pub(crate) fn start(app: Arc<App>, name: String, shares_subjects: bool) -> Arc<Self> {
         let deployment = app.limiter().store().redis_store().map(RedisStore::key_fingerprint).unwrap_or_default();
         let peers = KnownNodes::new(deployment);
@@ -116,7 +116,7 @@ impl Nodes {
         &self.name
     }
 
-    /// Whether others can be seen: whoever hears itself can be heard.
+    /// Whether other nodes can be seen: a node that receives its own messages can.
     pub(crate) fn is_shared(&self) -> bool {
         self.peers.receives_own_messages(Instant::now())
     }
@@ -164,7 +164,7 @@ impl Nodes {
         others
     }
 
-    /// Who came most often, and to how many nodes together.
+    /// The top subjects, and over how many nodes.
     pub(crate) fn ranked(&self, kind: TopOf, span: TopWindow, rule: Option<&str>) -> (RankedSubjects, usize) {
         let list = |message: &NodeMessage, _| message.top.as_ref().map(|top| top.list(kind, span).ranked());
         let mut lists = if self.shares_subjects { self.peers.map_live(Instant::now(), list) } else { Vec::new() };

@@ -19,7 +19,7 @@ const MESSAGE_MIN: usize = 1 << 10;
 /// A node that missed so many turns is gone.
 const TURNS_MISSED: u32 = 5;
 
-/// How often a node tells how it goes, and in how many bytes.
+/// The interval and the maximum size of status messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PublishInterval {
     pub(super) every: Duration,

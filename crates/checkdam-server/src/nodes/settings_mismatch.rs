@@ -15,7 +15,7 @@ const CLOCKS_MS: u64 = 5_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AnnouncedNode {
     pub(crate) announcement: Announcement,
-    /// Its clock less that of whoever heard it, when its word came.
+    /// Its clock minus the receiver's, when its message arrived.
     pub(crate) ahead_ms: i64,
 }
 
@@ -28,8 +28,8 @@ pub(crate) struct Difference {
     pub(crate) remedy: &'static str,
 }
 
-/// Topics, and for how many seconds a difference must last before it is told: edits
-/// reach nodes one after the other, and nodes come and go.
+/// Topics, and for how many seconds a difference must last before it is reported:
+/// edits reach nodes one after the other, and nodes start and stop.
 pub(super) const TOPICS: [(&str, u64); 4] = [("key_secret", 0), ("rules", 6), ("nodes", 20), ("clocks", 6)];
 
 /// What differs between a node and the others on its Redis.

@@ -71,7 +71,7 @@ pub(super) struct ForwardedHead {
     /// What Connection lists besides.
     listed: Vec<HeaderName>,
     takes_trailers: bool,
-    /// Whom it is forwarded for; nobody if it is our own.
+    /// The client it is forwarded for; none for our own requests.
     sender: Option<ForwardedFor>,
 }
 
@@ -133,8 +133,8 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     remove(headers, |name| OF_ONE_CONNECTION.contains(name) || listed.contains(name));
 }
 
-/// What Connection says is meant for one connection. Where a message ends and
-/// whom it is for concerns all.
+/// The hop-by-hop headers that Connection names. Headers of framing and routing
+/// cannot be named.
 fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
     let names = tokens(headers, &CONNECTION).filter_map(|name| HeaderName::try_from(name).ok());
     names.filter(|name| *name != CONTENT_LENGTH && *name != HOST).collect()
@@ -149,8 +149,8 @@ pub(super) fn remove(headers: &mut HeaderMap, is_such: impl Fn(&HeaderName) -> b
     }
 }
 
-/// Many programs cannot tell X_API_Key from X-API-Key, so the former must not
-/// pass where the latter is looked at.
+/// Many programs do not distinguish X_API_Key from X-API-Key, so the former must not
+/// pass where the latter is read.
 fn is_underscored(name: &HeaderName) -> bool {
     name.as_str().contains('_')
 }
@@ -216,8 +216,8 @@ impl ForwardedHead {
         tokens(&self.headers, &TRAILER).filter_map(|name| HeaderName::try_from(name).ok()).collect()
     }
 
-    /// Calls `write` with each header that is forwarded, without the host and
-    /// what says where the body ends: that is for who writes the body.
+    /// Calls `write` with each forwarded header, except the host and framing headers: the
+    /// writer of the body adds those.
     pub(super) fn write_each(&self, mut write: impl FnMut(&str, &[u8])) {
         for (name, value) in &self.headers {
             if self.is_forwarded(name) {
@@ -254,7 +254,7 @@ impl ForwardedHead {
         let is_trusted = self.sender.is_some_and(|sender| sender.is_trusted);
         let is_ours = match name.as_str() {
             "host" | "content-length" | "via" | "x-forwarded-for" => true,
-            // We have told the client to go on by the time anything is forwarded.
+            // The client has received 100 Continue by the time anything is forwarded.
             "expect" => true,
             _ => false,
         };

@@ -58,7 +58,7 @@ pub(crate) struct Proxy {
 struct AdmittedRequest {
     /// What is still to be charged, if its answer is.
     charge: Option<Box<ByteCharge>>,
-    /// The headers that tell where the client stands; empty if no rule concerns it.
+    /// The rate-limit headers; empty if no rule applies.
     standing: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -174,9 +174,8 @@ impl Proxy {
         Ok(response)
     }
 
-    /// Counts a request's body as one that its client is sending, if it has one.
-    /// A proxy that is trusted or on this machine, and does not say for whom it
-    /// sends, is no one client.
+    /// Counts a request's body as an upload of its client, if it has one. A proxy that is
+    /// trusted or on this machine, and does not name its client, is not limited as one.
     fn upload_permit(&self, request: &Request<Incoming>, peer: IpAddr) -> Result<Option<UploadPermit>, ProxyError> {
         let Some(uploads) = self.uploads.as_ref().filter(|_| !request.body().is_end_stream()) else { return Ok(None) };
         let client = self.origin.client_ip(peer, request.headers());

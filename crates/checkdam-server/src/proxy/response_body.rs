@@ -28,7 +28,7 @@ struct ProxyBodyState {
     /// How long the upstream may be silent.
     patience: Duration,
     timer: Option<Pin<Box<Sleep>>>,
-    /// How often the client asked for more.
+    /// How often the client polled for more.
     asked: u64,
     /// Whether it is the upstream that is waited for.
     is_awaited: bool,
@@ -60,9 +60,9 @@ impl ProxyBody {
         })))
     }
 
-    /// Cuts the answer if its client takes nothing of it for so long. Who reads
-    /// a whole connection slowly is noticed there; on a stream of HTTP/2 nobody
-    /// else would.
+    /// Aborts the response if its client reads nothing of it for this long. The
+    /// connection detects a client that reads a whole connection slowly; for a single
+    /// HTTP/2 stream only this does.
     pub(super) fn with_client_timeout(self, patience: Duration) -> Self {
         let watched = Arc::downgrade(&self.0);
         tokio::spawn(async move {
@@ -146,7 +146,7 @@ impl Drop for ProxyBody {
     }
 }
 
-/// Nothing is left half done by whoever panics with it.
+/// A panic with the lock held leaves nothing half written.
 fn lock(answer: &Mutex<ProxyBodyState>) -> MutexGuard<'_, ProxyBodyState> {
     answer.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -79,8 +79,8 @@ impl Upstreams {
         Self { all, next: AtomicUsize::new(0) }
     }
 
-    /// Whom to try, one after the other: those that are usable, beginning with
-    /// whose turn it is, and then the others, since nobody may be left.
+    /// The upstreams to try, in order: usable ones, round robin, then the others, since
+    /// none may be usable.
     pub(super) fn rotation(&self) -> Vec<&Arc<Upstream>> {
         if let [only] = &self.all[..] {
             return vec![only];

@@ -19,7 +19,7 @@ use checkdam::{Batch, Limiter, Outcome, Request, RuleSet};
 /// Windows that have passed are forgotten so often, in virtual time.
 const SWEEP_EVERY_US: u64 = 60 * SECOND_US;
 
-/// A rule set, buckets and a clock that shows what it is told.
+/// A rule set, buckets and a manual clock.
 #[derive(Debug)]
 pub(crate) struct Replay {
     limiter: Limiter<MemoryStore<ManualClock>>,
@@ -52,7 +52,7 @@ impl Replay {
         Arc::clone(&self.limiter.rules())
     }
 
-    /// Buckets for which there was no room: whoever had one may be denied early.
+    /// Buckets that were evicted for lack of room: their subjects may be denied early.
     pub(crate) fn evicted(&self) -> u64 {
         self.limiter.store().stats().evicted
     }

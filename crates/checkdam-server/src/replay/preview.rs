@@ -14,7 +14,7 @@ use super::Replay;
 use super::client_attributes::ClientAttributes;
 use crate::telemetry::{DecidedTotals, RequestSample};
 
-/// The most subjects that are told.
+/// The maximum number of subjects reported.
 const SUBJECTS_MAX: usize = 20;
 /// Room for so many buckets a request, within the bounds beside it: mostly each
 /// client has some.
@@ -37,7 +37,7 @@ pub(crate) struct Preview {
     pub(crate) newly_allowed: u64,
     pub(crate) rule_before: PreviewCounts,
     pub(crate) rule_after: PreviewCounts,
-    /// Those for whom most changes first.
+    /// Those with most changes first.
     pub(crate) subjects: Vec<(String, SubjectChange)>,
     /// Whether some of the counts are estimates.
     pub(crate) is_estimate: bool,
@@ -89,11 +89,11 @@ impl PreviewRules {
     }
 }
 
-/// Sends what was kept through the rules before and after a change. Takes up to
-/// seconds: not for a thread that answers requests.
+/// Replays the sample through the rules before and after a change. Takes up to
+/// seconds: not for a thread that serves requests.
 ///
 /// # Errors
-/// Says why the rules cannot be compiled, which those in force can.
+/// Has the reason why the changed rules cannot be compiled; the active ones can.
 pub(crate) fn preview(
     sample: &RequestSample,
     before: PreviewRules,
@@ -284,7 +284,7 @@ fn round_to_u64(sum: f64) -> u64 {
     sum.round() as u64
 }
 
-/// A change of the key makes other subjects: each is told by itself.
+/// A change of the key makes other subjects: each is reported by itself.
 fn note_subjects(
     subjects: &mut HashMap<String, SubjectSums>,
     was: Option<(String, bool)>,

@@ -20,13 +20,13 @@ use super::snapshot::{Revision, RulebookError, Snapshot};
 /// How changes are noticed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PollOptions {
-    /// How often the version is asked for: the net under everything quicker.
+    /// The polling interval of the version, in case notifications are missed.
     pub(crate) poll: Duration,
-    /// Whether a database that can tell of changes is listened to.
+    /// Whether to subscribe to notifications, if the database supports them.
     pub(crate) listens: bool,
 }
 
-/// The pause before whoever waits for an edit looks again.
+/// The pause between polls while an edit is waited for.
 const AGAIN: Duration = Duration::from_millis(50);
 
 impl Default for PollOptions {
@@ -111,8 +111,8 @@ pub(crate) struct PollRequests {
 }
 
 impl PollRequests {
-    /// Waits for a look that begins after now. Whether the database answered
-    /// tells the status.
+    /// Waits for a poll that begins after now. The status says whether the database
+    /// replied.
     pub(crate) async fn poll(&mut self) {
         let _ = self.poll_once().await;
     }
@@ -241,7 +241,7 @@ impl<A: Fn(RuleSet, Snapshot) + Send + Sync> PollTask<A> {
             return PollOutcome::Refused;
         }
         match self.rulebook.load_compiled().await {
-            // What was asked for and what was loaded may be different states: then the next look loads the newer.
+            // The polled and the loaded version may differ: then the next poll loads the newer.
             Ok((book, rules)) => self.activate(&active, book, rules),
             Err((_, error @ RulebookError::Unavailable { .. })) => return self.disconnected(&error),
             Err((seen, error)) => {

@@ -20,8 +20,8 @@ pub(super) const LOAD_LIMIT: Duration = Duration::from_secs(30);
 /// How long they may take to go.
 pub(super) const EDIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// Rules, overrides and bans in a database, and who was denied by them. Copies
-/// share their connections and what was read.
+/// Rules, overrides and bans in a database, and the audit log. Clones share their
+/// connections and cache.
 #[derive(Debug, Clone)]
 pub(crate) struct Rulebook {
     pub(super) engine: Engine,
@@ -181,7 +181,7 @@ impl Rulebook {
         self.apply_import(definitions, ImportMode::Rehearse { replace }).await
     }
 
-    /// Takes over `definitions` if nobody has ever written anything here.
+    /// Imports `definitions` if nothing was ever written here.
     pub(crate) async fn seed(&self, definitions: Definitions) -> Result<ImportCounts, RulebookError> {
         // A book that was ever written need not be read to know it.
         let version = self.revision().await?.version;
@@ -191,7 +191,7 @@ impl Rulebook {
         self.apply_import(definitions, ImportMode::Seed).await
     }
 
-    /// How to reach a server that tells of changes; `None` if there is none.
+    /// Connection options of a server with notifications; `None` if there is none.
     pub(super) fn listen_options(&self) -> Option<&PgConnectOptions> {
         self.engine.listen_options()
     }
@@ -205,8 +205,8 @@ pub(super) async fn revision(session: &mut Session) -> Result<Revision, sqlx::Er
     Ok(Revision { version: version.parse().unwrap_or_default(), id: id.to_owned() })
 }
 
-/// As [`revision`], and nobody else edits before this transaction ends: every
-/// change of a rule, also by hand, changes this one row.
+/// As [`revision`], with a lock against concurrent edits until this transaction ends:
+/// every change of a rule, also by hand, updates this one row.
 pub(super) async fn revision_for_edit(session: &mut Session) -> Result<Revision, sqlx::Error> {
     if session.dialect() == Dialect::Postgres {
         session.run_script("SELECT version FROM checkdam_rulebook FOR UPDATE").await?;

@@ -32,7 +32,7 @@ pub(crate) enum DatabaseUrlError {
 }
 
 impl DatabaseUrl {
-    /// The database of a server that was told only where its data belong.
+    /// The database of a server for which only the data directory is set.
     pub(crate) fn in_directory(directory: &Path) -> Self {
         Self::Sqlite(directory.join(FILE_DEFAULT))
     }

@@ -13,7 +13,7 @@ use super::row_cache::{RawRowCache, RowCache, Rows};
 use super::rows::{RowEntry, RowItem, select};
 use super::snapshot::{Revision, RulebookError, Stored, compile};
 
-/// Somebody who edits by hand and goes for coffee holds others up no longer.
+/// Limits the wait for a transaction that is held open by hand.
 const LOCK_LIMIT: &str = "SET LOCAL lock_timeout = '5s'";
 /// Edits by hand may cross ours in ways that only one of the two survives.
 const ATTEMPTS: usize = 4;
@@ -117,7 +117,7 @@ impl Rulebook {
     pub(super) async fn put<T: RowItem>(&self, item: T, expected: Option<u64>) -> Result<Stored<T>, RulebookError> {
         self.write(item, move |rows, item| match rows.iter().position(|entry| entry.key == item.key()) {
             Some(place) => check_version(&rows[place], expected).map(|()| Some(place)),
-            // Who expects a version of something must find it.
+            // An expected version requires that the row exists.
             None if expected.is_some() => Err(RulebookError::NotFound { what: "such row".to_owned() }),
             None => Ok(None),
         })
@@ -237,7 +237,7 @@ impl Rulebook {
         Ok(result)
     }
 
-    /// What is in the database now, which nobody else changes before the session ends.
+    /// The current rows, locked against concurrent edits until the session ends.
     async fn current_rows(&self, session: &mut Session) -> Result<Arc<RowCache>, EditFailure> {
         let (known, revision) = (self.cached(), revision_for_edit(session).await?);
         if known.revision == revision {
@@ -245,7 +245,7 @@ impl Rulebook {
         }
         let raw = RawRowCache::read(session, revision, known).await?;
         let snapshot = blocking(move || Ok(Arc::new(raw.parse()))).await.map_err(EditFailure::Refused)?;
-        // This transaction has written nothing yet: it saw what everybody sees.
+        // This transaction has written nothing yet: it read committed rows only.
         self.set_cached(&snapshot);
         Ok(snapshot)
     }
@@ -309,9 +309,9 @@ fn validate_one<T: RowItem>(snapshot: &RowCache, place: Option<usize>, new: Opti
     validate(&edited, snapshot.invalid_rows())
 }
 
-/// Validates what the rulebook would say; whether it is valid as a whole. While
-/// rows that were written past this program say nothing valid, an edit is good if
-/// it leaves fewer of them than there were: else nobody could mend two.
+/// Validates the resulting rulebook; returns whether it is valid as a whole. While
+/// rows that other programs wrote are invalid, an edit is accepted if it leaves fewer
+/// of them than before: otherwise two could never be fixed.
 pub(super) fn validate(edited: &RowCache, faults_before: usize) -> Result<bool, RulebookError> {
     if (1..faults_before).contains(&edited.invalid_rows()) {
         return Ok(false);

@@ -20,10 +20,10 @@ const POLL: Duration = Duration::from_millis(250);
 struct WatchedFile {
     path: PathBuf,
     options: FileOptions,
-    /// The text last judged, or why there is none.
+    /// The text last validated, or why there is none.
     judged: Result<FileTexts, String>,
-    /// The text of the last look, if it was not yet judged: a file may be seen
-    /// half written, so it counts once two looks agree.
+    /// The text of the last poll, if it was not yet validated: a file may be read half
+    /// written, so it counts once two polls agree.
     seen: Option<Result<FileTexts, String>>,
 }
 

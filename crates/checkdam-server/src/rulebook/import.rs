@@ -19,7 +19,7 @@ pub(super) enum ImportMode {
     Import { replace: bool },
     /// Judged and counted as an import, and left at that.
     Rehearse { replace: bool },
-    /// Taken over if nobody has ever written anything.
+    /// Imported if nothing was ever written.
     Seed,
 }
 

@@ -35,7 +35,7 @@ async fn listen_until_lost(server: &PgConnectOptions, hint: &Notify, pause: &mut
     listener.eager_reconnect(false);
     listener.listen(CHANNEL).await?;
     *pause = PAUSE_MIN;
-    // Nobody was told of what happened before.
+    // Changes before the subscription were not notified.
     hint.notify_one();
     while listener.try_recv().await?.is_some() {
         hint.notify_one();

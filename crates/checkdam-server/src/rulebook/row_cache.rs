@@ -30,7 +30,7 @@ pub(super) struct RowCache {
     is_valid: AtomicBool,
 }
 
-/// What the database told of the three tables, not yet parsed.
+/// What the database returned for the three tables, not yet parsed.
 #[derive(Debug)]
 pub(super) struct RawRowCache {
     revision: Revision,
@@ -171,8 +171,8 @@ impl RawRows {
     }
 }
 
-/// Which known rows have the stamps that the database tells, and which rows it has
-/// besides them; none if its lines cannot be read.
+/// The known rows whose stamps are unchanged, and the rows that the database has
+/// besides them; none if its lines cannot be parsed.
 fn compare_stamps<T>(known: &Rows<T>, stamps: &str) -> Option<(HashSet<i64>, Vec<i64>)> {
     let known: HashMap<i64, &str> = known.iter().map(|entry| (entry.id, entry.stamp.as_str())).collect();
     let (mut kept, mut changed) = (HashSet::new(), Vec::new());

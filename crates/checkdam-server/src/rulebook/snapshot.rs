@@ -29,8 +29,8 @@ pub(crate) struct Snapshot {
     pub(crate) trees: Vec<DescriptorTree>,
     /// Their limits, as the rules that stand for them.
     pub(super) of_trees: Vec<Arc<Stored<Rule>>>,
-    /// Rows that say nothing valid. Somebody wrote them past this program, and
-    /// until they are mended or removed the book as a whole is not valid.
+    /// Invalid rows. Another program wrote them, and until they are fixed or removed the
+    /// rulebook as a whole is invalid.
     pub(crate) faults: Vec<InvalidRow>,
 }
 

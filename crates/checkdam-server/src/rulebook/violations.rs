@@ -64,7 +64,7 @@ pub(crate) struct Violation {
     /// The limit as it is written, such as `10/s burst 50`.
     pub(crate) limit_text: Option<String>,
     pub(crate) retry_after_ms: Option<i64>,
-    /// Who denied it.
+    /// The node that denied it.
     pub(crate) node: Option<String>,
     pub(crate) decided_by: Option<String>,
 }
@@ -80,7 +80,7 @@ pub(crate) struct StoredViolation {
     pub(crate) violation: Violation,
 }
 
-/// Which violations are asked for; all that is given must hold.
+/// A filter of violations; all given parts must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ViolationFilter {
     pub(crate) user: Option<String>,

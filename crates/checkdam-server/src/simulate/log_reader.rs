@@ -24,7 +24,7 @@ const CHUNK: usize = 1 << 20;
 const LINE_MAX: usize = 8 << 20;
 /// Blocks that wait to be looked at.
 const WAITING: usize = 2;
-/// Faults that a block tells; all are counted.
+/// The maximum number of errors reported per chunk; all are counted.
 const FAULTS_MAX: usize = 5;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
@@ -60,7 +60,7 @@ pub(super) fn is_stdin(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Reads a log until it ends or nobody listens.
+/// Reads a log until it ends or the receiver is dropped.
 pub(super) fn start(path: &Path, shared: ReaderContext) -> std::io::Result<Receiver<ChunkResult>> {
     let raw: Box<dyn Read + Send> =
         if is_stdin(path) { Box::new(std::io::stdin()) } else { Box::new(File::open(path)?) };
@@ -68,7 +68,7 @@ pub(super) fn start(path: &Path, shared: ReaderContext) -> std::io::Result<Recei
     std::thread::Builder::new().name("log".to_owned()).spawn(move || {
         let counted = CountingReader { raw, read: Arc::clone(&shared.read) };
         if let Err(reason) = read(counted, &shared, &sender) {
-            // Nobody listens any more: then nobody needs to know.
+            // Fails only if the receiver was dropped.
             let _ = sender.send(Err(reason));
         }
     })?;

@@ -27,7 +27,7 @@ const HELD_MAX: usize = 2_000_000;
 const BLOCKS_MAX: usize = 256;
 /// A leap of time is believed once so many lines in a row have made it.
 const BELIEVED_FROM: usize = 16;
-/// How often it is looked whether somebody wants an end.
+/// How often cancellation is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Faults that are shown.
 const FAULTS_MAX: usize = 5;
@@ -60,8 +60,7 @@ pub(super) struct LineCounts {
 struct LogSource {
     path: PathBuf,
     heard: Receiver<ChunkResult>,
-    /// The latest time it has told and is believed; the end of time once it has
-    /// ended.
+    /// The latest accepted time of it; the end of time once it has ended.
     seen_us: u64,
     /// Lines in a row that lie ahead of it by more than the order allows for, and
     /// the earliest of them.

@@ -68,7 +68,7 @@ pub(crate) struct SimulateOptions {
     /// Keys for which limits are suggested.
     pub(crate) suggest: Vec<KeyPattern>,
     pub(crate) buckets_max: usize,
-    /// How many subjects are told.
+    /// How many subjects are reported.
     pub(crate) top: usize,
     /// Whether a line that cannot be read is an error.
     pub(crate) is_strict: bool,

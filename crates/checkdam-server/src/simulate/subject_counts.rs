@@ -10,7 +10,7 @@ const SUBJECTS_MAX: usize = 400_000;
 #[derive(Debug)]
 pub(super) struct SubjectCounts<T> {
     counts: HashMap<(u32, Box<str>), T, foldhash::fast::RandomState>,
-    /// Who is not listed has at most so many.
+    /// The maximum count of a subject that is not listed.
     missing_at_most: u64,
 }
 
@@ -44,7 +44,8 @@ impl<T: CountValue> SubjectCounts<T> {
         self.missing_at_most += middle;
     }
 
-    /// Who is not listed has at most so many; who is may have so many more.
+    /// The maximum count of a subject that is not listed, and the maximum error of those
+    /// that are.
     pub(super) const fn missing_at_most(&self) -> u64 {
         self.missing_at_most
     }

@@ -21,7 +21,7 @@ const SUBJECTS_MAX: usize = 1_000_000;
 const WINDOWS: [(&str, u64); 3] = [("s", 1), ("m", 60), ("h", 3_600)];
 /// Per mille of the subjects that the percentiles are of.
 const PERCENTILES: [(&str, usize); 4] = [("p50", 500), ("p90", 900), ("p99", 990), ("p99.9", 999)];
-/// With fewer subjects nothing tells the usual from the unusual.
+/// Fewer subjects do not permit to detect outliers.
 pub(crate) const SUBJECTS_MIN: u64 = 20;
 /// How many times the distance of the quartiles an outlier is above the third.
 const FENCE: f64 = 3.0;
@@ -210,7 +210,7 @@ mod tests {
             assert_eq!((together.limits, together.outliers), (alone.limits.clone(), attackers), "{attackers}");
             assert_eq!((together.exceeding, together.peaks[0].max), (attackers, 50_000));
         }
-        // Some who ask for several times as much as most are not attackers.
+        // Subjects that use several times as much as most are not attackers.
         let uneven = suggested((0..100).map(|number| if number % 10 == 0 { 40 } else { 10 }));
         assert_eq!((uneven.limits[0].as_str(), uneven.outliers), ("50/s", 0));
     }

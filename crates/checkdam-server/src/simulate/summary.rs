@@ -26,7 +26,7 @@ pub(crate) struct Summary {
     /// By how much the log was moved: our time begins in 2026.
     pub(crate) moved_s: u64,
     pub(crate) busiest_minute: Option<MinuteCount>,
-    /// Whether somebody ended it before the log did.
+    /// Whether it was interrupted before the log ended.
     pub(crate) is_interrupted: bool,
     /// Attributes that rules name and that no line had.
     pub(crate) absent_attributes: Vec<String>,
@@ -64,7 +64,8 @@ pub(crate) struct CandidateSummary {
     /// Those that limit most first.
     pub(crate) rules: Vec<RuleSummary>,
     pub(crate) subjects: Vec<SubjectSummary>,
-    /// Who is not listed was limited at most so often more than the last.
+    /// A subject that is not listed was denied at most this much more often than the last
+    /// listed.
     pub(crate) subjects_missing_at_most: u64,
     pub(crate) timeline: TimelineSummary,
 }
@@ -84,7 +85,7 @@ pub(crate) struct RuleSummary {
     pub(crate) over_time: Vec<u64>,
 }
 
-/// How often somebody was limited.
+/// The denials of a subject.
 #[derive(Debug, Serialize)]
 pub(crate) struct SubjectSummary {
     pub(crate) rule: String,
@@ -110,12 +111,12 @@ pub(crate) struct Comparison {
     pub(crate) newly_limited: u64,
     /// Requests that only the second lets pass.
     pub(crate) newly_allowed: u64,
-    /// For whom most differs.
+    /// The subjects with most differences.
     pub(crate) subjects: Vec<DifferingSubject>,
     pub(crate) subjects_missing_at_most: u64,
 }
 
-/// For whom the rule files differ.
+/// A subject for which the rule files differ.
 #[derive(Debug, Serialize)]
 pub(crate) struct DifferingSubject {
     pub(crate) subject: String,

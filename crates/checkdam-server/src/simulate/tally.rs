@@ -28,7 +28,7 @@ pub(super) struct RuleTally {
     pub(super) worst: Busiest,
 }
 
-/// How often somebody was limited, and when.
+/// The denials of a subject, and their times.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct DenialCount {
     pub(super) count: u64,

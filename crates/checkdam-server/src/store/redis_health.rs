@@ -80,9 +80,8 @@ impl MonitoredRedis {
         );
     }
 
-    /// To be called about once a second: says once when Redis begins to fail, and
-    /// once when it answers again. If it `is_needed`, it is asked also while nobody
-    /// else asks.
+    /// Call about once a second: logs once when Redis begins to fail, and once when it
+    /// replies again. If it `is_needed`, it is probed also without requests.
     pub(super) async fn poll(&self, is_needed: bool) {
         let passed = self.outcomes_since_last();
         let is_failing = self.lock().is_failing || passed.failed > 0;
@@ -116,7 +115,7 @@ impl MonitoredRedis {
         self.lock().is_failing
     }
 
-    /// Whether nobody at all was answered when it was last asked.
+    /// Whether no server replied to the last probe.
     pub(super) fn is_unreachable(&self) -> bool {
         self.lock().is_away
     }
@@ -166,7 +165,7 @@ impl MonitoredRedis {
         passed
     }
 
-    /// Asks Redis as a decision would, charging nobody.
+    /// Calls Redis as a decision would, without charging.
     async fn probe(&self) -> Result<(), CallError> {
         // One a second is a quota: there is always one.
         let Some(quota) = &self.quota else { return Ok(()) };

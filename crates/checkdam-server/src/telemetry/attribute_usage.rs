@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use checkdam::normalize::{PathNormalization, Slashes};
 use checkdam::{Condition, Matcher, Request, Rule, RuleSet};
 
-/// More warnings than that nobody reads.
+/// More warnings would not be readable.
 const WARNINGS_MAX: usize = 20;
 /// For so long an attribute counts as seen.
 const SEEN_FOR_S: u64 = 3_600;

@@ -18,7 +18,7 @@ const OTHER: &str = "other";
 pub(crate) const DECISIONS: [&str; 5] = ["allowed", "denied", "cost_exceeds_burst", "unavailable", "banned"];
 const UNAVAILABLE: usize = decision_index(Verdict::Unavailable);
 const BANNED: usize = decision_index(Verdict::Banned);
-/// What metrics call those who decide, in the order of [`DecidedBy::number`].
+/// The metric labels of [`DecidedBy`], in the order of [`DecidedBy::number`].
 pub(crate) const STORES: [&str; DecidedBy::ALL.len()] = {
     let mut names = [""; DecidedBy::ALL.len()];
     let mut place = 0;
@@ -33,10 +33,9 @@ pub(crate) const STORES: [&str; DecidedBy::ALL.len()] = {
 #[derive(Debug)]
 pub(crate) struct DecisionCounters {
     rules_max: usize,
-    /// Every rule that is counted by itself, and the values that limits of
-    /// trees ask to be told.
+    /// Every rule that is counted separately, and the values of detailed metrics.
     known: RwLock<HashMap<String, Arc<RuleCounts>>>,
-    /// The same by their number in the rules in force.
+    /// The same by their number in the active rules.
     numbered: ArcSwap<CountsByRuleNumber>,
     /// Requests that no rule speaks for.
     none: Arc<RuleCounts>,
@@ -62,7 +61,7 @@ struct CountsByRuleNumber {
 #[derive(Debug, Default)]
 pub(crate) struct RuleCounts {
     name: String,
-    /// Requests that it spoke for, once each, by decision and by who decided.
+    /// Requests that it governed, once each, by decision and by where they were decided.
     spoken: [[AtomicU64; STORES.len()]; DECISIONS.len()],
     /// Requests that it concerned and that passed.
     allowed: AtomicU64,
@@ -129,8 +128,8 @@ impl DecisionCounters {
         }
     }
 
-    /// Other rules are in force. Those that are gone are still shown while
-    /// there is room.
+    /// Other rules are active. Those that were removed are still shown while there is
+    /// room.
     pub(super) fn set_rules(&self, rules: &Arc<RuleSet>) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let added = rules.numbered().filter(|rule| !known.contains_key(&rule.name)).count();
@@ -227,7 +226,7 @@ impl DecisionCounters {
         if is_in_force && let Some(counts) = numbered.counts.get(tier.number) {
             return add_one(counter(counts));
         }
-        // Decided by rules that have just been replaced, or are just being put in force.
+        // Decided by rules that have just been replaced, or are just being activated.
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         add_one(counter(known.get(&tier.rule.name).unwrap_or(&self.other)));
     }
@@ -238,9 +237,9 @@ impl DecisionCounters {
             .map(|counter| counter.load(Ordering::Relaxed))
     }
 
-    /// Every rule that is counted by itself, by name, and what limits of trees
-    /// ask to be told (of these only what they spoke for); before them what no
-    /// rule speaks for, and last all others together.
+    /// Every rule that is counted separately, by name, and the values of detailed metrics
+    /// (of these only what they governed); before them requests that no rule governs, and
+    /// last all others together.
     pub(crate) fn all(&self) -> Vec<Arc<RuleCounts>> {
         let mut rules = self.unsorted();
         rules.sort_by(|one, other| one.name.cmp(&other.name));
@@ -271,7 +270,7 @@ fn get_or_insert(
     if let Some(counts) = known.get(name) {
         return Some(Arc::clone(counts));
     }
-    // A rule of that name is counted with the others: no name is told twice.
+    // A rule of that name is counted with the others: no name is reported twice.
     if known.len() >= rules_max || name == OTHER {
         return None;
     }

@@ -50,7 +50,8 @@ impl DenialLog {
         }
     }
 
-    /// To be called once a second. Who has stopped denying has the rest told.
+    /// Call once a second. For a rule that has stopped denying, the omitted denials are
+    /// reported.
     pub(super) fn tick(&self) {
         if self.per_second == 0 {
             return;

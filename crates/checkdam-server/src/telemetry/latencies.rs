@@ -37,7 +37,7 @@ const BUCKETS: usize = BOUNDS.len() + 1;
 #[derive(Debug)]
 pub(crate) struct Latencies {
     by_decision: [[LatencySeries; STORES.len()]; DECISIONS.len()],
-    /// One a bucket of every series, in that order; none if nobody asks for them.
+    /// One per bucket of every series, in that order; none if exemplars are disabled.
     exemplars: Option<Box<[Mutex<Option<Exemplar>>]>>,
 }
 

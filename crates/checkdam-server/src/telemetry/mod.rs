@@ -65,7 +65,7 @@ pub(crate) struct Representative<'a> {
     pub(crate) outcome: &'a Outcome,
     /// Where what became of them stands in [`DECISIONS`].
     decision: usize,
-    /// Where who decided stands in [`STORES`].
+    /// The index in [`STORES`] of where it was decided.
     store: usize,
 }
 
@@ -105,7 +105,7 @@ impl Telemetry {
         }
     }
 
-    /// Other rules are in force.
+    /// Other rules are active.
     pub(crate) fn set_rules(&self, rules: &Arc<RuleSet>, book: &Snapshot) {
         self.counters.set_rules(rules);
         self.attributes.set_rules(rules, book.trees.iter().map(|tree| tree.domain.clone()).collect());
@@ -151,7 +151,7 @@ impl Telemetry {
         &self.traffic
     }
 
-    /// Who asks and who is limited most.
+    /// The top subjects by requests and by denials.
     pub(crate) const fn top(&self) -> &TopSubjects {
         &self.top
     }

@@ -23,29 +23,29 @@ use super::Observation;
 const SECONDS_MAX: u64 = 300;
 /// Clients are left out only where less than that would be kept of all.
 const SECONDS_MIN: u64 = 60;
-/// So few clients besides the loud ones speak for nobody else: rather less time is
-/// kept.
+/// The minimum number of sampled clients besides the busy ones; rather than fewer,
+/// less time is kept.
 const CLIENTS_MIN: usize = 50;
 /// What an entry may take on average; most take a third of it.
 const ENTRY_BYTES: usize = 300;
 /// One client in so many at least.
 const MASK_MAX: u64 = (1 << 16) - 1;
-/// The share of what was asked lately by which it is judged whether more fits.
+/// The recent period by which it is decided whether more fits.
 const LATELY_S: u64 = 30;
 
 /// What was asked last.
 #[derive(Debug)]
 pub(crate) struct RecentRequests {
     entries_max: usize,
-    /// Clients are kept whose hash has none of these bits. Keyed at random, so
-    /// that nobody can choose to be left out.
+    /// Clients are sampled if their hash has none of these bits. Keyed at random, so that
+    /// no client can choose to be left out.
     mask: AtomicU64,
     hasher: foldhash::quality::RandomState,
     /// Clients that are kept whatever their hash is.
     loud: BusyClients,
     /// What was asked since the last tick.
     fresh: Mutex<SecondOfRequests>,
-    /// Whether that takes no more, so that nobody need wait to be told.
+    /// Whether that is full, so that nothing waits to find out.
     is_full: AtomicBool,
     kept: Mutex<RecentState>,
 }
@@ -98,8 +98,8 @@ pub(crate) struct RequestSample {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SampledRequest<'a> {
     pub(crate) entry: EncodedEntry<'a>,
-    /// Whether its client is one of those that are always kept, and so speaks for
-    /// nobody else.
+    /// Whether its client is a busy one, which is always sampled and represents only
+    /// itself.
     pub(crate) is_loud: bool,
 }
 
@@ -151,7 +151,7 @@ impl RecentRequests {
         let now = kept.ticks;
         let live = decided.since(kept.decided);
         kept.decided = decided;
-        // As much room as was needed last, made while nobody waits.
+        // As much capacity as was needed last, allocated before it is needed.
         let bytes = Vec::with_capacity(kept.blocks.back().map_or(0, |last| last.bytes.len()));
         let mut block = {
             let mut fresh = lock(&self.fresh);
@@ -196,9 +196,9 @@ impl RecentRequests {
         RequestSample { seconds: if blocks.is_empty() { 0 } else { seconds }, blocks, mask, live }
     }
 
-    /// Forgets the oldest down to a minute, then leaves out half of the clients,
-    /// until what is kept fits. Where few clients ask for most of it, the oldest
-    /// goes all the same.
+    /// Drops the oldest down to a minute, then leaves out half of the clients, until it
+    /// fits. If few clients make most of the requests, the oldest is dropped all the
+    /// same.
     fn evict_to_fit(&self, kept: &mut RecentState) {
         while kept.entries() > self.entries_max || kept.bytes() > self.bytes_max() || kept.is_truncated() {
             let mask = self.mask.load(Ordering::Relaxed) << 1 | 1;
@@ -214,8 +214,8 @@ impl RecentRequests {
         }
     }
 
-    /// Leaves out the clients that a mask does, but for those that ask most; not if
-    /// too few would be left to speak for the others.
+    /// Leaves out the clients that a mask excludes, except the busiest; not if too few
+    /// would be left to represent the others.
     fn drop_clients(&self, kept: &mut RecentState, mask: u64) -> bool {
         let mut counts: HashMap<u64, u64> = HashMap::new();
         for entry in kept.blocks.iter().flat_map(|block| EncodedEntry::decode_all(&block.bytes)) {
@@ -293,7 +293,7 @@ impl DecidedTotals {
 }
 
 impl SecondOfRequests {
-    /// The same with those clients only that a mask leaves, and the loud ones.
+    /// The same with only the clients that a mask includes, and the busy ones.
     fn without_clients(&self, mask: u64, loud: &ClientHashes) -> Arc<Self> {
         let loud: Vec<u64> = loud.iter().chain(self.loud.iter()).copied().collect();
         let loud = busy_clients::sorted_unique(loud);
@@ -339,7 +339,7 @@ impl RequestSample {
         entries
     }
 
-    /// One that asks most and was kept by its hash speaks for nobody else either.
+    /// A busy client that was sampled by its hash represents only itself too.
     fn mark_busy(&self, entries: &mut [SampledRequest<'_>]) {
         if self.mask == 0 {
             return;

@@ -34,7 +34,7 @@ thread_local! {
     static SUBJECT: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Who asks and who is limited most.
+/// The top subjects by requests and by denials.
 #[derive(Debug)]
 pub(crate) struct TopSubjects {
     hashing: checkdam::hash::RandomState,
@@ -42,7 +42,7 @@ pub(crate) struct TopSubjects {
     limited: [Mutex<TimeSlices>; SHARDS],
 }
 
-/// Whom a list is of.
+/// Which list of subjects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TopOf {
     Allowed,
@@ -81,8 +81,7 @@ impl TopSubjects {
     fn record_tiers(&self, kind: TopOf, request: &Request<'_>, outcome: &Outcome, is_such: impl Fn(Verdict) -> bool) {
         for mut tiers in outcome.by_rule() {
             let Some(tier) = tiers.find(|tier| tier.is_enforced() && is_such(tier.decision.verdict)) else { continue };
-            // It counts everybody together: nobody is to be found, and every
-            // core would wait for the same shard.
+            // It has no subjects, and every core would wait for the same shard.
             if tier.rule.key.attributes().next().is_none() {
                 continue;
             }
@@ -111,7 +110,7 @@ impl TopSubjects {
         }
     }
 
-    /// Who came most often, most often first.
+    /// The top subjects, most frequent first.
     pub(crate) fn ranked(&self, kind: TopOf, span: TopWindow) -> RankedSubjects {
         RankedSubjects::concat(self.shards(kind).iter().map(|shard| {
             let slices = shard.lock().unwrap_or_else(PoisonError::into_inner).slices(span);

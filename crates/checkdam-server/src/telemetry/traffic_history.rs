@@ -51,7 +51,7 @@ pub(crate) struct WindowHistory {
     pub(crate) total: TrafficSeries,
     /// Busiest first.
     pub(crate) rules: Vec<(String, TrafficSeries)>,
-    /// Whether the rule that was asked for had traffic, maybe before.
+    /// Whether the requested rule ever had traffic.
     pub(crate) is_known: bool,
 }
 
@@ -101,7 +101,7 @@ impl TrafficHistory {
             kept.rules.retain(|name, _| names.contains(name.as_str()));
         }
         drop(kept);
-        // A look that is early or repeated makes no second: none is told twice.
+        // A reading that is early or repeated makes no second: none is reported twice.
         self.seconds.send_if_modified(|last| std::mem::replace(last, end_s) != end_s);
     }
 

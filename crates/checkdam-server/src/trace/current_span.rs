@@ -12,7 +12,7 @@ pub(super) fn with_parent<T>(parent: TraceParent, answering: impl Future<Output 
     PARENT.scope(parent, answering)
 }
 
-/// The span of whoever asked, if it said so.
+/// The caller's span, if it sent one.
 pub(super) fn parent() -> Option<TraceParent> {
     PARENT.try_with(|parent| *parent).ok()
 }

@@ -123,20 +123,20 @@ impl ExportTask {
             }
             self.send(std::mem::take(&mut batch)).await;
         }
-        // Nobody waits if the sender was dropped, and whoever did may have given up.
+        // The send fails if the waiting side was dropped or timed out.
         let _ = finished.map(|done| done.send(()));
     }
 
     /// Gathers a full message, or what has come a while after the first.
     async fn fill_batch(&mut self, batch: &mut Vec<SpanData>) {
         if self.spans.recv_many(batch, BATCH_MAX).await == 0 {
-            // Nobody can send any more, and so the end comes too.
+            // All senders are gone, so the end follows.
             return std::future::pending().await;
         }
         let more = async {
             while batch.len() < BATCH_MAX && self.spans.recv_many(batch, BATCH_MAX - batch.len()).await > 0 {}
         };
-        // That it is not full is nothing to tell of.
+        // A timeout only means that the batch is not full.
         let _ = tokio::time::timeout(PAUSE, more).await;
     }
 
@@ -156,7 +156,7 @@ impl ExportTask {
     }
 }
 
-/// Who sends, as OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say.
+/// The resource attributes, from OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES.
 fn resource() -> Resource {
     let named = Resource::builder().build();
     let is_named = named.get(&"service.name".into()).is_some_and(|name| !name.as_str().starts_with("unknown_service"));

@@ -4,7 +4,7 @@ use crate::config::TraceOptions;
 use crate::telemetry::Observation;
 use crate::traceparent::TraceId;
 
-/// Finds out which trace decisions belong to, if somebody wants to know.
+/// Finds the trace of a decision, if exemplars or spans are enabled.
 #[derive(Debug, Default)]
 pub(crate) struct Tracer {
     wants_exemplars: bool,

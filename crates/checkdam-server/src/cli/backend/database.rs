@@ -16,7 +16,7 @@ use crate::cli::command_error::{CommandError, ErrorKind};
 use crate::cli::table::printable;
 use crate::rulebook::{DatabaseUrl, Rulebook, RulebookError, Snapshot, Stored, StoredViolation, ViolationFilter};
 
-/// The violations that are asked for at a time.
+/// The number of violations per query.
 const PAGE: usize = 1_000;
 
 /// A database.
@@ -57,11 +57,11 @@ impl DatabaseBackend {
         })
     }
 
-    /// Everything; rows that somebody else broke are talked about.
+    /// Everything; rows that another program broke are reported.
     fn snapshot(&self) -> Result<Snapshot, CommandError> {
         let book = self.run(self.rulebook.load())?;
         for fault in &book.faults {
-            // Nobody is left to tell if standard error is closed.
+            // Nothing can be reported if standard error is closed.
             let _ = writeln!(
                 std::io::stderr(),
                 "checkdam: {} is not valid, so that servers keep the rules they have: {}",

@@ -52,7 +52,7 @@ pub(crate) struct BackendArguments {
     database: Option<String>,
 }
 
-/// Which violations are asked for; all that is given must hold.
+/// A filter of violations; all given parts must match.
 #[derive(Debug, Default)]
 pub(super) struct ViolationQuery {
     pub(super) user: Option<String>,
@@ -70,11 +70,11 @@ pub(super) struct ImportRequest {
     pub(super) definitions: Definitions,
     /// Whether what it does not name is removed.
     pub(super) replace: bool,
-    /// Whether it is only judged and counted.
+    /// Whether it is only validated and counted.
     pub(super) dry_run: bool,
 }
 
-/// Whoever keeps rules, overrides, bans and violations.
+/// A source of rules, overrides, bans and violations.
 pub(super) trait Backend {
     /// `{version, total, rules: […]}`.
     fn rules(&self, search: Option<&str>) -> Result<Value, CommandError>;
@@ -103,7 +103,7 @@ pub(super) trait Backend {
 }
 
 impl BackendArguments {
-    /// Whoever keeps the rules there. A database file must exist already.
+    /// The backend at that address. A database file must exist already.
     pub(super) fn backend(&self) -> anyhow::Result<Box<dyn Backend>> {
         self.open(false)
     }

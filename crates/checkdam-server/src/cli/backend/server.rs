@@ -16,13 +16,14 @@ use crate::cli::command_error::{CommandError, ErrorKind};
 use crate::cli::http_client::{ApiRequest, ApiResponse};
 use crate::cli::table::printable;
 
-/// An edit is judged with everything that is there, and answered when it is in force.
+/// An edit is validated together with everything that exists, and answered when it is
+/// active.
 const EDIT_LIMIT: Duration = Duration::from_secs(30);
 /// A hundred thousand overrides take seconds, and much longer on a slow disk.
 const IMPORT_LIMIT: Duration = Duration::from_secs(120);
 /// The largest export: twice what an import takes.
 const EXPORT_MAX: usize = 128 << 20;
-/// The entries that are asked for at a time.
+/// The number of entries per request.
 const PAGE: usize = 1_000;
 const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
@@ -108,7 +109,8 @@ impl ServerBackend {
         let Some(detail) = problem["detail"].as_str().map(printable) else { return self.not_an_admin_api() };
         let kind = problem["type"].as_str().unwrap_or_default();
         match answer.status {
-            // Another door of ours says so of paths that it does not have; of rules nobody points there.
+            // Another checkdam listener answers so on unknown paths; the admin API never does
+            // for rules.
             StatusCode::NOT_FOUND if kind == "about:blank" => self.not_an_admin_api(),
             StatusCode::METHOD_NOT_ALLOWED => self.not_an_admin_api(),
             StatusCode::UNAUTHORIZED => {

@@ -14,10 +14,10 @@ use crate::cli::table::printable;
 use crate::loadgen::{self, RequestFailure, RequestResult, Target};
 
 impl BenchArguments {
-    /// Asks once before any load, so that a wrong address or request is one clear
-    /// error instead of a million. Returns the first of the target's addresses
-    /// that answers: that one is loaded. A check is asked for without charging; a
-    /// page that is got counts as any other.
+    /// Sends one request before any load, so that a wrong address or request is one clear
+    /// error instead of a million. Returns the first of the target's addresses that
+    /// responds: that one is loaded. A check is sent as a peek, which charges nothing; a
+    /// GET counts like any other.
     pub(super) fn probe(&self, target: &Target) -> anyhow::Result<SocketAddr> {
         let mut failures: Vec<String> = Vec::new();
         for address in &target.addresses {

@@ -11,7 +11,7 @@ use crate::cli::print_notice;
 use crate::loadgen::{LoadProgress, LoadTally};
 use crate::simulate::with_thousands_separators;
 
-/// Where nobody watches, a line comes so often.
+/// Interval of progress lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// Tells on standard error.

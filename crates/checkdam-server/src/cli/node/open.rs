@@ -28,8 +28,8 @@ pub(super) struct OpenedNode {
 }
 
 impl OpenedNode {
-    /// Opens what others keep for us: the rules, and the store. Operators who come
-    /// meanwhile are told that it takes a while.
+    /// Opens external resources: the rules, and the store. Meanwhile the admin listener
+    /// responds that the node is starting.
     pub(super) async fn open(
         config: &Config,
         file: Option<Rules>,

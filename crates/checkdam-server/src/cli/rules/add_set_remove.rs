@@ -111,7 +111,7 @@ pub(crate) fn set(arguments: &SetArguments) -> anyhow::Result<ExitCode> {
     EditOutput { what, row: Some(changed), is_json: *json }.print(keeper.as_ref())
 }
 
-/// Reads the rule, changes it, and writes it if nobody else did meanwhile.
+/// Reads the rule, changes it, and writes it unless it was changed meanwhile.
 fn read_modify_write(keeper: &dyn Backend, arguments: &SetArguments) -> Result<Value, CommandError> {
     let mut rule = keeper.rule(&arguments.name).map_err(explain_unknown)?;
     let version = rule["version"].as_u64().unwrap_or_default();

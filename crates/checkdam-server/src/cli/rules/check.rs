@@ -56,7 +56,7 @@ pub(crate) fn check(arguments: &CheckFileArguments) -> anyhow::Result<ExitCode> 
                 let place = json!({"line": line, "column": column, "reason": reason});
                 print_value(&json!({"file": shown, "ok": false, "error": place}))?;
             }
-            // The form that editors understand. Nobody is left to tell if this fails.
+            // The format that editors parse. Nothing can be reported if this fails.
             let _ = writeln!(std::io::stderr(), "{error}");
             Ok(ExitCode::FAILURE)
         }

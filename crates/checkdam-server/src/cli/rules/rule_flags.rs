@@ -80,7 +80,7 @@ impl RuleFlags {
             Value::Object(fields) => fields,
             _ => Map::new(),
         };
-        // Only one algorithm knows the word, and who chooses another means to leave it.
+        // Only one algorithm has this option, and choosing another drops it.
         if self.strict.is_none() && self.algorithm.as_deref().is_some_and(|name| name != "sliding_window") {
             fields.remove("strict");
         }
@@ -125,7 +125,7 @@ impl RuleFlags {
     }
 }
 
-/// A rule from JSON that nobody wrote: the place of a fault means nothing.
+/// A rule from generated JSON: the location of an error means nothing.
 pub(super) fn parse(rule: &Value) -> Result<Rule, CommandError> {
     rule_file::parse_rule(&rule.to_string()).map_err(|error| CommandError::invalid(error.reason))
 }

@@ -76,14 +76,14 @@ impl TopWindow {
     }
 }
 
-/// Shows a server's lists until told to quit, or once.
+/// Shows a server's lists until the user quits, or once.
 pub(crate) fn run(arguments: &TopArguments) -> anyhow::Result<ExitCode> {
     let keeper = arguments.place.backend()?;
     let wanted = TopQuery { kind: arguments.kind, window: arguments.window, rule: arguments.rule.clone() };
     if arguments.json {
         return print_all(&keeper, &wanted);
     }
-    // A server that cannot be asked is told before the screen is taken.
+    // A server that cannot be reached is reported before the screen is switched.
     let picture = ServerSnapshot::fetch(&keeper, &wanted)?;
     let is_screen = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if arguments.once || !is_screen {

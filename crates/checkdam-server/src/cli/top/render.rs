@@ -36,7 +36,7 @@ pub(super) struct RenderState {
 }
 
 impl RenderState {
-    /// A colour, for those who want colours.
+    /// A colour, if colours are enabled.
     fn style(&self, colour: Color) -> Style {
         if self.has_colour { Style::new().fg(colour) } else { Style::new() }
     }

@@ -9,7 +9,7 @@ use crate::cli::backend::ServerBackend;
 use crate::cli::command_error::{CommandError, ErrorKind as FailureKind};
 use crate::cli::table::printable;
 
-/// The subjects that are asked for: all that there are to have.
+/// The number of subjects requested: the maximum.
 const SUBJECTS: usize = 100;
 
 /// What is to be shown.

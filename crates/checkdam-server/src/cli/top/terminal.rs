@@ -33,12 +33,12 @@ enum TerminalEvent {
     Resized,
     /// Keys cannot be read.
     Unreadable(std::io::Error),
-    /// The terminal has hung up, or the program is told to end.
+    /// The terminal has hung up, or a signal ends the program.
     End,
 }
 
-/// Shows the screen until somebody quits, the program is told to end, or the
-/// terminal hangs up. However it ends, by a panic too, the terminal is as it was.
+/// Shows the screen until the user quits, a signal arrives, or the terminal hangs up.
+/// However it ends, also by a panic, the terminal is restored.
 pub(super) fn run(keeper: ServerBackend, view: ViewState, first: ServerSnapshot) -> anyhow::Result<()> {
     let (sender, awaited) = channel();
     wait_for_end(sender.clone())?;
@@ -80,7 +80,7 @@ fn show(
     }
 }
 
-/// Reads keys as long as anybody waits for them.
+/// Reads keys while the receiver exists.
 fn read_keys(sender: &Sender<TerminalEvent>) {
     loop {
         let awaited = match event::read() {
@@ -109,7 +109,7 @@ fn wait_for_end(sender: Sender<TerminalEvent>) -> anyhow::Result<()> {
     let registered = poll.registry().register(&mut SourceFd(&terminal), Token(0), Interest::READABLE);
     registered.context("cannot wait for keys")?;
     let also = sender.clone();
-    // Nobody waits any more if the screen has ended already.
+    // The send fails if the screen has ended already.
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         runtime.block_on(async {
             tokio::select! { _ = ended.recv() => {}, _ = hung_up.recv() => {} }
@@ -136,8 +136,8 @@ fn wait_for_close(mut poll: Poll) {
     }
 }
 
-/// Asks every second, and at once when something else is wanted, as long as
-/// anybody wants it.
+/// Fetches every second, and at once when the query changes, while the receiver
+/// exists.
 fn fetch_every_second(
     keeper: &ServerBackend,
     mut asked: TopQuery,

@@ -20,7 +20,7 @@ pub(super) struct ViewState {
     pub(super) above: usize,
 }
 
-/// What is asked for.
+/// What the prompt edits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Prompt {
     Rule,

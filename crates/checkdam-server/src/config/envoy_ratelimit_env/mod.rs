@@ -39,7 +39,7 @@ pub(crate) enum VariableEffect {
     AsHere,
     /// It changes nothing, because of this.
     Ignored(&'static str),
-    /// Nothing tells that it is meant for this program.
+    /// No variable shows that it is meant for this program.
     NotMeant,
 }
 
@@ -207,7 +207,7 @@ impl<F: Fn(&str) -> Option<String>> EnvoyEnvironment<F> {
         }
     }
 
-    /// What is asked for and would silently be missing.
+    /// Rejects variables for unsupported features, which would silently be missing.
     fn refuse_unsupported(&self) -> Result<(), ConfigError> {
         let refuse = |name: &'static str, instead: &'static str| {
             let value = self.get(name).unwrap_or_default();
@@ -253,8 +253,7 @@ impl<F: Fn(&str) -> Option<String>> EnvoyEnvironment<F> {
         folder
     }
 
-    /// Only what is asked for is opened to others: the host is ours where none is
-    /// given.
+    /// Only a configured host is exposed: by default it is checkdam's own default.
     fn address(&self, host: &str, port: &str, port_default: &str, host_default: &str) -> Option<String> {
         let (host, port) = (self.get(host), self.get(port));
         if host.is_none() && port.is_none() {

@@ -50,7 +50,7 @@ impl RedisVariables {
         }
     }
 
-    /// The scheme, with TLS if that is asked for. TLS is never taken away.
+    /// The scheme, with TLS if that is enabled. TLS is never removed.
     fn scheme(&self, scheme: &str) -> String {
         match scheme.strip_prefix("redis") {
             Some(rest) if self.is_tls && !rest.starts_with('s') => format!("rediss{rest}"),

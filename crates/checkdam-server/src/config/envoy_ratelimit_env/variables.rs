@@ -7,8 +7,8 @@
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EnvoyVariable {
     pub(super) name: &'static str,
-    /// Whether other programs and platforms use that name too, so that it does
-    /// not tell that the program is set up as envoyproxy/ratelimit is.
+    /// Whether other programs and platforms use that name too, so that it does not show
+    /// that the program is configured as envoyproxy/ratelimit is.
     pub(super) is_general: bool,
     pub(super) meaning: VariableMeaning,
 }

@@ -31,8 +31,8 @@ pub(super) async fn require_token(State(admin): State<Arc<Admin>>, request: Requ
     }
 }
 
-/// The same for what needs no token: without one the door must still be called by
-/// a name of this machine.
+/// The same for what needs no token: without one the `Host` must still be a name of
+/// this machine.
 pub(super) async fn require_local_host(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
     let foreign = if admin.token.is_none() { refuse_foreign_host(request.headers(), request.uri()) } else { None };
     match foreign {
@@ -50,8 +50,8 @@ fn has_token(headers: &HeaderMap, token: &Token) -> bool {
     constant_time_eq::constant_time_eq(given, token.secret().as_bytes())
 }
 
-/// Without a token the door must be called by a name of this machine: else any
-/// web page could lead its visitor's browser here by a name of its own.
+/// Without a token the `Host` must be a name of this machine: otherwise any web page
+/// could use its visitor's browser by DNS rebinding.
 fn refuse_foreign_host(headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
     let host = host(headers, uri)?;
     (!is_local(without_port(host))).then(|| {

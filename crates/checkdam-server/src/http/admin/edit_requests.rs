@@ -22,7 +22,7 @@ pub(super) enum ExpectedVersion {
     Anything,
     /// That it exists.
     Something,
-    /// That nobody has changed it since.
+    /// That it has not changed since.
     Version(u64),
     /// That it does not exist.
     Nothing,
@@ -136,7 +136,7 @@ pub(super) async fn read_item<T>(body: Body, parse: impl Fn(&str) -> Result<T, R
     parse(&text).map_err(|error| parse_error(&error))
 }
 
-/// Leaves out what only a row knows.
+/// Removes fields that only rows have.
 pub(super) fn remove_row_fields(fields: &mut serde_json::Map<String, serde_json::Value>) {
     fields.retain(|name, _| !["id", "version", "created_at", "updated_at"].contains(&name.as_str()));
 }

@@ -26,11 +26,11 @@ use crate::http::wire::json;
 use crate::store::StoreStatus;
 use crate::telemetry::{TrafficPoint, TrafficSecond};
 
-/// The most who listen at a time.
+/// The maximum number of subscribers.
 const LISTENERS_MAX: usize = 64;
 /// Seconds that wait for a listener; more are missed.
 const WAITING_MAX: usize = 4;
-/// The rules of a second that are told by themselves.
+/// The maximum number of rules reported individually per second.
 const RULES_MAX: usize = 100;
 /// Browsers come again after so many milliseconds.
 const GREETING: &str = "retry: 1000\n\n";
@@ -84,7 +84,7 @@ struct TickStatus {
     warnings: usize,
 }
 
-/// Those who listen.
+/// The subscribers.
 #[derive(Debug)]
 pub(crate) struct LiveEvents {
     /// None once it is over.
@@ -103,7 +103,7 @@ impl LiveEvents {
                     continue;
                 }
                 let second = app.telemetry().traffic().last_second(RULES_MAX);
-                // A second may pass between being told of one and reading it.
+                // A second may pass between its notification and reading it.
                 if std::mem::replace(&mut last_s, second.end_s) != second.end_s {
                     telling.publish(&Bytes::from(event(&app, &store, second)));
                 }
@@ -112,7 +112,7 @@ impl LiveEvents {
         live
     }
 
-    /// It is over for all who listen, and for those who come.
+    /// Ends all subscriptions, and rejects new ones.
     pub(crate) fn close(&self) {
         *self.lock() = None;
     }
@@ -174,7 +174,7 @@ impl From<TrafficPoint> for Counts {
     }
 }
 
-/// A body that goes on while there is something to tell.
+/// The body of an event stream.
 struct EventStreamBody(mpsc::Receiver<Bytes>);
 
 impl hyper::body::Body for EventStreamBody {

@@ -47,14 +47,14 @@ const ACTIVE_LIMIT: Duration = Duration::from_secs(5);
 /// What the admin API works with.
 pub(crate) struct Admin {
     pub(crate) app: Arc<App>,
-    /// Who may come in; everybody on this machine if there is none.
+    /// The admin token; without one every client on this machine is permitted.
     pub(crate) token: Option<Token>,
     /// Where violations are kept, and rules unless they come from a file.
     pub(crate) rulebook: Option<Rulebook>,
     pub(crate) rules: Arc<RuleSource>,
     /// This node, and those that it sees.
     pub(crate) nodes: Arc<Nodes>,
-    /// Those who watch what passes.
+    /// The subscribers of live traffic.
     pub(crate) live: Arc<LiveEvents>,
     /// Where rules and violations are kept, for people.
     pub(crate) database: String,
@@ -66,7 +66,7 @@ pub(crate) struct Admin {
 
 /// Where the rules come from.
 pub(crate) enum RuleSource {
-    /// A file: nobody edits it through us.
+    /// A file, which is read-only here.
     File(String),
     /// The rulebook.
     Database(DatabasePoller),
@@ -78,8 +78,8 @@ impl Admin {
         name == BAN || self.app.limiter().rules().numbered().any(|rule| rule.name == name)
     }
 
-    /// Waits until what was committed is active here, and tells the other nodes;
-    /// what is known of it if that takes too long.
+    /// Waits until what was committed is active here, and notifies the other nodes;
+    /// returns what is known if that takes too long.
     async fn wait_until_active(&self) -> Option<String> {
         let RuleSource::Database(follower) = &*self.rules else { return None };
         let announced = async {
@@ -103,7 +103,7 @@ impl Admin {
     }
 }
 
-/// Every path of the door.
+/// Every path of the listener.
 pub(super) fn router(admin: Arc<Admin>) -> Router {
     let app = Arc::clone(&admin.app);
     let guarded = Router::new()
@@ -144,7 +144,7 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
         .method_not_allowed_fallback(problem::wrong_method)
 }
 
-/// What the API's description says of this door.
+/// The OpenAPI description of this listener.
 mod documented {
     use utoipa::OpenApi;
 

@@ -9,7 +9,7 @@ use checkdam::time::{UNIX_S_MAX, parse_rfc3339};
 
 use crate::http::problem::{Problem, truncated};
 
-/// The entries of a page if nobody says how many.
+/// The default page size.
 const PAGE_DEFAULT: usize = 100;
 /// The most entries of a page.
 pub(super) const PAGE_MAX: usize = 1_000;
@@ -71,7 +71,7 @@ impl QueryParameters {
         self.text(name).ok_or_else(missing)
     }
 
-    /// Whether something is asked for.
+    /// Whether a flag is set.
     pub(super) fn flag(&self, name: &str) -> Result<bool, Problem> {
         match self.given.get(name).map(String::as_str) {
             None | Some("false" | "0") => Ok(false),

@@ -103,7 +103,7 @@ impl<T> Row<T> {
     }
 }
 
-/// The part of a list that is asked for.
+/// A page of a list.
 pub(super) struct Page<T> {
     /// How many there are in all, as far as they are searched for.
     pub(super) total: usize,
@@ -125,7 +125,7 @@ pub(super) struct RulesAnswer {
     next: Option<String>,
 }
 
-/// The part of a list that is asked for. `name` tells entries apart.
+/// The requested page of a list. `name` identifies entries.
 pub(super) fn page<'b, S: 'b, T: for<'a> From<&'a S>>(
     query: &QueryParameters,
     entries: impl IntoIterator<Item = &'b Arc<Stored<S>>>,
@@ -150,7 +150,7 @@ pub(super) fn page<'b, S: 'b, T: for<'a> From<&'a S>>(
     Ok(Page { total: wanted.len(), rows: shown.iter().map(|stored| Row::new(stored)).collect(), next })
 }
 
-/// JSON that nobody shall keep.
+/// JSON that must not be cached.
 pub(super) fn json_response(value: &impl Serialize) -> Response<Body> {
     ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], json(value)).into_response()
 }

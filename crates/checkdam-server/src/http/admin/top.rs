@@ -13,7 +13,7 @@ use super::rules::{AdminErrorResponses, AdminResult, json_response, rule_not_fou
 use crate::http::problem::Problem;
 use crate::telemetry::{TopOf, TopWindow};
 
-/// The subjects of a list if nobody says how many.
+/// The default number of subjects.
 const SUBJECTS_DEFAULT: usize = 20;
 /// The most subjects of a list.
 const SUBJECTS_MAX: usize = 100;

@@ -10,7 +10,7 @@ use crate::telemetry::{Unseen, unknown_attributes};
 
 /// The most rules that do not concern the request and are still explained.
 const OTHERS_MAX: usize = 100;
-/// More hints than that nobody reads.
+/// More hints would not be readable.
 const HINTS_MAX: usize = 10;
 
 /// Which rules concern the request, and why.

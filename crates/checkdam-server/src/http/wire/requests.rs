@@ -63,7 +63,7 @@ pub(in crate::http) struct BatchBody<'a> {
     requests: Vec<JsonObject<CheckBody<'a>>>,
 }
 
-/// What a check looks like, for those who sent something else.
+/// An example of a check, for error messages.
 const CHECK_EXAMPLE: &str = r#"{"attributes": {"user": "42"}}"#;
 const BATCH_EXAMPLE: &str = r#"{"requests": [{"attributes": {"user": "42"}}]}"#;
 
@@ -158,8 +158,8 @@ pub(super) fn malformed_body<'a, T: Deserialize<'a>>(body: &'a [u8], error: &ser
     Problem::malformed(truncated(&field), detail)
 }
 
-/// Keeps the beginning, which tells what was found, and the end, which tells
-/// what was expected and where.
+/// Keeps the beginning, which has what was found, and the end, which has what was
+/// expected and where.
 fn shortened(message: &str) -> String {
     const KEPT: usize = 110;
     let count = message.chars().count();

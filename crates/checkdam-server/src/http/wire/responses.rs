@@ -136,7 +136,7 @@ const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Answers a check: 200, 429, 422 for what can never pass, 403 for who is banned.
+/// The response to a check: 200, 429, 422 if it can never pass, 403 if it is banned.
 pub(in crate::http) fn decision_response(
     request: &Request<'_>,
     outcome: &Outcome,
@@ -185,7 +185,7 @@ pub(super) fn respond(
     response
 }
 
-/// The headers that tell where a request stands that passes.
+/// The rate-limit headers of an allowed request.
 pub(crate) fn rate_limit_headers(outcome: &Outcome, dialect: Dialect) -> Vec<(HeaderName, HeaderValue)> {
     let mut headers = Vec::with_capacity(STANDING.len());
     let out = BytesMut::with_capacity(STANDING_BYTES);
@@ -203,7 +203,7 @@ fn write_headers(
 ) {
     checkdam::headers::write(outcome, dialect, |name, value| {
         let Some(name) = header_name(name) else { return };
-        // An answer that is no refusal asks nobody to wait.
+        // Only denials have `Retry-After`.
         if name == RETRY_AFTER && is_passing {
             return;
         }
@@ -225,7 +225,7 @@ const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// Every header that tells where a client stands, of both dialects.
+/// All rate-limit headers, of both forms.
 pub(crate) static STANDING: [HeaderName; 5] = [LIMIT, REMAINING, RESET, POLICY, RATE_LIMIT];
 
 /// The header of that name, without reading the name anew for every answer.

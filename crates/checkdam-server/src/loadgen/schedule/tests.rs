@@ -74,8 +74,8 @@ async fn measure(bounds: LoadLimits, lanes: u64, stalls_for: Duration) -> LoadTa
 async fn an_open_loop_shows_a_stall_to_all_that_were_due_in_it() {
     let tally = measure(bounds(Duration::from_secs(10), Some(1_000)), 8, Duration::from_secs(2)).await;
     assert_eq!((tally.requests(), tally.unsent), (10_000, 0), "the schedule skips nothing");
-    // 2,000 were due in the stall; they waited from 2 s down to nothing, and the
-    // line behind them was worked off by 8 lanes, that is 7,000 a second net.
+    // 2,000 were due in the stall; they waited from 2 s down to nothing, and the queue
+    // after them was worked off by 8 clients, that is 7,000 a second net.
     let beyond = |limit: Duration| {
         tally
             .latencies
@@ -107,8 +107,8 @@ async fn what_a_dead_server_leaves_in_line_counts_with_its_waiting() {
     let bounds = LoadLimits { timeout: Duration::from_secs(1), ..bounds(Duration::from_secs(5), Some(1_000)) };
     let tally = measure(bounds, 8, Duration::from_secs(3_600)).await;
     assert_eq!(tally.requests() + tally.unsent, 5_000, "the schedule skips nothing");
-    // From the fourth second on 8 lanes wait for a second each: twice, and once
-    // more if they are faster than the end at 6 s.
+    // From the fourth second on 8 clients wait for a second each: twice, and once more
+    // if they are faster than the end at 6 s.
     assert_eq!(tally.allowed, 4_000);
     assert!([16, 24].contains(&tally.timeouts), "{} were waited for in vain", tally.timeouts);
     assert_eq!(tally.latencies.len(), 5_000);

@@ -62,14 +62,13 @@ impl Connection {
         taken
     }
 
-    /// Whether it can carry another request: nothing has come that nobody asked
-    /// for, and it was not closed.
+    /// Whether it can be reused: nothing has arrived unsolicited, and it was not closed.
     pub(super) fn is_reusable(&mut self) -> bool {
         if !self.unread.is_empty() {
             return false;
         }
-        // A task that has done much already is told "nothing yet" whatever has come,
-        // which here would pass for silence: so this look does not count.
+        // A task without coop budget gets "pending" whatever has arrived, which here would
+        // pass for silence: so this poll is unconstrained.
         let look = pin!(unconstrained(poll_fn(|context| self.poll_fill(context))));
         look.poll(&mut Context::from_waker(Waker::noop())).is_pending()
     }

@@ -57,7 +57,7 @@ impl Pool {
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<IdleConnection>> {
-        // Nothing is left half done by whoever panics with it.
+        // A panic with the lock held leaves nothing half written.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

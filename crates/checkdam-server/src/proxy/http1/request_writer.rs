@@ -58,7 +58,7 @@ impl RequestWriter {
         write_head(&mut outbox, head, host);
         let upload = (!source.is_empty()).then(|| source.lend());
         let coding = match upload.as_ref().map(|upload| upload.size_hint().exact()) {
-            // Whoever says that there is nothing is quoted.
+            // An explicit Content-Length of 0 is kept.
             None if head.has_length() => {
                 outbox.extend_from_slice(b"content-length: 0\r\n");
                 BodyCoding::Length(0)
@@ -184,7 +184,7 @@ impl RequestWriter {
         self.outbox
     }
 
-    /// Nobody takes the rest.
+    /// Marks that the rest is not sent.
     pub(super) fn abandon(&mut self) {
         if let Some(rest) = self.upload.take().and_then(UploadBody::into_unread) {
             discard(rest);

@@ -17,14 +17,14 @@ pub(in crate::proxy) enum Stream {
     Plain(TcpStream),
     /// In TLS.
     Secured(Box<TlsStream>),
-    /// To be read only: somebody else writes.
+    /// Read half only: another task writes.
     Half(ReadHalf<Box<Self>>),
     /// Given away.
     None,
 }
 
 impl Stream {
-    /// Gives what is written to somebody else.
+    /// Splits off the write half.
     pub(super) fn split_write_half(&mut self) -> WriteHalf<Box<Self>> {
         let (reads, writes) = tokio::io::split(Box::new(std::mem::replace(self, Self::None)));
         *self = Self::Half(reads);

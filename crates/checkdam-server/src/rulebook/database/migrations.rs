@@ -22,7 +22,7 @@ const POSTGRES: [&str; 3] = [
     include_str!("../migrations/postgres/0003_revision.sql"),
 ];
 
-/// Any number that nobody else is likely to lock: "checkdam" as bytes.
+/// An arbitrary key of the advisory lock: "checkdam" as bytes.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7163086685010682221)";
 
 impl Engine {

@@ -23,8 +23,8 @@ use self::sqlite_file::OpenedFile;
 pub(super) use self::transaction::{Session, Value};
 use super::database_url::DatabaseUrl;
 
-/// How long anybody waits for a connection: a server that is gone must be
-/// noticed before a client gives up.
+/// Timeout of acquiring a connection: a server that is gone must be noticed before a
+/// client times out.
 const ACQUIRE_LIMIT: Duration = Duration::from_millis(1_500);
 /// How long is taken to find out why there was none.
 const CAUSE_LIMIT: Duration = Duration::from_secs(1);
@@ -71,7 +71,7 @@ impl Engine {
                 let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
                 if let Some(directory) = directory {
                     let failed = |reason| OpenError::Directory { path: directory.display().to_string(), reason };
-                    // Who was denied is nobody else's business.
+                    // The audit log is private.
                     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
                 }
                 // The files beside it take its permissions. If this fails, opening it says why.
@@ -143,7 +143,7 @@ impl Engine {
         }
     }
 
-    /// How to reach a server that can tell of changes; `None` for a file.
+    /// Connection options of a server with notifications; `None` for a file.
     pub(super) fn listen_options(&self) -> Option<&PgConnectOptions> {
         match self {
             Self::Sqlite { .. } => None,
@@ -152,8 +152,8 @@ impl Engine {
     }
 }
 
-/// A connection, or why there is none. A pool tries again and again to connect and
-/// then says only that it took too long: one attempt more tells the cause.
+/// A connection, or why there is none. A pool retries until its timeout and reports
+/// only that: one more attempt finds the cause.
 async fn acquire(pool: &PgPool, options: &PgConnectOptions) -> Result<PoolConnection<Postgres>, sqlx::Error> {
     match pool.acquire().await {
         Err(sqlx::Error::PoolTimedOut) => {

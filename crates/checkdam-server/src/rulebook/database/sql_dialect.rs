@@ -141,7 +141,7 @@ impl Dialect {
         }
     }
 
-    /// A column as it is told to us.
+    /// The expression that selects a column.
     fn select_column(self, name: &str, kind: Kind) -> String {
         match (self, kind) {
             (_, Kind::Time) => self.milliseconds(name),

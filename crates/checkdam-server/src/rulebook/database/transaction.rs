@@ -12,9 +12,9 @@ pub(in crate::rulebook) enum Value {
     Text(String),
 }
 
-/// A transaction. Dropped before its end it takes its connection with it, so
-/// that whoever gives up on a server that hangs leaves nothing half-done, and
-/// no broken connection for the next.
+/// A transaction. Dropped before its end it closes its connection, so that a timeout
+/// on a server that hangs leaves nothing half done, and no broken connection in the
+/// pool.
 #[derive(Debug)]
 pub(in crate::rulebook) struct Session {
     /// `None` only once it has been given back.
@@ -103,7 +103,7 @@ impl Session {
         on!(self, connection => sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut **connection).await.map(drop))
     }
 
-    /// Makes it count. Without an answer nobody knows whether it does.
+    /// Commits. Without a reply the result is unknown.
     pub(in crate::rulebook) async fn commit(self) -> Result<(), sqlx::Error> {
         self.end("COMMIT").await
     }

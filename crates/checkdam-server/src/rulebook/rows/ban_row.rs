@@ -53,7 +53,7 @@ impl RowItem for Ban {
             text(row, "reason").unwrap_or_default().clone_into(&mut ban.reason);
             Ok(ban)
         });
-        // Who writes past this program may spell a network in many ways.
+        // Other programs may spell a network in many ways.
         let key = item.as_ref().map_or_else(|_| subject.to_owned(), Self::subject);
         ParsedRow { key, what: format!("ban {subject:?}"), item }
     }

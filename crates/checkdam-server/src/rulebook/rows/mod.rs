@@ -47,7 +47,7 @@ pub(super) trait RowItem: Clone + PartialEq + Send + Sync + 'static {
     fn affected_definitions(snapshot: &RowCache, old: Option<&Self>, new: Option<&Self>)
     -> Result<Definitions, String>;
 
-    /// Whether both say the same, as far as a row can tell.
+    /// Whether both are equal, as far as a row can represent them.
     fn is_same(&self, other: &Self) -> bool {
         self == other
     }

@@ -179,7 +179,7 @@ fn rule(row: &Value) -> Result<Rule, String> {
     };
     wire.insert("limits".to_owned(), Value::Array(in_force));
     let rule = rule_file::parse_rule(&Value::Object(wire).to_string()).map_err(|error| {
-        // Its place is one in text that nobody wrote, and the name is said anyway.
+        // Its location is in generated text, and the name is given anyway.
         let named = format!("rule {:?}: ", text(row, "name").unwrap_or_default());
         error.reason.strip_prefix(&named).map_or(error.reason.clone(), str::to_owned)
     })?;
@@ -205,8 +205,8 @@ fn conditions(row: &Value) -> Result<Map<String, Value>, String> {
     Ok(conditions)
 }
 
-/// Whoever changes the classic columns of a rule that has limits beside them
-/// means to change something, and must not be ignored.
+/// A program that changes the classic columns of a rule with a limits column intends
+/// a change, which must not be ignored.
 fn check_classic_columns(rule: &Rule, row: &Value) -> Result<(), String> {
     let Some(first) = rule.quotas.first() else { return Ok(()) };
     let (rate, burst) = classic_columns::rate_and_burst(first);

@@ -102,7 +102,7 @@ bans:
     assert_eq!(book.faults, []);
     assert_eq!(book.definitions(), given);
     book.compile().unwrap();
-    // What was written and what is read are the same to whoever imports it again.
+    // What was written and what is read are equal for another import.
     let again = home.rulebook.import(given.clone(), true).await.unwrap();
     assert_eq!((again.unchanged, again.changed, again.version), (23, 0, book.revision.version));
     let starter = definitions(STARTER);

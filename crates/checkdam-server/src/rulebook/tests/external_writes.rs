@@ -47,7 +47,7 @@ async fn classic_columns_may_be_changed_by_hand(home: TestDatabase) {
     assert_eq!(home.limits("one").await, ["20/s burst 60"]);
     let one = home.book().await.rules[0].clone();
     assert_eq!(one.version, 2);
-    // Of two limits nobody knows which is meant: that is said, not ignored.
+    // Two conflicting limits are reported, not ignored.
     home.sql("UPDATE rate_limit_rule SET rate_per_second = 20 WHERE name = 'two'").await.unwrap();
     let faults = home.book().await.faults;
     assert_eq!(faults.len(), 1);
@@ -119,7 +119,7 @@ async fn an_invalid_row_is_reported_and_can_be_mended(home: TestDatabase) {
     assert_eq!((loaded.rules.len(), loaded.faults.len()), (1, 1));
     let Err(RulebookError::Invalid { reason }) = loaded.compile() else { panic!() };
     assert!(reason.starts_with("rule \"bad\": ") && reason.contains("user:{user"), "{reason}");
-    // Edits that leave it there are refused, those that mend or remove it are not.
+    // Edits that leave it there are rejected, those that fix or remove it are not.
     let refused = book.add_rule(rule("{name: other, key: other, limits: [1/s]}")).await;
     let Err(RulebookError::Invalid { reason }) = refused else { panic!("{refused:?}") };
     assert!(reason.contains("rule \"bad\"") && reason.contains("correct or remove it first"), "{reason}");

@@ -20,7 +20,7 @@ super::on_both_engines!(
 const NEVER: Duration = Duration::from_secs(60);
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The names of the rules in force, as a node would apply them.
+/// The names of the active rules, as a node would apply them.
 pub(super) type ActiveRules = Arc<Mutex<Vec<String>>>;
 
 pub(super) async fn follow(home: &TestDatabase, poll: Duration, listens: bool) -> (DatabasePoller, ActiveRules) {
@@ -183,7 +183,7 @@ async fn postgres_tells_of_changes_long_before_anybody_asks() {
     let home = TestDatabase::postgres().await;
     let (follower, in_force) = follow(&home, NEVER, true).await;
     for number in 0..5 {
-        // By hand: nobody on this node knows of it.
+        // By hand: this node is not notified.
         let insert = "INSERT INTO rate_limit_rule (name, key_pattern, rate_per_second)";
         home.sql(&format!("{insert} VALUES ('r{number}', 'r{number}', 1)")).await.unwrap();
         let version = home.version().await;

@@ -30,7 +30,7 @@ impl TestDatabase {
         Self { rulebook: Rulebook::open(&url).await.unwrap(), url, _directory: None, _server: Some(server) }
     }
 
-    /// Statements as somebody else would send them.
+    /// Statements as another program would send them.
     pub(super) async fn sql(&self, statements: &str) -> Result<(), sqlx::Error> {
         let mut session = self.rulebook.engine.write().await?;
         session.run_script(statements).await?;

@@ -125,7 +125,7 @@ async fn odd_text_does_not_cost_the_batch(home: TestDatabase) {
     );
 }
 
-/// A flood at one rule leaves what others have, and long rows leave fewer of them.
+/// A flood at one rule keeps what others have, and long rows reduce their number.
 async fn violations_are_bounded_by_rule_and_by_bytes(home: TestDatabase) {
     let of = |rule: &str, number: i64| Violation { rule_name: Some(rule.to_owned()), ..violation(number, "42") };
     let quiet = (0..5).map(|number| of("quiet", number));

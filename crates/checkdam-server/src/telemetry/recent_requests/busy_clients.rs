@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 pub(super) const SHARE: u64 = 128;
 /// The most of them.
 const LOUD_MAX: usize = 1_024;
-/// Who asks less often in a second is not loud, however little is asked.
+/// A client with fewer requests per second is not busy, however little the total is.
 const PER_SECOND_MIN: u64 = 8;
 const COUNTERS: usize = 4_096;
 
@@ -47,7 +47,7 @@ impl BusyClients {
 
     /// A request of a client was left out.
     pub(super) fn record_dropped(&self, hash: u64) {
-        // Other bits than those that say who is left out.
+        // Other bits than those of the sampling mask.
         let counter = &self.counters[(hash >> 40) as usize % COUNTERS];
         let count = counter.fetch_add(1, Ordering::Relaxed) + 1;
         if count.is_multiple_of(self.threshold.load(Ordering::Relaxed).max(1)) {
@@ -74,7 +74,7 @@ impl BusyClients {
         chosen
     }
 
-    /// Nobody is left out any more.
+    /// Clients are no longer left out.
     pub(super) fn clear(&self) {
         self.hashes.store(ClientHashes::default());
     }

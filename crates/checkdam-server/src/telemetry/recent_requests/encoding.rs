@@ -10,10 +10,10 @@ use std::hash::{BuildHasher, Hasher};
 
 use checkdam::{Request, RequestLimit, Unit, shortened};
 
-/// Who asks: the first of these that a request has.
+/// Attributes that identify a client: the first of these that a request has.
 pub(crate) const IDENTITIES: [&str; 5] = ["user", "api_key", "tenant", "ip", "remote_address"];
-/// In the place of one of [`IDENTITIES`]: the request has none of them, and all
-/// of its attributes say who asks.
+/// In place of an index of [`IDENTITIES`]: the request has none of them, and is
+/// identified by all of its attributes.
 const NOBODY: u8 = IDENTITIES.len() as u8;
 
 /// Names that take one byte. Those of [`IDENTITIES`] come first.
@@ -41,7 +41,7 @@ const DENIES_TOGETHER: u8 = 4;
 /// Length, hash and time.
 const HEAD: usize = 4 + 8 + 8;
 
-/// Who asks, as a number.
+/// A client as a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct HashedClient {
     pub(super) hash: u64,
@@ -49,7 +49,7 @@ pub(super) struct HashedClient {
 }
 
 impl HashedClient {
-    /// Who asks with these requests.
+    /// The client of these requests.
     pub(super) fn from_requests(requests: &[Request<'_>], hasher: &impl BuildHasher) -> Self {
         let mut state = hasher.build_hasher();
         for (attribute, name) in (0..).zip(IDENTITIES) {
@@ -149,7 +149,7 @@ impl<'a> EncodedEntry<'a> {
         self.whole
     }
 
-    /// The hash of who asked.
+    /// The hash of the client.
     pub(super) fn hash(self) -> u64 {
         self.number_at(4)
     }
@@ -159,7 +159,7 @@ impl<'a> EncodedEntry<'a> {
         self.number_at(12)
     }
 
-    /// By which attribute it is known who asked.
+    /// The attribute that identifies the client.
     pub(crate) fn identity(self) -> Option<&'static str> {
         IDENTITIES.get(usize::from(*self.whole.get(HEAD)?)).copied()
     }

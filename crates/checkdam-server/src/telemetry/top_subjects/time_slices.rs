@@ -59,8 +59,8 @@ impl TimeSlices {
         self.long.retain(|(kept, _)| is_kept(*kept, number / SHORTS_IN_LONG));
     }
 
-    /// The sketches of a span. They are added up elsewhere: whoever counts here
-    /// must not wait for that.
+    /// The sketches of a span. They are merged elsewhere, so that counting does not wait
+    /// for that.
     pub(super) fn slices(&self, span: TopWindow) -> Vec<Arc<HeavyHitters>> {
         let done = match span {
             TopWindow::Minute => &self.short,
