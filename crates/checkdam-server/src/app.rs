@@ -40,7 +40,7 @@ pub(crate) struct App {
 }
 
 impl App {
-    /// An app that is ready to answer.
+    /// An app that is ready to decide.
     pub(crate) fn new(
         (rules, book): (RuleSet, Snapshot),
         store: ConfiguredStore,
@@ -79,7 +79,7 @@ impl App {
         self.loading.set_loaded();
     }
 
-    /// Charges every tier that concerns the request, or none.
+    /// Charges every tier that applies to the request, or none.
     pub(crate) async fn check(&self, request: &Request<'_>) -> Outcome {
         let _deciding = self.server.overload().begin_decision();
         let start = self.stopwatch.raw();
@@ -99,7 +99,7 @@ impl App {
         outcome
     }
 
-    /// Charges every tier that concerns any of the requests, or none.
+    /// Charges every tier that applies to any of the requests, or none.
     pub(crate) async fn check_together(&self, requests: &[Request<'_>]) -> Batch {
         let _deciding = self.server.overload().begin_decision();
         let start = self.stopwatch.raw();
@@ -147,7 +147,7 @@ impl App {
         outcome
     }
 
-    /// Forgets the buckets that concern the request.
+    /// Resets the buckets of the request.
     pub(crate) async fn reset(&self, request: &Request<'_>) -> Outcome {
         let _deciding = self.server.overload().begin_decision();
         let outcome = self.limiter.reset(request).await;
@@ -170,7 +170,7 @@ impl App {
         &self.loading
     }
 
-    /// What an operator should look at.
+    /// Warnings for operators.
     pub(crate) const fn warnings(&self) -> &Warnings {
         &self.warnings
     }
@@ -215,7 +215,7 @@ impl App {
         self.needs_store.load(Ordering::Relaxed)
     }
 
-    /// Whether the program wants requests.
+    /// Whether the node should get requests.
     pub(crate) fn readiness(&self) -> Readiness {
         if self.server.is_shutting_down() {
             Readiness::Draining

@@ -92,12 +92,12 @@ pub(crate) struct ClientIdentity {
     paths: PathNormalization,
 }
 
-/// A request that is asked about.
+/// A request that a proxy describes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DescribedRequest<'a> {
     /// Its method.
     pub(crate) method: &'a str,
-    /// What it asks for, in any form that the first line of a request may have.
+    /// The request target, in any of its forms (RFC 9112, section 3.2).
     pub(crate) target: &'a str,
     /// The host it is for, with or without a port; the target's own wins.
     pub(crate) host: Option<&'a str>,
@@ -107,7 +107,7 @@ pub(crate) struct DescribedRequest<'a> {
     pub(crate) peer: IpAddr,
 }
 
-/// Why nothing can be asked about such a request.
+/// Why such a request is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum IdentityError {
@@ -139,7 +139,7 @@ impl ClientIdentity {
         &self.paths
     }
 
-    /// Whether what this peer says of its client is believed.
+    /// Whether this peer is trusted to name its client.
     pub(crate) fn is_trusted(&self, peer: IpAddr) -> bool {
         let peer = peer.to_canonical();
         self.trusted.iter().any(|network| network.contains(&peer))
@@ -206,8 +206,8 @@ impl ClientIdentity {
     }
 }
 
-/// The text of a header that may stand once: a program behind us may read
-/// another of several than we would.
+/// The value of a header that may occur only once: of several, the application might
+/// use another one.
 pub(crate) fn single_value<'a>(headers: &'a HeaderMap, header: &HeaderName) -> Result<Option<&'a str>, IdentityError> {
     let mut values = headers.get_all(header).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -238,7 +238,7 @@ pub(crate) fn address_text(address: IpAddr) -> String {
 }
 
 fn is_method(text: &str) -> bool {
-    // Some frameworks take get for GET, so only one way of writing it passes.
+    // Some frameworks treat get as GET, so only upper case is accepted.
     let is_token = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte);
     (1..=METHOD_MAX).contains(&text.len()) && text.bytes().all(is_token)
 }

@@ -67,7 +67,7 @@ pub(crate) struct Config {
     pub(crate) grpc_listen: Option<String>,
     /// The host of these where their addresses are not given. Default `127.0.0.1`.
     pub(crate) listen_host: String,
-    /// How Envoy's rate limit service answers.
+    /// Options of Envoy's rate limit service.
     pub(crate) rate_limits: RateLimitOptions,
     /// Variables of envoyproxy/ratelimit that are set, and what became of each.
     pub(crate) foreign: Vec<EnvoyVariableReport>,
@@ -105,11 +105,11 @@ pub(crate) struct Config {
     pub(crate) overload: OverloadOptions,
     /// How much is logged. Default info.
     pub(crate) log_level: LogLevel,
-    /// How log lines look. Default text.
+    /// The log format. Default text.
     pub(crate) log_format: LogFormat,
 }
 
-/// Why the settings were refused.
+/// Why the settings are invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum ConfigError {
@@ -336,7 +336,7 @@ fn key_prefix(value: &str) -> Result<String, ConfigError> {
     Ok(value.to_owned())
 }
 
-/// The host of listeners whose address is not given.
+/// The default host of listeners.
 fn listen_host(given: &Settings, file: &Settings) -> String {
     given.listen_host.as_ref().or(file.listen_host.as_ref()).map_or("127.0.0.1", String::as_str).to_owned()
 }

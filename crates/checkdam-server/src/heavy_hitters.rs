@@ -18,7 +18,7 @@ mod ranking;
 
 pub(crate) use self::ranking::{RankedSubjects, Ranking};
 
-/// How often names came, for the most frequent ones.
+/// Counts of the most frequent names.
 #[derive(Debug, Clone)]
 pub(crate) struct HeavyHitters {
     max: usize,
@@ -29,7 +29,7 @@ pub(crate) struct HeavyHitters {
     /// The maximum count of a name that is not listed.
     floor: u64,
     total: u64,
-    /// Where the next to be replaced is looked for first.
+    /// Where the search for the next name to replace begins.
     next: usize,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct HeavyHitters {
 pub(crate) struct HitterCount {
     /// At most so often.
     pub(crate) count: u64,
-    /// By so much that may be too high.
+    /// How much too high that may be.
     pub(crate) too_high_by: u64,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct RuleSubject {
 }
 
 impl HeavyHitters {
-    /// An empty one that holds so many names, at least one.
+    /// An empty sketch with room for `max` names, at least one.
     pub(crate) const fn new(max: usize) -> Self {
         let max = if max == 0 { 1 } else { max };
         Self { max, tags: Vec::new(), counts: Vec::new(), names: Vec::new(), floor: 0, total: 0, next: 0 }

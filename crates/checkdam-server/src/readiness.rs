@@ -3,22 +3,22 @@
 use checkdam::store::FailurePolicy;
 use checkdam::{Mode, RuleSet};
 
-/// Whether the program wants requests. That it lives is another question: no
-/// store and no database makes it less alive.
+/// Whether the node should get requests. Liveness is separate: no store or database
+/// affects it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Readiness {
     /// It is starting: no rules are active yet.
     Starting,
-    /// It wants them.
+    /// It should.
     Ready,
-    /// The store does not answer, and all that could be said is no.
+    /// The store does not reply, and every decision would be a denial.
     StoreAway,
     /// It is shutting down.
     Draining,
 }
 
 impl Readiness {
-    /// Whether it wants requests.
+    /// Whether it should get requests.
     pub(crate) const fn is_ready(self) -> bool {
         matches!(self, Self::Ready)
     }
@@ -34,9 +34,9 @@ impl Readiness {
     }
 }
 
-/// Whether these rules can decide nothing without their store: there are rules
-/// that deny, and each of them is closed when the store fails. Where only some
-/// are, the others are answered, and no node could do better than this one.
+/// Whether these rules can decide nothing without their store: there are rules that
+/// deny, and each of them fails closed. If only some do, the others still decide, and
+/// no other node could do better.
 pub(crate) fn all_rules_need_store(rules: &RuleSet) -> bool {
     let mut enforced = rules.rules().filter(|rule| rule.mode == Mode::Enforce).peekable();
     enforced.peek().is_some() && enforced.all(|rule| rule.on_store_failure == FailurePolicy::Closed)

@@ -89,7 +89,7 @@ impl ConfiguredStore {
         }
     }
 
-    /// How it goes; `text` says which it is.
+    /// Its status; `text` names it.
     pub(crate) fn status(&self, text: &str) -> StoreStatus {
         let (stats, is_open) = self.request_stats();
         let is_failing = matches!(self, Self::Redis(watched) if watched.is_failing());
@@ -152,7 +152,7 @@ impl ConfiguredStore {
         }
     }
 
-    /// Gives back what is prepaid: no more requests come.
+    /// Returns prepaid tokens: no more requests come.
     pub(crate) async fn return_leases(&self) {
         if let Some(store) = self.redis_store() {
             store.return_leases().await;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// What an operator should look at, one text a topic.
+/// Warnings for operators, one per topic.
 #[derive(Debug, Default)]
 pub(crate) struct Warnings(Mutex<BTreeMap<&'static str, String>>);
 

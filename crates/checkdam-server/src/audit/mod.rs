@@ -67,8 +67,8 @@ impl Audit {
         (Self { queue, sample, counters: AuditCounters::default(), node, recorded }, receiver)
     }
 
-    /// Notes the outcome if it is a denial. A store that did not answer is not
-    /// the requester's fault, and is no violation.
+    /// Records the outcome if it is a denial. A denial because the store did not reply is
+    /// not caused by the client, and not a violation.
     pub(crate) fn record(&self, request: &Request<'_>, outcome: &Outcome) {
         if !matches!(outcome.verdict(), Verdict::Denied | Verdict::CostExceedsBurst | Verdict::Banned) {
             return;

@@ -18,7 +18,7 @@ const GATHER: Duration = Duration::from_millis(100);
 /// The pause after the database did not take a batch; it doubles.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// How often old violations are looked for.
+/// How often old violations are pruned.
 const PRUNE_EVERY: Duration = Duration::from_secs(60);
 
 /// The task that writes.
@@ -74,7 +74,7 @@ impl WriterTask {
                     if count == 0 {
                         return;
                     }
-                    // More may come at once: one statement for all of them.
+                    // More may arrive at once: one statement writes all of them.
                     let until = Instant::now() + GATHER;
                     while batch.len() < BATCH_MAX {
                         let wanted = BATCH_MAX - batch.len();

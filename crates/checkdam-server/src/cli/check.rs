@@ -18,7 +18,7 @@ pub(crate) struct CheckArguments {
     server: String,
 }
 
-/// What the server answers, as far as it is shown.
+/// The parts of the response that are shown.
 #[derive(Deserialize)]
 struct CheckResult {
     allowed: bool,
@@ -45,7 +45,7 @@ struct CheckedTier {
     shadow: bool,
 }
 
-/// Asks, prints the answer, and exits by it.
+/// Sends the check, prints the response, and returns its exit code.
 pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
     let answered = http_client::post(&arguments.server, "/v1/check", arguments.asked.body())?;
     let answer: CheckResult = http_client::parse_decision(&answered)?;

@@ -19,7 +19,7 @@ pub(super) enum ErrorKind {
     Exists,
     /// It was changed concurrently.
     Changed,
-    /// What would come of it is not valid.
+    /// The result would be invalid.
     Invalid,
     /// It cannot be done, for another reason.
     Refused,
@@ -45,7 +45,7 @@ impl CommandError {
         self
     }
 
-    /// How the program exits: 1 if it was answered no, 2 if it was not answered.
+    /// The exit code: 1 if the request was rejected, 2 if there was no response.
     pub(crate) fn exit_code(&self) -> u8 {
         if self.kind == ErrorKind::Unavailable { 2 } else { 1 }
     }

@@ -74,7 +74,7 @@ fn check(arguments: ConfigCheckArguments) -> anyhow::Result<()> {
     if arguments.proxy {
         ProxyOptions::load(arguments.proxy_settings, file).map_err(refused)?;
     }
-    // Where a value comes from is known to the parser alone, which is asked again.
+    // Only the parser knows the source of a value, so the arguments are parsed again.
     let settings = EffectiveSetting::all(&config, &own_matches(), file, arguments.proxy).map_err(refused)?;
     for name in crate::config::unknown_variables() {
         print_notice(&format!("the variable {name} has no effect: see checkdam config reference"));

@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// What the nodes that answer on the store say of their settings.
+/// Findings on the settings of the nodes that announce themselves on the store.
 fn node_findings(announced: &[AnnouncedNode]) -> Vec<Finding> {
     const LOOK: &str = "nodes";
     let differing = differences_among(announced);

@@ -19,7 +19,7 @@ pub(crate) struct HealthArguments {
     server: Option<String>,
 }
 
-/// Asks, and exits by the answer.
+/// Queries the server, and returns the exit code.
 pub(crate) fn run(arguments: &HealthArguments) -> anyhow::Result<ExitCode> {
     let server = arguments.server.clone().or_else(crate::config::local_server);
     let server = server.as_deref().unwrap_or(SERVER_DEFAULT);

@@ -15,9 +15,9 @@ use tokio::net::TcpStream;
 
 use crate::loadgen::invalid_port;
 
-/// A server has this long to answer a simple question.
+/// Default timeout of a response.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest answer in bytes to a simple question.
+/// Default maximum size of a response, in bytes.
 const ANSWER_MAX: usize = 8 << 20;
 
 /// One question.
@@ -27,13 +27,13 @@ pub(super) struct ApiRequest {
     pub(super) path: String,
     pub(super) headers: Vec<(HeaderName, String)>,
     pub(super) body: Bytes,
-    /// The server has this long to answer.
+    /// The timeout of the response.
     pub(super) timeout: Duration,
-    /// The longest answer in bytes.
+    /// The maximum size of the response, in bytes.
     pub(super) answer_max: usize,
 }
 
-/// What a server answered.
+/// The response of a server.
 pub(super) struct ApiResponse {
     pub(super) status: StatusCode,
     pub(super) body: Vec<u8>,
@@ -112,7 +112,7 @@ impl ApiRequest {
     }
 }
 
-/// Posts `body` to `path` of the server and returns the JSON that it answers,
+/// Posts `body` to `path` of the server and returns the JSON of its response,
 /// whatever its status.
 pub(super) fn post(server: &str, path: &str, body: String) -> anyhow::Result<Vec<u8>> {
     Ok(ApiRequest::new(Method::POST, path).body("application/json", body).send(server)?.body)
@@ -135,7 +135,7 @@ struct ServerAddress {
     authority: String,
     host: String,
     port: u16,
-    /// The only one to be tried of those that the host stands for.
+    /// The only address to try of those that the host resolves to.
     at: Option<SocketAddr>,
     prefix: String,
 }

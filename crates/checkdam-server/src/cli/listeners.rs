@@ -13,7 +13,7 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// Serves until it is time to stop, and then until requests are answered.
+    /// Serves until a stop message, and then until requests in flight are answered.
     pub(super) async fn run(self, stop: mpsc::Receiver<()>, leave: ShutdownOptions) {
         let [http_stop, grpc_stop] = duplicate(stop);
         let grpc = async {

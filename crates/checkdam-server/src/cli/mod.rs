@@ -175,12 +175,12 @@ pub(crate) struct RequestArguments {
     json: bool,
 }
 
-/// The server to ask.
+/// The default server.
 const SERVER_DEFAULT: &str = "http://127.0.0.1:8080";
 
 impl RequestArguments {
-    /// The body that asks a server the same. Attributes given twice stay
-    /// twice: judging is the server's.
+    /// The JSON body of the request. Attributes that are given twice are sent twice: the
+    /// server validates.
     fn body(&self) -> String {
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let pairs = self.attributes.iter().map(|(name, value)| format!("{}:{}", quoted(name), quoted(value)));
@@ -223,7 +223,7 @@ fn print(data: &[u8]) -> anyhow::Result<()> {
     }
 }
 
-/// Writes an answer's JSON as it came, on a line of its own.
+/// Prints the JSON of a response unchanged, on a line of its own.
 fn print_json(answer: &[u8]) -> anyhow::Result<()> {
     print(&[answer, b"\n"].concat())
 }
@@ -238,7 +238,7 @@ fn print_notice(text: &str) {
     let _ = writeln!(std::io::stderr(), "checkdam: {}", printable_lines(text));
 }
 
-/// What of an answer is shown.
+/// The shown parts of a response.
 fn parse_response<T: DeserializeOwned>(answer: &Value) -> anyhow::Result<T> {
     T::deserialize(answer).context("cannot parse the response: does the server have another version?")
 }

@@ -48,7 +48,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 const AUDIT_DRAIN: Duration = Duration::from_secs(5);
 /// How long a reload is waited for.
 const RELOAD_LIMIT: Duration = Duration::from_secs(5);
-/// How often what has passed is forgotten, and the store looked at.
+/// How often expired state is removed, and the store polled.
 const MAINTAIN_EVERY: Duration = Duration::from_secs(1);
 /// Each keeps a core busy for a moment.
 const PREVIEWS_MAX: usize = 2;
@@ -243,12 +243,13 @@ pub(super) async fn listen(address: &str, flag: &str) -> anyhow::Result<TcpListe
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("cannot listen on {address}: free the address or give another with {flag}"))?;
-    // The system takes the smaller of this and its own limit. If it refuses, the queue stays as it is.
+    // The system uses the smaller of this and its own limit. On failure the backlog
+    // stays as it is.
     let _ = SockRef::from(&listener).listen(BACKLOG);
     Ok(listener)
 }
 
-/// Follows what the rules come from.
+/// Watches the source of the rules.
 fn follow_rules(
     app: &Arc<App>,
     file: Option<RuleFile>,
@@ -316,7 +317,7 @@ async fn run_every_second(app: Arc<App>, statuses: Option<watch::Receiver<PollSt
     let mut ticks = tokio::time::interval(MAINTAIN_EVERY);
     loop {
         ticks.tick().await;
-        // It may take a while where there is much: requests shall not wait for it.
+        // It may take long if there is much: requests must not wait for it.
         let watching = Arc::clone(&app);
         let _ = tokio::task::spawn_blocking(move || watching.telemetry().tick()).await;
         if let Some(statuses) = &statuses {

@@ -102,7 +102,7 @@ fn log_start(config: &Config, doors: &Listeners, node: &Node) -> anyhow::Result<
     Ok(())
 }
 
-/// Where people see how it goes.
+/// The URL of the dashboard.
 pub(super) fn dashboard_url(admin: Option<SocketAddr>) -> String {
     admin.map_or_else(|| "off".to_owned(), |address| format!("http://{} (dashboard)", local_address(address)))
 }

@@ -23,7 +23,7 @@ impl Signals {
     }
 }
 
-/// A message for each signal of these kinds, made when it comes.
+/// A message for each signal of these kinds, made on arrival.
 fn signals<T: Send + 'static>(kinds: &[SignalKind], message: fn() -> T) -> std::io::Result<mpsc::Receiver<T>> {
     let (sender, receiver) = mpsc::channel(1);
     for kind in kinds {

@@ -99,7 +99,7 @@ pub(crate) struct SimulateArguments {
     json: bool,
 }
 
-/// Simulates, and prints what came of it.
+/// Simulates, and prints the result.
 pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     refuse_to_overwrite_inputs(arguments)?;
     if let Some(key) = arguments.suggest.iter().find(|key| key.attributes().next().is_none()) {

@@ -17,7 +17,7 @@ pub(super) fn notify_ready(status: &str) {
     }
 }
 
-/// The program is on its way out.
+/// The program is shutting down.
 pub(super) fn notify_stopping() {
     notify(&[NotifyState::Stopping, NotifyState::Status("shutdown: still serving new requests")]);
 }

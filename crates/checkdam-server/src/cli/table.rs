@@ -1,6 +1,6 @@
 //! Prints aligned columns, and durations in readable units.
 
-/// Rows under headings; numbers stand to the right.
+/// Rows with headings; numbers are right-aligned.
 pub(super) struct Table {
     rows: Vec<Vec<String>>,
 }

@@ -8,14 +8,14 @@ use checkdam::rule_file::RuleFileError;
 
 /// What was read.
 pub(super) struct TextInput {
-    /// Where it came from, for messages.
+    /// Its source, for messages.
     pub(super) shown: String,
     pub(super) text: String,
 }
 
 impl TextInput {
-    /// Reads a file, or standard input if the path is `-`. Anything longer than
-    /// `bytes_max` is cut just behind it, so that the parser refuses it.
+    /// Reads a file, or standard input if the path is `-`. Longer input is truncated just
+    /// after `bytes_max`, so that the parser rejects it.
     pub(super) fn read(path: &Path, bytes_max: usize) -> anyhow::Result<Self> {
         let mut text = String::new();
         let most = bytes_max as u64 + 1;

@@ -25,7 +25,7 @@ impl<'a> RequestTarget<'a> {
         let Some(scheme) = scheme else { return Self { authority: None, path: text } };
         let rest = &text[scheme.len()..];
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        // Before an @ stands a user, which is no part of the host.
+        // The text before an @ is the user, not part of the host.
         let host = authority.rsplit('@').next().unwrap_or(authority);
         Self { authority: Some(host), path }
     }

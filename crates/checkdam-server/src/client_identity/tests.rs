@@ -38,14 +38,14 @@ fn addresses_are_believed_from_the_right_and_from_trusted_networks_only() {
         (OURS, "198.51.100.7", &["203.0.113.9"], "198.51.100.7"),
         (OURS, "10.0.0.1", &[], "10.0.0.1"),
         (OURS, "10.0.0.1", &["203.0.113.9"], "203.0.113.9"),
-        // What the client sent stands to the left of what our proxy added.
+        // The client's own entries are left of the one that our proxy added.
         (OURS, "10.0.0.1", &["1.2.3.4, 203.0.113.9"], "203.0.113.9"),
         (OURS, "10.0.0.1", &["10.0.0.9, 203.0.113.9"], "203.0.113.9"),
         (OURS, "10.0.0.1", &["1.2.3.4, 203.0.113.9, 10.0.0.2"], "203.0.113.9"),
         // Several headers are one list.
         (OURS, "10.0.0.1", &["1.2.3.4", "203.0.113.9"], "203.0.113.9"),
         (OURS, "10.0.0.1", &["203.0.113.9", "10.0.0.2, 10.0.0.3"], "203.0.113.9"),
-        // Ours all the way.
+        // All hops are trusted.
         (OURS, "10.0.0.1", &["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
         // An entry that is not an address ends the search: entries further left may be
         // anyone's.

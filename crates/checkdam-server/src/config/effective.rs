@@ -98,13 +98,13 @@ impl EffectiveSetting {
     }
 }
 
-/// Where a setting may come from.
+/// The possible sources of a setting.
 struct SettingSources<'a> {
     argument: &'a Arg,
     given: &'a ArgMatches,
     /// The settings file.
     path: &'a str,
-    /// The host of listeners whose address is not given.
+    /// The default host of listeners.
     host: &'a str,
 }
 

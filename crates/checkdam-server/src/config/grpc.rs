@@ -2,7 +2,7 @@
 
 use super::{ConfigError, Settings};
 
-/// How the rate limit service answers.
+/// Options of the rate limit service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RateLimitOptions {
     /// Whether every request passes; the states of its descriptors are reported all the
@@ -11,8 +11,8 @@ pub(crate) struct RateLimitOptions {
     /// Whether a request is denied only if all of its descriptors are over their
     /// limits. Default false.
     pub(crate) is_quota: bool,
-    /// The headers that Envoy shall add to its client's answer. Default none,
-    /// since Envoy can make them itself.
+    /// The headers that Envoy adds to its client's response. Default none, since Envoy
+    /// can make them itself.
     pub(crate) headers: Option<HeaderNames>,
     /// Whether the response has dynamic metadata for Envoy's other filters: the request,
     /// and the metadata of the limits that let it pass. Default false.
@@ -47,7 +47,7 @@ pub(super) fn listen_address(given: &Settings, file: &Settings, host: &str) -> O
     Some(listen.cloned().unwrap_or_else(|| super::address(host, "8081"))).filter(|listen| listen != "off")
 }
 
-/// How the rate limit service answers.
+/// The options of the rate limit service.
 pub(super) fn rate_limits(given: &Settings, file: &Settings) -> Result<RateLimitOptions, ConfigError> {
     let headers = given.grpc_headers.as_deref().or(file.grpc_headers.as_deref()).unwrap_or("off");
     Ok(RateLimitOptions {

@@ -97,7 +97,7 @@ pub(crate) struct RouteSettings {
     host: Option<String>,
     /// Where the requests go. Default those of `[proxy]`.
     upstream: Option<Vec<UpstreamUrl>>,
-    /// The domain whose rules concern them. Default none.
+    /// The domain whose rules apply. Default none.
     domain: Option<String>,
     /// What they cost. Default that of `[proxy]`.
     cost: Option<Costs>,
@@ -118,9 +118,9 @@ pub(crate) struct ProxyOptions {
     pub(crate) upstream_ca: Option<Vec<u8>>,
     /// How long connecting may take. Default 5 s.
     pub(crate) connect_timeout: Duration,
-    /// How long an upstream may take to begin its answer. Default 60 s.
+    /// Timeout of the head of an upstream's response. Default 60 s.
     pub(crate) response_timeout: Duration,
-    /// How long an answer or a tunnel may be silent. Default 5 min.
+    /// Idle timeout of a response or a tunnel. Default 5 min.
     pub(crate) idle_timeout: Duration,
     /// How long a client may send nothing of a body. Default 30 s.
     pub(crate) body_timeout: Duration,
@@ -149,11 +149,11 @@ pub(crate) struct RouteOptions {
     pub(crate) host: Option<String>,
     /// Where they go; never empty.
     pub(crate) upstreams: Vec<UpstreamUrl>,
-    /// The domain whose rules concern them; empty for none.
+    /// The domain whose rules apply; empty for none.
     pub(crate) domain: String,
     /// What they cost.
     pub(crate) costs: Costs,
-    /// For how many bytes of an answer one is charged, if any are.
+    /// How many bytes of a response cost one token, if any do.
     pub(crate) response_bytes: Option<u64>,
 }
 

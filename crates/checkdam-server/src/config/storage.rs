@@ -81,8 +81,8 @@ fn token(settings: &Settings) -> Result<Option<Token>, ConfigError> {
     Ok(Some(Token(text)))
 }
 
-/// Whether only this machine can connect there. Names are not looked up: but
-/// for `localhost`, they count as reachable.
+/// Whether only this machine can connect there. Names are not resolved: except for
+/// `localhost`, they count as reachable.
 fn is_loopback(address: &str) -> bool {
     match address.parse::<SocketAddr>() {
         Ok(address) => address.ip().is_loopback(),

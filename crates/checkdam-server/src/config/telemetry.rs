@@ -45,14 +45,13 @@ pub(crate) struct TraceOptions {
 }
 
 impl TraceOptions {
-    /// The endpoint as it may be printed: without a login that stands in it.
+    /// The endpoint for printing: without a login.
     pub(crate) fn redacted_endpoint(&self) -> String {
         redact_login(&self.endpoint)
     }
 }
 
-/// A URL with an ellipsis in place of the login that may stand in it, and of what
-/// stands behind a question mark, which may be one too.
+/// A URL with an ellipsis in place of its login and its query, which may contain one.
 pub(super) fn redact_login(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));

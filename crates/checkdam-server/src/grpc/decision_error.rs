@@ -24,7 +24,7 @@ pub(crate) enum DecisionError {
 }
 
 impl DecisionError {
-    /// Where in the request the cause stands; none if it is not there.
+    /// The invalid field of the request; none if the cause is elsewhere.
     pub(crate) fn field(&self) -> Option<String> {
         match self {
             Self::NoDomain => Some("domain".to_owned()),

@@ -17,9 +17,9 @@ use super::proto::{RateLimitRequest, RateLimitServiceServer, SHOULD_RATE_LIMIT};
 use super::service::EnvoyRateLimits;
 use super::unary::{PeekedBody, UnaryBody};
 
-/// The largest message in bytes. Envoy takes 60 KiB of headers from a client by
-/// default, and a header may stand in several descriptors: were this smaller, a
-/// client could make a message that is refused, which Envoy lets pass.
+/// The maximum size of a message in bytes. Envoy accepts 60 KiB of headers from a
+/// client by default, and a header may be in several descriptors: with a smaller
+/// maximum, a client could cause a message that is rejected, which Envoy lets pass.
 const MESSAGE_MAX: usize = 4 << 20;
 /// How long a request may take to arrive.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,13 +28,13 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(crate) struct FastPath {
     rate_limits: Arc<EnvoyRateLimits>,
-    /// The same for messages that come in parts, or wrong.
+    /// The same for messages that are streamed in parts, or invalid.
     streamed: RateLimitServiceServer<EnvoyRateLimits>,
     others: Router,
 }
 
 impl FastPath {
-    /// `others` answers calls of methods that the service does not have.
+    /// `others` answers calls of other methods.
     pub(super) fn new(rate_limits: Arc<EnvoyRateLimits>, others: Router) -> Self {
         let streamed = RateLimitServiceServer::from_arc(Arc::clone(&rate_limits));
         Self { rate_limits, streamed: streamed.max_decoding_message_size(MESSAGE_MAX), others }

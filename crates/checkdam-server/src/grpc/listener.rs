@@ -23,10 +23,10 @@ use crate::trace::Traced;
 /// How long health watchers have to receive the shutdown before the listener stops
 /// accepting: a watch that ended before could begin again.
 const HEARD: Duration = Duration::from_millis(500);
-/// How often it is looked whether requests are wanted.
+/// How often readiness is polled.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Whose health can be asked: everything's, the service's, and the name that
-/// envoyproxy/ratelimit has for it.
+/// The names in the health service: the empty one for the whole server, the
+/// service's, and the name in envoyproxy/ratelimit.
 const NAMES: [&str; 3] = ["", "envoy.service.ratelimit.v3.RateLimitService", "ratelimit"];
 
 /// Requests of Envoy are shed.

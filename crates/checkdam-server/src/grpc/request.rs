@@ -9,12 +9,12 @@ use super::proto::{LimitUnit, RateLimitDescriptor, RateLimitRequest};
 /// more at once. Envoy's configuration says how many there are, not its clients.
 pub(super) const DESCRIPTORS_MAX: usize = checkdam::TIERS_MAX;
 
-/// What is asked with the descriptors of a message.
+/// The requests in the descriptors of a message.
 #[derive(Debug)]
 pub(super) struct DescriptorRequests<'a> {
     /// What is to be charged, in the order of the descriptors.
     pub(super) checks: Vec<Request<'a>>,
-    /// What is to be given back instead, each with its descriptor's place.
+    /// Refunds, each with the index of its descriptor.
     pub(super) refunds: Vec<(usize, Request<'a>)>,
 }
 
@@ -56,15 +56,15 @@ impl RateLimitDescriptor {
             }
             None => request,
         };
-        // A cost of 0 asks without charging, but only if the descriptor says so.
+        // A cost of 0 is a peek, but only if the descriptor itself has it.
         let cost = self.hits_addend.unwrap_or_else(|| u64::from(message.hits_addend).max(1));
         // More than any limit can hold is over every limit.
         Ok(request.costing(cost.min(LIMIT_MAX)))
     }
 }
 
-/// The unit of a limit that is brought along. Its own enum has no week; the
-/// number of a week in answers can mean nothing else.
+/// The unit of a request limit. Its own enum has no week; the number of a week in
+/// responses is unambiguous.
 fn unit(number: i32) -> Option<Unit> {
     match LimitUnit::try_from(number).ok()? {
         LimitUnit::Unknown => None,

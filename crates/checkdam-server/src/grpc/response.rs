@@ -6,7 +6,7 @@ use checkdam::{Algorithm, Align, DescriptorAllowance, Outcome, Quota, TierView, 
 use super::proto::{Code, DescriptorStatus, HeaderValue, LimitUnit, RateLimit};
 use crate::config::HeaderNames;
 
-/// Where a descriptor stands.
+/// The status of a descriptor.
 pub(super) fn status(outcome: &Outcome) -> DescriptorStatus {
     let code = if outcome.is_allowed() { Code::Ok } else { Code::OverLimit }.into();
     if is_unlimited(outcome) && outcome.is_allowed() && outcome.tiers().len() == 0 {
@@ -63,8 +63,8 @@ fn limit_name(tier: &TierView<'_>) -> String {
     if rule.scope == "descriptor" { rule.description.clone() } else { rule.name.clone() }
 }
 
-/// The unit in which the limit is so many, if there is one: a bucket that holds
-/// more or less than a period's worth has none.
+/// The unit of the limit, if there is one: a bucket that holds more or less than a
+/// period's worth has none.
 fn unit(quota: &Quota, limit: u64) -> LimitUnit {
     let is_per_period = quota.spec().amount == limit || limit == 0;
     match Unit::of_period(quota.period_us()).filter(|_| is_per_period) {

@@ -36,7 +36,7 @@ impl EnvoyRateLimits {
         }
         let together = self.app.check_together(&checks).await;
         let mut outcomes: Vec<&Outcome> = together.outcomes().iter().collect();
-        // What is given back passes whatever the others do.
+        // Refunds pass whatever the others do.
         let mut refunded = Vec::with_capacity(refunds.len());
         for (index, request) in &refunds {
             refunded.push((*index, self.app.refund(request).await));
@@ -48,7 +48,7 @@ impl EnvoyRateLimits {
         Ok(self.response(message, &outcomes, together.is_allowed()))
     }
 
-    /// The same as calls are answered: what cannot be decided is an error.
+    /// The same as gRPC: what cannot be decided is an error.
     pub(super) async fn respond(&self, message: &RateLimitRequest) -> Result<RateLimitResponse, Status> {
         self.decide(message).await.map_err(|refusal| {
             let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;

@@ -13,14 +13,14 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming};
 use prost::Message;
 
-/// What stands before a message: whether it is compressed, and its length.
+/// The length of a message's prefix: the compression flag, and the length.
 const PREFIX: usize = 5;
 /// Names the compression that a client may use.
 const ENCODING: &str = "grpc-encoding";
 
 type FrameResult = Result<Frame<Bytes>, hyper::Error>;
 
-/// The body of a call, of which the first two frames were looked at.
+/// The body of a call, of which the first two frames were read.
 pub(super) struct PeekedBody {
     first: Option<FrameResult>,
     /// Some clients say in a frame of its own that there is no more.
@@ -37,7 +37,7 @@ impl PeekedBody {
         Self { first, second, rest: body }
     }
 
-    /// The message, if it came whole, plain and alone.
+    /// The message, if it is complete, uncompressed and the only one.
     pub(super) fn message<M: Message + Default>(&self, headers: &HeaderMap) -> Option<M> {
         let Some(Ok(frame)) = &self.first else { return None };
         let ([0, length @ ..], message) = frame.data_ref()?.split_first_chunk::<PREFIX>()? else { return None };
@@ -67,7 +67,7 @@ impl Body for PeekedBody {
     }
 }
 
-/// The body of an answer: its message, then that all went well.
+/// The body of a response: its message, then trailers with the status OK.
 pub(crate) enum UnaryBody {
     Message(Bytes),
     Success,
@@ -75,7 +75,7 @@ pub(crate) enum UnaryBody {
 }
 
 impl UnaryBody {
-    /// The answer with this message.
+    /// The response with this message.
     pub(super) fn response(message: &impl Message) -> Response<Self> {
         let length = message.encoded_len();
         let mut bytes = BytesMut::with_capacity(PREFIX + length);

@@ -61,8 +61,8 @@ impl ForwardAuth {
         Self { app, origin, hosts, has_warned, has_warned_of_options }
     }
 
-    /// Why a browser that asks by itself is refused. On this machine a trusted
-    /// address says nothing: browsers run here too.
+    /// Why a direct request of a browser is rejected. On this machine a trusted address
+    /// proves nothing: browsers run here too.
     fn refuse_browser(&self, parts: &Parts, peer: IpAddr) -> Option<Problem> {
         let is_of_proxy = self.origin.is_trusted(peer) && !peer.to_canonical().is_loopback();
         self.hosts.refuse_auth(&parts.headers, &parts.uri, is_of_proxy)
@@ -249,9 +249,9 @@ fn described_request(origin: &ClientIdentity, parts: &Parts, peer: IpAddr) -> Re
     origin.request(asked).map_err(|error| identity_problem(&error))
 }
 
-/// The proxy forwards the path as it came, and the application behind it may follow
-/// dot segments or not, decode slashes or not: no limit would be sure to be the
-/// right one.
+/// The proxy forwards the path unchanged, and the application may resolve dot
+/// segments or not, decode slashes or not: no limit would be sure to be the right
+/// one.
 fn refuse_ambiguous_path(headers: &HeaderMap, paths: &PathNormalization) -> Result<(), Problem> {
     for name in [X_FORWARDED_URI, X_ORIGINAL_URI, X_ORIGINAL_URL] {
         let Some(text) = single_value(headers, &name).map_err(|error| identity_problem(&error))? else { continue };

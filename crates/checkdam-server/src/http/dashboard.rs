@@ -62,8 +62,8 @@ pub(super) fn router() -> Router {
     })
 }
 
-/// A file, or that the browser has it already: it asks every time, so that a
-/// new binary never meets the page of an old one.
+/// A file, or 304 if the browser has it: it revalidates every time, so that a new
+/// binary is never used with the page of an old one.
 fn serve_file(asked: &HeaderMap, kind: &'static str, text: &'static str, tag: Option<HeaderValue>) -> Response {
     let is_known = tag.is_some() && asked.get(IF_NONE_MATCH) == tag.as_ref();
     let mut response = if is_known { StatusCode::NOT_MODIFIED.into_response() } else { text.into_response() };

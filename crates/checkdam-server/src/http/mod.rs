@@ -43,8 +43,7 @@ pub(crate) type HttpServer = Server<Traced<FastPath>>;
 /// A listener for operators.
 pub(crate) type AdminServer = Server<Traced<Router>>;
 
-/// Requests in JSON are shed. Proxies are answered by `auth` in the way that they
-/// understand.
+/// Sheds JSON requests. `auth` answers proxies in their own format.
 const SHEDDING: LoadShedding = LoadShedding {
     listener: SheddingListener::Http,
     decides: |path| (path.starts_with("/v1/") && !path.starts_with(auth::PATH)) || path == "/json",

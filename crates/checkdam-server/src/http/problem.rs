@@ -47,7 +47,7 @@ fn status_number<S: serde::Serializer>(status: &StatusCode, out: S) -> Result<S:
 }
 
 impl Problem {
-    /// One that concerns no field.
+    /// A problem without a field.
     pub(crate) const fn new(kind: &'static str, title: &'static str, status: StatusCode, detail: String) -> Self {
         Self { kind, title, status, detail, field: None }
     }
@@ -197,7 +197,7 @@ impl Problem {
         }
     }
 
-    /// What is needed does not answer.
+    /// A dependency does not reply.
     pub(super) fn unavailable(detail: String) -> Self {
         Self {
             kind: "urn:checkdam:problem:database_unavailable",

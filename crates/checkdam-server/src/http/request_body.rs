@@ -14,8 +14,8 @@ use super::problem::Problem;
 
 /// The largest body in bytes.
 pub(super) const BODY_MAX: usize = 64 << 10;
-/// What is read and thrown away of a larger one, so that its sender is still
-/// listening when the refusal comes.
+/// How much of a larger body is read and discarded, so that its sender still receives
+/// the response.
 const DISCARD_MAX: usize = 1 << 20;
 /// How long a body may take.
 const TIMEOUT: Duration = Duration::from_secs(5);

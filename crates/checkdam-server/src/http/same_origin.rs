@@ -37,7 +37,7 @@ const OF_PROXIES: [&str; 10] = [
 /// Media types that a page may post to another origin without a preflight request.
 const OF_FORMS: [&str; 3] = ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"];
 
-/// The hosts that a listener answers to when a request decides something.
+/// The hosts that a listener accepts for requests that decide.
 #[derive(Debug, Clone)]
 pub(crate) struct AllowedHosts {
     /// The port of a loopback listener; none if the listener can be reached from
@@ -54,7 +54,7 @@ impl AllowedHosts {
         Self { loopback_port, allowed: allowed.iter().map(|name| name.to_lowercase()).collect() }
     }
 
-    /// Why a request that decides something is refused, if it is.
+    /// Why a request that decides is rejected, if it is.
     pub(super) fn refuse(&self, headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
         let (site, origin) = (headers.get(SEC_FETCH_SITE), headers.get(ORIGIN));
         // Programs send neither.
@@ -102,7 +102,7 @@ impl AllowedHosts {
     }
 }
 
-/// Refuses what must not be decided.
+/// Rejects requests that must not be decided.
 pub(super) async fn same_origin_middleware(
     State(hosts): State<std::sync::Arc<AllowedHosts>>,
     request: Request,
@@ -114,7 +114,7 @@ pub(super) async fn same_origin_middleware(
     }
 }
 
-/// What the browser says of the page: only a page of ours, or a person, may ask.
+/// `Sec-Fetch-Site`: only a page of the same origin, or the user, may send requests.
 fn refuse_cross_site(site: &HeaderValue) -> Option<Problem> {
     let is_own = site == "same-origin" || site == "none";
     (!is_own).then(|| {
@@ -134,7 +134,7 @@ fn refuse_simple_content_type(content_type: &HeaderValue) -> Option<Problem> {
     is_form.then(|| Problem::wrong_media_type(&truncated(&text)))
 }
 
-/// Refuses a page of another origin.
+/// Rejects a page of another origin.
 pub(super) fn refuse_cross_origin(headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
     let origin = headers.get(ORIGIN)?;
     let own = host(headers, uri).unwrap_or_default();
@@ -150,7 +150,7 @@ pub(super) fn refuse_cross_origin(headers: &HeaderMap, uri: &Uri) -> Option<Prob
     )))
 }
 
-/// The host that the client asks, with or without a port.
+/// The host of the request, with or without a port.
 pub(super) fn host<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<&'a str> {
     let named = headers.get(HOST).and_then(|host| host.to_str().ok());
     named.or_else(|| uri.authority().map(axum::http::uri::Authority::as_str))

@@ -24,11 +24,11 @@ use crate::readiness::Readiness;
 
 /// How long clients are kept waiting in the hope that it is done by then.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a client may take to ask.
+/// How long a client may take to send its request.
 const ASK_LIMIT: Duration = Duration::from_secs(5);
 /// The maximum number of clients served at a time; others wait.
 const CLIENTS_MAX: usize = 64;
-/// The pause after the system refuses a connection.
+/// The pause after `accept` fails.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Waits for `opened`, and meanwhile answers clients of the listener.

@@ -14,14 +14,14 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// How requests reach a server. A request that is cancelled while it waits must leave
 /// no response that could be taken for a later one's.
 pub(crate) trait Client: Send {
-    /// Connects, if it is not connected. What fails now fails again when it asks.
+    /// Connects, if it is not connected. A failure is reported by the next `send`.
     fn connect(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// Sends the request of a key, and waits for its answer.
+    /// Sends the request of a key, and waits for its response.
     fn send(&mut self, key: u64) -> impl Future<Output = Result<RequestResult, RequestFailure>> + Send;
 }
 
-/// Sends what the schedule says, and tallies what comes of it.
+/// Sends requests by the schedule, and tallies the results.
 pub(crate) async fn run(
     door: &mut impl Client,
     keys: &mut KeyGenerator,

@@ -22,10 +22,10 @@ use crate::grpc::{Code, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitR
 
 /// Before each message: not compressed, and its length in four bytes.
 const PREFIX: usize = 5;
-/// The longest answer in bytes.
+/// The maximum size of a response in bytes.
 const ANSWER_MAX: usize = 4 << 20;
 
-/// What is asked about: one descriptor.
+/// The request: one descriptor.
 #[derive(Debug)]
 pub(crate) struct GrpcRequest {
     uri: Uri,
@@ -130,7 +130,7 @@ impl Client for GrpcClient {
         if response.status() != 200 {
             return Ok(error_result(response.status().as_u16(), sent_bytes, 0));
         }
-        // An answer without a message has its status among the headers.
+        // A response without a message has its status in the headers.
         let early = status(response.headers());
         let body = Limited::new(response.into_body(), ANSWER_MAX).collect().await;
         let body = body.map_err(|error| failure_of(&*error))?;
@@ -160,7 +160,7 @@ fn status(headers: &HeaderMap) -> Option<u16> {
     headers.get("grpc-status")?.to_str().ok()?.parse().ok()
 }
 
-/// What an error of the connection comes from.
+/// The cause of a connection error.
 fn failure_of(error: &(dyn Error + 'static)) -> RequestFailure {
     let causes = || std::iter::successors(Some(error), |error| (*error).source());
     if let Some(error) = causes().find_map(|error| error.downcast_ref::<std::io::Error>()) {

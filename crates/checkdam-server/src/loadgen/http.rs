@@ -80,7 +80,7 @@ fn head(method: &str, path: &KeyTemplate, authority: &str, headers: &[HeaderTemp
     head
 }
 
-/// Whether it is given: then it stands in place of ours.
+/// Whether it is given: then it replaces the default.
 fn has(headers: &[HeaderTemplate], wanted: &HeaderName) -> bool {
     headers.iter().any(|(name, _)| name == wanted)
 }
@@ -118,7 +118,7 @@ impl Client for HttpClient {
     }
 
     async fn send(&mut self, key: u64) -> Result<RequestResult, RequestFailure> {
-        // Taken out: a connection whose answer was not awaited is never used again.
+        // Taken out: a connection whose response was not awaited is never reused.
         let kept = self.connection.take().filter(Connection::is_alive);
         let mut connection = match kept {
             Some(connection) => connection,
@@ -144,9 +144,8 @@ impl Client for HttpClient {
 }
 
 impl Connection {
-    /// Whether the server has neither closed it meanwhile nor said more than it
-    /// was asked, which would be taken for the next answer. Asks the system only
-    /// if something has come.
+    /// Whether the server has neither closed it nor sent unsolicited bytes, which would
+    /// be taken for the next response. Makes a system call only if something has arrived.
     fn is_alive(&self) -> bool {
         if !self.replies.is_empty() {
             return false;

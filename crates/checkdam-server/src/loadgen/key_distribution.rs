@@ -29,7 +29,7 @@ pub(crate) struct KeyGenerator {
     count: u64,
     /// Of a SplitMix64 generator.
     state: u64,
-    /// Where the area under 1/x begins and ends that stands for all keys.
+    /// The bounds of the area under 1/x that represents all keys.
     area: (f64, f64),
 }
 
@@ -53,9 +53,9 @@ impl KeyGenerator {
         }
     }
 
-    /// From 1, by rejection-inversion (Hörmann and Derflinger, 1996) with the
-    /// exponent 1: a point under 1/x is drawn, and rounded to the rank whose bar
-    /// it falls into; beside all bars it is drawn again, which is rare.
+    /// From 1, by rejection-inversion (Hörmann and Derflinger, 1996) with the exponent 1:
+    /// a point under 1/x is drawn, and rounded to the rank of the bar that contains it;
+    /// outside all bars it is drawn again, which is rare.
     fn zipf(&mut self) -> u64 {
         let (low, high) = self.area;
         loop {

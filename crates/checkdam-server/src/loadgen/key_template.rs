@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-/// What stands for the key.
+/// The placeholder of the key.
 const PLACE: &str = "{key}";
 
 /// The text between the keys: always one piece more than there are keys.

@@ -39,7 +39,7 @@ pub(crate) use self::tally::LoadTally;
 pub(crate) use self::target::{Target, invalid_port};
 use self::worker::{Worker, runtime};
 
-/// How often it is looked what was done.
+/// The interval of progress reports.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// What is sent, and to which server.
@@ -58,7 +58,7 @@ pub(crate) struct LoadPlan {
     pub(crate) bounds: LoadLimits,
 }
 
-/// What is asked.
+/// The request to send.
 #[derive(Debug, Clone)]
 pub(crate) enum PlannedRequest {
     Http(Arc<HttpRequest>),

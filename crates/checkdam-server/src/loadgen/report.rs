@@ -23,7 +23,7 @@ pub(crate) struct LoadReport {
     pub(crate) plan: LoadPlan,
     pub(crate) threads: u64,
     pub(crate) tally: LoadTally,
-    /// From when counting began until the last answer.
+    /// From the start of counting to the last response.
     pub(crate) elapsed: Duration,
     /// For how much of the time the generator's threads had something to do.
     pub(crate) busy_share: f64,
@@ -56,7 +56,7 @@ impl LoadReport {
         self.tally.errors() == 0 && self.tally.unsent == 0
     }
 
-    /// What people must know before they believe the figures.
+    /// Caveats of the figures.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let LoadTally { late, queued, unsent, .. } = self.tally;
         let requests = self.tally.requests().max(1);

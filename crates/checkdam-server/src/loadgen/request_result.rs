@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 
 use checkdam::DecidedBy;
 
-/// What a server answered.
+/// The response of a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestResult {
     pub(crate) verdict: ServerVerdict,
@@ -17,7 +17,7 @@ pub(crate) struct RequestResult {
     pub(crate) received_bytes: usize,
 }
 
-/// What an answer says.
+/// The decision in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServerVerdict {
     Allowed,
@@ -26,7 +26,7 @@ pub(crate) enum ServerVerdict {
     Undecided,
 }
 
-/// Why there was no answer.
+/// Why there was no response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RequestFailure {
     /// The connection was refused.

@@ -23,13 +23,13 @@ const NAP_MAX: Duration = Duration::from_millis(20);
 pub(crate) struct LoadLimits {
     /// Requests that begin before it is over are not counted.
     pub(crate) warmup: Duration,
-    /// For so long after that requests begin.
+    /// How long after that requests begin.
     pub(crate) duration: Duration,
-    /// At most so many are counted.
+    /// The maximum number of requests that count.
     pub(crate) requests_max: Option<u64>,
     /// The rate of an open loop.
     pub(crate) rate_per_s: Option<u64>,
-    /// How long an answer is waited for.
+    /// The timeout of a response.
     pub(crate) timeout: Duration,
 }
 
@@ -175,7 +175,7 @@ impl OpenLoop {
         Duration::from_nanos(index.saturating_mul(1_000_000_000) / self.rate_per_s)
     }
 
-    /// How many are due so long after the start, the first at the start itself.
+    /// How many are due by then, the first at the start itself.
     fn due_by(&self, elapsed: Duration) -> u64 {
         count(elapsed, self.rate_per_s, |whole, part| whole / part).saturating_add(1).min(self.total)
     }

@@ -13,15 +13,15 @@ use super::schedule::DueRequest;
 /// Latencies are kept from a microsecond to an hour, in nanoseconds, to three digits.
 const LATENCY_NS: (u64, u64) = (1_000, 3_600_000_000_000);
 const DIGITS: u8 = 3;
-/// A request that begins so much later than it could have is late by the
-/// generator's own fault.
+/// A request that begins this much later than possible is late because of the
+/// generator.
 const LATE: Duration = Duration::from_millis(1);
 
-/// What came of requests.
+/// Totals of the results of requests.
 #[derive(Debug)]
 pub(crate) struct LoadTally {
-    /// Of answers, of those that were waited for in vain until the timeout, and
-    /// of those that were never sent, until the end.
+    /// Of responses, of requests that timed out, and of those that were never sent, until
+    /// the end.
     pub(crate) latencies: Histogram<u64>,
     pub(crate) allowed: u64,
     pub(crate) limited: u64,
@@ -33,7 +33,7 @@ pub(crate) struct LoadTally {
     /// The first of the others in words.
     pub(crate) other: Option<String>,
     pub(crate) statuses: BTreeMap<u16, u64>,
-    /// Those of them that came with no decision.
+    /// Those of them without a decision.
     pub(crate) undecided_statuses: BTreeMap<u16, u64>,
     /// By [`DecidedBy::number`].
     pub(crate) decided_by: [u64; DecidedBy::ALL.len()],
@@ -106,7 +106,7 @@ impl LoadTally {
         }
     }
 
-    /// Counts a request that never began, having waited so long.
+    /// Counts a request that never began, with the time that it waited.
     pub(crate) fn count_unsent(&mut self, waited: Duration) {
         self.unsent += 1;
         self.add_latency(waited);
@@ -117,7 +117,7 @@ impl LoadTally {
         self.responses() + self.refused + self.reset + self.timeouts + self.others
     }
 
-    /// Those of them that were answered.
+    /// Those of them that got a response.
     pub(crate) fn responses(&self) -> u64 {
         self.allowed + self.limited + self.undecided
     }
@@ -134,7 +134,7 @@ impl LoadTally {
 
     /// Adds all of another.
     pub(crate) fn add(&mut self, other: &Self) {
-        // Both have the same bounds, and whatever was recorded was brought within them.
+        // Both have the same bounds, and recorded values are clamped to them.
         let _ = self.latencies.add(&other.latencies);
         let pairs = [
             (&mut self.allowed, other.allowed),

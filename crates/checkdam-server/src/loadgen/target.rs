@@ -11,9 +11,9 @@ pub(crate) struct Target {
     pub(crate) url: String,
     /// Host and port, as the `Host` header has them.
     pub(crate) authority: String,
-    /// What stands before every path.
+    /// The prefix of every path.
     pub(crate) prefix: String,
-    /// All that its name stands for; at least one.
+    /// All addresses that its name resolves to; at least one.
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
@@ -39,8 +39,8 @@ pub(crate) enum TargetError {
 }
 
 impl Target {
-    /// Reads a URL and looks its host up. Only machines that are said to be
-    /// one's own are loaded, and this one always is.
+    /// Parses a URL and resolves its host. Only machines that the user declares their own
+    /// are loaded; this machine always may be.
     pub(crate) fn resolve(url: &str, is_mine: bool) -> Result<Self, TargetError> {
         let given = || url.to_owned();
         let with_scheme = if url.contains("://") { given() } else { format!("http://{url}") };
@@ -73,8 +73,7 @@ impl Target {
     }
 }
 
-/// What stands in a port's place and is none: such is dropped when a URL is
-/// read, and the usual port would be asked instead.
+/// An invalid port: URL parsing would drop it, and the default port would be used.
 pub(crate) fn invalid_port(uri: &Uri) -> Option<&str> {
     if uri.port().is_some() {
         return None;

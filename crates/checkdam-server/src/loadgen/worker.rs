@@ -76,7 +76,7 @@ impl Worker {
         self.thread.is_finished()
     }
 
-    /// What was tallied since this was last asked.
+    /// The results since the last call.
     pub(super) fn take_tally(&self) -> Result<LoadTally, LoadError> {
         let mut fresh = LoadTally::new()?;
         std::mem::swap(&mut *self.tally.lock().unwrap_or_else(PoisonError::into_inner), &mut fresh);

@@ -6,9 +6,9 @@ use super::definitions::{ALLOWED, LATENCY, REJECTED, REQUESTS, RULE_DECISIONS};
 use super::text_writer::TextWriter;
 use crate::telemetry::{DECISIONS, RuleCounts, STORES, Telemetry};
 
-/// Where passed requests stand in [`DECISIONS`].
+/// The index of allowed requests in [`DECISIONS`].
 const PASSED: usize = 0;
-/// The decisions that every rule comes to, from the first in [`DECISIONS`].
+/// The decisions that every rule makes, from the first in [`DECISIONS`].
 const USUAL: usize = 2;
 
 /// What a rule spoke for, read once: so the families that split it add up.
@@ -29,9 +29,9 @@ impl RuleDecisions {
     }
 }
 
-/// What every rule comes to in the `usual` store begins at 0: of a series that is
-/// born with a count, `rate()` does not see that count. Others that were never
-/// counted are left out: they would be rules times decisions times stores.
+/// The usual decisions of every rule in the `usual` store begin at 0: `rate()` does
+/// not see the first count of a series that starts with one. Others that were never
+/// counted are omitted: they would be rules times decisions times stores.
 pub(super) fn write(text: &mut TextWriter, watch: &Telemetry, usual: &str) {
     let all: Vec<RuleDecisions> = watch.counters().all().into_iter().map(RuleDecisions::read).collect();
     text.family(&REQUESTS);
@@ -46,7 +46,7 @@ pub(super) fn write(text: &mut TextWriter, watch: &Telemetry, usual: &str) {
     by_store(text.family(&ALLOWED), &all, usual, |spoken, store| spoken.by_decision[PASSED][store]);
     by_store(text.family(&REJECTED), &all, usual, RuleDecisions::denied);
     text.family(&RULE_DECISIONS);
-    // What no rule concerns is said by none.
+    // Requests that no rule applies to belong to no rule.
     for counts in all.iter().map(|spoken| &spoken.counts).filter(|counts| !counts.name().is_empty()) {
         let said = [("allowed", counts.allowed()), ("denied", counts.denied()), ("shadow_denied", counts.shadow())];
         for (decision, count) in said {

@@ -13,7 +13,7 @@ pub(crate) enum ExpositionFormat {
 }
 
 impl ExpositionFormat {
-    /// What the headers ask for: OpenMetrics if they name it and prefer nothing.
+    /// The format by `Accept`: OpenMetrics if it is named and not less preferred.
     pub(crate) fn negotiate(headers: &HeaderMap) -> Self {
         let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
         let (mut open, mut classic) = (0.0, 0.0);
@@ -30,7 +30,7 @@ impl ExpositionFormat {
         if open > 0.0 && open >= classic { Self::OpenMetrics } else { Self::Classic }
     }
 
-    /// What answers call it.
+    /// Its content type.
     pub(crate) const fn content_type(self) -> &'static str {
         match self {
             Self::Classic => "text/plain; version=0.0.4; charset=utf-8",

@@ -23,8 +23,8 @@ pub(crate) use self::exposition_format::ExpositionFormat;
 use self::text_writer::TextWriter;
 use crate::app::App;
 
-/// Everything, as it stands now. It reads the whole table of buckets: not for a
-/// thread that answers requests.
+/// All metrics, now. It reads the whole table of buckets: not for a thread that
+/// serves requests.
 pub(crate) fn write(app: &App, form: ExpositionFormat) -> String {
     let mut text = TextWriter::new(form);
     decisions::write(&mut text, app.telemetry(), app.limiter().store().kind());

@@ -5,8 +5,8 @@ use std::fs::read_to_string;
 use super::definitions::{CPU, MAX_FDS, MEMORY, MetricDefinition, OPEN_FDS, START};
 use super::text_writer::TextWriter;
 
-/// What the kernel counts processor time in, for programs: on every
-/// architecture, whatever it counts in itself.
+/// The kernel's unit of processor time for user space (`USER_HZ`), the same on every
+/// architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 pub(super) fn write(text: &mut TextWriter) {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::publish_interval::MESSAGE_MAX;
 
-/// The longest text that is believed, in bytes.
+/// The longest accepted text, in bytes.
 const TEXT_MAX: usize = 64;
 
 /// By what settings a node limits.
@@ -24,7 +24,7 @@ pub(crate) struct Announcement {
     pub(crate) nodes: u64,
     /// When it was said, by the node's clock.
     pub(crate) unix_ms: u64,
-    /// It is said every so many seconds, at least.
+    /// It is published at least every so many seconds.
     pub(crate) every_s: u64,
 }
 

@@ -16,7 +16,7 @@ use super::settings_mismatch::AnnouncedNode;
 /// The maximum number of nodes that are kept: any client of the Redis can forge some.
 const PEERS_MAX: usize = 1_000;
 
-/// The other nodes, as they were last heard of.
+/// The other nodes, by their last messages.
 #[derive(Debug)]
 pub(super) struct KnownNodes {
     own_id: u64,
@@ -27,11 +27,11 @@ pub(super) struct KnownNodes {
 #[derive(Debug, Default)]
 struct KnownNodesState {
     nodes: HashMap<u64, (NodeMessage, Instant)>,
-    /// Every node on the Redis, also those whose messages cannot be read.
+    /// Every node on the Redis, also those whose messages cannot be decrypted.
     announced: HashMap<u64, (AnnouncedNode, Instant)>,
     /// When our own message was last received, and its content.
     echo: Option<(NodeMessage, Instant)>,
-    /// Why the last word could not be said, and why nothing is heard.
+    /// The last errors of publishing and of receiving.
     untold: Option<PubSubError>,
     unheard: Option<PubSubError>,
 }
@@ -86,7 +86,7 @@ impl KnownNodes {
         known.announced.values().filter(|node| is_recently_announced(node, now)).map(|(node, _)| node.clone()).collect()
     }
 
-    /// Nothing is heard.
+    /// Records that receiving fails.
     pub(super) fn receive_failed(&self, trouble: PubSubError) {
         self.lock().unheard = Some(trouble);
     }
@@ -96,24 +96,24 @@ impl KnownNodes {
         self.lock().untold = trouble;
     }
 
-    /// Whether what is said is heard.
+    /// Whether published messages are received.
     pub(super) fn receives_own_messages(&self, now: Instant) -> bool {
         self.lock().echo.as_ref().is_some_and(|echo| is_live(echo, now))
     }
 
-    /// What is in the way.
+    /// The current error of pub/sub.
     pub(super) fn pubsub_error(&self) -> Option<PubSubError> {
         let known = self.lock();
         let both = [&known.unheard, &known.untold];
         both.into_iter().flatten().max_by_key(|trouble| trouble.is_forbidden).cloned()
     }
 
-    /// How often to speak among those that are there.
+    /// The publish interval for the number of live nodes.
     pub(super) fn publish_interval(&self, now: Instant) -> PublishInterval {
         PublishInterval::for_nodes(self.map_live(now, |_, _| ()).len() + 1)
     }
 
-    /// Something of every node that is there, with the time since it was heard.
+    /// Maps every live node, with the time since its last message.
     pub(super) fn map_live<T>(&self, now: Instant, make: impl Fn(&NodeMessage, Duration) -> T) -> Vec<T> {
         let known = self.lock();
         let there = known.nodes.values().filter(|node| is_live(node, now));

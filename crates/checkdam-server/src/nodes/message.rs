@@ -9,7 +9,7 @@ use crate::telemetry::{TopOf, TopSubjects, TopWindow};
 
 /// The subjects of a list, if that fits.
 const SUBJECTS_MAX: usize = 100;
-/// The longest text that is believed, in bytes.
+/// The longest accepted text, in bytes.
 const TEXT_MAX: usize = 1_024;
 /// No counter of ours gets there.
 const COUNT_MAX: u64 = 1 << 53;
@@ -23,7 +23,7 @@ pub(super) struct NodeMessage {
     pub(super) deployment: String,
     #[serde(flatten)]
     pub(super) summary: NodeSummary,
-    /// It speaks every so many seconds, at least.
+    /// It is published at least every so many seconds.
     pub(super) every_s: u64,
     /// None if subjects are not published.
     pub(super) top: Option<TopLists>,

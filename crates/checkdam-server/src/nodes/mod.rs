@@ -66,7 +66,7 @@ pub(crate) struct Nodes {
     asked: Notify,
 }
 
-/// A node announces itself at most this often when it is asked to.
+/// The minimum interval between announcements on request.
 const ANSWER_PAUSE: Duration = Duration::from_millis(200);
 
 /// A node, as it is seen from here.
@@ -75,7 +75,7 @@ pub(crate) struct NodeView {
     pub(crate) summary: NodeSummary,
     /// Whether it is this one.
     pub(crate) is_self: bool,
-    /// When it was last heard of.
+    /// The age of its last message.
     pub(crate) seen_s_ago: u64,
 }
 
@@ -196,7 +196,7 @@ impl Nodes {
         }
     }
 
-    /// What this node announces; it takes a while if the rules are new.
+    /// The announcement of this node; it takes long if the rules are new.
     fn announcement(&self, pace: PublishInterval) -> Announcement {
         let store = self.app.limiter().store();
         let announcement = Announcement {
@@ -274,7 +274,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells the others how this node goes, and by what settings it limits.
+/// Publishes the status of this node, and its settings.
 async fn publish(nodes: Arc<Nodes>) {
     let Some(store) = nodes.app.limiter().store().redis_store() else { return };
     let mut speaker = store.publisher();
@@ -286,7 +286,7 @@ async fn publish(nodes: Arc<Nodes>) {
         };
         let pace = nodes.peers.publish_interval(Instant::now());
         let telling = Arc::clone(&nodes);
-        // Ranking takes a while: requests shall not wait for it.
+        // Ranking takes long: requests must not wait for it.
         let words = tokio::task::spawn_blocking(move || {
             let message = is_due.then(|| telling.message().encode(pace));
             (message, telling.announcement(pace).encode())
@@ -319,7 +319,7 @@ async fn receive(nodes: Arc<Nodes>) {
             Ok(Some(PubSubEvent::Unsealed(word))) => nodes.plaintext_received(&word, Instant::now()),
             Ok(Some(PubSubEvent::Disconnected(trouble))) => nodes.peers.receive_failed(trouble),
             Ok(Some(_)) => {}
-            // One hears at least oneself: a connection that is silent is dead.
+            // A node receives its own messages at least: a silent connection is dead.
             Ok(None) | Err(_) => heard = store.subscribe(),
         }
     }

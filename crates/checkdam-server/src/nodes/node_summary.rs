@@ -19,7 +19,7 @@ pub(crate) struct NodeSummary {
     pub(crate) requests_per_s: f64,
     /// Of these, requests that did not pass.
     pub(crate) limited_per_s: f64,
-    /// Whether it wants requests.
+    /// Whether it is ready.
     pub(crate) ready: bool,
 }
 

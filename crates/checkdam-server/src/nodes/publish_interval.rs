@@ -8,15 +8,15 @@
 
 use std::time::Duration;
 
-/// As many nodes speak every two seconds, and say all.
+/// Up to this many nodes publish every two seconds, in full.
 const NODES_FEW: usize = 10;
 const EVERY_MIN: Duration = Duration::from_secs(2);
 const EVERY_MAX: Duration = Duration::from_secs(30);
 /// The longest message in bytes.
 pub(super) const MESSAGE_MAX: usize = 32 << 10;
-/// Room for how a node goes, and hardly more.
+/// Room for the summary, and hardly more.
 const MESSAGE_MIN: usize = 1 << 10;
-/// A node that missed so many turns is gone.
+/// A node that missed this many messages is gone.
 const TURNS_MISSED: u32 = 5;
 
 /// The interval and the maximum size of status messages.
@@ -27,15 +27,15 @@ pub(super) struct PublishInterval {
 }
 
 impl PublishInterval {
-    /// The pace among so many nodes.
+    /// The interval for this number of nodes.
     pub(super) fn for_nodes(nodes: usize) -> Self {
         let nodes = nodes.max(NODES_FEW);
         let every = EVERY_MIN.mul_f64(nodes as f64 / NODES_FEW as f64).min(EVERY_MAX);
         Self { every, bytes_max: (MESSAGE_MAX * NODES_FEW / nodes).max(MESSAGE_MIN) }
     }
 
-    /// For how long a node is believed to be there that speaks every so many
-    /// seconds, whatever it claims.
+    /// How long a node counts as alive that publishes every so many seconds, whatever it
+    /// claims.
     pub(super) fn liveness_timeout(every_s: u64) -> Duration {
         Duration::from_secs(every_s).clamp(EVERY_MIN, EVERY_MAX) * TURNS_MISSED
     }

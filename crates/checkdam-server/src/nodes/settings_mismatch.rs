@@ -8,10 +8,10 @@ use tokio::time::Instant;
 
 use super::announcement::Announcement;
 
-/// Clocks may differ by so much, words between nodes being late included.
+/// The tolerated clock difference, including the latency of messages.
 const CLOCKS_MS: u64 = 5_000;
 
-/// A node as it was last heard of.
+/// A node by its last announcement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AnnouncedNode {
     pub(crate) announcement: Announcement,
@@ -63,7 +63,7 @@ pub(crate) fn differences_among(all: &[AnnouncedNode]) -> Vec<Difference> {
 pub(super) struct MismatchSince(HashMap<&'static str, Instant>);
 
 impl MismatchSince {
-    /// Whether a topic has differed for so long now.
+    /// Whether a topic has differed for this long.
     pub(super) fn has_lasted(&mut self, topic: &'static str, differs: bool, patience: Duration, now: Instant) -> bool {
         if !differs {
             self.0.remove(topic);

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use super::announcement::PlainMessage;
 use super::settings_mismatch::AnnouncedNode;
 
-/// How long answers are waited for.
+/// How long announcements are waited for.
 const LIMIT: Duration = Duration::from_millis(1_500);
 
 /// The nodes that answer on a Redis; none where the login may not ask.
@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_millis(1_500);
 /// If the URL is not understood.
 pub(crate) async fn survey(options: &RedisOptions) -> Result<Vec<AnnouncedNode>, StoreUrlError> {
     let is_cluster = options.url.contains("-cluster://");
-    // Without a secret everything that is said in clear is heard.
+    // Without a secret all plaintext messages are received.
     let store = RedisStore::new(RedisOptions { key_secret: String::new(), ..options.clone() })?;
     let (mut heard, mut speaker) = (store.subscribe(), store.publisher());
     let deadline = Instant::now() + LIMIT;
@@ -28,7 +28,8 @@ pub(crate) async fn survey(options: &RedisOptions) -> Result<Vec<AnnouncedNode>,
         match timeout_at(deadline, heard.recv()).await {
             Ok(Some(PubSubEvent::Subscribed)) => {
                 let Ok(told) = speaker.publish_plaintext(&PlainMessage::announce_request()).await else { break };
-                // We are one of those that heard it. In a cluster other servers do not count theirs.
+                // This process is one of the subscribers. In a cluster other servers do not count
+                // theirs.
                 let others = usize::try_from(told).unwrap_or(usize::MAX).saturating_sub(1);
                 expected = if is_cluster { usize::MAX } else { others };
             }

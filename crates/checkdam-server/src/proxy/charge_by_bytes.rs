@@ -13,7 +13,7 @@ use crate::app::App;
 /// How often is tried to charge what is left while others charge too.
 const ATTEMPTS: usize = 3;
 
-/// What is to be charged for an answer's bytes.
+/// The charge for a response's bytes.
 pub(super) struct ByteCharge {
     app: Arc<App>,
     request: Request<'static>,
@@ -26,7 +26,7 @@ impl ByteCharge {
         Self { app, request, bytes_per_unit }
     }
 
-    /// Charges so many bytes, less what was charged before.
+    /// Charges this many bytes, less what was charged before.
     pub(super) async fn charge(self, bytes: u64) {
         let owed = bytes.div_ceil(self.bytes_per_unit.max(1)).saturating_sub(self.request.cost()).min(LIMIT_MAX);
         if owed == 0 {

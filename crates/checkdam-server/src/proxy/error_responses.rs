@@ -10,7 +10,7 @@ use super::request_body::UploadError;
 use crate::client_identity::IdentityError;
 use crate::http::Problem;
 
-/// Why a request was not forwarded, or not answered by its upstream.
+/// Why a request was not forwarded, or got no response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProxyError {
     #[error("{0}")]

@@ -28,15 +28,15 @@ pub(super) struct Forwarder {
     pause: Duration,
 }
 
-/// Why an upstream did not answer.
+/// Why an upstream did not respond.
 pub(super) enum SendError {
     /// It has as many connections as it may: it has seen nothing of the request.
     Full,
     /// There was no connection: it has seen nothing of the request.
     Unreachable(String),
-    /// The connection was closed before anything of an answer came.
+    /// The connection was closed before any byte of a response.
     Lost(String),
-    /// It broke off, or its answer cannot be relied on.
+    /// It broke off, or its response is invalid.
     Broken(String),
     /// It took too long.
     Slow,
@@ -47,7 +47,7 @@ pub(super) enum SendError {
 enum SendAttempt {
     First,
     Repeated,
-    /// Not a client's request: whether the upstream is well.
+    /// A health check, not a client's request.
     Health,
 }
 
@@ -78,9 +78,9 @@ impl Forwarder {
         })
     }
 
-    /// The answer of the first upstream that can be reached. An upstream that
-    /// has seen something of the request is the last one that does, unless the
-    /// request may be repeated by its method and has no body.
+    /// The response of the first upstream that can be reached. If an upstream has
+    /// received some of the request, no other is tried, unless the method is idempotent
+    /// and there is no body.
     pub(super) async fn forward(
         &self,
         upstreams: &Upstreams,
@@ -154,7 +154,7 @@ impl Forwarder {
         })
     }
 
-    /// Whether an upstream answers that it is well.
+    /// Whether an upstream's health check passes.
     pub(super) async fn is_healthy(&self, upstream: &Arc<Upstream>, path: &PathAndQuery) -> bool {
         let (head, source) = (ForwardedHead::get(path.clone()), LentBody::empty());
         let answered =

@@ -46,25 +46,24 @@ pub(crate) struct Proxy {
     decisive_headers: Arc<[HeaderName]>,
     idle_timeout: Duration,
     body_timeout: Duration,
-    /// The slowest that bodies may come.
+    /// The minimum speed of bodies.
     pace: ClientPace,
-    /// The bodies that clients are sending; none if upstreams speak HTTP/2, where
-    /// a body holds no connection of its own.
+    /// The uploads of clients; none if upstreams use HTTP/2, where a body does not occupy
+    /// a connection.
     uploads: Option<Arc<UploadLimit>>,
     delay_max: Duration,
 }
 
 /// A request that may pass.
 struct AdmittedRequest {
-    /// What is still to be charged, if its answer is.
+    /// What is still to be charged, if the response is.
     charge: Option<Box<ByteCharge>>,
     /// The rate-limit headers; empty if no rule applies.
     standing: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Proxy {
-    /// A proxy as the settings say. It begins to ask its upstreams whether
-    /// they are well, if it is to.
+    /// A proxy with these settings. It starts the health checks, if enabled.
     pub(crate) fn start(app: Arc<App>, options: &ProxyOptions, origin: &ClientIdentityOptions) -> anyhow::Result<Self> {
         let (routes, forwarder) = (RouteTable::new(options), Arc::new(Forwarder::new(options)?));
         let is_http1 = !options.is_upstream_http2;
@@ -122,7 +121,7 @@ impl Proxy {
             return Err(ProxyError::Ambiguous(fault));
         }
         if request.headers().get_all(CONTENT_LENGTH).iter().count() > 1 {
-            // In HTTP/2; of HTTP/1 the bytes were looked at.
+            // In HTTP/2; with HTTP/1 the bytes were checked.
             return Err(ProxyError::Ambiguous(FramingFault::RepeatedLength));
         }
         if request.method() == Method::CONNECT {
@@ -193,8 +192,8 @@ impl Proxy {
         self.routes.match_hosts() || self.app.telemetry().attributes().is_named("host")
     }
 
-    /// Charges a request and holds it back as long as it must be; the answer,
-    /// if it may not pass.
+    /// Charges a request and delays it if necessary; returns the response, if it is
+    /// denied.
     async fn admit(
         &self,
         route: &Route,
@@ -247,7 +246,7 @@ impl Proxy {
                 return Ok(switching_protocols(headers));
             }
             UpstreamBody::Http1(body) => UpstreamBody::Http1(body),
-            // HTTP/2 has no such answer.
+            // HTTP/2 has no such response.
             UpstreamBody::Http2(_) if is_switch => return Err(ProxyError::Broken),
             UpstreamBody::Http2(body) => {
                 forwarded_headers::strip_hop_by_hop(&mut headers);
@@ -288,8 +287,8 @@ fn switching_protocols(mut headers: HeaderMap) -> ResponderResponse<ProxyBody> {
     answer
 }
 
-/// Puts where the client stands on an answer: in place of what the upstream
-/// says of its own limits, if a rule of ours concerned the request.
+/// Sets the rate-limit headers of a response: they replace the upstream's own, if a
+/// rule applied to the request.
 fn set_headers(headers: &mut HeaderMap, standing: Vec<(HeaderName, HeaderValue)>) {
     if standing.is_empty() {
         return;

@@ -9,8 +9,8 @@ use tokio::time::MissedTickBehavior;
 use super::forwarder::Forwarder;
 use super::upstreams::Upstream;
 
-/// Asks an upstream for a path again and again: an answer below 400 means that
-/// it is well.
+/// Requests a path of an upstream periodically: a status below 400 means that it is
+/// healthy.
 pub(super) async fn check_periodically(
     forwarder: Arc<Forwarder>,
     upstream: Arc<Upstream>,

@@ -72,7 +72,7 @@ fn request(url: &UpstreamUrl, head: &ForwardedHead, source: &LentBody) -> Reques
     *request.uri_mut() = uri(url, head.path.clone());
     let headers = request.headers_mut();
     head.write_each(|name, value| {
-        // They are made of what stood in headers: it cannot fail.
+        // They are made of valid header values: it cannot fail.
         if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
             headers.append(name, value);
         }

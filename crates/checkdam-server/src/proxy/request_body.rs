@@ -31,8 +31,8 @@ pub(super) enum UploadError {
     Broken,
 }
 
-/// What is read and thrown away of a body that is not forwarded, so that its
-/// sender is still listening when the answer comes.
+/// How much of a body that is not forwarded is read and discarded, so that its sender
+/// still receives the response.
 const DISCARD_MAX: usize = 1 << 20;
 /// How long that may take.
 const DISCARD_LIMIT: Duration = Duration::from_secs(5);
@@ -67,7 +67,7 @@ pub(super) struct ClientPace {
 }
 
 impl ClientPace {
-    /// How long it may be waited for in all, if it has sent so much.
+    /// How long it may take in all, for this many bytes.
     fn wait_max(&self, received: u64) -> Duration {
         let Some(rate) = self.bytes_per_s_min else { return Duration::MAX };
         let earned_ms = u128::from(received) * 1_000 / u128::from(rate.max(1));
@@ -79,7 +79,7 @@ impl ClientPace {
 enum BodyProgress {
     /// The client owes its next part.
     FromClient,
-    /// The upstream owes something, since then: taking the next part, or its answer.
+    /// The upstream is awaited, since then: to read the next part, or to respond.
     ToUpstream(Instant),
     Failed(UploadError),
 }
@@ -138,8 +138,8 @@ impl LentBody {
         self.shared.as_ref().is_none_or(|shared| lock(shared).untouched.is_some())
     }
 
-    /// Since when the upstream owes something; `None` while the client does.
-    /// Without a body, it has owed its answer since the attempt was begun.
+    /// Since when the upstream is awaited; `None` while the client is. Without a body,
+    /// its response is awaited from the start of the attempt.
     pub(super) fn upstream_owes_since(&self, begun: Instant) -> Option<Instant> {
         let Some(shared) = &self.shared else { return Some(begun) };
         match lock(shared).flow {
@@ -177,7 +177,7 @@ pub(super) struct UploadBody {
     /// Whether it was taken from the source.
     is_begun: bool,
     taken: Option<Incoming>,
-    /// How much has come.
+    /// How much has arrived.
     received: u64,
     /// How long the client was waited for, without the present wait.
     waited: Duration,
@@ -204,7 +204,7 @@ impl UploadBody {
         }
     }
 
-    /// Called when something came, or the end.
+    /// Called when data or the end has arrived.
     fn data_received(&mut self, bytes: usize) {
         self.received += bytes as u64;
         if let Some((since, _)) = self.waiting.take() {

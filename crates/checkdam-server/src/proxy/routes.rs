@@ -23,14 +23,14 @@ pub(super) struct Route {
     host: Option<String>,
     domain: String,
     costs: Costs,
-    /// For how many bytes of an answer one is charged, if any are.
+    /// How many bytes of a response cost one token, if any do.
     pub(super) response_bytes: Option<u64>,
     pub(super) upstreams: Upstreams,
 }
 
 impl RouteTable {
     pub(super) fn new(options: &ProxyOptions) -> Self {
-        // A server that several routes name is one, and well or not for all.
+        // A server that several routes name is one upstream, with one health.
         let mut known = HashMap::new();
         let mut upstream = |url: &UpstreamUrl| {
             Arc::clone(
@@ -57,7 +57,7 @@ impl RouteTable {
         })
     }
 
-    /// Whether a route goes by the host.
+    /// Whether a route matches by host.
     pub(super) fn match_hosts(&self) -> bool {
         self.all.iter().any(|route| route.host.is_some())
     }

@@ -30,7 +30,7 @@ async fn copy_bidirectional(client: Upgraded, upstream: Connection, patience: Du
     let (from_client, to_client) = tokio::io::split(TokioIo::new(client));
     let (from_upstream, to_upstream) = tokio::io::split(stream);
     let heard = Mutex::new(Instant::now());
-    // What came with the upstream's agreement comes first.
+    // Bytes that arrived with the upstream's response come first.
     let from_upstream = (&early[..]).chain(from_upstream);
     tokio::select! {
         done = async { tokio::try_join!(copy(from_client, to_upstream, &heard), copy(from_upstream, to_client, &heard)) } => {
@@ -60,7 +60,7 @@ async fn copy(
     }
 }
 
-/// Done when nothing was heard for so long.
+/// Waits until nothing has arrived for so long.
 async fn idle_timeout(heard: &Mutex<Instant>, patience: Duration) {
     loop {
         let due = *heard.lock().unwrap_or_else(PoisonError::into_inner) + patience;

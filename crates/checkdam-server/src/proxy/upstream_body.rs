@@ -11,7 +11,7 @@ use super::http1;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The body of an upstream's answer.
+/// The body of an upstream's response.
 pub(super) enum UpstreamBody {
     Http1(http1::Body),
     Http2(Incoming),

@@ -20,7 +20,7 @@ pub(super) struct Upstream {
     permits: Arc<Semaphore>,
     /// Until when it is passed over, because it could not be reached.
     aside_until: Mutex<Option<Instant>>,
-    /// Whether it said last that it is not well.
+    /// Whether its last health check failed.
     is_ill: AtomicBool,
 }
 
@@ -36,7 +36,7 @@ impl Upstream {
         Arc::clone(&self.permits).try_acquire_owned().ok()
     }
 
-    /// Passes it over for a while.
+    /// Skips it for a while.
     pub(super) fn suspend(&self, pause: Duration, reason: &str) {
         let now = Instant::now();
         let mut until = self.aside_until.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,7 +49,7 @@ impl Upstream {
         }
     }
 
-    /// Notes whether it says that it is well.
+    /// Records the result of a health check.
     pub(super) fn record_health(&self, is_well: bool) {
         if self.is_ill.swap(!is_well, Ordering::Relaxed) == is_well {
             if is_well {

@@ -23,9 +23,9 @@ impl ClientAttributes {
         Self(counts)
     }
 
-    /// Whether a rule counts a client's own requests, all of which are in the
-    /// sample. It does if its key names what clients are known by; where that is
-    /// not the same in all requests that it can concern, in most of them.
+    /// Whether a rule counts per client, so that all of a client's requests are in the
+    /// sample. It does if its key names the attribute that identifies clients; if that
+    /// differs between the requests that it can apply to, by majority.
     pub(super) fn is_per_client(&self, rule: &Rule) -> bool {
         let key = identity_bits(|name| rule.key.attributes().any(|known| known == name));
         let (mut own, mut shared) = (0, 0);

@@ -27,8 +27,8 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// Buckets that are full, at most so many that owe something: 18 bytes each,
-    /// and more for windows.
+    /// With full buckets, at most this many that owe something: 18 bytes each, and more
+    /// for windows.
     pub(crate) fn new(rules: RuleSet, buckets_max: usize) -> Self {
         let options = MemoryOptions { max_buckets: buckets_max };
         let store = MemoryStore::with_clock(options, ManualClock::at(0));

@@ -16,15 +16,15 @@ use crate::telemetry::{DecidedTotals, RequestSample};
 
 /// The maximum number of subjects reported.
 const SUBJECTS_MAX: usize = 20;
-/// Room for so many buckets a request, within the bounds beside it: mostly each
+/// Room for this many buckets per request, within the bounds beside it: mostly each
 /// client has some.
 const BUCKETS_EACH: usize = 8;
 const BUCKETS: (usize, usize) = (10_000, 4_000_000);
 
-/// What stands behind the domain of rules whose limits clients share.
+/// The suffix of the domain of rules whose limits clients share.
 const SHARED: &str = "~shared";
-/// So many requests that were denied live and are not in the replay, or the other
-/// way round, are chance.
+/// Up to this many requests that were denied live and not in the replay, or the other
+/// way round, are attributed to chance.
 const CHANCE: u64 = 20;
 
 /// What a change would have done.
@@ -77,7 +77,7 @@ pub(crate) struct SubjectChange {
     pub(crate) limited_after: u64,
 }
 
-/// Rules, and the name of the one that is looked at.
+/// Rules, and the name of the one that is previewed.
 pub(crate) struct PreviewRules {
     definitions: Definitions,
     rule: Option<String>,
@@ -129,9 +129,9 @@ pub(crate) fn preview(
     Ok(Preview { subjects, is_estimate, live: sample.live, ..sums.to_preview() })
 }
 
-/// For how many requests one of a client speaks that is not loud: so that all
-/// together are as many as there were. That is close to one in how many clients
-/// were kept, and less by chance.
+/// The weight of a request of a client that is not busy: so that all together are as
+/// many as there were. That is about the inverse of the share of clients that were
+/// sampled, and differs by chance.
 fn sample_weight(sample: &RequestSample, loud: u64, others: u64) -> f64 {
     let one_in = sample.sampling_ratio() as f64;
     if sample.sampling_ratio() == 1 || others == 0 {
@@ -142,21 +142,21 @@ fn sample_weight(sample: &RequestSample, loud: u64, others: u64) -> f64 {
     (rest as f64 / others as f64).clamp(1.0, one_in * 4.0)
 }
 
-/// One of the two rule sets, and what it is asked about.
+/// One of the two rule sets, with its replay.
 struct ReplayedRules {
     replay: Replay,
-    /// The number of the rule that is looked at.
+    /// The number of the rule that is previewed.
     rule: Option<usize>,
     is_own: bool,
-    /// The smallest limit that clients share: a request that speaks for more than
-    /// that could never pass. None if there is none, or all clients were kept.
+    /// The smallest limit that clients share: a request with a larger weight could never
+    /// pass. None if there is none, or all clients were sampled.
     shared_limit: Option<u64>,
 }
 
 /// What one rule set says.
 struct ReplayResult {
     is_allowed: bool,
-    /// Whether the rule concerns the request, and whether it would not let it pass.
+    /// Whether the rule applies to the request, and whether it would deny it.
     rule: Option<bool>,
     subject: Option<(String, bool)>,
 }
@@ -172,7 +172,7 @@ impl ReplayedRules {
         Ok(Self { replay: Replay::new(rules, buckets), rule, is_own, shared_limit })
     }
 
-    /// Decides requests of which each speaks for so many.
+    /// Decides requests with this weight each.
     fn decide(&mut self, at_us: u64, requests: &[Request<'_>], weight: f64) -> ReplayResult {
         if let Some(limit) = self.shared_limit {
             let shared = requests.iter().map(|request| {
@@ -199,7 +199,7 @@ impl ReplayedRules {
         ReplayResult::new(together.is_allowed(), said.reduce(|one, other| if other.1 { other } else { one }))
     }
 
-    /// Whose request it is to the rule, and whether the rule would not let it pass.
+    /// The rule's subject of the request, and whether the rule would deny it.
     fn rule_subject(&self, request: &Request<'_>, outcome: &Outcome) -> Option<(String, bool)> {
         let rule = self.rule?;
         let own = || outcome.tiers().filter(|tier| tier.number == rule);
@@ -214,7 +214,7 @@ impl ReplayResult {
     }
 }
 
-/// What is counted, while requests speak for parts of others.
+/// The sums, while weights are fractions.
 #[derive(Debug, Default)]
 struct Sums {
     requests: f64,
@@ -305,8 +305,8 @@ fn note_subjects(
     }
 }
 
-/// Puts rules whose limits clients share into domains of their own, so that they
-/// can be charged otherwise. The smallest of these limits; none if there are none.
+/// Moves rules whose limits clients share into separate domains, so that they can be
+/// charged differently. Returns the smallest of these limits; none if there are none.
 fn separate_shared_rules(definitions: &mut Definitions, is_own: impl Fn(&Rule) -> bool) -> Option<u64> {
     let shared = |rule: &&mut Rule| rule.mode != Mode::Off && !is_own(rule);
     let mut limits = Vec::new();

@@ -4,8 +4,8 @@ use checkdam::{Quota, QuotaSpec};
 
 /// The period of a rate that is no whole number a second is at most a year.
 const SECONDS_MAX: f64 = 31_536_000.0;
-/// What a rate may lose by being written as a fraction: a float on its way
-/// through text loses more than it does here.
+/// The tolerated error of a rate written as a fraction: a float loses more when it is
+/// converted to text and back.
 const LOSS_MAX: f64 = 1e-12;
 /// The largest whole number that a float holds exactly.
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
@@ -18,8 +18,8 @@ pub(super) fn rate_and_burst(quota: &Quota) -> (f64, Option<u64>) {
     (rate, is_bucket(quota).then(|| quota.limit()))
 }
 
-/// The limit that the classic columns stand for: so many in the fewest whole
-/// seconds, as 0.5 is 1 in 2 seconds.
+/// The limit in the classic columns: an amount in the fewest whole seconds, as 0.5 is
+/// 1 in 2 seconds.
 pub(super) fn quota_of(rate: f64, burst: Option<i64>, has_burst: bool) -> Result<QuotaSpec, String> {
     if !rate.is_finite() || rate <= 0.0 {
         return Err(format!("rate_per_second is {rate}: it must be more than 0"));
@@ -30,7 +30,7 @@ pub(super) fn quota_of(rate: f64, burst: Option<i64>, has_burst: bool) -> Result
     let burst = match burst {
         Some(burst) if burst < 1 => return Err(format!("burst_capacity is {burst}: it must be at least 1")),
         Some(burst) => Some(burst.unsigned_abs()),
-        // Left out, it is what comes in a second, as everywhere.
+        // Omitted, it is the amount of one second, as everywhere.
         None if seconds == 1 => None,
         None => Some(rate.ceil() as u64),
     };
@@ -44,7 +44,7 @@ pub(super) fn quota_of(rate: f64, burst: Option<i64>, has_burst: bool) -> Result
     Ok(spec)
 }
 
-/// Whether two rates are the same, however they came here.
+/// Whether two rates are equal, within the error of conversion.
 pub(super) fn is_same_rate(one: f64, other: f64) -> bool {
     (one - other).abs() <= one.abs() * 1e-9
 }

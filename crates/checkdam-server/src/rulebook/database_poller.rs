@@ -42,7 +42,7 @@ pub(crate) struct PollStatus {
     pub(crate) revision: Revision,
     /// Since when.
     pub(crate) loaded_unix_ms: u64,
-    /// Whether the database answered when it was last asked.
+    /// Whether the database replied to the last poll.
     pub(crate) is_connected: bool,
     /// Why what the database holds is not active, or why that is not known.
     pub(crate) error: Option<String>,
@@ -83,15 +83,15 @@ pub(crate) struct DatabasePoller {
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// How many times the rulebook was looked at.
+/// A counter of polls.
 #[derive(Debug, Clone, Copy, Default)]
 struct PollCount {
-    /// One more when a look begins and when it ends: odd while one is under way.
+    /// Incremented when a poll begins and when it ends: odd while one is running.
     number: u64,
     last: PollOutcome,
 }
 
-/// What a look at the rulebook came to.
+/// The result of a poll.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum PollOutcome {
     /// The database could not be read.
@@ -103,7 +103,7 @@ enum PollOutcome {
     Refused,
 }
 
-/// Has the rulebook looked at, and waits for it.
+/// Requests polls, and waits for them.
 #[derive(Debug)]
 pub(crate) struct PollRequests {
     hint: Arc<Notify>,
@@ -117,8 +117,8 @@ impl PollRequests {
         let _ = self.poll_once().await;
     }
 
-    /// Waits for a look that begins after now and reads the database. Whether what
-    /// it held then, and so whatever was committed before, is active now.
+    /// Waits for a poll that begins after now and reads the database. Returns whether
+    /// what it held then, and so everything committed before, is active now.
     pub(crate) async fn poll_until_read(&mut self) -> bool {
         loop {
             match self.poll_once().await {
@@ -128,12 +128,12 @@ impl PollRequests {
         }
     }
 
-    /// A look that begins after now. None without a follower: then there is nothing
-    /// to wait for.
+    /// A poll that begins after now. None without a poller: then there is nothing to wait
+    /// for.
     async fn poll_once(&mut self) -> Option<PollOutcome> {
         let step = self.steps.borrow().number;
         self.hint.notify_one();
-        // The one under way may have asked already.
+        // The running poll may have read the version already.
         let target = step + 2 + step % 2;
         let reached = self.steps.wait_for(|reached| reached.number >= target && reached.number.is_multiple_of(2));
         reached.await.ok().map(|reached| reached.last)
@@ -162,7 +162,7 @@ impl DatabasePoller {
         let hinted = Arc::clone(&hint);
         tasks.push(tokio::spawn(async move {
             loop {
-                // Whichever comes first; a hint that comes while we look counts for the next look.
+                // Whichever is first; a hint during a poll counts for the next one.
                 let _ = tokio::time::timeout(options.poll, hinted.notified()).await;
                 stepping.send_modify(|step| step.number += 1);
                 let last = following.poll().await;
@@ -187,7 +187,7 @@ impl DatabasePoller {
         self.status.borrow().clone()
     }
 
-    /// The same for a task that looks again and again.
+    /// The same, to be watched.
     pub(crate) fn watch_status(&self) -> watch::Receiver<PollStatus> {
         self.status.clone()
     }
@@ -212,7 +212,7 @@ struct PollTask<A> {
     rulebook: Rulebook,
     apply: A,
     status: watch::Sender<PollStatus>,
-    /// The state that was refused, so that it is validated and reported once.
+    /// The revision that was rejected, so that it is validated and reported once.
     refused: Option<Revision>,
 }
 
@@ -225,7 +225,7 @@ impl<A: Fn(RuleSet, Snapshot) + Send + Sync> PollTask<A> {
             Err(error) => return self.disconnected(&error),
         };
         if revision.version < active.version {
-            // A standby that lags behind may have answered: only the primary knows.
+            // A standby that lags behind may have replied: only the primary is current.
             revision = match self.rulebook.revision_of_primary().await {
                 Ok(revision) => revision,
                 Err(error) => return self.disconnected(&error),
@@ -285,7 +285,7 @@ impl<A: Fn(RuleSet, Snapshot) + Send + Sync> PollTask<A> {
         });
     }
 
-    /// The database does not answer: said once.
+    /// The database does not reply: logged once.
     fn disconnected(&self, error: &RulebookError) -> PollOutcome {
         let reason = error.to_string();
         self.status.send_if_modified(|status| {
@@ -300,14 +300,14 @@ impl<A: Fn(RuleSet, Snapshot) + Send + Sync> PollTask<A> {
         PollOutcome::Failed
     }
 
-    /// The database holds what is active: a state that was refused is gone.
+    /// The database holds what is active: a rejected revision is gone.
     fn clear_refusal(&mut self) {
         if self.refused.take().is_some() {
             self.status.send_modify(|status| status.error = None);
         }
     }
 
-    /// It answers again.
+    /// The database replies again.
     fn reconnected(&mut self) {
         let is_back = self.status.send_if_modified(|status| {
             let is_back = !status.is_connected;
@@ -319,7 +319,7 @@ impl<A: Fn(RuleSet, Snapshot) + Send + Sync> PollTask<A> {
             is_back
         });
         if is_back {
-            // Whatever was wrong with it is to be said again.
+            // Its errors are to be reported again.
             self.refused = None;
         }
     }

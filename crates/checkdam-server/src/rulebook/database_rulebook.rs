@@ -15,7 +15,7 @@ use super::snapshot::{ImportCounts, Revision, RulebookError, Snapshot, Stored};
 
 /// How long a question may take.
 pub(super) const ASK_LIMIT: Duration = Duration::from_secs(2);
-/// How long a hundred thousand rows may take to come.
+/// Timeout of loading a hundred thousand rows.
 pub(super) const LOAD_LIMIT: Duration = Duration::from_secs(30);
 /// How long they may take to go.
 pub(super) const EDIT_LIMIT: Duration = Duration::from_secs(60);
@@ -38,12 +38,12 @@ impl Rulebook {
         Engine::open(url).await.map(|engine| Self { engine, known: Arc::default() })
     }
 
-    /// Ends all connections: what stands beside a database file is put into it.
+    /// Closes all connections: the write-ahead log of a database file is checkpointed.
     pub(crate) async fn close(&self) {
         self.engine.close().await;
     }
 
-    /// Everything, as it stood at one instant.
+    /// Everything, at one instant.
     pub(crate) async fn load(&self) -> Result<Snapshot, RulebookError> {
         self.refresh_cache().await.map(|snapshot| snapshot.to_snapshot())
     }
@@ -75,7 +75,7 @@ impl Rulebook {
         .await
     }
 
-    /// The same, by a transaction that may write: a standby cannot answer it.
+    /// The same, by a transaction that may write: a standby rejects it.
     pub(super) async fn revision_of_primary(&self) -> Result<Revision, RulebookError> {
         within(ASK_LIMIT, async {
             let mut session = self.engine.write().await?;
@@ -166,8 +166,8 @@ impl Rulebook {
         self.remove::<Ban>(key, format!("ban {subject:?}"), expected).await
     }
 
-    /// Takes over what `definitions` say, all or nothing; `replace` removes
-    /// whatever they do not name.
+    /// Imports `definitions`, all or nothing; `replace` removes whatever they do not
+    /// name.
     pub(crate) async fn import(&self, definitions: Definitions, replace: bool) -> Result<ImportCounts, RulebookError> {
         self.apply_import(definitions, ImportMode::Import { replace }).await
     }
@@ -214,7 +214,7 @@ pub(super) async fn revision_for_edit(session: &mut Session) -> Result<Revision,
     revision(session).await
 }
 
-/// Does `work` in time, or says that the database does not answer.
+/// Runs `work` with a timeout, whose error is that the database does not reply.
 pub(super) async fn within<T>(
     limit: Duration,
     work: impl Future<Output = Result<T, sqlx::Error>>,

@@ -18,8 +18,8 @@ pub(crate) enum DatabaseUrl {
     Postgres(Box<PgConnectOptions>),
 }
 
-/// Why a database's address was refused. It never repeats the address, which
-/// may hold a password.
+/// Why a database URL is invalid. It never contains the URL, which may have a
+/// password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum DatabaseUrlError {
@@ -37,7 +37,7 @@ impl DatabaseUrl {
         Self::Sqlite(directory.join(FILE_DEFAULT))
     }
 
-    /// Whether it is a server, which may be slow to come.
+    /// Whether it is a server, which may start late.
     pub(crate) const fn is_server(&self) -> bool {
         matches!(self, Self::Postgres(_))
     }

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use checkdam::{Condition, Mode, Rule};
 use serde_json::Value;
 
-/// Which requests a rule concerns: its domain, key, scope and conditions.
+/// What decides which requests a rule applies to: its domain, key, scope and
+/// conditions.
 type MatchedRequests<'a> = (&'a str, &'a str, &'a str, Vec<&'a (String, Condition)>);
 
-/// Refuses two enforced rules with the same domain, key, scope and conditions:
-/// it would be unclear which of them is meant. The database's own index does the
-/// same for statements that bypass this program.
+/// Rejects two enforced rules with the same domain, key, scope and conditions: it
+/// would be unclear which of them is meant. The database's own index does the same
+/// for statements that bypass this program.
 pub(super) fn check(rules: &[Rule]) -> Result<(), String> {
     let mut known = HashMap::new();
     for rule in rules.iter().filter(|rule| rule.mode == Mode::Enforce) {

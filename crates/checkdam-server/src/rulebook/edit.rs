@@ -32,8 +32,8 @@ pub(super) struct TableChange {
     pub(super) add: Vec<Json>,
 }
 
-/// What a plan decided: what to write, whether the result is valid as a whole, and
-/// whatever the caller wants to know of it.
+/// A planned edit: what to write, whether the result is valid as a whole, and the
+/// result for the caller.
 pub(super) struct EditPlan<P> {
     pub(super) changes: Vec<TableChange>,
     pub(super) is_valid: bool,
@@ -43,7 +43,7 @@ pub(super) struct EditPlan<P> {
 /// A row that was written, or removed.
 type TouchedRow = (i64, Option<String>);
 
-/// Why an attempt came to nothing.
+/// Why an attempt failed.
 enum EditFailure {
     Refused(RulebookError),
     Database(sqlx::Error),
@@ -82,7 +82,8 @@ impl TableChange {
             session.run(&dialect.delete(self.table, self.id), &[Value::Text(Json::from(ids).to_string())]).await?;
         }
         if self.change.len() > 1 && self.table == Rule::TABLE {
-            // Rules may change places: while only some have moved, two would concern the same requests.
+            // Rules may be swapped: while only some have moved, two would apply to the same
+            // requests.
             let ids: Vec<&Json> = self.change.iter().map(|row| &row[self.id]).collect();
             let deactivate = dialect.update(self.table, self.id, &[(self.id, Kind::Int), ("is_active", Kind::Flag)]);
             let rows = ids.iter().map(|id| serde_json::json!({self.id: id, "is_active": false})).collect::<Vec<_>>();
@@ -288,9 +289,9 @@ fn cache_with_row<T: RowItem>(before: &RowCache, revision: Revision, (id, row): 
     after
 }
 
-/// Validates what the rulebook would say if the item at `place` became `new`;
-/// whether it is then valid as a whole. In a rulebook that is valid only what the
-/// edit concerns is looked at.
+/// Validates the rulebook with the item at `place` replaced by `new`; returns whether
+/// it is then valid as a whole. In a valid rulebook only what the edit affects is
+/// checked.
 fn validate_one<T: RowItem>(snapshot: &RowCache, place: Option<usize>, new: Option<T>) -> Result<bool, RulebookError> {
     if snapshot.is_valid() {
         let old = place.and_then(|place| T::rows(snapshot)[place].item());

@@ -30,9 +30,9 @@ struct WatchedFile {
 /// Rules that were loaded, or why they were not.
 type Loaded = Result<(RuleSet, Snapshot), String>;
 
-/// Follows a file whose rules are active, until the program ends, and gives every new
-/// version of it to `apply`; each message on `reload` has it validated at once, and is
-/// dropped when that is done.
+/// Watches a file whose rules are active, until the program ends, and passes every
+/// new version of it to `apply`; each message on `reload` has it validated at once,
+/// and is dropped when that is done.
 pub(crate) async fn watch<T>(file: RuleFile, mut reload: mpsc::Receiver<T>, apply: impl Fn(Loaded)) {
     let RuleFile { path, texts, options, is_followed } = file;
     let mut watched = WatchedFile { path, options, judged: Ok(texts), seen: None };

@@ -13,7 +13,7 @@ pub(crate) fn flatten_trees(mut definitions: Definitions) -> (Definitions, Vec<S
     (definitions, left_out)
 }
 
-/// The refusal of what no rule can say.
+/// The error for limits that no rule can express.
 pub(crate) fn unsupported_trees_error(left_out: &[String], remedy: &str) -> String {
     format!("{} of its limits cannot be turned into rules: {}; {remedy}", left_out.len(), left_out.join("; "))
 }

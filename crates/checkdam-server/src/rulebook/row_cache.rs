@@ -12,7 +12,7 @@ use super::snapshot::{InvalidRow, Revision, RulebookError, Snapshot, Stored};
 
 /// Fewer rows than this are not worth a thread.
 const ROWS_A_THREAD: usize = 1_000;
-/// Of more changed rows than one in so many, all are read.
+/// If more than one in this many rows has changed, all are read.
 const CHANGED_SHARE: usize = 4;
 
 /// The rows of one table, by their numbers.

@@ -15,7 +15,7 @@ const REMARKS_MAX: usize = 10;
 /// The most files that a folder may hold.
 const FILES_MAX: usize = 1_000;
 
-/// Why a rule file was refused, in the form editors understand.
+/// Why a rule file is invalid, in the format that editors parse.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum LoadError {
@@ -30,11 +30,11 @@ pub(crate) struct RuleFile {
     pub(super) path: PathBuf,
     pub(super) texts: FileTexts,
     pub(super) options: FileOptions,
-    /// A pipe can be read only once, so it is not looked at again.
+    /// A pipe can be read only once, so it is not watched.
     pub(super) is_followed: bool,
 }
 
-/// What stands in a file, or in each file of a folder.
+/// The text of a file, or of each file of a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileTexts(Vec<(PathBuf, String)>);
 
@@ -60,9 +60,9 @@ impl RuleFile {
 }
 
 impl FileTexts {
-    /// Reads a file, or the rule files below a folder, by their names. Anything
-    /// longer than a rule file may be is cut just behind the bound, so that the
-    /// parser refuses it.
+    /// Reads a file, or the rule files below a folder, by their names. Longer input than
+    /// a rule file may have is truncated just after the bound, so that the parser rejects
+    /// it.
     pub(crate) fn read(path: &Path) -> Result<Self, LoadError> {
         let paths = if path.is_dir() { files_below(path)? } else { vec![path.to_owned()] };
         let read = |path: PathBuf| {
@@ -88,8 +88,8 @@ impl FileTexts {
     }
 }
 
-/// The rule files below a folder. Hidden ones are left out, as those in which
-/// Kubernetes keeps what the others link to.
+/// The rule files below a folder. Hidden ones are skipped, as those of Kubernetes
+/// that the others link to.
 fn files_below(folder: &Path) -> Result<Vec<PathBuf>, LoadError> {
     let fail = |reason| LoadError::Unreadable { path: folder.to_owned(), reason };
     let mut files = Vec::new();
@@ -122,7 +122,7 @@ fn files_below(folder: &Path) -> Result<Vec<PathBuf>, LoadError> {
     Ok(files)
 }
 
-/// Says what rules and trees ask for in vain.
+/// Logs parts of rules and trees that have no effect.
 pub(crate) fn log_warnings(rules: &RuleSet, book: &Snapshot) {
     for tree in &book.trees {
         for remark in &tree.warnings {

@@ -16,7 +16,7 @@ pub(crate) struct Revision {
     pub(crate) id: String,
 }
 
-/// Rules, overrides and bans as they stood at one instant.
+/// Rules, overrides and bans at one instant.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Snapshot {
     /// Which state this is; that of a file is the default.
@@ -27,7 +27,7 @@ pub(crate) struct Snapshot {
     pub(crate) bans: Vec<Arc<Stored<Ban>>>,
     /// Limits as trees of descriptors, which only files have.
     pub(crate) trees: Vec<DescriptorTree>,
-    /// Their limits, as the rules that stand for them.
+    /// Their limits, as rules.
     pub(super) of_trees: Vec<Arc<Stored<Rule>>>,
     /// Invalid rows. Another program wrote them, and until they are fixed or removed the
     /// rulebook as a whole is invalid.
@@ -60,7 +60,7 @@ pub(crate) struct InvalidRow {
     pub(crate) reason: String,
 }
 
-/// Why a rulebook did not do what it was asked.
+/// Why an operation of the rulebook failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum RulebookError {
@@ -104,7 +104,7 @@ impl Snapshot {
         self
     }
 
-    /// Every rule that can be seen, those that stand for limits of trees last.
+    /// Every listed rule, those of trees last.
     pub(crate) fn listed_rules(&self) -> impl Iterator<Item = &Arc<Stored<Rule>>> {
         self.rules.iter().chain(&self.of_trees)
     }
@@ -122,8 +122,8 @@ impl Snapshot {
         }
     }
 
-    /// The same for books that say the same, wherever they come from, and different
-    /// for others. It takes a while where there are many rules.
+    /// Equal for equal contents, wherever they come from, and different for others. It
+    /// takes long with many rules.
     pub(crate) fn digest(&self) -> String {
         fn add<T>(hasher: &mut blake3::Hasher, kind: &[u8], texts: impl Iterator<Item = T>)
         where

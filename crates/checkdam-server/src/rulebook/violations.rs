@@ -31,9 +31,9 @@ const BATCH_MAX: usize = 2_000;
 const PRUNE_STEP: i64 = 5_000;
 /// Rules that are pruned at a time.
 const RULES_MAX: usize = 1_000;
-/// Rows whose size is looked at, at either end.
+/// The number of rows sampled for their size, at either end.
 const SAMPLED: usize = 1_000;
-/// Texts stand in the row, and nearly all of them in an index too.
+/// Texts are in the row, and nearly all of them in an index too.
 const INDEXED: u64 = 2;
 /// What a row and its index entries take besides texts: measured with SQLite.
 const ROW_BYTES: u64 = 200;
@@ -93,7 +93,7 @@ pub(crate) struct ViolationFilter {
     pub(crate) until_unix_ms: Option<i64>,
     /// Behind this violation, which is to say earlier.
     pub(crate) before_id: Option<i64>,
-    /// At most so many, and at most 1,000.
+    /// The maximum number, at most 1,000.
     pub(crate) limit: u32,
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct Retention {
     pub(crate) rows_max: Option<u64>,
     /// So many of the newest of each rule.
     pub(crate) rule_rows_max: Option<u64>,
-    /// About so many bytes, indexes included, of the newest.
+    /// About this many bytes, indexes included, of the newest.
     pub(crate) bytes_max: Option<u64>,
 }
 
@@ -133,8 +133,8 @@ impl Violation {
     }
 }
 
-/// PostgreSQL has no way to write NUL, and a client's odd name must not cost us
-/// the whole batch.
+/// PostgreSQL cannot store NUL, and a client's odd name must not fail the whole
+/// batch.
 fn without_nul(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
@@ -217,7 +217,7 @@ impl Rulebook {
         Ok(removed)
     }
 
-    /// Removes what rules have beyond so many.
+    /// Removes each rule's rows beyond this many.
     async fn prune_rules(&self, rows_max: u64) -> Result<u64, RulebookError> {
         let rows_max = i64::try_from(rows_max).unwrap_or(i64::MAX);
         let mut removed = 0;

@@ -28,7 +28,7 @@ pub(super) struct DatabaseBackend {
 }
 
 impl DatabaseBackend {
-    /// Opens the database; a file that does not exist is made or refused.
+    /// Opens the database; a file that does not exist is created or is an error.
     pub(super) fn open(url: &DatabaseUrl, makes: bool) -> anyhow::Result<Self> {
         let shown = url.to_string();
         if let DatabaseUrl::Sqlite(path) = url

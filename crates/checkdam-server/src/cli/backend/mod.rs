@@ -60,7 +60,7 @@ pub(super) struct ViolationQuery {
     pub(super) rule: Option<String>,
     pub(super) since_unix_s: Option<u64>,
     pub(super) until_unix_s: Option<u64>,
-    /// At most so many.
+    /// The maximum number.
     pub(super) limit: usize,
 }
 

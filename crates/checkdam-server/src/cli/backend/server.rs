@@ -103,7 +103,7 @@ impl ServerBackend {
         }
     }
 
-    /// What an answer that is no success means.
+    /// The error of a response that is not a success.
     fn failure(&self, answer: &ApiResponse) -> CommandError {
         let problem: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         let Some(detail) = problem["detail"].as_str().map(printable) else { return self.not_an_admin_api() };
@@ -242,7 +242,7 @@ fn to_json(item: &impl serde::Serialize) -> String {
 }
 
 fn rule_path(name: &str) -> String {
-    // Whatever form encoding makes of a space is for queries only.
+    // `+` for a space is valid only in queries.
     let encoded: String = form_urlencoded::byte_serialize(name.as_bytes()).collect();
     format!("/admin/v1/rules/{}", encoded.replace('+', "%20"))
 }

@@ -8,7 +8,7 @@ use crate::loadgen::{HeaderTemplate, KeyDistribution, KeyTemplate};
 
 /// No load lasts longer, so that what is forgotten ends.
 const DURATION_MAX: Duration = Duration::from_secs(3_600);
-/// Nor is an answer waited for longer.
+/// The longest timeout of a response.
 const TIMEOUT_MAX: Duration = Duration::from_secs(60);
 
 /// What `checkdam bench` takes.

@@ -17,7 +17,7 @@ use crate::store::ConfiguredStore;
 
 /// How long a database is waited for at the start.
 const DATABASE_PATIENCE: Duration = Duration::from_secs(15);
-/// How long until it is asked again.
+/// The pause between attempts.
 const DATABASE_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a node is opened with.

@@ -119,7 +119,7 @@ fn read(path: &Path, options: &FileOptions) -> anyhow::Result<(String, Option<St
     Ok((shown, Some(text), definitions))
 }
 
-/// Descriptors as rules; says what is left out.
+/// Descriptors as rules; reports what is left out.
 fn flatten_or_refuse(shown: &str, definitions: Definitions, partly: bool) -> Result<Definitions, CommandError> {
     let (definitions, left_out) = flatten_trees(definitions);
     if !left_out.is_empty() && !partly {

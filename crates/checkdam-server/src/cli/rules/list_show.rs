@@ -41,7 +41,7 @@ pub(crate) struct ShowArguments {
     place: BackendArguments,
 }
 
-/// A rule, as far as the table shows it. What is as usual may be left out.
+/// The shown parts of a rule. Defaults may be omitted.
 #[derive(Deserialize)]
 struct RuleRow {
     name: String,

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::condition_flags;
 use crate::cli::command_error::CommandError;
 
-/// What the answers of the admin API have beside the rule itself.
+/// Fields of the admin API's responses that are not part of the rule.
 const ROW: [&str; 4] = ["id", "version", "created_at", "updated_at"];
 
 /// The parts of a rule, each as far as it is given.
@@ -89,7 +89,7 @@ impl RuleFlags {
         parse(&Value::Object(fields))
     }
 
-    /// What is given, as a rule file has it; null for what is to be left out.
+    /// The given fields, as in a rule file; null for those to be removed.
     fn to_fields(&self) -> Result<Map<String, Value>, CommandError> {
         let mut given = Map::new();
         for (name, value) in [
@@ -112,7 +112,7 @@ impl RuleFlags {
             given.insert("when".to_owned(), condition_flags::parse(&self.when)?);
         }
         if let Some(strict) = self.strict {
-            // Elsewhere even false is refused.
+            // Elsewhere even false is rejected.
             given.insert("strict".to_owned(), if strict { json!(true) } else { Value::Null });
         }
         if let Some(lease) = &self.lease {
@@ -130,7 +130,7 @@ pub(super) fn parse(rule: &Value) -> Result<Rule, CommandError> {
     rule_file::parse_rule(&rule.to_string()).map_err(|error| CommandError::invalid(error.reason))
 }
 
-/// A rule as the admin API answers it.
+/// The rule in a response of the admin API.
 pub(super) fn without_row(mut rule: Value) -> Value {
     if let Some(fields) = rule.as_object_mut() {
         for name in ROW {

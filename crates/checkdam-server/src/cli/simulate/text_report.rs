@@ -7,8 +7,8 @@ use crate::simulate::{
     CandidateSummary, Comparison, MinuteCount, Suggestion, Summary, percent, with_thousands_separators,
 };
 
-/// The whole result. With a suggestion it is a rule file: all but the rules
-/// stands in comments.
+/// The whole result. With a suggestion it is a rule file: everything except the rules
+/// is commented out.
 pub(super) fn render(summary: &Summary) -> String {
     let (mut text, rules) = (totals(summary), suggested_rules(summary));
     if !rules.is_empty() {

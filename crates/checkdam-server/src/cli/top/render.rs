@@ -30,7 +30,7 @@ const HELP: [&str; 11] = [
 /// What is on the screen besides the choices.
 pub(super) struct RenderState {
     pub(super) picture: ServerSnapshot,
-    /// Why the server did not answer last.
+    /// Why the last fetch failed.
     pub(super) trouble: Option<String>,
     pub(super) has_colour: bool,
 }
@@ -97,7 +97,7 @@ fn draw_traffic(frame: &mut Frame<'_>, area: Rect, shown: &RenderState) {
             lines.push(Line::raw(format!("{shadow:>8} in shadow")));
         }
         frame.render_widget(Paragraph::new(lines), label);
-        // The newest stands at the right, however wide the screen is.
+        // The newest is at the right, however wide the screen is.
         let bars = &series[series.len().saturating_sub(usize::from(chart.width))..];
         frame.render_widget(Sparkline::default().data(bars.iter().copied()).style(shown.style(colour)), chart);
     }

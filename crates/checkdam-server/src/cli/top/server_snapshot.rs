@@ -111,7 +111,7 @@ pub(super) struct Audit {
 }
 
 impl TopQuery {
-    /// What is asked, and what it is called.
+    /// The requested paths, and their names.
     pub(super) fn paths(&self) -> [(&'static str, String); 4] {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.append_pair("kind", self.kind.name()).append_pair("window", self.window.name());
@@ -153,7 +153,7 @@ impl ServerSnapshot {
         format!("most {kind} in the last {window}, {}: {total} in total{missing}", printable(&nodes))
     }
 
-    /// How the store, the rules and the record go; and whether all is well.
+    /// The state of the store, the rules and the audit log; and whether all are healthy.
     pub(super) fn health(&self) -> (String, bool) {
         let Status { rules, store, audit, .. } = &self.status;
         let failed = store.unknown + store.refused + store.not_asked;

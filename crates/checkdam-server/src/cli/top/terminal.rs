@@ -22,7 +22,7 @@ use super::view_state::{KeyAction, ViewState};
 use crate::cli::backend::ServerBackend;
 use crate::cli::command_error::CommandError;
 
-/// How often the server is asked.
+/// How often the server is polled.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// What the screen waits for.
@@ -96,7 +96,7 @@ fn read_keys(sender: &Sender<TerminalEvent>) {
     }
 }
 
-/// Tells when the program shall end: SIGTERM, SIGHUP, or a terminal that has hung
+/// Reports when the program shall end: SIGTERM, SIGHUP, or a terminal that has hung
 /// up. The latter sends SIGHUP only to processes whose controlling terminal it is.
 fn wait_for_end(sender: Sender<TerminalEvent>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start threads")?;
@@ -123,8 +123,8 @@ fn wait_for_end(sender: Sender<TerminalEvent>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until nothing more can come from a terminal. Keys wake it too, once
-/// each; they are read elsewhere.
+/// Waits until a terminal is closed. Keys wake it too, once each; they are read
+/// elsewhere.
 fn wait_for_close(mut poll: Poll) {
     let mut events = Events::with_capacity(1);
     loop {

@@ -70,7 +70,7 @@ impl ViewState {
         KeyAction::Ask
     }
 
-    /// Keys that do not change what the server is asked.
+    /// Keys that do not change the query.
     fn press_local(&mut self, code: KeyCode) -> KeyAction {
         match code {
             KeyCode::Char('p' | ' ') => {

@@ -15,7 +15,7 @@ use self::redis_url::RedisVariables;
 use self::variables::{EnvoyVariable, TABLE, VariableMeaning};
 use super::{ConfigError, Settings};
 
-/// Where it looks for files if `RUNTIME_ROOT` is not set.
+/// The default of `RUNTIME_ROOT`.
 const ROOT_DEFAULT: &str = "/srv/runtime_data/current";
 
 /// Reads variables.

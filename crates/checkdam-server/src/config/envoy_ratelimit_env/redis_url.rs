@@ -90,7 +90,7 @@ impl RedisVariables {
     }
 }
 
-/// Hosts without the schemes before them, and whether one of these asks for TLS.
+/// Hosts without their schemes, and whether one of these demands TLS.
 fn strip_schemes(hosts: &str) -> (bool, String) {
     let is_tls = hosts.contains("rediss://");
     (is_tls, hosts.replace("rediss://", "").replace("redis://", ""))

@@ -23,7 +23,7 @@ pub(super) enum VariableMeaning {
     /// It switches something on that there is not here: true changes nothing,
     /// because of this; false is how it is here.
     Switch(&'static str),
-    /// What it asks for would silently be missing: this can be done instead.
+    /// Unsupported, and would silently be missing: this can be done instead.
     Refused(&'static str),
     /// The same, if it is true.
     RefusedSwitch(&'static str),

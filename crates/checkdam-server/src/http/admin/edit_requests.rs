@@ -55,8 +55,8 @@ impl ExpectedVersion {
         }
     }
 
-    /// Refuses an edit that expects something else than whether it `exists`;
-    /// gives the version that is expected.
+    /// Rejects an edit whose precondition contradicts whether it `exists`; returns the
+    /// expected version.
     pub(super) fn check(self, exists: bool) -> Result<Option<u64>, Problem> {
         match self {
             Self::Nothing if exists => Err(Problem::precondition_failed("it exists already")),
@@ -114,7 +114,7 @@ pub(super) struct Pending {
     pending: String,
 }
 
-/// The answer to an edit that was committed: `response` once it is active here, and
+/// The response to an edit that was committed: `response` once it is active here, and
 /// 202 with what is known if that takes too long.
 pub(super) async fn respond_when_active(admin: &Admin, response: impl FnOnce() -> Response<Body>) -> Response<Body> {
     match admin.wait_until_active().await {
@@ -123,7 +123,8 @@ pub(super) async fn respond_when_active(admin: &Admin, response: impl FnOnce() -
     }
 }
 
-/// Reads one item, also as it is answered: what only a row knows is left out.
+/// Parses one item, also in the form of a response: fields that only rows have are
+/// removed.
 pub(super) async fn read_item<T>(body: Body, parse: impl Fn(&str) -> Result<T, RuleFileError>) -> Result<T, Problem> {
     let text = read_text(body, request_body::BODY_MAX).await?;
     if let Ok(serde_json::Value::Object(mut fields)) = serde_json::from_str(&text) {

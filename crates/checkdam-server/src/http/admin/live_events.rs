@@ -32,7 +32,7 @@ const LISTENERS_MAX: usize = 64;
 const WAITING_MAX: usize = 4;
 /// The maximum number of rules reported individually per second.
 const RULES_MAX: usize = 100;
-/// Browsers come again after so many milliseconds.
+/// Browsers reconnect after this many milliseconds.
 const GREETING: &str = "retry: 1000\n\n";
 
 /// A second, as it is told.

@@ -49,7 +49,7 @@ pub(crate) struct Admin {
     pub(crate) app: Arc<App>,
     /// The admin token; without one every client on this machine is permitted.
     pub(crate) token: Option<Token>,
-    /// Where violations are kept, and rules unless they come from a file.
+    /// The database of violations, and of rules unless they come from a file.
     pub(crate) rulebook: Option<Rulebook>,
     pub(crate) rules: Arc<RuleSource>,
     /// This node, and those that it sees.
@@ -64,7 +64,7 @@ pub(crate) struct Admin {
     pub(crate) previews: Arc<Semaphore>,
 }
 
-/// Where the rules come from.
+/// The source of the rules.
 pub(crate) enum RuleSource {
     /// A file, which is read-only here.
     File(String),
@@ -84,7 +84,7 @@ impl Admin {
         let RuleSource::Database(follower) = &*self.rules else { return None };
         let announced = async {
             if let ConfiguredStore::Redis(watched) = self.app.limiter().store() {
-                // It is a hint: the others look by themselves anyway.
+                // It is a hint: the others poll anyway.
                 let _ = tokio::time::timeout(ACTIVE_LIMIT, watched.publish_change()).await;
             }
         };

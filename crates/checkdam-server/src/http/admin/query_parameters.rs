@@ -14,7 +14,7 @@ const PAGE_DEFAULT: usize = 100;
 /// The most entries of a page.
 pub(super) const PAGE_MAX: usize = 1_000;
 
-/// The name that stands in a path.
+/// The name in a path.
 pub(super) struct PathName(pub(super) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for PathName {
@@ -34,8 +34,8 @@ pub(super) struct QueryParameters {
 }
 
 impl QueryParameters {
-    /// Reads the parameters; those that are not `known` are refused, because a
-    /// filter that is misspelt would show too much.
+    /// Parses the parameters; those that are not `known` are rejected, because a misspelt
+    /// filter would show too much.
     pub(super) fn read(uri: &Uri, known: &[&str]) -> Result<Self, Problem> {
         let mut given = HashMap::new();
         for (name, value) in form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
@@ -82,7 +82,7 @@ impl QueryParameters {
         }
     }
 
-    /// One of several values, with its name; the first if it is left out.
+    /// One of several values, with its name; the first if it is omitted.
     pub(super) fn choice<T: Copy>(
         &self,
         name: &str,
@@ -102,7 +102,7 @@ impl QueryParameters {
         self.limit_within(PAGE_DEFAULT, PAGE_MAX)
     }
 
-    /// How many entries are wanted, at most `max`.
+    /// The requested number of entries, at most `max`.
     pub(super) fn limit_within(&self, default: usize, max: usize) -> Result<usize, Problem> {
         let Some(text) = self.text("limit") else { return Ok(default) };
         match text.parse::<usize>() {

@@ -17,7 +17,7 @@ use crate::warnings::Warning;
 /// The rules with the most denials that are shown.
 const DENIALS_SHOWN: usize = 100;
 
-/// The most rules that are shown whose attributes no request had.
+/// The maximum number of rules shown whose attributes no request had.
 const UNSEEN_SHOWN: usize = 100;
 
 /// How a node goes.

@@ -9,10 +9,10 @@ use checkdam::{Outcome, Request, TierView};
 
 use super::responses::{BanAnswer, denial_text, kind_and_title, millis};
 
-/// Most answers are shorter, their headers included.
+/// Most responses are shorter, their headers included.
 const BODY_BYTES: usize = 1_024;
 
-/// Where a request stands.
+/// The state of a request's limits.
 pub(super) fn write_standing(request: &Request<'_>, outcome: &Outcome) -> BytesMut {
     let mut body = BodyWriter::new();
     body.write_literal("{");
@@ -20,7 +20,7 @@ pub(super) fn write_standing(request: &Request<'_>, outcome: &Outcome) -> BytesM
     body.out
 }
 
-/// Why a request does not pass, and where it stands.
+/// Why a request is denied, and the state of its limits.
 pub(super) fn write_denial(request: &Request<'_>, outcome: &Outcome, status: StatusCode) -> BytesMut {
     let mut body = BodyWriter::new();
     let (kind, title) = kind_and_title(status);
@@ -48,7 +48,7 @@ impl BodyWriter {
         Self { out: BytesMut::with_capacity(BODY_BYTES), digits: itoa::Buffer::new() }
     }
 
-    /// The fields of an answer, and the end of the object that they stand in.
+    /// The fields of a response, and the end of their object.
     fn write_fields(&mut self, request: &Request<'_>, outcome: &Outcome) {
         let governing = outcome.governing();
         self.write_bool("\"allowed\":", outcome.is_allowed());

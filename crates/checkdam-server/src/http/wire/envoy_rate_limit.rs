@@ -21,7 +21,7 @@ pub(in crate::http) fn parse_rate_limit(body: &[u8]) -> Result<RateLimitRequest,
     }
 }
 
-/// Writes an answer.
+/// Writes a response.
 pub(in crate::http) fn write_rate_limit(answer: &RateLimitResponse) -> Vec<u8> {
     let mut body = Map::new();
     body.insert("overallCode".to_owned(), code_json(answer.overall_code));
@@ -87,7 +87,7 @@ fn value_json(value: &prost_types::Value) -> Value {
     }
 }
 
-/// What is asked. As in protobuf, null is the same as nothing.
+/// The request. As in protobuf, null is the same as absent.
 #[derive(serde::Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct RequestBody {

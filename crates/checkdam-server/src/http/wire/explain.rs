@@ -8,7 +8,7 @@ use super::json;
 use super::responses::{BanAnswer, millis};
 use crate::telemetry::{Unseen, unknown_attributes};
 
-/// The most rules that do not concern the request and are still explained.
+/// The maximum number of rules explained that do not apply to the request.
 const OTHERS_MAX: usize = 100;
 /// More hints would not be readable.
 const HINTS_MAX: usize = 10;
@@ -87,8 +87,8 @@ pub(in crate::http) struct OtherRule<'a> {
     reasons: Vec<String>,
 }
 
-/// Explains `request` under `rules`; `outcome` is what a peek answered, and `unseen`
-/// what rules need that no request had.
+/// Explains `request` under `rules`; `outcome` is that of a peek, and `unseen` the
+/// attributes that rules need and no request had.
 pub(crate) fn explain(rules: &RuleSet, request: &Request<'_>, outcome: &Outcome, unseen: &[Unseen]) -> Vec<u8> {
     let (mut matches, mut others) = (Vec::new(), Vec::new());
     for explanation in rules.explain(request, OTHERS_MAX) {
@@ -152,8 +152,8 @@ pub(crate) const fn mode_name(mode: Mode) -> &'static str {
     }
 }
 
-/// The rule's part of the outcome. A reload may have come between the two;
-/// then the rule has none.
+/// The rule's part of the outcome. A reload may have happened between the two; then
+/// the rule has none.
 fn tiers(rule: &Rule, outcome: &Outcome) -> Vec<ExplainedTier> {
     let own = outcome.tiers().filter(|tier| tier.rule.name == rule.name);
     own.map(|tier| ExplainedTier {

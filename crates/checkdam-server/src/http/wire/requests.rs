@@ -135,8 +135,8 @@ impl<'a> CheckBody<'a> {
     }
 }
 
-/// Reads the body once more to say which field is wrong. Only refused bodies
-/// pay for this.
+/// Parses the body again to find the invalid field. Only rejected bodies pay for
+/// this.
 pub(super) fn malformed_body<'a, T: Deserialize<'a>>(body: &'a [u8], error: &serde_json::Error) -> Problem {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let found = serde_path_to_error::deserialize::<_, T>(&mut reader).err();

@@ -149,7 +149,7 @@ pub(in crate::http) fn decision_response(
     respond(status, PROBLEM_JSON, check_response::write_denial(request, outcome, status), outcome, dialect)
 }
 
-/// Answers with where the request stands: always 200.
+/// The state of the request's limits: always 200.
 pub(in crate::http) fn standing_response(
     request: &Request<'_>,
     outcome: &Outcome,
@@ -158,7 +158,7 @@ pub(in crate::http) fn standing_response(
     respond(StatusCode::OK, JSON, check_response::write_standing(request, outcome), outcome, dialect)
 }
 
-/// Answers a batch: 200, whatever its requests were answered.
+/// The response to a batch: 200, whatever its decisions.
 pub(in crate::http) fn batch_response(decided: &[(Request<'_>, Outcome)]) -> Response<Body> {
     let results = decided.iter().map(|(request, outcome)| Answer::batch_item(request, outcome)).collect();
     let body = json(&BatchAnswer { results });
@@ -193,7 +193,7 @@ pub(crate) fn rate_limit_headers(outcome: &Outcome, dialect: Dialect) -> Vec<(He
     headers
 }
 
-/// The values stand in one piece of memory, which is written behind what there is.
+/// The values share one buffer, to which they are appended.
 fn write_headers(
     mut out: BytesMut,
     outcome: &Outcome,
@@ -214,9 +214,10 @@ fn write_headers(
     });
 }
 
-/// What an answer has at most: these, what it is written in, when, and its length.
+/// The maximum number of headers of a response: these, content type, date, and
+/// length.
 const HEADERS_MAX: usize = 9;
-/// What the values of most answers take.
+/// The size of most responses' values.
 const STANDING_BYTES: usize = 256;
 
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
@@ -228,7 +229,7 @@ const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 /// All rate-limit headers, of both forms.
 pub(crate) static STANDING: [HeaderName; 5] = [LIMIT, REMAINING, RESET, POLICY, RATE_LIMIT];
 
-/// The header of that name, without reading the name anew for every answer.
+/// The header of that name, without parsing the name for every response.
 fn header_name(name: &'static str) -> Option<HeaderName> {
     match name {
         "x-ratelimit-limit" => Some(LIMIT),
@@ -255,7 +256,7 @@ pub(super) fn status(verdict: Verdict) -> StatusCode {
     }
 }
 
-/// What kind of problem a refusal is, for programs and for people.
+/// The type and title of a denial's problem details.
 pub(super) fn kind_and_title(status: StatusCode) -> (&'static str, &'static str) {
     match status {
         StatusCode::UNPROCESSABLE_ENTITY => {
@@ -317,7 +318,7 @@ impl<'a> Denied<'a> {
     }
 }
 
-/// Which rule denies a request, or why it is banned, and when to come back.
+/// The rule that denies a request, or the reason of the ban, and when to retry.
 pub(super) fn denial_text(request: &dyn TierSubjects, outcome: &Outcome) -> String {
     match outcome.ban() {
         Some(ban) => ban_text(ban),
@@ -345,8 +346,8 @@ fn detail(request: &dyn TierSubjects, tier: &TierView<'_>) -> String {
     }
 }
 
-/// A request, as far as the tiers' subjects need it. It hides the request's own
-/// lifetime, which cannot be shortened to that of the answer.
+/// A request, for the subjects of tiers. It hides the request's own lifetime, which
+/// cannot be shortened to that of the response.
 pub(super) trait TierSubjects {
     fn subject(&self, key: &KeyPattern) -> String;
     fn cost(&self) -> u64;

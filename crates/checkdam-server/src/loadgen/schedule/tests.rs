@@ -12,8 +12,8 @@ fn bounds(duration: Duration, rate_per_s: Option<u64>) -> LoadLimits {
     LoadLimits { warmup: Duration::ZERO, duration, requests_max: None, rate_per_s, timeout: Duration::from_secs(60) }
 }
 
-/// A server that takes a millisecond for an answer, and takes no request up
-/// while it stalls.
+/// A server that takes a millisecond for a response, and starts no request while it
+/// stalls.
 struct StallingServer {
     stalls_at: Instant,
     stalls_for: Duration,

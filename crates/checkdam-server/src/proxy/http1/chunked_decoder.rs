@@ -21,7 +21,7 @@ pub(super) enum ChunkedDecoder {
     /// Before the line that says how long a chunk is.
     #[default]
     Size,
-    /// In a chunk with so many bytes left.
+    /// In a chunk with this many bytes left.
     Data(u64),
     /// Before the end of a chunk's last line.
     End,
@@ -30,7 +30,7 @@ pub(super) enum ChunkedDecoder {
     Done,
 }
 
-/// What comes next.
+/// The next part of a body.
 #[derive(Debug)]
 pub(super) enum ChunkedPart {
     Data(Bytes),
@@ -41,7 +41,7 @@ pub(super) enum ChunkedPart {
 }
 
 impl ChunkedDecoder {
-    /// Takes what comes next of what was read.
+    /// Decodes the next part of the buffered bytes.
     pub(super) fn next(&mut self, connection: &mut Connection) -> Result<ChunkedPart, Error> {
         loop {
             let unread = &mut connection.unread;
@@ -82,8 +82,7 @@ impl ChunkedDecoder {
     }
 }
 
-/// How long the line is that comes next, without its end; none if it is not all
-/// there yet.
+/// The length of the next line, without its end; none if it is incomplete.
 fn line_length(bytes: &[u8], length_max: usize) -> Result<Option<usize>, Error> {
     match memchr::memchr2(b'\r', b'\n', bytes) {
         Some(length) if length > length_max => Err(malformed("a line of a chunked body is too long")),

@@ -51,7 +51,7 @@ impl Connection {
         Poll::Ready(Ok(length))
     }
 
-    /// The next bytes, so many at most.
+    /// The next bytes, at most this many.
     pub(super) fn take(&mut self, length_max: u64) -> Bytes {
         let length = usize::try_from(length_max).unwrap_or(usize::MAX).min(self.unread.len());
         if length >= SHARED_MIN {

@@ -17,7 +17,7 @@ use super::response_head::{ReplyError, ResponseHead};
 use crate::proxy::forwarded_headers::ForwardedHead;
 use crate::proxy::request_body::{LentBody, UploadError};
 
-/// How many interim answers may come before the answer.
+/// The maximum number of interim (1xx) responses.
 const INTERIM_MAX: usize = 16;
 
 /// A request for an upstream.
@@ -26,16 +26,16 @@ pub(in crate::proxy) struct Exchange<'a> {
     pub(in crate::proxy) source: &'a LentBody,
     /// The upstream's own name, for clients that name no host.
     pub(in crate::proxy) host: &'a str,
-    /// How long the answer may take to begin.
+    /// Timeout of the head of the response.
     pub(in crate::proxy) patience: Duration,
-    /// Where the connection goes afterwards.
+    /// The pool that the connection is returned to.
     pub(in crate::proxy) pool: &'a Arc<Pool>,
 }
 
-/// Why there was no answer.
+/// Why there was no response.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::proxy) enum ExchangeError {
-    /// The connection ended before anything of an answer came.
+    /// The connection ended before any byte of a response.
     #[error("the connection was closed: {0}")]
     Lost(Error),
     #[error("the connection failed in the head of a response: {0}")]
@@ -58,19 +58,19 @@ struct ExchangeState {
     feed: RequestWriter,
     begun: Instant,
     interim: usize,
-    /// Whether anything has come.
+    /// Whether any byte has arrived.
     is_answering: bool,
     /// Why nothing more can be written, and since when.
     blocked: Option<(Error, Instant)>,
 }
 
 impl Exchange<'_> {
-    /// Sends the request, and waits for the head of its answer.
+    /// Sends the request, and waits for the head of its response.
     pub(in crate::proxy) async fn run(&self, mut connection: Box<Connection>) -> Result<Response<Body>, ExchangeError> {
         let outbox = std::mem::take(&mut connection.outbox);
         let feed = RequestWriter::new(self.head, self.source, self.host, outbox);
-        // Requests that came together are written together: an upstream on the
-        // same machine is woken once for all of them instead of for each.
+        // Concurrent requests are written together: an upstream on the same machine is woken
+        // once for all of them instead of for each.
         tokio::task::yield_now().await;
         let begun = Instant::now();
         let mut state = ExchangeState { connection, feed, begun, interim: 0, is_answering: false, blocked: None };
@@ -90,7 +90,7 @@ impl Exchange<'_> {
             feed.abandon();
             Body::new(connection, framing, None)
         } else {
-            // The answer is early: the rest is written beside it.
+            // The response is early: the rest of the request is written concurrently.
             tokio::spawn(feed.finish(connection.stream.split_write_half(), self.patience));
             Body::new(connection, framing, None)
         };
@@ -103,7 +103,7 @@ impl Exchange<'_> {
         if state.blocked.is_none() {
             match state.feed.poll(&mut state.connection.stream, context) {
                 Poll::Ready(Err(WriteError::Upload(error))) => return Poll::Ready(Err(ExchangeError::Upload(error))),
-                // It may have answered before it closed the connection.
+                // It may have responded before it closed the connection.
                 Poll::Ready(Err(WriteError::Upstream(error))) => state.blocked = Some((error, Instant::now())),
                 Poll::Ready(Ok(())) | Poll::Pending => {}
             }
@@ -135,7 +135,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// The answer's head, if all of it was read; interim answers are passed over.
+    /// The response's head, if it is complete; interim responses are skipped.
     fn parse_response(&self, state: &mut ExchangeState) -> Result<Option<ResponseHead>, ExchangeError> {
         let unread = &mut state.connection.unread;
         while !unread.is_empty() {

@@ -34,7 +34,7 @@ impl Pool {
         }
     }
 
-    /// Keeps a connection whose last answer has ended, and well.
+    /// Keeps a connection whose last response was complete.
     pub(super) fn put(&self, connection: Box<Connection>) {
         let mut resting = self.idle();
         if connection.unread.is_empty() && resting.len() < RESTING_MAX {

@@ -191,7 +191,7 @@ impl RequestWriter {
         }
     }
 
-    /// Writes the rest while the answer is already on its way.
+    /// Writes the rest while the response is already being read.
     pub(super) async fn finish(mut self, mut stream: impl AsyncWrite + Unpin, patience: Duration) {
         let (mut alarm, mut written, mut since) = (LazyTimer::default(), self.written, Instant::now());
         let done = std::future::poll_fn(|context| {

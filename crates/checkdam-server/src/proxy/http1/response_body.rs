@@ -14,16 +14,17 @@ use super::connection::Connection;
 use super::pool::Pool;
 use super::response_head::BodyFraming;
 
-/// The body of an answer. When it has ended its connection rests, if it may.
+/// The body of a response. At its end the connection is returned to the pool, if it
+/// is reusable.
 pub(in crate::proxy) struct Body {
     /// None when the body has ended.
     connection: Option<Box<Connection>>,
     rest: Remaining,
-    /// Where the connection goes then; nowhere if it cannot be used again.
+    /// The pool to return the connection to; none if it cannot be reused.
     pool: Option<Arc<Pool>>,
 }
 
-/// What is still to come.
+/// The rest of the body.
 enum Remaining {
     Length(u64),
     Chunks(ChunkedDecoder),
@@ -44,12 +45,12 @@ impl Body {
         body
     }
 
-    /// Of an answer after which the connection carries something else.
+    /// For a response after which the connection is a tunnel.
     pub(super) const fn tunnel(connection: Box<Connection>) -> Self {
         Self { connection: Some(connection), rest: Remaining::Closed, pool: None }
     }
 
-    /// The connection, in the midst of whatever it carries.
+    /// The connection, in whatever state it is.
     pub(in crate::proxy) fn into_connection(self) -> Option<Box<Connection>> {
         self.connection
     }

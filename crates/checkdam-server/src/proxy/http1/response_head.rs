@@ -11,22 +11,21 @@ use checkdam_net::content_length;
 pub(super) const HEAD_MAX: usize = 64 << 10;
 /// The most headers in a head.
 const HEADERS_MAX: usize = 128;
-/// Room for what the proxy adds to an answer's headers.
+/// Capacity for the headers that the proxy adds.
 const HEADERS_MORE: usize = 8;
 
-/// The head of an answer.
+/// The head of a response.
 #[derive(Debug)]
 pub(super) struct ResponseHead {
     pub(super) status: StatusCode,
-    /// Without those that are meant for our connection only; of an answer that
-    /// switches protocols Upgrade is kept.
+    /// Without hop-by-hop headers; of a response that switches protocols Upgrade is kept.
     pub(super) headers: HeaderMap,
     pub(super) framing: BodyFraming,
     /// Whether the connection may carry another request afterwards.
     pub(super) is_lasting: bool,
 }
 
-/// Where the body of an answer ends.
+/// The end of a response's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BodyFraming {
     Length(u64),
@@ -35,7 +34,7 @@ pub(super) enum BodyFraming {
     Closed,
 }
 
-/// Why an answer cannot be understood.
+/// Why a response is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(in crate::proxy) enum ReplyError {
     #[error("its head is malformed: {0}")]
@@ -86,7 +85,7 @@ impl ResponseHead {
         let has_body = *method != Method::HEAD
             && !status.is_informational()
             && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        // A body that must not be there may come all the same.
+        // A body may follow although it must not.
         let is_odd =
             status == StatusCode::NO_CONTENT && (marks.is_chunked || marks.length.is_some_and(|length| length > 0));
         let framing = match (has_body, marks.is_chunked, marks.length) {

@@ -34,7 +34,7 @@ const SQLITE_WAIT: Duration = Duration::from_secs(10);
 const SQLITE_READERS: u32 = 4;
 const POSTGRES_CONNECTIONS: u32 = 8;
 
-/// A database that answers or says in time that it cannot.
+/// A database with bounded waits.
 #[derive(Debug, Clone)]
 pub(super) enum Engine {
     /// One connection writes, so that writers queue instead of failing.
@@ -117,7 +117,7 @@ impl Engine {
         Self::Postgres { pool: pool.connect_lazy_with(options.clone()), options: Box::new(options) }
     }
 
-    /// A transaction that sees one state of everything, whatever others write.
+    /// A transaction with a consistent snapshot (repeatable read).
     pub(super) async fn read(&self) -> Result<Session, sqlx::Error> {
         match self {
             Self::Sqlite { file, readers, .. } => {

@@ -4,7 +4,7 @@
 //! rows in, and each row is returned as one object. Both engines support this, so
 //! every statement is written once.
 
-/// An engine's way of spelling.
+/// An engine's SQL dialect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::rulebook) enum Dialect {
     Sqlite,

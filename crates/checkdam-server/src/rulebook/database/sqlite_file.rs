@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(in crate::rulebook) struct OpenedFile {
     path: PathBuf,
-    /// None if it could not be looked at: opening it says why.
+    /// None if it could not be read: opening it reports why.
     identity: Option<(u64, u64)>,
 }
 
@@ -21,7 +21,7 @@ impl OpenedFile {
         Self { path: path.to_owned(), identity: identity(path).ok() }
     }
 
-    /// Refuses to go on with a file that is no longer the one at its path.
+    /// Fails if the file is no longer the one at its path.
     pub(super) fn check(&self) -> io::Result<()> {
         let Some(opened) = self.identity else { return Ok(()) };
         let path = self.path.display();

@@ -17,7 +17,7 @@ pub(in crate::rulebook) enum Value {
 /// pool.
 #[derive(Debug)]
 pub(in crate::rulebook) struct Session {
-    /// `None` only once it has been given back.
+    /// `None` only once it was returned to the pool.
     connection: Option<EngineConnection>,
 }
 
@@ -115,7 +115,7 @@ impl Session {
 
     async fn end(mut self, how: &str) -> Result<(), sqlx::Error> {
         self.run_script(how).await?;
-        // Only a connection whose transaction has ended is of use to others.
+        // Only a connection whose transaction has ended can be reused.
         drop(self.connection.take());
         Ok(())
     }

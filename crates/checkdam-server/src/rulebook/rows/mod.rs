@@ -135,7 +135,7 @@ fn flag(row: &Value, name: &str) -> Option<bool> {
     }
 }
 
-/// Text that a database can keep: PostgreSQL has no way to write NUL.
+/// Text that a database can store: PostgreSQL has no NUL.
 fn without_nul<'a>(what: &str, text: &'a str) -> Result<&'a str, String> {
     if text.contains('\0') { Err(format!("the {what} contains a NUL character: leave it out")) } else { Ok(text) }
 }

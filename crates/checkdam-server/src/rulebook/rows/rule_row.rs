@@ -91,7 +91,7 @@ impl RowItem for Rule {
         &mut snapshot.rules
     }
 
-    /// A rule's overrides must fit it, and no other rule may concern the same requests.
+    /// A rule's overrides must fit it, and no other rule may apply to the same requests.
     fn affected_definitions(
         snapshot: &RowCache,
         old: Option<&Self>,

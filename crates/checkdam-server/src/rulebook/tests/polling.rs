@@ -58,7 +58,7 @@ async fn an_edit_of_ones_own_is_in_force_at_once(home: TestDatabase) {
     follower.poll_hint().notify_one();
     reached(&follower, home.version().await).await;
     assert_eq!(*in_force.lock().unwrap(), ["a"]);
-    // As a task would that hears of changes from elsewhere.
+    // As a task would that is notified of changes from elsewhere.
     home.rulebook.remove_rule("a", None).await.unwrap();
     follower.poll_hint().notify_one();
     reached(&follower, home.version().await).await;
@@ -70,7 +70,7 @@ async fn whoever_has_it_looked_at_hears_when_that_was_done(home: TestDatabase) {
     let mut looks = follower.poll_requests();
     for name in ["a", "b", "c"] {
         home.rulebook.add_rule(rule(&format!("{{name: {name}, key: {name}, limits: [1/s]}}"))).await.unwrap();
-        // Another look may be under way, which knows nothing of it yet.
+        // Another poll may be running, which has not seen it yet.
         follower.poll_hint().notify_one();
         tokio::time::timeout(PATIENCE, looks.poll()).await.expect("it is looked at");
         assert!(in_force.lock().unwrap().iter().any(|rule| rule == name), "{name}");
