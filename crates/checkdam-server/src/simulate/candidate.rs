@@ -5,7 +5,7 @@ use checkdam::{Outcome, Request, RuleSet};
 use super::tally::DecisionTally;
 use crate::replay::Replay;
 
-/// What is asked at once, of one log line.
+/// The requests of one log line, which are decided together.
 #[derive(Debug)]
 pub(super) struct LogRequest<'b> {
     /// In our time.
@@ -37,7 +37,7 @@ impl Candidate {
         Self { name, replay: Replay::new(rules, buckets_max), tally }
     }
 
-    /// Of each whose limit does not let it pass; none if it passes.
+    /// For each, the rule that denies it; none if it passes.
     pub(super) fn decide_all(&mut self, asked: &[LogRequest<'_>]) -> Vec<Option<String>> {
         asked.iter().map(|asked| self.decide(asked)).collect()
     }
@@ -73,7 +73,7 @@ pub(super) fn decide_both(
     })
 }
 
-/// Whose limit denies the requests.
+/// The rule that denies the requests.
 fn denying_rule(requests: &[Request<'_>], outcomes: &[Outcome]) -> String {
     let denying = requests.iter().zip(outcomes).find(|(_, outcome)| !outcome.is_allowed());
     let subject = denying.and_then(|(request, outcome)| match outcome.ban() {

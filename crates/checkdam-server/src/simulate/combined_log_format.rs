@@ -17,7 +17,7 @@ const FIELDS: [&str; 9] = ["ip", "user", "method", "endpoint", "status", "bytes"
 #[derive(Debug)]
 pub(super) struct CombinedLogFormat {
     wanted: FieldMapping,
-    /// Where each attribute stands in [`FIELDS`], if it does.
+    /// The index of each attribute in [`FIELDS`], if it has one.
     places: Vec<Option<usize>>,
     cost: Option<usize>,
 }
@@ -116,8 +116,8 @@ fn split_word(text: &str) -> (&str, &str) {
     (word, rest.trim_start_matches(' '))
 }
 
-/// What stands in quotes at the beginning, and what follows it. A quote behind a
-/// backslash is part of it.
+/// The quoted text at the beginning, and what follows it. A quote after a backslash
+/// is part of it.
 fn split_quoted(text: &str) -> Option<(&str, &str)> {
     let inner = text.strip_prefix('"')?;
     let mut from = 0;

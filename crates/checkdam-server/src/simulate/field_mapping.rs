@@ -105,7 +105,8 @@ impl MappedAttribute {
     }
 }
 
-/// As listeners read paths by default, but for what they refuse: it is in the log.
+/// As listeners normalize paths by default, without rejections: the request is in the
+/// log.
 const LOGGED_PATHS: PathNormalization =
     PathNormalization { slashes: Slashes::Keep, are_parameters_stripped: true, ..PathNormalization::AS_WRITTEN };
 

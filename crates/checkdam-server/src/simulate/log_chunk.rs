@@ -6,7 +6,7 @@ use std::ops::Range;
 /// Lines that were read together.
 #[derive(Debug, Default)]
 pub(super) struct LogChunk {
-    /// As it stands in the log.
+    /// The text of the log.
     pub(super) text: String,
     /// Values that the log writes otherwise.
     extra: String,
@@ -91,7 +91,7 @@ impl FieldSpan {
     }
 }
 
-/// Where a part stands in a text; none if it is not of it.
+/// The offset of a part in a text; none if it is not a slice of it.
 fn offset(text: &str, part: &str) -> Option<usize> {
     let start = (part.as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
     (start + part.len() <= text.len()).then_some(start)

@@ -18,11 +18,11 @@ use super::json_lines::JsonLines;
 use super::log_chunk::{LogChunk, UnreadableLine};
 use super::timestamps::check_plausible;
 
-/// What is read at once, and again while it is looked at.
+/// How much is read at once, and again while that is parsed.
 const CHUNK: usize = 1 << 20;
 /// The longest line.
 const LINE_MAX: usize = 8 << 20;
-/// Blocks that wait to be looked at.
+/// The number of chunks queued for parsing.
 const WAITING: usize = 2;
 /// The maximum number of errors reported per chunk; all are counted.
 const FAULTS_MAX: usize = 5;
@@ -52,7 +52,7 @@ pub(super) struct ReaderContext {
     pub(super) is_stopped: Arc<AtomicBool>,
 }
 
-/// What is heard of a log: blocks, and at last perhaps why there are no more.
+/// Chunks of a log, and finally the error, if there is one.
 pub(super) type ChunkResult = Result<LogChunk, String>;
 
 /// Whether a path means standard input.
@@ -152,7 +152,7 @@ impl LineParser {
         }
     }
 
-    /// Understands some lines; `line` stand before them.
+    /// Parses some lines; `line` lines precede them.
     fn parse_chunk(&mut self, text: String, line: u64) -> LogChunk {
         let mut block = LogChunk::default();
         {

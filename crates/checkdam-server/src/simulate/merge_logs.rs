@@ -22,10 +22,10 @@ use super::log_reader::ChunkResult;
 
 /// The most requests that are held back.
 const HELD_MAX: usize = 2_000_000;
-/// After so many blocks what is held back of them is copied, so that a few
-/// requests do not keep the text around them.
+/// After this many chunks, held lines are copied, so that a few requests do not keep
+/// whole chunks in memory.
 const BLOCKS_MAX: usize = 256;
-/// A leap of time is believed once so many lines in a row have made it.
+/// A leap in time is accepted once this many lines in a row have made it.
 const BELIEVED_FROM: usize = 16;
 /// How often cancellation is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -51,7 +51,7 @@ pub(super) struct LogMerge {
 pub(super) struct LineCounts {
     pub(super) lines: u64,
     pub(super) unreadable: u64,
-    /// Requests that came too late to be put in order.
+    /// Requests that were too late to be ordered.
     pub(super) late: u64,
     /// The first lines that could not be read: where, and why.
     pub(super) faults: Vec<(PathBuf, UnreadableLine)>,
@@ -89,7 +89,7 @@ struct PendingChunk {
     left: usize,
 }
 
-/// A request that waits: earlier ones first, then those that came first.
+/// A request that is held back: ordered by time, then by arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct HeldRequest {
     at_us: u64,
@@ -113,11 +113,10 @@ impl LogMerge {
         }
     }
 
-    /// Gives out every request in order; false where `is_stopped` came before
-    /// the end.
+    /// Passes on every request in order; false if `is_stopped` was set before the end.
     ///
     /// # Errors
-    /// Says which log cannot be read, and why.
+    /// Has the log that cannot be read, and why.
     pub(super) fn run(
         &mut self,
         is_stopped: &AtomicBool,

@@ -240,7 +240,7 @@ impl<'o> Simulation<'o> {
         LogRequest { at_us: *at_us, unix_s: *unix_s, requests }
     }
 
-    /// Whose limit did not let a request pass by the first rule file, and by the second.
+    /// The rules that deny a request by the first rule file, and by the second.
     fn compare(&mut self, was: Option<&String>, is: Option<&String>) {
         if let Some(subject) = was.or(is).filter(|_| was.is_some() != is.is_some()) {
             let of_subject = self.differing.1.entry(0, subject.clone());

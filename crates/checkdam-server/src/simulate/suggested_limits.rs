@@ -51,21 +51,21 @@ struct Peak {
 pub(crate) struct Suggestion {
     /// The key.
     pub(crate) key: String,
-    /// How many subjects were looked at.
+    /// How many subjects were sampled.
     pub(crate) subjects: u64,
-    /// One subject in so many was looked at.
+    /// One subject in this many was sampled.
     pub(crate) sampled_one_in: u64,
     /// The peaks by window.
     pub(crate) peaks: Vec<WindowPeaks>,
-    /// Limits above nearly all of them, outliers left out.
+    /// Limits above nearly all of them, without outliers.
     pub(crate) limits: Vec<String>,
-    /// Subjects that were left out because they ask for far more than the others.
+    /// Subjects that were excluded because they use far more than the others.
     pub(crate) outliers: u64,
     /// Subjects that would have been limited.
     pub(crate) exceeding: u64,
 }
 
-/// How much a subject asks for at most within a window.
+/// The peak use of a subject within a window.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct WindowPeaks {
     /// `s`, `m` or `h`.
@@ -157,7 +157,7 @@ impl Peaks {
     }
 }
 
-/// The least that so many per mille of these do not exceed.
+/// The smallest value that this many per mille do not exceed.
 fn percentile(sorted: &[u32], mille: usize) -> u32 {
     let rank = (sorted.len() * mille).div_ceil(1_000).max(1) - 1;
     sorted.get(rank).copied().unwrap_or(0)

@@ -8,7 +8,7 @@ use super::suggested_limits::Suggestion;
 use super::tally::{DecisionTally, RuleTally};
 use crate::http::mode_name;
 
-/// What came out of a simulation.
+/// The result of a simulation.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
     pub(crate) logs: Vec<String>,
@@ -18,7 +18,7 @@ pub(crate) struct Summary {
     pub(crate) unreadable: u64,
     /// The first of them.
     pub(crate) faults: Vec<FaultAt>,
-    /// Requests that came too late to be put in order.
+    /// Requests that were too late to be ordered.
     pub(crate) late: u64,
     /// Unix seconds of the first request and of the last.
     pub(crate) first: u64,

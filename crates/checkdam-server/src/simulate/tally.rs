@@ -86,7 +86,7 @@ impl DecisionTally {
             let Some(tier) = tiers.next() else { continue };
             let Some(rule) = self.rules.get_mut(tier.number) else { continue };
             rule.concerned += 1;
-            // What passes with others was not limited, whatever one of them says.
+            // A request that passes with others was not denied, whatever one of them decides.
             if is_denied && !(is_allowed && tier.is_enforced()) {
                 rule.limited.note(unix_s);
                 rule.worst.note(unix_s);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// The most points; beyond, two become one.
 const POINTS_MAX: usize = 2_048;
-/// The most rules whose limiting is seen over time: the first that limit.
+/// The maximum number of rules with a timeline: the first that deny.
 const RULES_MAX: usize = 64;
 
 /// Counts over time.
@@ -80,7 +80,7 @@ impl Timeline {
     }
 }
 
-/// The minute in which most happened, found as time goes on.
+/// The busiest minute, updated as time advances.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Busiest {
     now: (u64, u64),

@@ -47,7 +47,7 @@ pub(super) fn clf(bytes: &[u8]) -> Option<u64> {
     iso8601(&[date.as_slice(), time].concat())
 }
 
-/// A space may stand before the zone.
+/// A space may precede the zone.
 fn iso8601(bytes: &[u8]) -> Option<u64> {
     match memchr::memrchr(b' ', bytes) {
         Some(space @ 11..) => parse_iso8601_us(&[&bytes[..space], &bytes[space + 1..]].concat()),

@@ -10,8 +10,8 @@ use checkdam::store::redis::{CallError, RedisOptions, RedisStats, RedisStore, St
 use checkdam::store::{BucketName, FailurePolicy, Operation, Tier};
 use checkdam::{Algorithm, Align, Quota, QuotaSpec};
 
-/// How often Redis is asked at the start: what connects for the first time may
-/// need longer than a decision may take.
+/// How often Redis is probed at the start: a first connection may take longer than
+/// the deadline of a decision.
 const FIRST_TRIES: u32 = 3;
 /// The pause between them.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -34,15 +34,15 @@ pub(crate) struct MonitoredRedis {
 #[derive(Debug, Default)]
 struct RedisHealth {
     stats: RedisStats,
-    /// Whether requests failed when it was last looked.
+    /// Whether requests failed at the last poll.
     is_failing: bool,
-    /// Whether nothing at all was answered then.
+    /// Whether nothing replied then.
     is_away: bool,
     /// Whether Redis was too far away for the deadline.
     is_too_far: bool,
 }
 
-/// What became of requests since it was last looked.
+/// Results of requests since the last poll.
 #[derive(Debug, Clone, Copy)]
 struct RequestOutcomes {
     failed: u64,
@@ -110,7 +110,7 @@ impl MonitoredRedis {
         }
     }
 
-    /// Whether it did not answer when it was last asked.
+    /// Whether the last probe failed.
     pub(super) fn is_failing(&self) -> bool {
         self.lock().is_failing
     }
@@ -207,7 +207,7 @@ impl MonitoredRedis {
 
 /// Says what lets limits fail, or will one day.
 async fn log_warnings(options: RedisOptions) {
-    // A URL that is not understood was refused before.
+    // An invalid URL was rejected before.
     for (server, finding) in startup_check(&options).await.unwrap_or_default() {
         let remedy = finding.remedy.unwrap_or_default();
         tracing::warn!(server, look = finding.look, seen = finding.seen, remedy, "the store check found a problem");

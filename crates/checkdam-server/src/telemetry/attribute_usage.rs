@@ -12,16 +12,16 @@ use checkdam::{Condition, Matcher, Request, Rule, RuleSet};
 
 /// More warnings would not be readable.
 const WARNINGS_MAX: usize = 20;
-/// For so long an attribute counts as seen.
+/// How long an attribute counts as seen.
 const SEEN_FOR_S: u64 = 3_600;
-/// So many requests a second are looked at: a busy node need not look at all.
+/// The maximum number of requests sampled per second: a busy node need not read all.
 const LOOKS_PER_S: i32 = 1_000;
 
 /// Attributes that rules name, and when requests last had them.
 #[derive(Debug)]
 pub(crate) struct AttributeUsage {
     known: ArcSwap<NamedAttributes>,
-    /// How many requests of this second may still be looked at.
+    /// How many requests of this second may still be sampled.
     looks: AtomicI32,
     now_s: AtomicU64,
     has_warned: AtomicBool,
@@ -42,7 +42,7 @@ pub(crate) struct Unseen {
 #[derive(Debug, Default)]
 struct NamedAttributes {
     since_s: u64,
-    /// When a request was last looked at; 0 if none was.
+    /// When a request was last sampled; 0 if none was.
     last_request_s: AtomicU64,
     /// When a request last had the attribute; 0 if none had.
     names: HashMap<String, AtomicU64, foldhash::fast::RandomState>,
@@ -110,7 +110,7 @@ impl AttributeUsage {
     fn tick_at(&self, now_s: u64) {
         self.now_s.store(now_s, Ordering::Relaxed);
         self.looks.store(LOOKS_PER_S, Ordering::Relaxed);
-        // Before an hour has passed there may be more to come.
+        // Within the first hour other requests may still come.
         if now_s < self.known.load().since_s + SEEN_FOR_S {
             return;
         }
@@ -160,7 +160,7 @@ impl AttributeUsage {
 }
 
 impl NamedAttributes {
-    /// Whether a request none of whose attributes is known should have had one.
+    /// Whether a request without any known attribute should have had one.
     fn expects_attribute(&self, request: &Request<'_>) -> bool {
         !self.names.is_empty() && request.attributes().next().is_some() && !self.trees.contains(request.domain())
     }
@@ -171,7 +171,7 @@ fn named_attributes(rule: &Rule) -> impl Iterator<Item = &str> {
     rule.key.attributes().chain(rule.when.iter().map(|(name, _)| name.as_str()))
 }
 
-/// The attributes without which a rule concerns no request.
+/// The attributes that a rule needs to apply to a request.
 fn required_attributes(rule: &Rule) -> BTreeSet<&str> {
     let conditions = rule.when.iter().filter(|(_, condition)| !condition.holds(None));
     rule.key.attributes().chain(conditions.map(|(name, _)| name.as_str())).collect()
@@ -214,7 +214,7 @@ fn unmatched_paths(rule: &Rule, paths: PathNormalization) -> impl Iterator<Item 
     });
     matchers.filter_map(move |matcher| {
         let Matcher::Exact(text) = matcher else { return None };
-        // What is refused reaches no rule; decoded, it is how the rule should be written.
+        // Rejected paths reach no rule; decoded, it is how the rule should be written.
         let decoding = PathNormalization { slashes: Slashes::Decode, ..paths };
         let meant = paths.endpoint(text).or_else(|_| decoding.endpoint(text)).ok()?;
         (text.starts_with('/') && meant != text.as_str()).then(|| (text.as_str(), meant.into_owned()))

@@ -37,7 +37,7 @@ pub(crate) struct DecisionCounters {
     known: RwLock<HashMap<String, Arc<RuleCounts>>>,
     /// The same by their number in the active rules.
     numbered: ArcSwap<CountsByRuleNumber>,
-    /// Requests that no rule speaks for.
+    /// Requests that no rule governs.
     none: Arc<RuleCounts>,
     other: Arc<RuleCounts>,
     /// Requests that passed, and those that did not: the counts of rules do not
@@ -46,7 +46,7 @@ pub(crate) struct DecisionCounters {
     refused: AtomicU64,
     /// Requests that any rule in shadow would have denied.
     shadowed: AtomicU64,
-    /// Of those that did not pass: the banned, and those whose store did not answer.
+    /// Of the denied: banned, and denied because the store did not reply.
     banned: AtomicU64,
     unavailable: AtomicU64,
 }
@@ -69,7 +69,7 @@ pub(crate) struct RuleCounts {
     denied: AtomicU64,
     /// Requests that it would have denied were it not in shadow.
     shadow: AtomicU64,
-    /// Requests that it denied because its store did not answer.
+    /// Requests that it denied because its store did not reply.
     unavailable: AtomicU64,
 }
 
@@ -78,7 +78,7 @@ impl RuleCounts {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    /// The rule; empty for requests that none speaks for.
+    /// The rule; empty for requests that none governs.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -104,15 +104,14 @@ impl RuleCounts {
         self.shadow.load(Ordering::Relaxed)
     }
 
-    /// Requests that it denied because its store did not answer; they count as
-    /// denied too.
+    /// Requests that it denied because its store did not reply; they count as denied too.
     pub(crate) fn unavailable(&self) -> u64 {
         self.unavailable.load(Ordering::Relaxed)
     }
 }
 
 impl DecisionCounters {
-    /// Counts so many rules by themselves, and the others together.
+    /// Counts this many rules separately, and the others together.
     pub(crate) fn new(rules_max: usize) -> Self {
         Self {
             rules_max,
@@ -171,8 +170,7 @@ impl DecisionCounters {
         }
     }
 
-    /// The counts of a request that a limit of a tree asks to be counted with
-    /// its values.
+    /// The counts of a request with detailed metrics, by its values.
     #[cold]
     fn value_counts(&self, seen: &Observation<'_, '_>, speaking: &Outcome) -> Arc<RuleCounts> {
         let asked = seen.iter().find(|(_, outcome)| std::ptr::eq(*outcome, speaking));
@@ -283,7 +281,7 @@ fn add_one(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Where a verdict stands in [`DECISIONS`].
+/// The index of a verdict in [`DECISIONS`].
 pub(crate) const fn decision_index(verdict: Verdict) -> usize {
     match verdict {
         Verdict::Allowed => 0,

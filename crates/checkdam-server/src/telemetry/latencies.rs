@@ -10,8 +10,8 @@ use super::counters::{DECISIONS, STORES};
 use super::{Observation, Representative};
 use crate::traceparent::TraceId;
 
-/// The upper bounds of the buckets in nanoseconds, and as metrics write them:
-/// the same in every form, so that a scraper sees one series whichever it asks for.
+/// The upper bounds of the buckets in nanoseconds, and as metrics write them: the
+/// same in every format, so that a scraper sees one series in either.
 pub(crate) const BOUNDS: [(u64, &str); 16] = [
     (1_000, "1e-06"),
     (2_500, "2.5e-06"),
@@ -47,7 +47,7 @@ struct LatencySeries {
     sum_ns: AtomicU64,
 }
 
-/// A decision that stands for others that took about as long.
+/// A decision that represents others of similar latency.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Exemplar {
     pub(crate) trace: TraceId,

@@ -55,15 +55,15 @@ pub(crate) struct Observation<'a, 'r> {
     pub(crate) is_allowed: bool,
     /// How long the decision took.
     pub(crate) latency: Duration,
-    /// What speaks for all, if there is anything.
+    /// The outcome that represents all, if there is one.
     pub(crate) speaking: Option<Representative<'a>>,
 }
 
-/// The outcome that speaks for all: the first that denies, if they do not pass.
+/// The outcome that represents all: the first that denies, if they do not pass.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Representative<'a> {
     pub(crate) outcome: &'a Outcome,
-    /// Where what became of them stands in [`DECISIONS`].
+    /// The index of their decision in [`DECISIONS`].
     decision: usize,
     /// The index in [`STORES`] of where it was decided.
     store: usize,
@@ -161,7 +161,7 @@ impl Telemetry {
         &self.attributes
     }
 
-    /// What was asked last.
+    /// The sample of recent requests.
     pub(crate) fn sample(&self) -> RequestSample {
         self.recent.sample(self.decided_totals())
     }

@@ -21,19 +21,19 @@ use super::Observation;
 
 /// How far back requests are kept.
 const SECONDS_MAX: u64 = 300;
-/// Clients are left out only where less than that would be kept of all.
+/// Clients are left out only if less than this would be kept of all.
 const SECONDS_MIN: u64 = 60;
 /// The minimum number of sampled clients besides the busy ones; rather than fewer,
 /// less time is kept.
 const CLIENTS_MIN: usize = 50;
 /// What an entry may take on average; most take a third of it.
 const ENTRY_BYTES: usize = 300;
-/// One client in so many at least.
+/// At least one client in this many is sampled.
 const MASK_MAX: u64 = (1 << 16) - 1;
 /// The recent period by which it is decided whether more fits.
 const LATELY_S: u64 = 30;
 
-/// What was asked last.
+/// A sample of recent requests.
 #[derive(Debug)]
 pub(crate) struct RecentRequests {
     entries_max: usize,
@@ -41,9 +41,9 @@ pub(crate) struct RecentRequests {
     /// no client can choose to be left out.
     mask: AtomicU64,
     hasher: foldhash::quality::RandomState,
-    /// Clients that are kept whatever their hash is.
+    /// Clients that are sampled whatever their hash is.
     loud: BusyClients,
-    /// What was asked since the last tick.
+    /// Requests since the last tick.
     fresh: Mutex<SecondOfRequests>,
     /// Whether that is full, so that nothing waits to find out.
     is_full: AtomicBool,
@@ -61,7 +61,7 @@ struct SecondOfRequests {
     last_us: u64,
     /// Whether a request was dropped for lack of room: the sequence is incomplete.
     is_cut: bool,
-    /// Clients that were kept whatever their hash is.
+    /// Clients that were sampled whatever their hash is.
     loud: ClientHashes,
     live: DecidedTotals,
 }
@@ -175,8 +175,7 @@ impl RecentRequests {
         self.keep_more_clients(&mut kept);
     }
 
-    /// What was kept until now, when so much was decided. Copies what is not a
-    /// second old.
+    /// The sample until now, with the totals decided. Copies what is not a second old.
     pub(super) fn sample(&self, decided: DecidedTotals) -> RequestSample {
         let kept = lock(&self.kept);
         let live = decided.since(kept.decided);
@@ -322,12 +321,12 @@ impl SecondOfRequests {
 }
 
 impl RequestSample {
-    /// Of clients that do not ask most, one in so many was kept.
+    /// Of clients that are not busy, one in this many was sampled.
     pub(crate) const fn sampling_ratio(&self) -> u64 {
         self.mask + 1
     }
 
-    /// What was asked, in the order in which it was decided.
+    /// The requests, in the order in which they were decided.
     pub(crate) fn entries(&self) -> Vec<SampledRequest<'_>> {
         let all = self.blocks.iter().flat_map(|block| {
             let sampled = |entry| SampledRequest { entry, is_loud: self.mask == 0 || block.is_busy(entry) };

@@ -30,7 +30,7 @@ use crate::heavy_hitters::{RankedSubjects, Ranking};
 const SHARDS: usize = 8;
 
 thread_local! {
-    /// Where subjects are written to be looked up.
+    /// Buffer in which subjects are rendered for lookup.
     static SUBJECT: RefCell<String> = const { RefCell::new(String::new()) };
 }
 

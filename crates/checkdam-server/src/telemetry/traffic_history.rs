@@ -17,9 +17,9 @@ pub(crate) use self::rule_history::{TrafficPoint, TrafficSeries, TrafficWindow};
 use super::{DecisionCounters, RuleCounts};
 
 const SECOND_US: u64 = 1_000_000;
-/// The clock may be put back by so much and history goes on.
+/// The clock may be set back by this much without a reset of the history.
 const BACK_MAX_S: u64 = 60;
-/// Rates are means over so many seconds.
+/// Rates are means over this many seconds.
 const RATE_S: u64 = 10;
 
 /// What passed in the last minutes and hours, by rule.
@@ -32,8 +32,8 @@ pub(crate) struct TrafficHistory {
 
 #[derive(Debug)]
 struct HistoryState {
-    /// In which part of a second looks are taken: seconds are counted from
-    /// there, so that a look that is a little late falls into the right one.
+    /// The phase of readings within a second: seconds are counted from there, so that a
+    /// reading that is a little late belongs to the right one.
     phase_us: u64,
     /// When the last known second ended.
     end_s: u64,
@@ -110,7 +110,7 @@ impl TrafficHistory {
         self.seconds.subscribe()
     }
 
-    /// What passed in a window: all of it, and by the busiest rules, at most so many.
+    /// Traffic in a window: in total, and by the busiest rules, at most `rules_max`.
     pub(crate) fn history(&self, window: TrafficWindow, rules_max: usize) -> WindowHistory {
         let kept = self.lock();
         let busiest = kept.busiest(rules_max, |line| line.sum(window));
@@ -132,7 +132,7 @@ impl TrafficHistory {
         WindowHistory { end_s, total, rules: vec![(rule.to_owned(), series)], is_known: line.is_some() }
     }
 
-    /// What passed in the last second, by the busiest rules, at most so many.
+    /// Traffic in the last second, by the busiest rules, at most `rules_max`.
     pub(crate) fn last_second(&self, rules_max: usize) -> TrafficSecond {
         let kept = self.lock();
         let busiest = kept.busiest(rules_max, |line| line.last(kept.end_s).sum());

@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const SEND_LIMIT: Duration = Duration::from_secs(5);
 /// How long what is left may take at the end.
 const FINISH_LIMIT: Duration = Duration::from_secs(2);
-/// How often it is said that the collector does not answer.
+/// How often it is logged that the collector does not reply.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// Sends spans.
@@ -98,7 +98,7 @@ struct ExportTask {
     exporter: SpanExporter,
     spans: mpsc::Receiver<SpanData>,
     dropped: Arc<AtomicU64>,
-    /// When it was last said that the collector does not answer.
+    /// When that was last logged.
     warned: Option<Instant>,
 }
 
@@ -111,7 +111,7 @@ impl ExportTask {
                 () = self.fill_batch(&mut batch) => self.send(std::mem::take(&mut batch)).await,
             }
         };
-        // What was gathered when the end came is kept, and the rest is added.
+        // What was gathered at the end is kept, and the rest is added.
         loop {
             while batch.len() < BATCH_MAX
                 && let Ok(span) = self.spans.try_recv()
@@ -127,7 +127,7 @@ impl ExportTask {
         let _ = finished.map(|done| done.send(()));
     }
 
-    /// Gathers a full message, or what has come a while after the first.
+    /// Gathers a full batch, or what has arrived some time after the first span.
     async fn fill_batch(&mut self, batch: &mut Vec<SpanData>) {
         if self.spans.recv_many(batch, BATCH_MAX).await == 0 {
             // All senders are gone, so the end follows.
@@ -201,7 +201,7 @@ mod tests {
         let mut batch = Vec::new();
         let gathered = tokio::time::timeout(Duration::ZERO, sending.fill_batch(&mut batch)).await;
         assert_eq!((gathered.is_ok(), batch.len()), (true, BATCH_MAX));
-        // The last waits for others, and is not forgotten if the end comes first.
+        // The last one waits for others, and is not lost at shutdown.
         batch.clear();
         let gathered = tokio::time::timeout(Duration::ZERO, sending.fill_batch(&mut batch)).await;
         assert_eq!((gathered.is_err(), batch.len()), (true, 1));

@@ -18,7 +18,7 @@ const NAME: &str = "ratelimit.check";
 /// Makes spans of checks, of those that are to be recorded.
 #[derive(Debug)]
 pub(super) struct SpanBuilder {
-    /// Of so many in 2^64 without a caller's word.
+    /// The share of spans without a caller's decision, out of 2^64.
     share: u64,
     numbers: AtomicU64,
     random: RandomState,
@@ -59,7 +59,7 @@ impl SpanBuilder {
             dropped_attributes_count: 0,
             events: Default::default(),
             links: Default::default(),
-            // A denial is an answer, not an error.
+            // A denial is a response, not an error.
             status: Status::Unset,
             instrumentation_scope: self.scope.clone(),
         }

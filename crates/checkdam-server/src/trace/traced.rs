@@ -10,7 +10,7 @@ use super::current_span::with_parent;
 use super::tracer::Tracer;
 use crate::traceparent::TraceParent;
 
-/// A responder whose requests carry the trace that their callers name.
+/// A responder that attaches the caller's trace to its requests.
 #[derive(Clone)]
 pub(crate) struct Traced<R> {
     tracer: Arc<Tracer>,
@@ -18,7 +18,7 @@ pub(crate) struct Traced<R> {
 }
 
 impl<R> Traced<R> {
-    /// `responder` answers; parents are read if the tracer wants them.
+    /// `responder` answers; parents are parsed if the tracer needs them.
     pub(crate) const fn new(tracer: Arc<Tracer>, responder: R) -> Self {
         Self { tracer, responder }
     }

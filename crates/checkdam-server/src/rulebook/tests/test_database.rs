@@ -8,7 +8,7 @@ use testkit::Postgres;
 
 use crate::rulebook::{DatabaseUrl, Rulebook, Snapshot};
 
-/// An empty rulebook; its database goes with it.
+/// An empty rulebook; its database is removed with it.
 pub(super) struct TestDatabase {
     pub(super) rulebook: Rulebook,
     pub(super) url: DatabaseUrl,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use arc_swap::ArcSwap;
 
-/// A client is loud that asks for one in so many of all requests.
+/// A client is busy if it makes one in this many of all requests.
 pub(super) const SHARE: u64 = 128;
 /// The most of them.
 const LOUD_MAX: usize = 1_024;
@@ -21,7 +21,7 @@ const COUNTERS: usize = 4_096;
 /// Hashes of clients, in order.
 pub(super) type ClientHashes = Arc<Vec<u64>>;
 
-/// The clients that ask most, and how often others were left out.
+/// The busiest clients, and counts of those left out.
 #[derive(Debug)]
 pub(super) struct BusyClients {
     hashes: ArcSwap<Vec<u64>>,
@@ -45,7 +45,7 @@ impl BusyClients {
         self.hashes.load_full()
     }
 
-    /// A request of a client was left out.
+    /// Records that a request of a client was left out.
     pub(super) fn record_dropped(&self, hash: u64) {
         // Other bits than those of the sampling mask.
         let counter = &self.counters[(hash >> 40) as usize % COUNTERS];
@@ -55,15 +55,15 @@ impl BusyClients {
         }
     }
 
-    /// A second has ended in which so much was asked.
+    /// Ends a second with this many requests.
     pub(super) fn tick(&self, asked: u64) {
         let threshold = (asked / SHARE).max(PER_SECOND_MIN);
         self.threshold.store(u32::try_from(threshold).unwrap_or(u32::MAX), Ordering::Relaxed);
         self.counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
     }
 
-    /// These are loud, by how often they asked of `total`. Those that were before
-    /// stay so until they ask half as often.
+    /// Sets the busy clients, by their share of `total`. Those that were busy stay so
+    /// until their share has halved.
     pub(super) fn set_busy(&self, counts: &std::collections::HashMap<u64, u64>, total: u64) -> ClientHashes {
         let count = |hash: &u64| counts.get(hash).copied().unwrap_or(0);
         let stay = self.hashes();

@@ -53,7 +53,7 @@ impl TimeSlices {
             }
             self.short.push_back((done_number, done));
         }
-        // A clock that was put back makes the future: that goes too.
+        // After a clock was set back, slices of the future are dropped too.
         let is_kept = |kept: u64, now: u64| kept <= now && now - kept < SLICES;
         self.short.retain(|(kept, _)| is_kept(*kept, number));
         self.long.retain(|(kept, _)| is_kept(*kept, number / SHORTS_IN_LONG));

@@ -1,6 +1,6 @@
 //! The history of one rule: a ring of points for each window.
 
-/// How far history is looked back at.
+/// The window of a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TrafficWindow {
     /// A minute by seconds.
@@ -42,9 +42,9 @@ impl TrafficWindow {
     }
 }
 
-/// Requests that passed, that did not, and that rules in shadow would have denied;
-/// of those that did not pass, the banned, and those that a rule refused because
-/// its store did not answer.
+/// Requests that were allowed, denied, and that rules in shadow mode would have
+/// denied; of the denied, the banned, and those that a rule denied because its store
+/// did not reply.
 pub(in crate::telemetry) type Counts = [u64; 5];
 
 /// What passed in a point of time.
@@ -56,7 +56,7 @@ pub(crate) struct TrafficPoint {
     pub(crate) shadow: u32,
     /// Of those that did not pass.
     pub(crate) banned: u32,
-    /// Of those that did not pass: the store did not answer.
+    /// Of the denied: the store did not reply.
     pub(crate) unavailable: u32,
 }
 

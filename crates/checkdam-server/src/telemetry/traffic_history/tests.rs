@@ -4,7 +4,7 @@ use checkdam::{Limiter, Request, RuleSet, rule_file};
 use super::*;
 use crate::telemetry::Observation;
 
-/// Midnight of some day, and a little: looks are taken late in a second.
+/// Midnight of some day, and a little: readings are late in a second.
 const START_S: u64 = 1_794_700_800;
 const LATE_US: u64 = 999_000;
 
@@ -42,7 +42,7 @@ impl Scene {
         }
     }
 
-    /// A look after so many seconds, some milliseconds early or late.
+    /// A reading after this many seconds, some milliseconds early or late.
     fn tick(&self, after_s: u64, late_ms: i64) {
         let at_us = (START_S + after_s) * SECOND_US + LATE_US;
         self.traffic.tick_at(at_us.saturating_add_signed(late_ms * 1_000), &self.counters);
@@ -94,7 +94,7 @@ async fn a_paused_process_leaves_a_gap_and_time_stays_right() {
     scene.tick(1, 0);
     scene.ask("2", 1).await;
     scene.tick(31, 0);
-    // Looks that were missed come all at once.
+    // Missed readings come all at once.
     scene.tick(31, 1);
     let history = scene.traffic.history(TrafficWindow::Minute, 20);
     assert_eq!((history.end_s, history.total.allowed[29], history.total.allowed[59]), (START_S + 31, 1, 1));
