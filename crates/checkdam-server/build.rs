@@ -1,4 +1,4 @@
-//! Compiles the messages of the gRPC door, without protoc.
+//! Compiles the protobuf messages of the gRPC services, without protoc.
 
 use std::error::Error;
 use std::path::Path;

@@ -1,7 +1,7 @@
-//! Calls an API with limits as fast as it may, and is not refused.
-//! Start a server with `cargo run --release -- serve`, then
-//! `cargo run -p checkdam-client --example polite`. Here the limited API is
-//! the server's own /v1/check; any other with such headers will do.
+//! Calls a rate-limited API as fast as its limit permits, without denials. Start a
+//! server with `cargo run --release -- serve`, then `cargo run -p checkdam-client
+//! --example polite`. Here the limited API is the server's own /v1/check; any other
+//! with such headers will do.
 #![allow(clippy::print_stdout)]
 
 use bytes::Bytes;

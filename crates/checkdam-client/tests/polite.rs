@@ -1,5 +1,4 @@
-//! The polite caller in virtual time: order, patience, and what it does not
-//! repeat.
+//! The polite client in virtual time: order, timeouts, and what it does not retry.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail loudly")]
 
 use std::collections::VecDeque;

@@ -1,6 +1,6 @@
-//! An axum service whose limits are shared, through Redis, by all processes
-//! that name it. Run it twice, on two ports, with
-//! `cargo run -p checkdam --features redis,tower --example axum_redis -- redis://127.0.0.1:6379 127.0.0.1:3000`.
+//! An axum service whose limits are shared through Redis by all its processes. Run it
+//! twice, on two ports, with `cargo run -p checkdam --features redis,tower --example
+//! axum_redis -- redis://127.0.0.1:6379 127.0.0.1:3000`.
 #![allow(clippy::print_stdout)]
 
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
-//! A gRPC service behind limits: callers beyond them get RESOURCE_EXHAUSTED.
-//! Run it with `cargo run -p checkdam --features tower --example tonic`; it
-//! calls itself until it is refused.
+//! A rate-limited gRPC service: denied calls get RESOURCE_EXHAUSTED. Run it with
+//! `cargo run -p checkdam --features tower --example tonic`; it calls itself until it
+//! is denied.
 #![allow(clippy::print_stdout)]
 
 use std::sync::Arc;

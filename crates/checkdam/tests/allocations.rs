@@ -1,8 +1,7 @@
-//! What a decision in memory, or of tokens that are prepaid, may ask of the
-//! allocator: nothing.
+//! Decisions in memory, or from prepaid tokens, do not allocate.
 //!
-//! Each path is gone once before it is counted: the first use of a bucket in a
-//! window allocates it, and so does what a thread needs once.
+//! Each path runs once before it is counted: the first use of a window bucket
+//! allocates it, and so do thread-local buffers.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::hint::black_box;

@@ -1,5 +1,5 @@
-//! Ten million keys against a bound of one million: memory stays under the
-//! bound that docs/proofs.md states, and nobody's bucket is reset.
+//! Ten million keys against a bound of one million: memory stays under the bound that
+//! docs/proofs.md states, and no bucket is reset.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Rules, overrides and bans that are edited while requests flow.
+//! Admin API: rules, overrides and bans edited under load.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! The API's description and the page to try it.
+//! The OpenAPI document and the API explorer.
 
 use std::collections::HashSet;
 

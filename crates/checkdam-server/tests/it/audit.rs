@@ -1,4 +1,4 @@
-//! The record of who was denied.
+//! The audit log of violations.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `/v1/auth`, asked as proxies ask.
+//! `/v1/auth`, called as proxies do.
 
 use serde_json::json;
 

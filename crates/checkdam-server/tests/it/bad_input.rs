@@ -1,5 +1,5 @@
-//! What is refused: each with the right status, as problem+json that names the
-//! field and the value, and with nothing charged.
+//! Invalid requests: each is rejected with the right status, as problem+json that
+//! names the field and the value, and nothing is charged.
 
 use serde_json::Value;
 

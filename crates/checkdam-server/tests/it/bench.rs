@@ -1,4 +1,4 @@
-//! `checkdam bench`: what it sends, what it counts, and what it refuses.
+//! `checkdam bench`: what it sends, what it counts, and what it rejects.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};

@@ -1,4 +1,4 @@
-//! The commands: what they print where, and how they exit.
+//! The commands: their output and exit codes.
 
 use std::process::Output;
 

@@ -1,5 +1,5 @@
-//! The commands that see and change rules: the same on a running server and on
-//! a database, SQLite or PostgreSQL.
+//! The commands that show and edit rules: the same on a running server and on a
+//! database, SQLite or PostgreSQL.
 
 use std::io::Write;
 use std::process::{Output, Stdio};

@@ -1,5 +1,5 @@
-//! Slow and idle clients: nobody holds a connection for nothing, and nobody
-//! who pools connections loses them.
+//! Slow and idle clients: none can hold a connection for ever, and none that pools
+//! connections loses them.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! The files to run it with, judged by the programs they are for.
+//! The shipped deployment files, validated by the programs they are for.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What `checkdam doctor` finds out about real servers, and how it exits.
+//! The findings of `checkdam doctor` on real servers, and its exit codes.
 
 use std::path::Path;
 use std::time::Duration;

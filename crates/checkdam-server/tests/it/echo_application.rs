@@ -1,4 +1,4 @@
-//! A real application for proxies to stand before: it answers with what it got.
+//! A real application behind proxies: it responds with the request that it received.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

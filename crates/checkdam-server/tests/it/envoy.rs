@@ -1,4 +1,4 @@
-//! A real Envoy that asks the rate limit service before it forwards.
+//! A real Envoy that calls the rate limit service before it forwards.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

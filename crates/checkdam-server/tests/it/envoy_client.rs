@@ -1,4 +1,4 @@
-//! A client of Envoy's rate limit service, as Envoy is one.
+//! A client of Envoy's rate limit service.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Envoy's rate limit service over HTTP, as protobuf's JSON.
+//! Envoy's rate limit service over HTTP, in protobuf's JSON mapping.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Envoy's rate limit service, clause by clause, as its clients meet it.
+//! Envoy's rate limit service, clause by clause, as its clients use it.
 
 use checkdam::time::{Clock, EPOCH_UNIX_US, SECOND_US, SystemClock};
 use serde_json::{Map, Value, json};

@@ -1,4 +1,4 @@
-//! A server that is set up by the variables of envoyproxy/ratelimit.
+//! A server configured by the variables of envoyproxy/ratelimit.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Real proxies before a real application, each with the configuration that we
-//! ship: only the addresses in it are replaced.
+//! Real proxies in front of a real application, each with the shipped configuration:
+//! only its addresses are replaced.
 
 use testkit::Daemon;
 

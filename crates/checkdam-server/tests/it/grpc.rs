@@ -1,4 +1,4 @@
-//! The gRPC door: health, reflection, what is too large, and how it is left.
+//! The gRPC listener: health, reflection, size limits and shutdown.
 
 use std::convert::Infallible;
 use std::future::poll_fn;

@@ -1,5 +1,5 @@
-//! A small HTTP/1.1 client that hides nothing: it sees every byte, and an
-//! answer that breaks off is an error.
+//! A minimal HTTP/1.1 client that exposes every byte; an incomplete response is an
+//! error.
 
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! Rule files that are refused: by `rules check`, and by `serve` at its start.
+//! Invalid rule files: rejected by `rules check`, and by `serve` at startup.
 
 use crate::server_process::{rule_file, run, text};
 

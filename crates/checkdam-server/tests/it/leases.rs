@@ -1,4 +1,4 @@
-//! Rules with a lease: who decided, what is told of it, and what is left behind.
+//! Rules with a lease: where they are decided, what is reported, and what remains.
 
 use testkit::Redis;
 use tokio::time::Instant;

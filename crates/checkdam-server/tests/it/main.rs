@@ -1,60 +1,60 @@
-//! The binary as its users meet it: real processes, real sockets, each test on
-//! a port of its own.
+//! End-to-end tests of the binary: real processes, real sockets, each test on its own
+//! port.
 //!
-//! - `responses`: what a decision looks like
+//! - `responses`: responses to checks
 //! - `batch_peek_refund`: batch, peek, refund, reset, explain
-//! - `bad_input`: what is refused, and how
+//! - `bad_input`: invalid requests
 //! - `overrides_and_bans`: overrides and bans
-//! - `never_over_admit`: many clients at once, and clients that obey
-//! - `auth`: proxies that ask about their clients' requests
+//! - `never_over_admit`: many concurrent clients, and clients that obey `Retry-After`
+//! - `auth`: forward authentication for proxies
 //! - `forward_auth`: real proxies with the shipped configurations
 //! - `connections`: slow and idle clients
-//! - `overload`: more than can be done
+//! - `overload`: load shedding
 //! - `envoy_rate_limit_service`: Envoy's rate limit service, clause by clause
-//! - `grpc`: its door: health, reflection, limits, leaving
+//! - `grpc`: its listener: health, reflection, limits, shutdown
 //! - `envoy_json`: the same service over HTTP
-//! - `envoy`: a real Envoy that asks it
-//! - `envoy_ratelimit_env`: set up by the variables of envoyproxy/ratelimit
+//! - `envoy`: a real Envoy that calls it
+//! - `envoy_ratelimit_env`: configuration by the variables of envoyproxy/ratelimit
 //! - `redis_nodes`: several nodes that share their limits
-//! - `readiness`: when a node wants requests
-//! - `leases`: limits of theirs that each of them prepays
-//! - `redis_cluster`: and whose buckets are on several servers
-//! - `admin`: rules, overrides and bans that are edited while requests flow
-//! - `preview`: what an edit would have done to the last requests
-//! - `audit`: the record of who was denied
+//! - `readiness`: when a node is ready
+//! - `leases`: limits that each node prepays
+//! - `redis_cluster`: several nodes on a Redis Cluster
+//! - `admin`: rules, overrides and bans edited under load
+//! - `preview`: previews of edits on the last requests
+//! - `audit`: the audit log of violations
 //! - `shared_rulebook`: several nodes that share their rules
-//! - `top_subjects`: who asks most and who is limited most
-//! - `traffic_history`: what passes, over time and live
+//! - `top_subjects`: the top subjects by requests and by denials
+//! - `traffic_history`: traffic over time and live
 //! - `reload`: rules that change under load
-//! - `shutdown`: leaving without cutting anybody off
+//! - `shutdown`: graceful shutdown without reset connections
 //! - `settings`: flags, variables and the file
 //! - `settings_and_manual`: the settings' reference, the manual, probes
 //! - `storm`: faults of every kind at once, under an oracle
-//! - `systemd`: what systemd is told
-//! - `deploy`: the files to run it with, judged by the programs they are for
+//! - `systemd`: notifications of systemd
+//! - `deploy`: the shipped deployment files, validated by the programs they are for
 //! - `documents`: the README and the book: links, examples, references
 //! - `envoy_rule_files`: envoyproxy/ratelimit's own rule files
-//! - `invalid_rule_files`: which files are refused
+//! - `invalid_rule_files`: rule files that are rejected
 //! - `cli`: the commands
-//! - `cli_rules`: those that see and change rules, on a server and on databases
+//! - `cli_rules`: those that show and edit rules, on a server and on databases
 //! - `simulate`: logs replayed through rule files
-//! - `bench`: `checkdam bench`, beside what the server counts
-//! - `cli_top`: who is limited most, in a terminal
-//! - `doctor`: what is found out about a store
+//! - `bench`: `checkdam bench`, compared with the server's counts
+//! - `cli_top`: `checkdam top`, once and in a terminal
+//! - `doctor`: findings on a store
 //! - `proxy`: what is forwarded, and what it costs
-//! - `proxy_bad_responses`: answers that could be read in two ways
-//! - `proxy_upstream_failures`: upstreams that are down, slow or ill
+//! - `proxy_bad_responses`: ambiguous responses
+//! - `proxy_upstream_failures`: upstreams that are down, slow or unhealthy
 //! - `proxy_streaming`: long bodies, WebSocket, HTTP/2, slow clients
-//! - `proxy_smuggling`: requests that could be read in two ways
+//! - `proxy_smuggling`: ambiguous requests
 //! - `rust_client`: the Rust client, with a server and without
-//! - `polite_client`: a polite caller beside a naive one
+//! - `polite_client`: a polite client beside a naive one
 //! - `dashboard`: the page for operators, in a real browser
-//! - `metrics`: what Prometheus sees, and a real one that counts as clients do
-//! - `prometheus_alerts`: the alert rules and the dashboard that we ship
+//! - `metrics`: metrics, and a real Prometheus that scrapes them
+//! - `prometheus_alerts`: the shipped alert rules and dashboard
 //! - `traces`: spans that reach a collector
 //! - `denial_log`: denials in the log
-//! - `same_origin`: pages of other sites that a browser asks for
-//! - `api_explorer`: the API's description and the page to try it
+//! - `same_origin`: requests of web pages of other origins
+//! - `api_explorer`: the OpenAPI document and the API explorer
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail loudly")]
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "tests tell what they measured")]
 

@@ -1,4 +1,4 @@
-//! What Prometheus sees.
+//! Prometheus metrics.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

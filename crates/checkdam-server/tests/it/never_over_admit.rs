@@ -1,4 +1,5 @@
-//! Never more than the limit, whoever asks; and whoever obeys always passes.
+//! Concurrent clients never get more than the limit, and a client that obeys
+//! `Retry-After` always passes.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

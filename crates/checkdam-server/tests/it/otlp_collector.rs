@@ -1,4 +1,4 @@
-//! A collector of spans, as OpenTelemetry's is one.
+//! A minimal OpenTelemetry collector of spans.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

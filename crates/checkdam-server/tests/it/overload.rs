@@ -1,4 +1,4 @@
-//! More than can be done: who comes is turned away early, and told so.
+//! Load shedding: under overload requests are rejected early, with 503.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Who is treated otherwise: overrides and bans, from the file to the answer.
+//! Overrides and bans, from the rule file to the response.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! Spellings of a request that applications read as the same: none of them has
-//! limits of its own, at the proxy and at `/v1/auth`.
+//! Path spellings that applications treat as equal share their limits, at the proxy
+//! and at `/v1/auth`.
 
 use crate::http_client::{Client, Reply};
 use crate::proxy::{proxy, remaining};

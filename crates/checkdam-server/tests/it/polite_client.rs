@@ -1,6 +1,6 @@
-//! A polite caller beside a naive one, each with a limit of its own, for half
-//! a minute. The limited API is /v1/check itself: its statuses and headers are
-//! those that any API with limits sends.
+//! A polite client beside a naive one, each with its own limit, for half a minute.
+//! The limited API is /v1/check itself: its statuses and headers are those of any
+//! rate-limited API.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What an edit would have done, tried on the requests that were just made.
+//! Previews of edits on the requests that were just made.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The alert rules and the dashboard that we ship.
+//! The shipped Prometheus alert rules and dashboard.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What the proxy forwards, what it answers itself, and what a request costs.
+//! The proxy: what it forwards, its own responses, and what a request costs.
 
 use std::time::Duration;
 

@@ -1,6 +1,5 @@
-//! Answers of upstreams that misbehave: what can be read in two ways is not
-//! passed on, and no connection is used again that could carry the end of
-//! another answer.
+//! Ambiguous responses of upstreams: they are not forwarded, and no connection is
+//! reused that could carry the rest of another response.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

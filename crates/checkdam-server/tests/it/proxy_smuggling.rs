@@ -1,5 +1,5 @@
-//! Requests that two programs could read in two ways: none of them passes, and
-//! none carries another past the limits.
+//! Request smuggling: ambiguous requests are rejected, and none carries another past
+//! the limits.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};

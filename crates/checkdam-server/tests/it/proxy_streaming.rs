@@ -1,5 +1,4 @@
-//! Long bodies, connections that become something else, HTTP/2, and those who
-//! keep others waiting.
+//! Long bodies, protocol upgrades, HTTP/2, and slow clients and upstreams.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

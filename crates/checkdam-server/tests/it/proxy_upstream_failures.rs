@@ -1,5 +1,5 @@
-//! Upstreams that are down, slow, ill or not who they say: what clients see,
-//! and that each request is charged once.
+//! Upstreams that are down, slow, unhealthy or have the wrong certificate: what
+//! clients get, and that each request is charged once.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};

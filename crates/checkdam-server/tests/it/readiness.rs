@@ -1,4 +1,5 @@
-//! When a node wants requests: not before it has rules, and without its store only if it can still decide.
+//! When a node is ready: not before it has rules, and without its store only if it
+//! can still decide.
 
 use std::time::Duration;
 

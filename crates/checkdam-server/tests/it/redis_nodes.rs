@@ -1,4 +1,4 @@
-//! Several nodes on one Redis: one limit. And what they answer without it.
+//! Several nodes on one Redis share a limit; and how they decide without it.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

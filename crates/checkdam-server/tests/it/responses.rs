@@ -1,4 +1,4 @@
-//! What a decision looks like: members, headers, statuses.
+//! Responses to checks: members, headers, statuses.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,6 @@
-//! Web pages that make a visitor's browser ask the HTTP listener: they decide
-//! nothing. Programs, and proxies that pass a browser's headers on, do.
+//! Requests that web pages of other origins make a browser send to the HTTP listener:
+//! none is decided. Those of programs, and of proxies that pass on a browser's
+//! headers, are.
 
 use crate::http_client::{Client, Reply};
 use crate::server_process::Server;

@@ -1,4 +1,5 @@
-//! Flags win over variables, variables over the file, the file over defaults.
+//! Precedence of settings: flags over variables, variables over the file, the file
+//! over defaults.
 
 use crate::server_process::{Server, checkdam, folder, rule_file, run, text};
 

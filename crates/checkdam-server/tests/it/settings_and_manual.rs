@@ -1,4 +1,4 @@
-//! What it takes to run it: the settings' reference, the manual, probes.
+//! The settings' reference, the manual and probes.
 
 use std::path::Path;
 

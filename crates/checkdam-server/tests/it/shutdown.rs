@@ -1,4 +1,5 @@
-//! Leaving: unready, answering what was sent, gone by the deadline, exit 0.
+//! Graceful shutdown: not ready, requests in flight answered, ended by the deadline,
+//! exit code 0.
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What a supervisor such as systemd is told: on a real socket, in order.
+//! systemd notifications: on a real socket, in order.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};

@@ -1,5 +1,5 @@
-//! A server behind the proxy, in this process: it counts what it sees, and its
-//! paths do what their names say.
+//! An upstream server in this process: it counts its requests, and its paths behave
+//! as their names say.
 
 use std::convert::Infallible;
 use std::path::PathBuf;

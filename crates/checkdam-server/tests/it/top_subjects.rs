@@ -1,4 +1,4 @@
-//! Who asks most and who is limited most.
+//! The top subjects by requests and by denials.
 
 use std::io::{Read, Write};
 use std::time::Duration;

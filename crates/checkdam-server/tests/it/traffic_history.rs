@@ -1,4 +1,4 @@
-//! What passes, over time and live.
+//! Traffic over time and live.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! Bans: who is denied before any rule is looked at, and until when.
+//! Bans: subjects that are denied before any rule is tested, and until when.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;

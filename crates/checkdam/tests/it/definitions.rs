@@ -1,5 +1,5 @@
-//! Definitions as text: whatever can be built is written so that it reads the
-//! same again, as YAML and as JSON.
+//! Definitions as text: everything that can be built is written so that it parses to
+//! the same, as YAML and as JSON.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use checkdam::rule_file::{

@@ -1,5 +1,5 @@
-//! Evictions from the memory store: a flood of keys can neither reset anyone nor
-//! lock strangers out.
+//! Evictions from the memory store: a flood of keys can neither reset a bucket nor
+//! lock other subjects out.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;

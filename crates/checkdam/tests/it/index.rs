@@ -1,4 +1,4 @@
-//! The index of rules and bans: it finds exactly what trying each one finds.
+//! The index of rules and bans finds exactly what testing each one finds.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

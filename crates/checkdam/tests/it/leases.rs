@@ -1,11 +1,11 @@
-//! Leases on a network that loses, delays and reorders: every state that some
-//! nodes, their messages and one shared bucket can reach.
+//! Model checking of leases on a network that loses, delays and reorders messages:
+//! every state that some nodes, their messages and one shared bucket can reach.
 //!
-//! One tick of time returns one token, and all times are kept relative to now, so
-//! the states are finite and none is left out. What is granted, taken and given
-//! back is decided by the functions that the stores follow; the nodes are modelled
-//! by what they have under way. A node with two leases counts as two nodes, one
-//! that gives up or crashes as a message that is lost or a lease that is not spent.
+//! One tick of time returns one token, and all times are relative to now, so the
+//! states are finite and none is omitted. Grants, takes and returns are decided by
+//! the functions that the stores follow; the nodes are modelled by their messages
+//! under way. A node with two leases counts as two nodes, one that times out or
+//! crashes as a message that is lost or a lease that is not spent.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! The limiter: which rules concern a request, and what is answered.
+//! The limiter: which rules apply to a request, and its outcome.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use std::sync::Arc;

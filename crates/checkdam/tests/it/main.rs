@@ -1,5 +1,5 @@
-//! The library through its public API, without servers. `redis` and `layer` beside
-//! this need some; `allocations` and `flood` measure their whole process.
+//! The library through its public API, without servers. The targets `redis` and
+//! `layer` need some; `allocations` and `flood` measure their whole process.
 
 mod bans;
 mod conformance;

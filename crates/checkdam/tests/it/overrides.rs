@@ -1,4 +1,4 @@
-//! Overrides: whose limits are others than a rule's own.
+//! Overrides: subjects with other limits than the rule's own.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;

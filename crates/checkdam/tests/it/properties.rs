@@ -1,4 +1,4 @@
-//! What holds for every quota that `Quota` accepts.
+//! Properties that hold for every quota that `Quota` accepts.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Quotas: what is understood, and what is refused with which words.
+//! Quotas: which are valid, and the errors of those that are not.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use checkdam::{Algorithm, Align, Quota, QuotaSpec};

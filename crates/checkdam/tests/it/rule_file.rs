@@ -1,4 +1,4 @@
-//! Rule files: the design's own example, and every refusal with its place.
+//! Rule files: the documented example, and every error with its location.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use checkdam::rule_file::{compile, parse};

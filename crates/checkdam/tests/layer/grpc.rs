@@ -1,4 +1,4 @@
-//! Through tonic: refused callers get a status that gRPC knows.
+//! The layer with tonic: denied calls get a gRPC status.
 
 use checkdam::layer::RateLimitLayer;
 use checkdam::store::{MemoryOptions, MemoryStore};

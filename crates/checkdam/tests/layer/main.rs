@@ -1,7 +1,7 @@
-//! The tower layer, before real services.
+//! The tower layer, in front of real services.
 //!
-//! - `sockets`: many clients at once through hyper, on memory and on Redis
-//! - `service`: what one request meets: attributes, cost, headers, delay, hooks
+//! - `sockets`: many concurrent clients through hyper, on memory and on Redis
+//! - `service`: one request: attributes, cost, headers, delay, hooks
 //! - `grpc`: through tonic
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "tests fail loudly")]
 

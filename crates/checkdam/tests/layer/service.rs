@@ -1,4 +1,4 @@
-//! What one request meets, in virtual time.
+//! One request through the layer, in virtual time.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;

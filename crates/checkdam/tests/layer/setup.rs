@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Setup of the layer's tests.
 
 use std::convert::Infallible;
 use std::future::poll_fn;

@@ -1,5 +1,5 @@
-//! What one request makes the script do is bounded, whatever a bucket holds: a
-//! client with a long log must not hold up everybody else on the server.
+//! The script's work for one request is bounded, whatever a bucket holds: a client
+//! with a long log must not delay all others on the server.
 
 use checkdam::conformance::{Harness, TestBucket};
 use checkdam::store::{Operation, Store, Tier};

@@ -1,5 +1,5 @@
-//! Callers that leave: whatever await they are dropped at, a request is charged
-//! whole or not at all.
+//! Cancelled callers: at whatever await they are dropped, a request is charged whole
+//! or not at all.
 
 use std::future::poll_fn;
 use std::pin::pin;

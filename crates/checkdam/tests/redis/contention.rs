@@ -1,5 +1,5 @@
-//! Three stores, each in a runtime and on connections of its own, and sixty
-//! clients: the oracle finds nothing admitted too many.
+//! Three stores, each with its own runtime and connections, and sixty clients: the
+//! oracle finds no over-admission.
 
 use std::thread;
 use std::time::{Duration, Instant};

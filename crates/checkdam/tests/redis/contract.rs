@@ -1,5 +1,5 @@
-//! The contract, the vectors, and random sequences: Rust, memory, Redis and
-//! Valkey answer alike.
+//! The contract, the vectors, and random sequences: Rust, memory, Redis and Valkey
+//! decide alike.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! A Redis that is far away, over a link with real delay: it decides as much as one
-//! beside the node.
+//! A distant Redis, over a link with real delay, decides as many requests as a nearby
+//! one.
 
 use std::env;
 use std::process::Command;

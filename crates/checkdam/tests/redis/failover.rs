@@ -1,4 +1,4 @@
-//! Masters that die and slots that move, under load.
+//! Failover of masters and migration of slots, under load.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

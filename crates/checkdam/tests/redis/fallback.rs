@@ -1,5 +1,5 @@
-//! What nodes admit by themselves while Redis does not answer, and what of it
-//! Redis learns.
+//! What nodes admit by themselves while Redis does not reply, and what of it Redis is
+//! charged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Clocks that are stepped, and clocks of shards that are apart.
+//! Clocks that are stepped, and shards with different clocks.
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! A network that fails: replies that are lost, peers that fall silent, and
-//! what an outage costs those who wait.
+//! Network faults: lost replies, silent peers, and the latency of requests during an
+//! outage.
 
 use std::env;
 use std::fs;

@@ -1,5 +1,4 @@
-//! Servers that fail: what each fault may cost, and that service resumes by
-//! itself.
+//! Server faults: what each may cost, and that service resumes by itself.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

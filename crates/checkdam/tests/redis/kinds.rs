@@ -1,5 +1,4 @@
-//! Every kind of server and every way to reach it, and the least that it must
-//! permit.
+//! Every kind of server, every way to connect to it, and the minimum of permissions.
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,7 @@
-//! Four processes that spend one leased limit, and what the oracle says of it
-//! when they are stopped, killed, or put on other terms.
+//! Four processes that spend one leased limit, checked by the oracle while they are
+//! stopped, killed, or given other terms.
 //!
-//! Each is this very program, told by a variable to be a node.
+//! Each is this program itself, started as a node by a variable.
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! Prepaid tokens on real servers: how few calls they cost, and what is put
-//! back, given back and lost.
+//! Leases on real servers: how few calls they cost, and what is put back, returned
+//! and lost.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! How long keys live, on the server's own clock: a key that expired before its
-//! debt is paid would give a burst for nothing.
+//! TTLs of keys, on the server's own clock: a key that expires before its debt is
+//! paid would grant an extra burst.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Setup of the Redis tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

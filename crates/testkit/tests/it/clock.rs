@@ -1,4 +1,4 @@
-//! The server's wall clock moves when told, for TIME, for scripts and for expiry.
+//! The server's wall clock moves on request, for TIME, for scripts and for expiry.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! Proof that the kit's servers start, break and vanish as their documentation says.
+//! Tests that the kit's servers start, fail and end as documented.
 
 #![allow(clippy::disallowed_methods, reason = "these tests measure real time")]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails where it fails")]

@@ -1,4 +1,4 @@
-//! The fault proxy's counters, its capacity and its end.
+//! The fault proxy's counters, capacity and shutdown.
 
 use std::net::TcpListener;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! TLS: a real client accepts the right certificate and refuses the wrong ones.
+//! TLS: a real client accepts the right certificate and rejects the wrong ones.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,5 +1,5 @@
-//! The README, the book and the other Markdown files: links lead somewhere, rule files
-//! and settings are valid, examples print what is shown, references are complete.
+//! The README, the book and the other Markdown files: links resolve, rule files and
+//! settings are valid, examples print what is shown, references are complete.
 
 mod console;
 mod markdown;

@@ -1,17 +1,17 @@
-//! What may be admitted at most, and whether more was.
+//! Upper bounds of what may be admitted, and whether they were exceeded.
 //!
-//! When a request was decided is known only to lie between its sending and its
-//! answer. So an admission counts in the windows that contain its whole request:
-//! what is counted was decided in the window, and no bound is too tight for it.
+//! The time of a decision is known only to lie between the request and its response.
+//! So an admission counts in the windows that contain its whole request: what is
+//! counted was decided in the window, and no bound is too tight for it.
 //!
-//! - What Redis and leases admit is within the limit's own bound: burst and rate
-//!   for a bucket, the limit for a window. Each loss of Redis' data (FLUSHALL, a
-//!   failover that lags) adds at most one burst, or what is leased if more.
-//! - Everything admitted, local decisions included, is within the same bound,
-//!   plus each node's share of the rate for the time that it decided alone, and
-//!   for the time before that it had not heard of the bucket from Redis: at most
-//!   its share of the burst, as for a node that started anew and heard nothing.
-//!   While a rule is edited, each change of its quota adds at most one burst.
+//! - What Redis and leases admit is within the limit's own bound: burst and rate for
+//!   a bucket, the limit for a window. Each loss of Redis' data (FLUSHALL, a failover
+//!   that lags) adds at most one burst, or what is leased if more.
+//! - Everything admitted, local decisions included, is within the same bound, plus
+//!   each node's share of the rate for the time that it decided alone, and for the
+//!   time before that in which it had no reply from Redis for the bucket: at most its
+//!   share of the burst, as for a node that has just started. While a rule is edited,
+//!   each change of its quota adds at most one burst.
 
 use super::NODES;
 use super::clients::{CheckAnswer, DecidedBy, FailedRequest, Observations};
