@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::Path;
 
-/// What the door serves; what it imports is found below the same folder.
+/// The served protobuf files; their imports are below the same folder.
 const SERVICE: &str = "envoy/service/ratelimit/v3/rls.proto";
 
 /// The number of `bytes` among protobuf's types. Values are `string`, and on the

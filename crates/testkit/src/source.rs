@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 
 use socket2::{Domain, Socket, Type};
 
-/// Connects as somebody at `source`. On Linux every address of 127.0.0.0/8 is one's own, so a test can have as many
-/// clients with different addresses as it likes.
+/// Connects from the address `source`. On Linux every address of 127.0.0.0/8 is local, so a test can have any number
+/// of clients with different addresses.
 pub fn connect_from(source: IpAddr, server: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(server), Type::STREAM, None)?;
     socket.bind(&SocketAddr::new(source, 0).into())?;

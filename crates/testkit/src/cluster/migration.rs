@@ -86,7 +86,7 @@ impl<'a> Migration<'a> {
         Some(epochs.iter().all(|(is_target, epoch)| *is_target || *epoch < target))
     }
 
-    /// Tells everybody of the new owner: the target, then the source, so that the slot always has an owner, then
+    /// Announces the new owner to all nodes: the target, then the source, so that the slot always has an owner, then
     /// those who would hear by gossip. Old gossip of a master with a higher epoch would take the slot back, so the
     /// target gets the highest.
     fn give_to_target(&self) {

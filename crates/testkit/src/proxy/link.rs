@@ -118,7 +118,7 @@ impl Links {
         Some(link)
     }
 
-    /// Carries one direction until it ends; whoever ends last forgets the link, which closes its sockets.
+    /// Carries one direction until it ends; the last one to end removes the link, which closes its sockets.
     fn run(&self, link: &Arc<Link>, direction: Direction) {
         Pump::new(link, &self.faults, direction).run();
         if link.directions_left.fetch_sub(1, Ordering::AcqRel) == 1 {

@@ -34,7 +34,7 @@ pub struct FaultProxy {
 /// Whether new connections are accepted.
 enum Door {
     Open(#[expect(dead_code, reason = "held, and ended by its drop")] Acceptor),
-    /// Bound and not listening: connections are refused, and nobody else gets the port.
+    /// Bound and not listening: connections are refused, and no other process gets the port.
     Shut(Socket),
 }
 

@@ -106,7 +106,7 @@ impl<'a> Pump<'a> {
 
     /// False when the target does not take the bytes; the link is then closed, as by a network that noticed.
     fn write(&self, mut bytes: &[u8]) -> bool {
-        // Counted first: whoever has received a byte must find it counted.
+        // Counted first: a byte that was received must have been counted.
         self.faults.add_passed(self.direction, bytes.len());
         while !bytes.is_empty() {
             match self.target().write(bytes) {
