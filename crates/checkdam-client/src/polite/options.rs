@@ -12,8 +12,8 @@ pub struct PoliteOptions {
     pub in_flight_max: usize,
     /// The longest interval between calls while tokens remain. Default: 10 s.
     pub space_max: Duration,
-    /// The maximum number of attempts of one call; then the denial is returned. Default:
-    /// 5.
+    /// The maximum number of attempts of one call; then the denial is returned.
+    /// Default: 5.
     pub attempts_max: u32,
     /// The longest wait for a limit to reset, or for `Retry-After`; a longer one is an
     /// error. Default: 60 s.

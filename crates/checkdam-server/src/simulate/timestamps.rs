@@ -12,8 +12,8 @@ const NS_FROM: u64 = US_FROM * 1_000;
 const MONTHS: [&[u8]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
 
-/// Plausible times of a log: from 1990 (a clock that was never set begins in 1970 or
-/// 1980) to the end of our time.
+/// Plausible times of a log: from 1990 (a clock that was never set begins in 1970 or 1980)
+/// to the end of our time.
 const BELIEVED_US: RangeInclusive<u64> = 631_152_000 * SECOND_US..=EPOCH_UNIX_US + HORIZON_US;
 
 /// Says why a time cannot be that of a request.
