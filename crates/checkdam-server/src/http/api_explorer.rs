@@ -7,7 +7,7 @@ use axum::extract::Path;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{HeaderName, HeaderValue, Uri};
+use axum::http::{HeaderName, HeaderValue, Method, Uri};
 use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, html};
 use utoipa_swagger_ui::Config;
@@ -47,12 +47,12 @@ pub(super) async fn page() -> impl IntoResponse {
 }
 
 /// One of its files.
-pub(super) async fn file(Path(name): Path<String>, uri: Uri) -> Response {
+pub(super) async fn file(Path(name): Path<String>, method: Method, uri: Uri) -> Response {
     if name == "icon.svg" {
         return (headers("image/svg+xml"), ICON).into_response();
     }
     let Ok(Some(file)) = utoipa_swagger_ui::serve(&name, Arc::clone(&CONFIG)) else {
-        return problem::not_found(uri).await.into_response();
+        return problem::not_found(method, uri).await.into_response();
     };
     let mut response = (headers(&file.content_type), file.bytes.into_owned()).into_response();
     if file.gzpipped {
