@@ -68,8 +68,8 @@ pub(crate) struct ProxySettings {
     #[arg(long, env = "CHECKDAM_PROXY_BODY_RATE_MIN", value_name = "COUNT")]
     body_rate_min: Option<u64>,
 
-    /// Most request bodies in progress per IPv4 address or IPv6 /64; further requests get 429; not for HTTP/2
-    /// upstreams [default: 64]
+    /// Most request bodies in progress per IPv4 address or IPv6 /64; further requests get 429; loopback and
+    /// trusted_proxies that name no client are exempt; not for HTTP/2 upstreams [default: 64]
     #[arg(long, env = "CHECKDAM_PROXY_UPLOADS_PER_CLIENT", value_name = "COUNT")]
     uploads_per_client: Option<usize>,
 
