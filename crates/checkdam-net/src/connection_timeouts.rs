@@ -164,9 +164,13 @@ impl TimedConnection {
         let mut space = [const { MaybeUninit::uninit() }; LOOK_MAX];
         let mut read = ReadBuf::uninit(&mut space[..buffer.remaining().min(LOOK_MAX)]);
         std::task::ready!(Pin::new(self.io.inner_mut()).poll_read(context, &mut read))?;
-        if let Some(fault) = framing.scan(read.filled())? {
-            // Only the first fault is kept: nothing is read after it.
-            let _ = self.progress.fault.set(fault);
+        if let Some((number, fault)) = framing.scan(read.filled()) {
+            if number <= self.progress.begun.load(Ordering::Relaxed) {
+                // Its request is being answered: nothing more may be read of its body.
+                return Poll::Ready(Err(Error::new(ErrorKind::InvalidData, fault)));
+            }
+            // Only the first fault is kept: nothing is scanned after it.
+            let _ = self.progress.fault.set((number, fault));
         }
         buffer.put_slice(read.filled());
         Poll::Ready(Ok(()))

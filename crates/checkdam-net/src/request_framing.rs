@@ -2,10 +2,8 @@
 //!
 //! A request whose end two programs could place differently can smuggle another one
 //! past the first of them. hyper accepts some of these without reporting the
-//! ambiguity, so the bytes are checked before it parses them. Nothing is changed: a
-//! request with an ambiguous head is rejected, a malformed body ends the connection.
-
-use std::io::{Error, ErrorKind};
+//! ambiguity, so the bytes are checked before it parses them. Nothing is changed: an
+//! ambiguous request is rejected; if it is already being answered, the connection ends.
 
 /// How much of a line is kept: enough for every line that is checked.
 const LINE_MAX: usize = 256;
@@ -30,6 +28,9 @@ pub enum FramingFault {
     /// A line that ends without a carriage return.
     #[error("a line of the head ends without a carriage return: end lines with CR LF")]
     BareLineFeed,
+    /// A chunked body that is malformed, and why.
+    #[error("the chunked body is malformed: {0}")]
+    BadChunk(&'static str),
 }
 
 /// Scans the bytes of one client connection.
@@ -69,36 +70,44 @@ impl FramingScanner {
         Self { place: ScanState::Outside, line: Vec::new(), last: 0, heads: 0, length: None, is_chunked: false }
     }
 
-    /// Scans the next bytes. The fault of a head is returned with the head's number, from
-    /// 1; nothing is scanned afterwards.
-    pub(crate) fn scan(&mut self, mut bytes: &[u8]) -> Result<Option<(u64, FramingFault)>, Error> {
+    /// Scans the next bytes. A fault is returned with the number of its request, from 1;
+    /// nothing is scanned afterwards.
+    pub(crate) fn scan(&mut self, mut bytes: &[u8]) -> Option<(u64, FramingFault)> {
         while !bytes.is_empty() {
-            bytes = match self.place {
-                ScanState::Blind => return Ok(None),
-                ScanState::Body(left) => {
-                    let taken = bytes_within(left, bytes);
-                    let left = left - taken as u64;
-                    self.place = if left == 0 { ScanState::Outside } else { ScanState::Body(left) };
-                    &bytes[taken..]
-                }
-                ScanState::Chunk(left) => self.skip_chunk(left, bytes)?,
-                ScanState::Outside | ScanState::Head | ScanState::ChunkSize | ScanState::Trailers => {
-                    let Some(rest) = self.collect_line(bytes) else { return Ok(None) };
-                    if self.is_line_of_head() {
-                        if let Err(fault) = self.scan_head_line() {
-                            self.place = ScanState::Blind;
-                            return Ok(Some((self.heads, fault)));
-                        }
-                    } else {
-                        self.scan_body_line()?;
-                    }
-                    self.line.clear();
-                    self.last = 0;
-                    rest
+            bytes = match self.scan_some(bytes) {
+                Ok(rest) => rest,
+                Err(fault) => {
+                    self.place = ScanState::Blind;
+                    return Some((self.heads, fault));
                 }
             };
         }
-        Ok(None)
+        None
+    }
+
+    /// Scans the next line or part of a body, and returns the bytes that follow it.
+    fn scan_some<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], FramingFault> {
+        match self.place {
+            ScanState::Blind => Ok(&[]),
+            ScanState::Body(left) => {
+                let taken = bytes_within(left, bytes);
+                let left = left - taken as u64;
+                self.place = if left == 0 { ScanState::Outside } else { ScanState::Body(left) };
+                Ok(&bytes[taken..])
+            }
+            ScanState::Chunk(left) => self.skip_chunk(left, bytes),
+            ScanState::Outside | ScanState::Head | ScanState::ChunkSize | ScanState::Trailers => {
+                let Some(rest) = self.collect_line(bytes) else { return Ok(&[]) };
+                if self.is_line_of_head() {
+                    self.scan_head_line()?;
+                } else {
+                    self.scan_body_line()?;
+                }
+                self.line.clear();
+                self.last = 0;
+                Ok(rest)
+            }
+        }
     }
 
     const fn is_line_of_head(&self) -> bool {
@@ -172,8 +181,11 @@ impl FramingScanner {
         if self.is_chunked && self.length.is_some() { Err(FramingFault::TwoLengths) } else { Ok(()) }
     }
 
-    fn scan_body_line(&mut self) -> Result<(), Error> {
-        let line = self.line().ok_or_else(|| malformed("a line of a chunked body ends without a carriage return"))?;
+    fn scan_body_line(&mut self) -> Result<(), FramingFault> {
+        let line = self.line().ok_or(FramingFault::BadChunk("a line ends without a carriage return"))?;
+        if line.contains(&b'\r') {
+            return Err(FramingFault::BadChunk("a carriage return does not end its line"));
+        }
         if self.place == ScanState::Trailers {
             if line.is_empty() {
                 self.place = ScanState::Outside;
@@ -181,18 +193,18 @@ impl FramingScanner {
             return Ok(());
         }
         if line.len() >= LINE_MAX {
-            return Err(malformed("the extension of a chunk is too long"));
+            return Err(FramingFault::BadChunk("the extension of a chunk is too long"));
         }
         self.place = match chunk_size(line).map(|size| (size, size.checked_add(2))) {
             Some((0, _)) => ScanState::Trailers,
             Some((_, Some(with_end))) => ScanState::Chunk(with_end),
-            _ => return Err(malformed("the size of a chunk is no hexadecimal number")),
+            _ => return Err(FramingFault::BadChunk("the size of a chunk is no hexadecimal number")),
         };
         Ok(())
     }
 
     /// Skips a chunk's bytes; its last two must be CRLF.
-    fn skip_chunk<'a>(&mut self, left: u64, bytes: &'a [u8]) -> Result<&'a [u8], Error> {
+    fn skip_chunk<'a>(&mut self, left: u64, bytes: &'a [u8]) -> Result<&'a [u8], FramingFault> {
         if left > 2 {
             let taken = bytes_within(left - 2, bytes);
             self.place = ScanState::Chunk(left - taken as u64);
@@ -200,7 +212,7 @@ impl FramingScanner {
         }
         let (expected, place) = if left == 2 { (b'\r', ScanState::Chunk(1)) } else { (b'\n', ScanState::ChunkSize) };
         if bytes[0] != expected {
-            return Err(malformed("a chunk is longer than it said"));
+            return Err(FramingFault::BadChunk("a chunk is longer than it said"));
         }
         self.place = place;
         Ok(&bytes[1..])
@@ -225,21 +237,16 @@ pub fn content_length(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok().filter(|_| is_number)?.parse().ok()
 }
 
-fn malformed(reason: &'static str) -> Error {
-    Error::new(ErrorKind::InvalidData, reason)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// The result for these bytes, which does not depend on how they are split.
-    fn found(bytes: &str) -> Result<Option<(u64, FramingFault)>, String> {
-        let whole = FramingScanner::new().scan(bytes.as_bytes()).map_err(|error| error.to_string());
+    fn found(bytes: &str) -> Option<(u64, FramingFault)> {
+        let whole = FramingScanner::new().scan(bytes.as_bytes());
         for size in [1, 2, 3, 7] {
             let mut framing = FramingScanner::new();
-            let mut parts = bytes.as_bytes().chunks(size).map(|part| framing.scan(part).map_err(|e| e.to_string()));
-            let in_parts = parts.find(|part| !matches!(part, Ok(None))).unwrap_or(Ok(None));
+            let in_parts = bytes.as_bytes().chunks(size).find_map(|part| framing.scan(part));
             assert_eq!(in_parts, whole, "{bytes:?} in parts of {size}");
         }
         whole
@@ -250,10 +257,10 @@ mod tests {
 
     #[test]
     fn requests_that_end_in_one_way_only_pass() {
-        assert_eq!(found(GOOD), Ok(None));
-        assert_eq!(found(&GOOD.repeat(3)), Ok(None));
+        assert_eq!(found(GOOD), None);
+        assert_eq!(found(&GOOD.repeat(3)), None);
         let long = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "content-length: 5\t".repeat(100));
-        assert_eq!(found(&long.repeat(2)), Ok(None));
+        assert_eq!(found(&long.repeat(2)), None);
     }
 
     #[test]
@@ -273,29 +280,30 @@ mod tests {
             ("X: y\n\n", FramingFault::BareLineFeed),
         ] {
             let head = format!("POST / HTTP/1.1\r\n{lines}\r\n");
-            assert_eq!(found(&head), Ok(Some((1, fault))), "{lines:?}");
-            assert_eq!(found(&format!("{GOOD}{head}")), Ok(Some((4, fault))), "{lines:?}");
+            assert_eq!(found(&head), Some((1, fault)), "{lines:?}");
+            assert_eq!(found(&format!("{GOOD}{head}")), Some((4, fault)), "{lines:?}");
         }
         let long = format!("POST / HTTP/1.1\r\nContent-Length: {:0>300}\r\n\r\n", 5);
-        assert_eq!(found(&long), Ok(Some((1, FramingFault::BadLength))));
+        assert_eq!(found(&long), Some((1, FramingFault::BadLength)));
     }
 
     #[test]
-    fn a_body_that_is_malformed_is_an_error() {
+    fn a_body_that_is_malformed_is_found() {
         let head = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let is_bad_chunk = |body: &str| matches!(found(&format!("{head}{body}")), Some((1, FramingFault::BadChunk(_))));
         for body in
             ["5\nhello\r\n0\r\n\r\n", "x\r\n", "5x\r\n", "-1\r\n", "\r\n", "5\r\nhello!\r\n", "5\r\nhello\n0\r\n"]
         {
-            assert!(found(&format!("{head}{body}")).is_err(), "{body:?}");
+            assert!(is_bad_chunk(body), "{body:?}");
         }
-        for body in ["0\r\nX: y\n\r\n", "fffffffffffffffff\r\n", "ffffffffffffffff\r\n"] {
-            assert!(found(&format!("{head}{body}")).is_err(), "{body:?}");
+        for body in ["0\r\nX: y\n\r\n", "fffffffffffffffff\r\n", "ffffffffffffffff\r\n", "0;a\rb\r\n"] {
+            assert!(is_bad_chunk(body), "{body:?}");
         }
-        assert!(found(&format!("{head}5;{}\r\n", "x".repeat(300))).is_err());
+        assert!(is_bad_chunk(&format!("5;{}\r\n", "x".repeat(300))));
     }
 
     #[test]
     fn nothing_is_looked_for_in_http2() {
-        assert_eq!(found("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\nContent-Length: x\n"), Ok(None));
+        assert_eq!(found("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\nContent-Length: x\n"), None);
     }
 }

@@ -114,7 +114,28 @@ fn malformed_bodies_carry_nothing_behind_them() {
     for (name, body) in BODIES {
         let head = "POST /sink HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
         let answer = answer(&server, &format!("{head}{body}{SMUGGLED}"));
-        assert!(!answer.contains("HTTP/1.1 200 "), "{name}: {answer}");
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{name}: {answer}");
+        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{name}: {answer}");
+        assert_eq!(upstream.requests(), 0, "{name} was forwarded");
+    }
+    let reply = server.client().get("/");
+    assert_eq!(reply.header("x-ratelimit-remaining"), Some("999"), "nothing was charged");
+}
+
+#[test]
+fn a_malformed_chunk_behind_good_ones_breaks_the_request_off() {
+    let upstream = Upstream::start();
+    let server = proxy(RULES, &[&upstream.url()], &[]);
+    for (name, body) in BODIES {
+        let (before, mut client) = (upstream.requests(), server.client());
+        client.write("POST /sink HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n").unwrap();
+        while upstream.requests() == before {
+            std::thread::yield_now();
+        }
+        let _ = client.write(format!("{body}{SMUGGLED}"));
+        if let Ok(reply) = client.read() {
+            assert_eq!(reply.status, 400, "{name}: {reply:?}");
+        }
         assert_eq!(upstream.smuggled(), 0, "{name}");
     }
 }
