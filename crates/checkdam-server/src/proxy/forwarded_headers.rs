@@ -4,7 +4,10 @@
 use std::net::IpAddr;
 
 use axum::http::header::{
-    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, COOKIE,
+    EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
+    IF_UNMODIFIED_SINCE, MAX_FORWARDS, PRAGMA, PROXY_AUTHORIZATION, RANGE, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING,
+    UPGRADE, VIA,
 };
 use axum::http::uri::{Authority, PathAndQuery};
 use axum::http::{Method, Request, Version};
@@ -26,6 +29,33 @@ static OF_ONE_CONNECTION: [HeaderName; 7] = [
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     HeaderName::from_static("http2-settings"),
+];
+
+/// Fields that are no trailers, besides those of one connection and of proxies: they
+/// frame, route, modify or authenticate a request, or tell how to read its content
+/// ([RFC 9110](https://www.rfc-editor.org/rfc/rfc9110#section-6.5.1)).
+static NOT_IN_TRAILERS: [HeaderName; 21] = [
+    AUTHORIZATION,
+    CACHE_CONTROL,
+    CONTENT_ENCODING,
+    CONTENT_LENGTH,
+    CONTENT_RANGE,
+    CONTENT_TYPE,
+    COOKIE,
+    EXPECT,
+    HOST,
+    IF_MATCH,
+    IF_MODIFIED_SINCE,
+    IF_NONE_MATCH,
+    IF_RANGE,
+    IF_UNMODIFIED_SINCE,
+    MAX_FORWARDS,
+    PRAGMA,
+    PROXY_AUTHORIZATION,
+    RANGE,
+    SET_COOKIE,
+    TRAILER,
+    VIA,
 ];
 
 /// What is forwarded of a request besides its body. The client's headers are
@@ -122,10 +152,15 @@ fn is_underscored(name: &HeaderName) -> bool {
     name.as_str().contains('_')
 }
 
-/// Takes out of a body's trailers what would be taken out of its head.
-pub(super) fn strip_trailers(trailers: &mut HeaderMap) {
+/// Takes out of a body's trailers what may stand in its head only: an upstream may
+/// merge the two, and rules have read only the head. `decisive` are the headers that
+/// rules read.
+pub(super) fn strip_trailers(trailers: &mut HeaderMap, decisive: &[HeaderName]) {
     let is_of_head = |name: &HeaderName| {
-        is_proxy_header(name) || OF_ONE_CONNECTION.contains(name) || [HOST, CONTENT_LENGTH].contains(name)
+        is_proxy_header(name)
+            || OF_ONE_CONNECTION.contains(name)
+            || NOT_IN_TRAILERS.contains(name)
+            || decisive.contains(name)
     };
     remove(trailers, |name| is_underscored(name) || is_of_head(name));
 }

@@ -42,6 +42,8 @@ pub(crate) struct Proxy {
     routes: RouteTable,
     forwarder: Arc<Forwarder>,
     cost_header: Option<HeaderName>,
+    /// The headers that rules read, which are not taken from trailers.
+    decisive_headers: Arc<[HeaderName]>,
     idle_timeout: Duration,
     body_timeout: Duration,
     /// The slowest that bodies may come.
@@ -88,6 +90,13 @@ impl Proxy {
             routes,
             forwarder,
             cost_header: origin.cost_header.clone(),
+            decisive_headers: origin
+                .headers
+                .iter()
+                .map(|(header, _)| header)
+                .chain(&origin.cost_header)
+                .cloned()
+                .collect(),
             idle_timeout: options.idle_timeout,
             body_timeout: options.body_timeout,
             pace: ClientPace { patience: options.body_timeout, bytes_per_s_min },
@@ -214,7 +223,7 @@ impl Proxy {
     ) -> Result<ResponderResponse<ProxyBody>, ProxyError> {
         let is_http2 = request.version() == Version::HTTP_2;
         let client = head.upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
-        let source = LentBody::new(request.into_body(), self.pace, uploading);
+        let source = LentBody::new(request.into_body(), self.pace, uploading, &self.decisive_headers);
         let mut response = match self.forwarder.forward(&route.upstreams, head, &source).await {
             Ok(response) => response,
             Err(refusal) => {

@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::HttpBody;
+use axum::http::header::HeaderName;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Frame, Incoming, SizeHint};
@@ -48,6 +49,8 @@ struct LentBodyState {
     flow: BodyProgress,
     /// Counts the body as one that its client is sending.
     uploading: Option<UploadPermit>,
+    /// The headers that rules read.
+    decisive_headers: Arc<[HeaderName]>,
 }
 
 /// How long a client may be waited for. Only time in which the client is waited
@@ -79,12 +82,22 @@ enum BodyProgress {
 }
 
 impl LentBody {
-    pub(super) fn new(body: Incoming, pace: ClientPace, uploading: Option<UploadPermit>) -> Self {
+    pub(super) fn new(
+        body: Incoming,
+        pace: ClientPace,
+        uploading: Option<UploadPermit>,
+        decisive_headers: &Arc<[HeaderName]>,
+    ) -> Self {
         if body.is_end_stream() {
             return Self::empty();
         }
         let size = body.size_hint();
-        let shared = LentBodyState { untouched: Some(body), flow: BodyProgress::ToUpstream(Instant::now()), uploading };
+        let shared = LentBodyState {
+            untouched: Some(body),
+            flow: BodyProgress::ToUpstream(Instant::now()),
+            uploading,
+            decisive_headers: Arc::clone(decisive_headers),
+        };
         Self { shared: Some(Arc::new(Mutex::new(shared))), size, pace }
     }
 
@@ -214,7 +227,7 @@ impl HttpBody for UploadBody {
             Poll::Ready(Some(Ok(mut frame))) => {
                 self.data_received(frame.data_ref().map_or(0, Bytes::len));
                 if let Some(trailers) = frame.trailers_mut() {
-                    super::forwarded_headers::strip_trailers(trailers);
+                    super::forwarded_headers::strip_trailers(trailers, &lock(&shared).decisive_headers);
                 }
                 (BodyProgress::ToUpstream(Instant::now()), Poll::Ready(Some(Ok(frame))))
             }

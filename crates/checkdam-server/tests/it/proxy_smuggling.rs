@@ -142,6 +142,25 @@ fn a_malformed_chunk_behind_good_ones_breaks_the_request_off() {
 
 #[test]
 fn heads_are_bounded() {
+/// An upstream may merge trailers into the headers, which rules have read before.
+#[test]
+fn trailers_carry_no_header_that_decides() {
+    let upstream = Upstream::start();
+    let mapped = ["--header-attributes", "X-API-Key=api_key", "--cost-header", "X-Cost"];
+    let sent = ["x-api-key", "x-cost", "cookie", "via", "authorization", "x-forwarded-for", "x_api_key", "x-checksum"];
+    let trailers: String = sent.iter().map(|name| format!("{name}: 1\r\n")).collect();
+    for arguments in [&[][..], &["--upstream-http2"]] {
+        let server = proxy(RULES, &[&upstream.url()], &[&mapped[..], arguments].concat());
+        let request = format!(
+            "POST /received-trailers HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTrailer: {}\r\n\
+             Connection: close\r\n\r\n2\r\nab\r\n0\r\n{trailers}\r\n",
+            sent.join(", ")
+        );
+        let answer = answer(&server, &request);
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nx-checksum"), "{answer}");
+    }
+}
+
     let upstream = Upstream::start();
     let server = proxy(RULES, &[&upstream.url()], &[]);
     let long = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "x".repeat(100_000));

@@ -130,6 +130,7 @@ async fn answer(request: Request<Incoming>, seen: Arc<RequestCounts>) -> Result<
         "sink" => sink(request).await,
         "zeros" => Response::new(Body::new(ZeroBody { left: number })),
         "trailers" => trailers(),
+        "received-trailers" => received_trailers(request).await,
         "limits" => limits(),
         "slow" => {
             tokio::time::sleep(Duration::from_millis(number as u64)).await;
@@ -174,6 +175,13 @@ fn trailers() -> Response<Body> {
     let mut response = Response::new(Body::new(body));
     response.headers_mut().insert("trailer", HeaderValue::from_static("x-checksum"));
     response
+}
+
+/// Tells which trailers came.
+async fn received_trailers(request: Request<Incoming>) -> Response<Body> {
+    let body = request.into_body().collect().await.unwrap();
+    let names: Vec<_> = body.trailers().into_iter().flat_map(HeaderMap::keys).map(ToString::to_string).collect();
+    Response::new(Body::from(names.join(" ")))
 }
 
 /// Limits of the upstream's own, and headers that concern one connection.

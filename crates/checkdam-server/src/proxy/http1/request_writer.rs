@@ -6,10 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::HttpBody;
-use axum::http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderName, MAX_FORWARDS,
-    SET_COOKIE, TRAILER,
-};
+use axum::http::header::{HeaderMap, HeaderName};
 use bytes::Bytes;
 use hyper::body::Frame;
 use tokio::io::AsyncWrite;
@@ -18,10 +15,6 @@ use tokio::time::Instant;
 use super::lazy_timer::LazyTimer;
 use crate::proxy::forwarded_headers::ForwardedHead;
 use crate::proxy::request_body::{LentBody, UploadBody, UploadError, discard};
-
-/// What must be known before a body is read, or is for its recipient alone.
-static NO_TRAILERS: [HeaderName; 8] =
-    [AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, MAX_FORWARDS, SET_COOKIE, TRAILER];
 
 /// A request that is being written.
 pub(super) struct RequestWriter {
@@ -245,7 +238,7 @@ fn write_length(out: &mut Vec<u8>, length: u64) {
 
 fn write_trailers(out: &mut Vec<u8>, trailers: &HeaderMap, announced: &[HeaderName]) {
     for (name, value) in trailers {
-        if announced.contains(name) && !NO_TRAILERS.contains(name) {
+        if announced.contains(name) {
             write_line(out, name.as_str(), value.as_bytes());
         }
     }
