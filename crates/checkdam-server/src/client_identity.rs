@@ -11,14 +11,14 @@ mod request_target;
 
 use std::net::IpAddr;
 
-use axum::http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
+use axum::http::header::{CONNECTION, COOKIE, HeaderMap, HeaderName, HeaderValue};
 pub(crate) use checkdam::normalize::host;
 use checkdam::normalize::{PathError, PathNormalization};
 use checkdam::{LIMIT_MAX, Request, RequestError};
 use ipnet::IpNet;
 
 pub(crate) use self::forwarded_for::address_text;
-pub(crate) use self::request_target::RequestTarget;
+pub(crate) use self::request_target::{RequestTarget, is_misplaced_authority};
 
 /// The attributes that every such request has, besides mapped headers.
 pub(crate) const ATTRIBUTES: [&str; 4] = ["method", "endpoint", "host", "ip"];
@@ -53,6 +53,20 @@ pub(crate) fn is_proxy_header(header: &HeaderName) -> bool {
     match name.as_bytes().first() {
         Some(b'x' | b'f' | b't' | b'c') => name.starts_with("x-forwarded-") || OF_PROXIES.contains(&name),
         _ => false,
+    }
+}
+
+/// Joins the Cookie fields of an HTTP/2 request, which may send each pair in a field
+/// of its own ([RFC 9113](https://www.rfc-editor.org/rfc/rfc9113#section-8.2.3)).
+pub(crate) fn join_cookies(headers: &mut HeaderMap) {
+    let crumbs = headers.get_all(COOKIE);
+    if crumbs.iter().nth(1).is_none() {
+        return;
+    }
+    let crumbs: Vec<_> = crumbs.iter().map(HeaderValue::as_bytes).collect();
+    // It cannot fail: each of them is a value.
+    if let Ok(joined) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])) {
+        headers.insert(COOKIE, joined);
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use axum::http::{Method, Uri};
 use checkdam::normalize::{PathError, PathNormalization};
 
 /// The target of a request, as its first line has it.
@@ -38,4 +39,10 @@ impl<'a> RequestTarget<'a> {
     pub(crate) fn endpoint(&self, forms: &PathNormalization) -> Result<Cow<'a, str>, PathError> {
         forms.endpoint(self.path)
     }
+}
+
+/// Whether a request target is in authority-form, a host alone, without being that of CONNECT
+/// ([RFC 9112](https://www.rfc-editor.org/rfc/rfc9112#section-3.2.3)).
+pub(crate) fn is_misplaced_authority(method: &Method, target: &Uri) -> bool {
+    target.scheme().is_none() && target.authority().is_some() && method != Method::CONNECT
 }

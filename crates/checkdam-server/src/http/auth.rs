@@ -16,7 +16,7 @@ use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use axum::http::request::Parts;
-use axum::http::{Response, StatusCode};
+use axum::http::{Response, StatusCode, Version};
 use axum::response::IntoResponse;
 use checkdam::normalize::PathNormalization;
 use checkdam::{LIMIT_MAX, Request, RequestError, VALUE_MAX};
@@ -26,7 +26,9 @@ use super::problem::{Problem, truncated};
 use super::same_origin::AllowedHosts;
 use super::wire::{self, Refusal};
 use crate::app::App;
-use crate::client_identity::{ClientIdentity, DescribedRequest, IdentityError, RequestTarget, host, single_value};
+use crate::client_identity::{
+    ClientIdentity, DescribedRequest, IdentityError, RequestTarget, host, join_cookies, single_value,
+};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -137,8 +139,11 @@ impl ForwardAuth {
 pub(super) async fn auth(
     State(auth): State<Arc<ForwardAuth>>,
     Extension(RequestPeer { ip: peer, since }): Extension<RequestPeer>,
-    parts: Parts,
+    mut parts: Parts,
 ) -> Response<Body> {
+    if parts.version == Version::HTTP_2 {
+        join_cookies(&mut parts.headers);
+    }
     let options = parts.uri.path().strip_prefix(PATH).unwrap_or_default();
     let (options, invalid) = AuthOptions::parse(options.strip_prefix('/').unwrap_or_default());
     let decided = match invalid {
@@ -173,10 +178,13 @@ impl<'a> AuthOptions<'a> {
     fn parse(text: &'a str) -> (Self, Option<Problem>) {
         let mut options = Self::default();
         let mut invalid = None;
+        let mut names = Vec::new();
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
-            if let Err(detail) = options.set_option(&name, value) {
-                invalid = invalid.or(Some(Problem::invalid(truncated(&name), detail)));
-            }
+            let repeated = names.contains(&name).then(|| Problem::repeated_option(truncated(&name)));
+            let problem =
+                options.set_option(&name, value).err().map(|detail| Problem::invalid(truncated(&name), detail));
+            invalid = invalid.or(repeated).or(problem);
+            names.push(name);
         }
         (options, invalid)
     }

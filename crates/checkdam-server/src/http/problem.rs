@@ -8,6 +8,8 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::client_identity::is_misplaced_authority;
+
 /// The media type of every error.
 pub(super) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
@@ -75,6 +77,23 @@ impl Problem {
             detail,
             field: Some(header.to_owned()),
         }
+    }
+
+    /// An option in the path is given more than once.
+    pub(super) fn repeated_option(option: String) -> Self {
+        let detail = format!("the option {option:?} is given more than once: give it once");
+        Self { field: Some(option), ..Self::bad_request(detail) }
+    }
+
+    /// The request target is a host where a path must be.
+    fn authority_form(target: &Uri) -> Self {
+        let target = truncated(&target.to_string());
+        Self::bad_request(format!("the request target {target:?} is no path: begin it with a slash"))
+    }
+
+    fn bad_request(detail: String) -> Self {
+        let (kind, title) = ("urn:checkdam:problem:bad_request", "The request cannot be understood");
+        Self { kind, title, status: StatusCode::BAD_REQUEST, detail, field: None }
     }
 
     /// The body is understood, and a value in it cannot be used.
@@ -263,7 +282,10 @@ impl IntoResponse for Problem {
 }
 
 /// Answers requests for paths that the listener for decisions does not have.
-pub(super) async fn not_found(uri: Uri) -> Problem {
+pub(super) async fn not_found(method: Method, uri: Uri) -> Problem {
+    if is_misplaced_authority(&method, &uri) {
+        return Problem::authority_form(&uri);
+    }
     let path = uri.path();
     if path == "/admin" || path.starts_with("/admin/") {
         let advice = "the admin API is on a listener of its own, by default http://127.0.0.1:8082 (--admin-listen)";
@@ -273,7 +295,10 @@ pub(super) async fn not_found(uri: Uri) -> Problem {
 }
 
 /// Answers requests for paths that the admin listener does not have.
-pub(super) async fn not_found_by_admin(uri: Uri) -> Problem {
+pub(super) async fn not_found_by_admin(method: Method, uri: Uri) -> Problem {
+    if is_misplaced_authority(&method, &uri) {
+        return Problem::authority_form(&uri);
+    }
     let path = uri.path();
     if path.starts_with("/v1/") || path == "/json" {
         let advice = "decisions are on another listener, by default http://127.0.0.1:8080 (--http-listen)";

@@ -14,7 +14,7 @@ use axum::http::{Method, Request, Version};
 use checkdam::normalize::PathNormalization;
 
 use super::error_responses::ProxyError;
-use crate::client_identity::is_proxy_header;
+use crate::client_identity::{is_misplaced_authority, is_proxy_header};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -99,6 +99,9 @@ pub(super) fn host<B>(request: &Request<B>) -> Result<Option<HeaderValue>, Proxy
     };
     if header.is_some_and(|value| !value.is_empty() && !is_host(&value)) {
         return Err(ProxyError::BadHost("the header Host is no host"));
+    }
+    if is_misplaced_authority(request.method(), request.uri()) {
+        return Err(ProxyError::BadHost("the request target is no path: begin it with a slash"));
     }
     let Some(authority) = request.uri().authority() else { return Ok(header.cloned()) };
     if authority.as_str().contains('@') {

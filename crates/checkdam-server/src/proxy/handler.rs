@@ -27,7 +27,7 @@ use super::upload_limit::{UploadLimit, UploadPermit};
 use super::upstream_body::UpstreamBody;
 use super::{health_checks, tunnel};
 use crate::app::App;
-use crate::client_identity::{ClientIdentity, ClientIdentityOptions, DescribedRequest};
+use crate::client_identity::{ClientIdentity, ClientIdentityOptions, DescribedRequest, join_cookies};
 use crate::config::ProxyOptions;
 use crate::http;
 use crate::trace::Traced;
@@ -139,6 +139,9 @@ impl Proxy {
                 return Err(refusal);
             }
         };
+        if request.version() == Version::HTTP_2 {
+            join_cookies(request.headers_mut());
+        }
         let host = forwarded_headers::host(&request)?;
         if host.as_ref().is_none_or(HeaderValue::is_empty) && self.needs_host() {
             return Err(ProxyError::BadHost("the request names no host, and rules or routes go by it: name one"));

@@ -199,6 +199,18 @@ fn a_path_of_another_listener_or_with_a_slash_too_many_says_what_to_do() {
     }
 }
 
+#[test]
+fn a_target_that_is_no_path_is_a_400() {
+    let server = Server::start();
+    for mut client in [server.client(), server.admin()] {
+        for target in ["livez", "localhost:80"] {
+            let reply = client.send("GET", target, "").unwrap();
+            assert_eq!(reply.status, 400, "{target}: {reply:?}");
+            assert!(reply.json()["detail"].as_str().unwrap().contains(target), "{reply:?}");
+        }
+    }
+}
+
 /// Identifiers are numbers in many programs.
 #[test]
 fn whole_numbers_and_booleans_are_taken_as_their_text() {

@@ -48,6 +48,8 @@ const HEADS: &[(&str, &str)] = &[
     ("a host with a path", "GET / HTTP/1.1\r\nHost: x/y\r\n\r\n"),
     ("a host with a login", "GET / HTTP/1.1\r\nHost: u@x\r\n\r\n"),
     ("a target with a login", "GET http://u@x/ HTTP/1.1\r\nHost: x\r\n\r\n"),
+    ("a target without a slash", "GET login HTTP/1.1\r\nHost: x\r\n\r\n"),
+    ("a target that is a host", "GET x:80 HTTP/1.1\r\nHost: x\r\n\r\n"),
     ("two spaces in the first line", "GET  / HTTP/1.1\r\nHost: x\r\n\r\n"),
     ("no version", "GET /\r\nHost: x\r\n\r\n"),
     ("another version", "GET / HTTP/1.2\r\nHost: x\r\n\r\n"),
@@ -140,8 +142,6 @@ fn a_malformed_chunk_behind_good_ones_breaks_the_request_off() {
     }
 }
 
-#[test]
-fn heads_are_bounded() {
 /// An upstream may merge trailers into the headers, which rules have read before.
 #[test]
 fn trailers_carry_no_header_that_decides() {
@@ -161,6 +161,8 @@ fn trailers_carry_no_header_that_decides() {
     }
 }
 
+#[test]
+fn heads_are_bounded() {
     let upstream = Upstream::start();
     let server = proxy(RULES, &[&upstream.url()], &[]);
     let long = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "x".repeat(100_000));

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::http_client::Client as Http1;
 use crate::proxy::proxy;
-use crate::server_process::{PATIENCE, Server};
+use crate::server_process::{PATIENCE, Server, rule_file};
 use crate::test_upstream::{Upstream, WEBSOCKET_ACCEPT};
 
 const RULES: &str = r#"rules: [{name: all, key: all, limits: ["5/h"]}]"#;
@@ -187,6 +187,34 @@ fn http2_comes_in_and_trailers_pass() {
         assert_eq!(host.as_str(), (!is_http2).then_some(server.address()), "{seen}");
         assert_eq!(seen["headers"]["x-forwarded-host"], server.address());
     }
+}
+
+/// Clients of HTTP/2 may send each cookie in a field of its own.
+#[test]
+fn cookies_of_http2_arrive_as_one_header() {
+    let (upstream, rules) = (Upstream::start(), r#"rules: [{name: per-user, key: "user:{cookies}", limits: ["5/h"]}]"#);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mapped = ["--header-attributes", "Cookie=cookies"];
+    for arguments in [&mapped[..], &[mapped[0], mapped[1], "--upstream-http2"]] {
+        let server = proxy(rules, &[&upstream.url()], arguments);
+        let ask = |cookies: &[&str]| {
+            let request = Request::get(format!("{}/hello", server.url()));
+            let request = cookies.iter().fold(request, |request, cookie| request.header("cookie", *cookie));
+            let (status, headers, body, _) = runtime.block_on(ask_http2(&server, request.body(Body::empty()).unwrap()));
+            assert_eq!(status, 200, "{body}");
+            let seen: serde_json::Value = serde_json::from_str(&body).unwrap();
+            assert_eq!(seen["headers"]["cookie"], "a=1; b=2; c=3", "{arguments:?}");
+            headers["x-ratelimit-remaining"].to_str().unwrap().to_owned()
+        };
+        assert_eq!([ask(&["a=1", "b=2", "c=3"]), ask(&["a=1; b=2", "c=3"])], ["4", "3"], "{arguments:?}");
+    }
+    let file = rule_file(rules);
+    let server = Server::with(&["--rules", file.to_str().unwrap(), mapped[0], mapped[1]]);
+    let request = Request::get(format!("{}/v1/auth", server.url())).header("cookie", "a=1").header("cookie", "b=2");
+    let (status, ..) = runtime.block_on(ask_http2(&server, request.body(Body::empty()).unwrap()));
+    assert_eq!(status, 200);
+    let peeked = server.client().ok("/v1/peek", r#"{"attributes": {"cookies": "a=1; b=2"}}"#);
+    assert_eq!(peeked["remaining"], 4);
 }
 
 #[test]
