@@ -7,9 +7,13 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use crate::request::VALUE_MAX;
+#[cfg(feature = "yaml")]
+use crate::rule::spec::{SpecError, filled};
 use crate::rule::{canonical, is_attribute_name};
 use crate::subject::SubjectPattern;
 use crate::time::{EPOCH_UNIX_US, SECOND_US, UNIX_S_MAX};
+#[cfg(feature = "yaml")]
+use crate::time::{parse_rfc3339, rfc3339};
 
 /// The longest reason of a ban in bytes.
 pub const REASON_MAX: usize = 1_024;
@@ -161,6 +165,58 @@ impl fmt::Display for BannedValue {
             Self::Network(network) if network.prefix_len() == network.max_prefix_len() => network.addr().fmt(out),
             Self::Network(network) => network.fmt(out),
         }
+    }
+}
+
+/// A ban as it is written: in rule files, in the admin API and in databases.
+#[cfg(feature = "yaml")]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(
+    as = BanBody,
+    description = "A ban.",
+    example = json!({"subject": "ip:198.51.100.0/24", "until": "2026-12-01T00:00:00Z", "reason": "scraping"})
+))]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct BanSpec {
+    /// An attribute and its value: `user:42`, `user:bot-*`, `ip:198.51.100.0/24`.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub subject: Option<String>,
+    /// When it ends; never if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub until: Option<String>,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub reason: Option<String>,
+}
+
+#[cfg(feature = "yaml")]
+impl TryFrom<BanSpec> for Ban {
+    type Error = SpecError;
+
+    fn try_from(spec: BanSpec) -> Result<Self, SpecError> {
+        let Some(subject) = spec.subject else {
+            return Err(SpecError::new("the ban has no subject: write for example subject: \"user:42\""));
+        };
+        let named = |error: SpecError| error.about(format!("ban {subject:?}"));
+        let mut ban = Self::new(&subject).map_err(|error| named(SpecError::at("subject", error.to_string())))?;
+        ban.reason = spec.reason.unwrap_or_default();
+        if let Some(until) = spec.until {
+            let reason = || format!("until {until:?} is not a time: write for example \"2026-12-01T00:00:00Z\"");
+            let unix_s = parse_rfc3339(&until).ok_or_else(|| named(SpecError::at("until", reason())))?;
+            ban.until_unix_s = Some(unix_s);
+        }
+        Ok(ban)
+    }
+}
+
+#[cfg(feature = "yaml")]
+impl From<&Ban> for BanSpec {
+    fn from(ban: &Ban) -> Self {
+        Self { subject: Some(ban.subject()), until: ban.until_unix_s.map(rfc3339), reason: filled(&ban.reason) }
     }
 }
 

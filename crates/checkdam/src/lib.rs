@@ -53,12 +53,16 @@ mod subject;
 mod sync;
 pub mod time;
 
+#[cfg(feature = "yaml")]
+pub use ban::BanSpec;
 pub use ban::{Ban, BanError, BannedValue, REASON_MAX};
 pub use decision::{DecidedBy, Decision, FailurePolicy, Verdict};
 pub use definitions::Definitions;
 pub use descriptor::{Descriptor, DescriptorAllowance, DescriptorLimit, DescriptorTree, TreeRules};
 pub use limiter::{Batch, Limiter};
 pub use outcome::{Outcome, TierView};
+#[cfg(feature = "yaml")]
+pub use overrides::OverrideSpec;
 pub use overrides::{Allowance, Override, Scale, ScaleError};
 pub use quota::{Algorithm, Align, LIMIT_MAX, LOG_LIMIT_MAX, Quota, QuotaError, QuotaSpec, STRICT_PARTS};
 pub use request::{
@@ -68,6 +72,8 @@ pub use rule::{
     Condition, KeyPattern, KeyPatternError, Lease, Matcher, Mode, Pattern, PatternError, QUOTAS_MAX, RULE_NAME_MAX,
     Rule,
 };
+#[cfg(feature = "yaml")]
+pub use rule::{ConditionsSpec, LimitParts, LimitSpec, PathStep, RuleSpec, SpecError};
 pub use ruleset::{Explanation, Item, RuleSet, RuleSetError};
 pub use store::TIERS_MAX;
 pub use subject::SubjectPattern;

@@ -5,6 +5,8 @@ mod scale;
 pub use scale::{Scale, ScaleError};
 
 use crate::quota::{Algorithm, Quota, QuotaError, QuotaSpec};
+#[cfg(feature = "yaml")]
+use crate::rule::spec::{LimitSpec, SpecError, filled};
 use crate::subject::SubjectPattern;
 
 /// Other limits for some subjects of one rule.
@@ -56,5 +58,85 @@ impl Allowance {
             Self::Scale(scale) => own.iter().map(|quota| scale.of(quota)).collect(),
             Self::Unlimited => Ok(Vec::new()),
         }
+    }
+}
+
+/// An override as it is written: in rule files, in the admin API and in databases.
+#[cfg(feature = "yaml")]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(
+    as = OverrideBody,
+    description = "An override: one of limits, scale and unlimited.",
+    example = json!({"rule": "user-free", "subject": "user:42", "limits": ["100/s burst 500"]})
+))]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct OverrideSpec {
+    /// The rule's name.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub rule: Option<String>,
+    /// Whose limits these are: `user:42`, or with a star `user:bot-*`.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub subject: Option<String>,
+    /// What it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub description: Option<String>,
+    /// These limits instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
+    pub limits: Option<Vec<LimitSpec>>,
+    /// So many times the rule's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = f64))]
+    pub scale: Option<serde_json::Value>,
+    /// No limit at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = bool))]
+    pub unlimited: Option<bool>,
+}
+
+#[cfg(feature = "yaml")]
+impl TryFrom<OverrideSpec> for Override {
+    type Error = SpecError;
+
+    fn try_from(spec: OverrideSpec) -> Result<Self, SpecError> {
+        let missing = |what: &str| SpecError::new(format!("the override has no {what}"));
+        let rule = spec.rule.ok_or_else(|| missing("rule: write the name of one"))?;
+        let subject = spec.subject.ok_or_else(|| missing("subject: write for example subject: \"user:42\""))?;
+        let allowance = match (spec.limits, spec.scale, spec.unlimited.unwrap_or_default()) {
+            (Some(limits), None, false) => LimitSpec::all(&limits).map(Allowance::Limits),
+            (None, Some(scale), false) => {
+                let text = scale.as_str().map_or_else(|| scale.to_string(), str::to_owned);
+                let fail = |error: ScaleError| SpecError::at("scale", error.to_string());
+                text.parse().map(Allowance::Scale).map_err(fail)
+            }
+            (None, None, true) => Ok(Allowance::Unlimited),
+            _ => Err(SpecError::new("give it one of limits: [\"100/s burst 500\"], scale: 10 and unlimited: true")),
+        };
+        let allowance = allowance.map_err(|error| error.about(format!("override of {subject:?} for rule {rule:?}")))?;
+        let description = spec.description.unwrap_or_default();
+        Ok(Self { description, ..Self::new(rule, &subject, allowance) })
+    }
+}
+
+#[cfg(feature = "yaml")]
+impl From<&Override> for OverrideSpec {
+    fn from(one: &Override) -> Self {
+        let mut spec = Self {
+            rule: Some(one.rule.clone()),
+            subject: Some(one.subject.text().to_owned()),
+            description: filled(&one.description),
+            ..Self::default()
+        };
+        match &one.allowance {
+            Allowance::Limits(specs) => {
+                spec.limits = Some(specs.iter().map(|spec| LimitSpec::Text(spec.to_string())).collect());
+            }
+            Allowance::Scale(scale) => spec.scale = Some(scale.into()),
+            Allowance::Unlimited => spec.unlimited = Some(true),
+        }
+        spec
     }
 }

@@ -1,17 +1,29 @@
-//! A rule: conditions, a key and limits. Plain data.
+//! A rule: conditions, a key and limits. [`Rule`] is plain data on the decision path;
+//! `RuleSpec` is the same as it is written, and the only place that names a rule's
+//! fields to serde.
 
 mod condition;
+#[cfg(feature = "yaml")]
+mod conditions_spec;
 mod key;
 mod pattern;
+#[cfg(feature = "yaml")]
+pub(crate) mod spec;
 
 pub use condition::{Condition, Matcher};
 pub(crate) use condition::{Handle, canonical, named_network};
+#[cfg(feature = "yaml")]
+pub use conditions_spec::ConditionsSpec;
 pub(crate) use key::is_attribute_name;
 pub use key::{KeyPattern, KeyPatternError};
 pub use pattern::{Pattern, PatternError};
+#[cfg(feature = "yaml")]
+pub use spec::{LimitParts, LimitSpec, PathStep, SpecError};
 
 use crate::decision::FailurePolicy;
 use crate::quota::Quota;
+#[cfg(feature = "yaml")]
+use crate::quota::{Algorithm, parse_period, period_text};
 
 /// The most quotas one rule may have.
 pub const QUOTAS_MAX: usize = 16;
@@ -99,4 +111,176 @@ impl Rule {
         self.when.push((attribute.into(), condition));
         self
     }
+}
+
+/// The names of modes.
+#[cfg(feature = "yaml")]
+const MODES: [(&str, Mode); 3] = [("enforce", Mode::Enforce), ("shadow", Mode::Shadow), ("off", Mode::Off)];
+
+/// The names of failure policies.
+#[cfg(feature = "yaml")]
+pub(crate) const POLICIES: [(&str, FailurePolicy); 3] =
+    [("open", FailurePolicy::Open), ("closed", FailurePolicy::Closed), ("local", FailurePolicy::Local)];
+
+/// A rule as it is written: in rule files, in the admin API and in databases.
+/// [`Rule`] is what becomes of it; a field that has its default value is left out.
+///
+/// ```
+/// use checkdam::{Rule, RuleSpec};
+/// let text = r#"{"name":"per-user","key":"user:{user}","limits":["10/s burst 50"]}"#;
+/// let spec: RuleSpec = serde_json::from_str(text).unwrap();
+/// let rule = Rule::try_from(spec).unwrap();
+/// assert_eq!(serde_json::to_string(&RuleSpec::from(&rule)).unwrap(), text);
+/// ```
+#[cfg(feature = "yaml")]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(
+    as = RuleBody,
+    description = "A rule as it is written: the same names as in a rule file.",
+    example = json!({"name": "user-free", "key": "user:{user}", "when": {"plan": "free"}, "limits": ["10/s burst 50"]})
+))]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct RuleSpec {
+    /// Its name, unique.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub name: Option<String>,
+    /// What it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub description: Option<String>,
+    /// Requests of this domain only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub domain: Option<String>,
+    /// Higher comes first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = i32))]
+    pub priority: Option<i32>,
+    /// Whose bucket a request is charged to, such as `user:{user}`.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub key: Option<String>,
+    /// What kind of subject that is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub scope: Option<String>,
+    /// What attributes must be: a value, a list, or tests.
+    #[serde(default, skip_serializing_if = "ConditionsSpec::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    pub when: ConditionsSpec,
+    /// All of these must pass, such as `10/s burst 50`.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
+    pub limits: Option<Vec<LimitSpec>>,
+    /// `token_bucket`, `leaky_bucket`, `fixed_window`, `sliding_window` or `sliding_log`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub algorithm: Option<String>,
+    /// For `sliding_window`: never over, at the price of being under.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = bool))]
+    pub strict: Option<bool>,
+    /// `enforce`, `shadow` or `off`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub mode: Option<String>,
+    /// `open`, `closed` or `local`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub on_store_failure: Option<String>,
+    /// A time such as `100ms`, or `auto`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub lease: Option<String>,
+}
+
+#[cfg(feature = "yaml")]
+impl TryFrom<RuleSpec> for Rule {
+    type Error = SpecError;
+
+    fn try_from(spec: RuleSpec) -> Result<Self, SpecError> {
+        let Some(name) = spec.name.clone() else {
+            return Err(SpecError::new("the rule has no name: give it one of its own"));
+        };
+        spec.build(&name).map_err(|error| error.about(format!("rule {name:?}")))
+    }
+}
+
+#[cfg(feature = "yaml")]
+impl RuleSpec {
+    fn build(self, name: &str) -> Result<Rule, SpecError> {
+        let missing = |what| SpecError::new(format!("it has no {what}"));
+        let key = self.key.ok_or_else(|| missing("key: write for example key: \"user:{user}\""))?;
+        let limits = self.limits.ok_or_else(|| missing("limits: write for example limits: [\"10/s burst 50\"]"))?;
+        let key: KeyPattern = key.parse().map_err(|error| SpecError::at("key", format!("{error}")))?;
+        let algorithm = algorithm(self.algorithm.as_deref(), self.strict)?;
+        let quota = |(index, spec): (usize, _)| {
+            Quota::new(spec, algorithm).map_err(|error| SpecError::at("limits", error.to_string()).item(index))
+        };
+        let quotas: Vec<Quota> =
+            LimitSpec::all(&limits)?.into_iter().enumerate().map(quota).collect::<Result<_, _>>()?;
+        Ok(Rule {
+            name: name.to_owned(),
+            domain: self.domain.unwrap_or_default(),
+            scope: self.scope.unwrap_or_else(|| key.scope().to_owned()),
+            key,
+            when: self.when.compile()?,
+            quotas,
+            mode: spec::choice("mode", self.mode.as_deref(), &MODES)?,
+            on_store_failure: spec::choice("on_store_failure", self.on_store_failure.as_deref(), &POLICIES)?,
+            lease: self.lease.as_deref().map_or(Ok(Lease::Off), lease)?,
+            priority: self.priority.unwrap_or_default(),
+            description: self.description.unwrap_or_default(),
+        })
+    }
+}
+
+#[cfg(feature = "yaml")]
+impl From<&Rule> for RuleSpec {
+    fn from(rule: &Rule) -> Self {
+        let algorithm = rule.quotas.first().map(Quota::algorithm).unwrap_or_default();
+        Self {
+            name: Some(rule.name.clone()),
+            description: spec::filled(&rule.description),
+            domain: spec::filled(&rule.domain),
+            priority: Some(rule.priority).filter(|priority| *priority != 0),
+            key: Some(rule.key.text().to_owned()),
+            scope: Some(rule.scope.clone()).filter(|scope| scope != rule.key.scope()),
+            when: ConditionsSpec::of(&rule.when),
+            limits: Some(rule.quotas.iter().map(|quota| LimitSpec::Text(quota.to_string())).collect()),
+            algorithm: Some(algorithm.name()).filter(|name| *name != Algorithm::default().name()).map(str::to_owned),
+            strict: Some(true).filter(|_| algorithm == Algorithm::SlidingWindow { strict: true }),
+            mode: spec::unless_default(rule.mode, &MODES),
+            on_store_failure: spec::unless_default(rule.on_store_failure, &POLICIES),
+            lease: match rule.lease {
+                Lease::Off => None,
+                Lease::For(length_us) => Some(period_text(length_us)),
+                Lease::Auto => Some("auto".to_owned()),
+            },
+        }
+    }
+}
+
+#[cfg(feature = "yaml")]
+fn algorithm(name: Option<&str>, strict: Option<bool>) -> Result<Algorithm, SpecError> {
+    let mut algorithm = spec::choice("algorithm", name, &Algorithm::ALL.map(|known| (known.name(), known)))?;
+    match (&mut algorithm, strict) {
+        (_, None) => {}
+        (Algorithm::SlidingWindow { strict }, Some(given)) => *strict = given,
+        (other, Some(_)) => {
+            let reason = format!("strict does not apply to {}: it is for sliding_window", other.name());
+            return Err(SpecError::at("strict", reason));
+        }
+    }
+    Ok(algorithm)
+}
+
+#[cfg(feature = "yaml")]
+fn lease(text: &str) -> Result<Lease, SpecError> {
+    if text == "auto" {
+        return Ok(Lease::Auto);
+    }
+    parse_period(text).filter(|length_us| *length_us > 0).map(Lease::For).ok_or_else(|| {
+        SpecError::at("lease", format!("lease {text:?} is not a time: write \"100ms\", \"1s\" or \"auto\""))
+    })
 }

@@ -5,30 +5,24 @@
 //! same functions parse it. A file with a domain and descriptors is parsed as
 //! envoyproxy/ratelimit does.
 
-mod conditions;
 mod descriptors;
-mod enum_names;
 mod located;
-mod read;
-mod schema;
-mod serialize;
 mod write;
-mod yaml_value;
 
-pub use serialize::{BanText, ConditionsText, OverrideText, RuleText};
 pub use write::write;
 
 use std::borrow::Cow;
 
-use serde_saphyr::{Location, Options, Spanned};
+use serde::de::DeserializeOwned;
+use serde_saphyr::{Location, Options};
 
-use self::located::{FileLocation, LocatedDefinitions};
-use self::schema::FileWire;
-use crate::ban::Ban;
+use self::located::{ItemPlace, LocatedDefinitions, item_path, locate};
+use crate::ban::{Ban, BanSpec};
 use crate::definitions::Definitions;
-use crate::overrides::Override;
+use crate::overrides::{Override, OverrideSpec};
 use crate::quota::Algorithm;
-use crate::rule::Rule;
+use crate::rule::spec::{PathStep, SpecError};
+use crate::rule::{Rule, RuleSpec};
 use crate::ruleset::RuleSet;
 
 /// The largest rule file in bytes.
@@ -111,8 +105,8 @@ pub fn parse_definitions_within(text: &str, bytes_max: usize) -> Result<Definiti
 /// As [`parse`].
 pub fn parse_with(text: &str, options: &FileOptions) -> Result<Definitions, RuleFileError> {
     let mut located = LocatedDefinitions::default();
-    read_file(text, options, 0, &mut located)?;
-    Ok(located.split().0)
+    read_file(text, options, &mut located)?;
+    Ok(located.definitions)
 }
 
 /// Reads one rule.
@@ -120,8 +114,7 @@ pub fn parse_with(text: &str, options: &FileOptions) -> Result<Definitions, Rule
 /// # Errors
 /// As [`parse`].
 pub fn parse_rule(text: &str) -> Result<Rule, RuleFileError> {
-    let wire: Spanned<_> = from_yaml(text, FILE_MAX, "a rule")?;
-    read::rule(wire.referenced, wire.value)
+    parse_item::<RuleSpec, _>(text, TryInto::try_into)
 }
 
 /// Reads one override.
@@ -129,8 +122,7 @@ pub fn parse_rule(text: &str) -> Result<Rule, RuleFileError> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_override(text: &str) -> Result<Override, RuleFileError> {
-    let wire: Spanned<_> = from_yaml(text, FILE_MAX, "an override")?;
-    read::one_override(wire.referenced, wire.value)
+    parse_item::<OverrideSpec, _>(text, TryInto::try_into)
 }
 
 /// Reads one ban.
@@ -138,8 +130,19 @@ pub fn parse_override(text: &str) -> Result<Override, RuleFileError> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_ban(text: &str) -> Result<Ban, RuleFileError> {
-    let wire: Spanned<_> = from_yaml(text, FILE_MAX, "a ban")?;
-    read::ban(wire.referenced, wire.value)
+    parse_item::<BanSpec, _>(text, TryInto::try_into)
+}
+
+/// Reads one item in any form that has its fields, and lets `build` make it from that.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_item<S: DeserializeOwned, T>(
+    text: &str,
+    build: impl FnOnce(S) -> Result<T, SpecError>,
+) -> Result<T, RuleFileError> {
+    let spec = from_yaml(text, FILE_MAX, "the text")?;
+    build(spec).map_err(|error| refusal(text, FILE_MAX, &[], &error))
 }
 
 /// How rule files are read.
@@ -174,57 +177,77 @@ pub fn compile(text: &str) -> Result<RuleSet, RuleFileError> {
 pub fn compile_all(files: &[&str], options: &FileOptions) -> Result<(RuleSet, Definitions), (usize, RuleFileError)> {
     let mut located = LocatedDefinitions::default();
     for (number, text) in files.iter().enumerate() {
-        read_file(text, options, number, &mut located).map_err(|error| (number, error))?;
+        read_file(text, options, &mut located).map_err(|error| (number, error))?;
     }
     if options.merge_domains {
         located.merge_domains();
     }
-    let (definitions, places) = located.split();
-    let rules = RuleSet::compile(definitions.clone()).map_err(|error| {
-        let (file, location) = places.of(&error);
+    let rules = RuleSet::compile(located.definitions.clone()).map_err(|error| {
+        let (file, place) = located.place(&error);
+        let location = match (place, files.get(file)) {
+            (ItemPlace::Path(path), Some(text)) => locate(&as_yaml(text), self::options(options.bytes_max, 0), &path),
+            (ItemPlace::Location(location), _) => location,
+            (ItemPlace::Path(_), None) => Location::UNKNOWN,
+        };
         (file, RuleFileError::at(location, error.to_string()))
     })?;
-    Ok((rules, definitions))
+    Ok((rules, located.definitions))
 }
 
-fn read_file(
-    text: &str,
-    options: &FileOptions,
-    file: usize,
-    located: &mut LocatedDefinitions,
-) -> Result<(), RuleFileError> {
+/// A rule file as it is written.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileSpec {
+    rules: Option<Vec<RuleSpec>>,
+    overrides: Option<Vec<OverrideSpec>>,
+    bans: Option<Vec<BanSpec>>,
+}
+
+fn read_file(text: &str, options: &FileOptions, located: &mut LocatedDefinitions) -> Result<(), RuleFileError> {
+    located.begin_file();
     if text.trim().is_empty() {
         return Err(RuleFileError::at_start("the file is empty: begin it with \"rules:\""));
     }
     if descriptors::is_tree(text) {
         let (location, tree) = descriptors::read(text, options)?;
-        located.trees.push(((file, location), tree));
+        located.add_tree(location, tree);
         return Ok(());
     }
-    let wire: FileWire = from_yaml(text, options.bytes_max, "the file")?;
-    let Some(rules) = wire.rules else {
+    let bytes_max = options.bytes_max;
+    let file: FileSpec = from_yaml(text, bytes_max, "the file")?;
+    let Some(rules) = file.rules else {
         let reason = "the file has no rules: list them under \"rules:\", or write \"rules: []\" to limit nothing";
         return Err(RuleFileError::at_start(reason));
     };
-    located.rules.extend(each(rules, file, read::rule)?);
-    located.overrides.extend(each(wire.overrides.unwrap_or_default(), file, read::one_override)?);
-    located.bans.extend(each(wire.bans.unwrap_or_default(), file, read::ban)?);
+    let fail =
+        |list: &str, (index, error): (usize, SpecError)| refusal(text, bytes_max, &item_path(list, index), &error);
+    let definitions = &mut located.definitions;
+    build_all(rules, &mut definitions.rules).map_err(|error| fail("rules", error))?;
+    build_all(file.overrides.unwrap_or_default(), &mut definitions.overrides)
+        .map_err(|error| fail("overrides", error))?;
+    build_all(file.bans.unwrap_or_default(), &mut definitions.bans).map_err(|error| fail("bans", error))
+}
+
+/// Adds what the specs say; the number of the first that says nothing valid, and why.
+fn build_all<S, T: TryFrom<S, Error = SpecError>>(specs: Vec<S>, items: &mut Vec<T>) -> Result<(), (usize, SpecError)> {
+    items.reserve(specs.len());
+    for (index, spec) in specs.into_iter().enumerate() {
+        items.push(T::try_from(spec).map_err(|error| (index, error))?);
+    }
     Ok(())
 }
 
-fn each<W, T>(
-    list: Vec<Spanned<W>>,
-    file: usize,
-    read: impl Fn(Location, W) -> Result<T, RuleFileError>,
-) -> Result<Vec<(FileLocation, T)>, RuleFileError> {
-    list.into_iter().map(|spanned| Ok(((file, spanned.referenced), read(spanned.referenced, spanned.value)?))).collect()
+/// The refusal of a value, with the place in `text` where it stands.
+fn refusal(text: &str, bytes_max: usize, item: &[PathStep], error: &SpecError) -> RuleFileError {
+    let location = locate(&as_yaml(text), options(bytes_max, 0), &[item, &error.path].concat());
+    RuleFileError::at(location, error.to_string())
 }
 
-fn from_yaml<T: serde::de::DeserializeOwned>(text: &str, bytes_max: usize, what: &str) -> Result<T, RuleFileError> {
+fn from_yaml<T: DeserializeOwned>(text: &str, bytes_max: usize, what: &str) -> Result<T, RuleFileError> {
     from_yaml_with(text, bytes_max, what, options(bytes_max, 0))
 }
 
-fn from_yaml_with<T: serde::de::DeserializeOwned>(
+fn from_yaml_with<T: DeserializeOwned>(
     text: &str,
     bytes_max: usize,
     what: &str,

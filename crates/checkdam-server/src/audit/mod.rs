@@ -103,15 +103,16 @@ impl Audit {
             endpoint: attribute("endpoint"),
             method: attribute("method"),
             tenant: attribute("tenant"),
-            requested_unix_ms: (now_us / 1_000) as i64,
+            requested_at_ms: (now_us / 1_000) as i64,
             tokens_at_time: violated.as_ref().map_or(0.0, |tier| tier.decision.remaining as f64),
-            rule_name: Some(rule.to_owned()),
+            rule: Some(rule.to_owned()),
             subject: Some(subject),
             cost: i64::try_from(request.cost()).unwrap_or(i64::MAX),
-            limit_text: violated.as_ref().map(|tier| tier.quota.to_string()),
+            limit: violated.as_ref().map(|tier| tier.quota.to_string()),
             retry_after_ms: Some(outcome.retry_after_us().div_ceil(1_000) as i64),
             node: Some(self.node.clone()),
             decided_by: Some(outcome.decided_by().name().to_owned()),
+            ..Violation::default()
         }
     }
 

@@ -2,10 +2,8 @@
 
 use std::process::ExitCode;
 
-use checkdam::rule_file;
 use checkdam::time::{parse_rfc3339, rfc3339};
-use serde::Deserialize;
-use serde_json::json;
+use checkdam::{Ban, BanSpec};
 
 use super::backend::BackendArguments;
 use super::command_error::{CommandError, ErrorKind};
@@ -13,6 +11,7 @@ use super::table::Table;
 use super::time_argument::now_unix_s;
 use super::{EditOutput, parse_response, print, print_value};
 use crate::config::DurationText;
+use crate::rulebook::StoredSpec;
 
 /// What `checkdam ban` takes.
 #[derive(Debug, clap::Args)]
@@ -61,31 +60,19 @@ pub(crate) struct BansArguments {
     place: BackendArguments,
 }
 
-/// A ban, as far as the table shows it.
-#[derive(Deserialize)]
-struct BanRow {
-    subject: String,
-    until: Option<String>,
-    #[serde(default)]
-    reason: String,
-}
-
-/// Bans a subject.
+/// Bans somebody.
 pub(crate) fn ban(arguments: &BanArguments) -> anyhow::Result<ExitCode> {
-    let mut document = json!({"subject": arguments.subject});
-    if let Some(until) = &arguments.until {
-        document["until"] = json!(until);
-    }
+    let mut spec = BanSpec::default();
+    spec.subject = Some(arguments.subject.clone());
+    spec.until = arguments.until.clone();
+    spec.reason = arguments.reason.clone();
     if let Some(length) = arguments.length {
         let length = std::time::Duration::from(length);
         // Up to the next whole second, so that it is never shorter than was said.
         let seconds = length.as_secs() + u64::from(length.subsec_nanos() > 0);
-        document["until"] = json!(rfc3339(now_unix_s().saturating_add(seconds)));
+        spec.until = Some(rfc3339(now_unix_s().saturating_add(seconds)));
     }
-    if let Some(reason) = &arguments.reason {
-        document["reason"] = json!(reason);
-    }
-    let ban = rule_file::parse_ban(&document.to_string()).map_err(|error| CommandError::invalid(error.reason))?;
+    let ban = Ban::try_from(spec).map_err(CommandError::from)?;
     if ban.until_unix_s.is_some_and(|until| until <= now_unix_s()) {
         let until = ban.until_unix_s.map(rfc3339).unwrap_or_default();
         return Err(CommandError::invalid(format!(
@@ -117,16 +104,16 @@ pub(crate) fn list(arguments: &BansArguments) -> anyhow::Result<ExitCode> {
         print_value(&answer)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let rows: Vec<BanRow> = parse_response(&answer["bans"])?;
+    let rows: Vec<StoredSpec<BanSpec>> = parse_response(&answer["bans"])?;
     let now = now_unix_s();
     let mut table = Table::new(&["SUBJECT", "UNTIL", "REASON"]);
-    for row in rows {
-        let until = match row.until {
+    for StoredSpec { spec, .. } in rows {
+        let until = match spec.until {
             None => "for ever".to_owned(),
             Some(until) if parse_rfc3339(&until).is_some_and(|at| at <= now) => format!("{until} (over)"),
             Some(until) => until,
         };
-        table.row([row.subject, until, row.reason]);
+        table.row([spec.subject.unwrap_or_default(), until, spec.reason.unwrap_or_default()]);
     }
     print(table.text().as_bytes())?;
     Ok(ExitCode::SUCCESS)

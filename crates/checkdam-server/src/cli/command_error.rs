@@ -27,6 +27,12 @@ pub(super) enum ErrorKind {
     Unavailable,
 }
 
+impl From<checkdam::SpecError> for CommandError {
+    fn from(error: checkdam::SpecError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
 impl CommandError {
     pub(super) fn new(kind: ErrorKind, reason: impl Into<String>) -> Self {
         Self { kind, reason: reason.into() }

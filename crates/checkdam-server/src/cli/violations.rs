@@ -2,12 +2,11 @@
 
 use std::process::ExitCode;
 
-use serde::Deserialize;
-
 use super::backend::{BackendArguments, ViolationQuery};
 use super::table::{Table, milliseconds_text};
 use super::time_argument::TimeArgument;
 use super::{parse_response, print, print_notice, print_value};
+use crate::rulebook::Violation;
 
 /// What `checkdam violations` takes.
 #[derive(Debug, clap::Args)]
@@ -44,21 +43,6 @@ pub(crate) struct ViolationsArguments {
     place: BackendArguments,
 }
 
-/// A violation, as far as the table shows it.
-#[derive(Deserialize)]
-struct ViolationRow {
-    requested_at: String,
-    rule: Option<String>,
-    subject: Option<String>,
-    user_id: Option<String>,
-    ip_address: Option<String>,
-    method: Option<String>,
-    endpoint: Option<String>,
-    cost: i64,
-    limit: Option<String>,
-    retry_after_ms: Option<i64>,
-}
-
 /// Lists violations.
 pub(crate) fn run(arguments: &ViolationsArguments) -> anyhow::Result<ExitCode> {
     let wanted = ViolationQuery {
@@ -74,7 +58,7 @@ pub(crate) fn run(arguments: &ViolationsArguments) -> anyhow::Result<ExitCode> {
         print_value(&answer)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let rows: Vec<ViolationRow> = parse_response(&answer["violations"])?;
+    let rows: Vec<Violation> = parse_response(&answer["violations"])?;
     let is_full = rows.len() == wanted.limit;
     print(table(rows).text().as_bytes())?;
     if is_full {
@@ -83,7 +67,7 @@ pub(crate) fn run(arguments: &ViolationsArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(rows: Vec<ViolationRow>) -> Table {
+fn table(rows: Vec<Violation>) -> Table {
     let mut table = Table::new(&["TIME", "RULE", "SUBJECT", "USER", "IP", "REQUEST", "COST", "LIMIT", "RETRY IN"]);
     let or_none = |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned());
     for row in rows {

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema, Type};
 use utoipa::openapi::{HeaderBuilder, RefOr};
 use utoipa::{IntoResponses, Modify, OpenApi};
 
@@ -16,6 +16,15 @@ use super::{auth, envoy_json, health, metrics, v1};
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
     let mut document = Document::openapi();
     document.merge(AdminPaths::openapi());
+    // Unknown fields of requests are refused, but answers have more: the same schema describes both.
+    let schemas = document.components.iter_mut().flat_map(|components| components.schemas.values_mut());
+    for schema in schemas {
+        if let RefOr::T(Schema::Object(object)) = schema
+            && matches!(object.additional_properties.as_deref(), Some(AdditionalProperties::FreeForm(false)))
+        {
+            object.additional_properties = None;
+        }
+    }
     Bytes::from(super::wire::json(&document))
 });
 

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use checkdam::{Condition, Mode, Rule};
-use serde_json::Value;
 
 /// What decides which requests a rule applies to: its domain, key, scope and
 /// conditions.
@@ -46,11 +45,4 @@ fn duplicate_error(rule: &Rule, other: &str) -> String {
          join their limits, or make one of them a shadow",
         rule.name
     )
-}
-
-/// The conditions as an object, in the order of their names.
-pub(super) fn conditions(rule: &Rule) -> Value {
-    let text = checkdam::rule_file::RuleText::from(rule);
-    // The text has nothing that JSON has not.
-    serde_json::to_value(text.when).unwrap_or_default()
 }

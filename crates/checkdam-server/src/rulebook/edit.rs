@@ -66,10 +66,10 @@ impl TableChange {
         let mut row = item.row().map_err(|reason| RulebookError::Invalid { reason })?;
         match id {
             Some(id) => {
-                row[T::ID] = id.into();
-                self.change.push(row);
+                row.insert(T::ID.to_owned(), id.into());
+                self.change.push(row.into());
             }
-            None => self.add.push(row),
+            None => self.add.push(row.into()),
         }
         Ok(())
     }

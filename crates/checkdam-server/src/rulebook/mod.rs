@@ -20,6 +20,7 @@ mod row_cache;
 mod rows;
 mod rule_file;
 mod snapshot;
+mod stored_spec;
 mod violations;
 
 #[cfg(test)]
@@ -33,8 +34,9 @@ pub(crate) use self::file_watcher::watch;
 pub(crate) use self::flatten_trees::{flatten_trees, unsupported_trees_error};
 pub(crate) use self::load_status::ReloadStatus;
 pub(crate) use self::rule_file::{FileTexts, LoadError, RuleFile, lease_warnings, log_warnings};
-pub(crate) use self::snapshot::{ImportCounts, Revision, RulebookError, Snapshot, Stored, compile};
-pub(crate) use self::violations::{ATTRIBUTE_MAX, Retention, SUBJECT_MAX, StoredViolation, Violation, ViolationFilter};
+pub(crate) use self::snapshot::{ImportCounts, Revision, RulebookError, Snapshot, Stored, compile, is_found};
+pub(crate) use self::stored_spec::{StoredSpec, WithoutRow};
+pub(crate) use self::violations::{ATTRIBUTE_MAX, Retention, SUBJECT_MAX, Violation, ViolationFilter};
 
 /// The rules of a server that was given none.
 pub(crate) const STARTER: &str = include_str!("../../../../examples/starter-rules.yaml");

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use checkdam::rule_file::{BanText, OverrideText, RuleText};
-use checkdam::{Ban, Definitions, DescriptorTree, Mode, Override, Rule, RuleSet};
+use checkdam::{Ban, BanSpec, Definitions, DescriptorTree, Mode, Override, OverrideSpec, Rule, RuleSet, RuleSpec};
 
 use super::duplicates;
 
@@ -136,9 +135,9 @@ impl Snapshot {
             }
         }
         let mut hasher = blake3::Hasher::new();
-        add(&mut hasher, b"rules\n", self.rules.iter().map(|stored| RuleText::from(&stored.item)));
-        add(&mut hasher, b"overrides\n", self.overrides.iter().map(|stored| OverrideText::from(&stored.item)));
-        add(&mut hasher, b"bans\n", self.bans.iter().map(|stored| BanText::from(&stored.item)));
+        add(&mut hasher, b"rules\n", self.rules.iter().map(|stored| RuleSpec::from(&stored.item)));
+        add(&mut hasher, b"overrides\n", self.overrides.iter().map(|stored| OverrideSpec::from(&stored.item)));
+        add(&mut hasher, b"bans\n", self.bans.iter().map(|stored| BanSpec::from(&stored.item)));
         for tree in &self.trees {
             hasher.update(format!("{tree:?}\n").as_bytes());
         }
@@ -191,6 +190,12 @@ impl Snapshot {
         }
         compile(self.definitions())
     }
+}
+
+/// Whether text that is searched for, in small letters, stands in a rule.
+pub(crate) fn is_found(rule: &Rule, search: &str) -> bool {
+    let texts = [rule.name.as_str(), rule.key.text(), &rule.scope, &rule.description];
+    texts.iter().any(|text| text.to_lowercase().contains(search))
 }
 
 /// Compiles what a rulebook is to say.

@@ -1,7 +1,8 @@
 //! Violations in the database: written in batches, read newest first, pruned in
 //! steps.
 
-use serde_json::{Value as Json, json};
+use checkdam::time::rfc3339;
+use serde_json::Value as Json;
 
 use super::database::{Column, Dialect, Kind, Value};
 use super::database_rulebook::{LOAD_LIMIT, Rulebook, within};
@@ -31,9 +32,9 @@ const BATCH_MAX: usize = 2_000;
 const PRUNE_STEP: i64 = 5_000;
 /// Rules that are pruned at a time.
 const RULES_MAX: usize = 1_000;
-/// The number of rows sampled for their size, at either end.
+/// Rows whose size is looked at, at either end.
 const SAMPLED: usize = 1_000;
-/// Texts are in the row, and nearly all of them in an index too.
+/// Texts stand in the row, and nearly all of them in an index too.
 const INDEXED: u64 = 2;
 /// What a row and its index entries take besides texts: measured with SQLite.
 const ROW_BYTES: u64 = 200;
@@ -44,43 +45,50 @@ pub(crate) const SUBJECT_MAX: usize = 256;
 /// Rows on one page.
 pub(crate) const PAGE_MAX: u32 = 1_000;
 
-/// A request that was denied. It holds no secret: never an API key.
-#[derive(Debug, Clone, Default, PartialEq, serde::Deserialize)]
+/// A request that was denied, as it is recorded, kept and answered. It holds no
+/// secret: never an API key.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[schema(as = ViolationAnswer, description = "One denied request.")]
 pub(crate) struct Violation {
+    /// Its number.
+    #[serde(alias = "violation_id")]
+    pub(crate) id: i64,
     /// The bucket that was empty.
     pub(crate) bucket_key: String,
+    /// Who it was, as far as the request said.
     pub(crate) user_id: Option<String>,
     pub(crate) ip_address: Option<String>,
     pub(crate) endpoint: Option<String>,
-    #[serde(rename = "requested_at")]
-    pub(crate) requested_unix_ms: i64,
-    /// How many tokens were left.
-    pub(crate) tokens_at_time: f64,
-    pub(crate) rule_name: Option<String>,
-    pub(crate) subject: Option<String>,
     pub(crate) method: Option<String>,
     pub(crate) tenant: Option<String>,
+    /// When.
+    // Empty until it is read back: whoever waits for a decision does not wait for its format.
+    pub(crate) requested_at: String,
+    /// The same in milliseconds since 1970.
+    pub(crate) requested_at_ms: i64,
+    /// What was left in the bucket.
+    pub(crate) tokens_at_time: f64,
+    /// The rule's row, if it is still there.
+    pub(crate) rule_id: Option<i64>,
+    /// The rule's name; `ban` for banned subjects.
+    #[serde(alias = "rule_name")]
+    pub(crate) rule: Option<String>,
+    /// Whose bucket it was.
+    pub(crate) subject: Option<String>,
+    /// What the request asked for.
     pub(crate) cost: i64,
-    /// The limit as it is written, such as `10/s burst 50`.
-    pub(crate) limit_text: Option<String>,
+    /// The limit, such as `10/s burst 50`.
+    #[serde(alias = "limit_text")]
+    pub(crate) limit: Option<String>,
+    /// How long it was to wait.
     pub(crate) retry_after_ms: Option<i64>,
     /// The node that denied it.
     pub(crate) node: Option<String>,
+    /// What decided.
     pub(crate) decided_by: Option<String>,
 }
 
-/// A violation that is kept.
-#[derive(Debug, Clone, PartialEq, serde::Deserialize)]
-pub(crate) struct StoredViolation {
-    #[serde(rename = "violation_id")]
-    pub(crate) id: i64,
-    /// The rule's row, if there was one of that name.
-    pub(crate) rule_id: Option<i64>,
-    #[serde(flatten)]
-    pub(crate) violation: Violation,
-}
-
-/// A filter of violations; all given parts must match.
+/// Which violations are asked for; all that is given must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ViolationFilter {
     pub(crate) user: Option<String>,
@@ -93,7 +101,7 @@ pub(crate) struct ViolationFilter {
     pub(crate) until_unix_ms: Option<i64>,
     /// Behind this violation, which is to say earlier.
     pub(crate) before_id: Option<i64>,
-    /// The maximum number, at most 1,000.
+    /// At most so many, and at most 1,000.
     pub(crate) limit: u32,
 }
 
@@ -106,35 +114,37 @@ pub(crate) struct Retention {
     pub(crate) rows_max: Option<u64>,
     /// So many of the newest of each rule.
     pub(crate) rule_rows_max: Option<u64>,
-    /// About this many bytes, indexes included, of the newest.
+    /// About so many bytes, indexes included, of the newest.
     pub(crate) bytes_max: Option<u64>,
 }
 
 impl Violation {
+    /// Its row: some columns have other names than the fields.
     fn row(&self) -> Json {
-        let given = |value: &Option<String>| value.as_deref().map(without_nul);
-        json!({
-            "bucket_key": without_nul(&self.bucket_key),
-            "user_id": given(&self.user_id),
-            "ip_address": given(&self.ip_address),
-            "endpoint": given(&self.endpoint),
-            "requested_at": self.requested_unix_ms,
-            "tokens_at_time": self.tokens_at_time,
-            "rule_name": given(&self.rule_name),
-            "subject": given(&self.subject),
-            "method": given(&self.method),
-            "tenant": given(&self.tenant),
-            "cost": self.cost,
-            "limit_text": given(&self.limit_text),
-            "retry_after_ms": self.retry_after_ms,
-            "node": given(&self.node),
-            "decided_by": given(&self.decided_by),
-        })
+        let mut row = serde_json::to_value(self).unwrap_or_default();
+        for (field, column) in [("rule", "rule_name"), ("limit", "limit_text"), ("requested_at_ms", "requested_at")] {
+            row[column] = row[field].take();
+        }
+        for value in row.as_object_mut().into_iter().flat_map(|row| row.values_mut()) {
+            if let Json::String(text) = value {
+                *text = without_nul(text);
+            }
+        }
+        row
+    }
+
+    fn read(row: &str) -> serde_json::Result<Self> {
+        let mut row: Json = serde_json::from_str(row)?;
+        row["requested_at_ms"] = row["requested_at"].take();
+        let ms = row["requested_at_ms"].as_i64().unwrap_or_default();
+        let seconds = rfc3339(u64::try_from(ms / 1_000).unwrap_or_default());
+        row["requested_at"] = format!("{}.{:03}Z", seconds.trim_end_matches('Z'), ms.rem_euclid(1_000)).into();
+        serde_json::from_value(row)
     }
 }
 
-/// PostgreSQL cannot store NUL, and a client's odd name must not fail the whole
-/// batch.
+/// PostgreSQL has no way to write NUL, and a client's odd name must not cost us
+/// the whole batch.
 fn without_nul(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
@@ -161,7 +171,7 @@ impl Rulebook {
     }
 
     /// Violations, newest first.
-    pub(crate) async fn violations(&self, filter: &ViolationFilter) -> Result<Vec<StoredViolation>, RulebookError> {
+    pub(crate) async fn violations(&self, filter: &ViolationFilter) -> Result<Vec<Violation>, RulebookError> {
         let rows = within(LOAD_LIMIT, async {
             let mut session = self.engine.read().await?;
             let dialect = session.dialect();
@@ -183,7 +193,7 @@ impl Rulebook {
             Ok(rows)
         });
         let read = |row: &String| {
-            serde_json::from_str(row).map_err(|error| RulebookError::Invalid { reason: format!("{TABLE}: {error}") })
+            Violation::read(row).map_err(|error| RulebookError::Invalid { reason: format!("{TABLE}: {error}") })
         };
         rows.await?.iter().map(read).collect()
     }
@@ -217,7 +227,7 @@ impl Rulebook {
         Ok(removed)
     }
 
-    /// Removes each rule's rows beyond this many.
+    /// Removes what rules have beyond so many.
     async fn prune_rules(&self, rows_max: u64) -> Result<u64, RulebookError> {
         let rows_max = i64::try_from(rows_max).unwrap_or(i64::MAX);
         let mut removed = 0;

@@ -114,6 +114,18 @@ impl fmt::Display for Scale {
     }
 }
 
+/// A scale as it is written: a number.
+#[cfg(feature = "yaml")]
+impl From<&Scale> for serde_json::Value {
+    fn from(scale: &Scale) -> Self {
+        match scale.thousandths % UNIT {
+            0 => (scale.thousandths / UNIT).into(),
+            // Twelve digits: a double says them exactly as they are written.
+            _ => (scale.thousandths as f64 / UNIT as f64).into(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,14 +9,13 @@ use std::collections::HashSet;
 use serde_saphyr::{Location, Spanned};
 
 use self::json::JsonText;
-use super::enum_names::POLICIES;
-use super::read::choice;
-use super::schema::SpannedText;
 use super::{FileOptions, RuleFileError, from_yaml_with};
 use crate::descriptor::{Descriptor, DescriptorAllowance, DescriptorLimit, DescriptorTree};
 use crate::quota::{Algorithm, Align, Quota, QuotaSpec};
 use crate::request::Unit;
-use crate::rule::Mode;
+use crate::rule::{Mode, POLICIES, spec};
+
+type SpannedText = Spanned<String>;
 
 #[derive(serde::Deserialize)]
 struct TreeWire {
@@ -204,4 +203,10 @@ fn algorithm(name: Option<SpannedText>, usual: Algorithm) -> Result<Algorithm, R
         return Ok(usual);
     }
     choice(name, &Algorithm::ALL.map(|algorithm| (algorithm.name(), algorithm)))
+}
+
+/// One of a few names; the default if none is given.
+fn choice<T: Copy + Default>(given: Option<SpannedText>, choices: &[(&str, T)]) -> Result<T, RuleFileError> {
+    let Some(given) = given else { return Ok(T::default()) };
+    spec::named(&given.value, choices).map_err(|reason| RuleFileError::at(given.referenced, reason))
 }

@@ -2,13 +2,10 @@
 //! the same, as YAML and as JSON.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use checkdam::rule_file::{
-    self, BanText, OverrideText, RuleText, parse_ban, parse_definitions, parse_definitions_within, parse_override,
-    parse_rule,
-};
+use checkdam::rule_file::{self, parse_ban, parse_definitions, parse_definitions_within, parse_override, parse_rule};
 use checkdam::{
-    Algorithm, Align, Allowance, Ban, BannedValue, Condition, Definitions, FailurePolicy, Lease, Matcher, Mode,
-    Override, Pattern, Quota, QuotaSpec, Rule, RuleSet, Scale, SubjectPattern,
+    Algorithm, Align, Allowance, Ban, BanSpec, BannedValue, Condition, Definitions, FailurePolicy, Lease, Matcher,
+    Mode, Override, OverrideSpec, Pattern, Quota, QuotaSpec, Rule, RuleSet, RuleSpec, Scale, SubjectPattern,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -206,15 +203,19 @@ proptest! {
     #[test]
     fn the_same_as_json(definitions in definitions()) {
         for rule in &definitions.rules {
-            let text = serde_json::to_string(&RuleText::from(rule)).unwrap();
+            let text = serde_json::to_string(&RuleSpec::from(rule)).unwrap();
+            let spec: RuleSpec = serde_json::from_str(&text).unwrap();
+            prop_assert_eq!(&Rule::try_from(spec).unwrap(), rule);
             prop_assert_eq!(&parse_rule(&text).map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?, rule);
         }
         for one in &definitions.overrides {
-            let text = serde_json::to_string(&OverrideText::from(one)).unwrap();
+            let text = serde_json::to_string(&OverrideSpec::from(one)).unwrap();
+            let spec: OverrideSpec = serde_json::from_str(&text).unwrap();
+            prop_assert_eq!(&Override::try_from(spec).unwrap(), one);
             prop_assert_eq!(&parse_override(&text).map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?, one);
         }
         for ban in &definitions.bans {
-            let text = serde_json::to_string(&BanText::from(ban)).unwrap();
+            let text = serde_json::to_string(&BanSpec::from(ban)).unwrap();
             prop_assert_eq!(&parse_ban(&text).map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?, ban);
         }
     }
@@ -259,7 +260,7 @@ fn a_file_is_written_as_people_write_it() {
 fn items_have_the_same_shape_as_json() {
     let definitions = parse_definitions(WRITTEN).unwrap();
     assert_eq!(
-        json!(RuleText::from(&definitions.rules[1])),
+        json!(RuleSpec::from(&definitions.rules[1])),
         json!({
             "name": "search", "domain": "edge", "key": "endpoint:{endpoint}", "scope": "path",
             "when": {"endpoint": "/users/{id}", "api_key": {"present": true}},
@@ -267,11 +268,11 @@ fn items_have_the_same_shape_as_json() {
         })
     );
     assert_eq!(
-        json!(OverrideText::from(&definitions.overrides[1])),
+        json!(OverrideSpec::from(&definitions.overrides[1])),
         json!({"rule": "user-free", "subject": "user:bot-*", "description": "ours", "scale": 0.5})
     );
     assert_eq!(
-        json!(BanText::from(&definitions.bans[0])),
+        json!(BanSpec::from(&definitions.bans[0])),
         json!({"subject": "ip:198.51.100.0/24", "until": "2026-12-01T00:00:00Z", "reason": "scraping"})
     );
 }

@@ -5,16 +5,14 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use checkdam::rule_file::{self, BanText, OverrideText, RuleText};
-use checkdam::time::rfc3339;
-use checkdam::{Ban, Override, Rule};
+use checkdam::{Ban, BanSpec, Override, OverrideSpec, Rule, RuleSpec, rule_file};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::{Backend, ImportRequest, ViolationQuery};
 use crate::cli::command_error::{CommandError, ErrorKind};
 use crate::cli::table::printable;
-use crate::rulebook::{DatabaseUrl, Rulebook, RulebookError, Snapshot, Stored, StoredViolation, ViolationFilter};
+use crate::rulebook::{DatabaseUrl, Rulebook, RulebookError, Snapshot, Stored, StoredSpec, ViolationFilter, is_found};
 
 /// The number of violations per query.
 const PAGE: usize = 1_000;
@@ -83,30 +81,26 @@ impl Backend for DatabaseBackend {
     fn rules(&self, search: Option<&str>) -> Result<Value, CommandError> {
         let book = self.snapshot()?;
         let search = search.unwrap_or_default().to_lowercase();
-        let is_wanted = |stored: &&Arc<Stored<Rule>>| {
-            let rule = &stored.item;
-            let texts = [rule.name.as_str(), rule.key.text(), &rule.scope, &rule.description];
-            texts.iter().any(|text| text.to_lowercase().contains(&search))
-        };
+        let is_wanted = |stored: &&Arc<Stored<Rule>>| is_found(&stored.item, &search);
         let rules: Vec<Value> =
-            book.rules.iter().filter(is_wanted).map(|stored| row_json::<_, RuleText>(stored)).collect();
+            book.rules.iter().filter(is_wanted).map(|stored| row_json::<_, RuleSpec>(stored)).collect();
         Ok(json!({"version": book.revision.version, "total": rules.len(), "rules": rules}))
     }
 
     fn rule(&self, name: &str) -> Result<Value, CommandError> {
         let book = self.snapshot()?;
         let stored = book.rules.iter().find(|stored| stored.item.name == name);
-        let row = stored.map(|stored| row_json::<_, RuleText>(stored));
+        let row = stored.map(|stored| row_json::<_, RuleSpec>(stored));
         row.ok_or_else(|| CommandError::new(ErrorKind::NotFound, format!("there is no rule {name:?}")))
     }
 
     fn add_rule(&self, rule: &Rule) -> Result<Value, CommandError> {
-        self.run(self.rulebook.add_rule(rule.clone())).map(|stored| row_json::<_, RuleText>(&stored))
+        self.run(self.rulebook.add_rule(rule.clone())).map(|stored| row_json::<_, RuleSpec>(&stored))
     }
 
     fn set_rule(&self, rule: &Rule, version: u64) -> Result<Value, CommandError> {
         let set = self.rulebook.set_rule(&rule.name, rule.clone(), Some(version));
-        self.run(set).map(|stored| row_json::<_, RuleText>(&stored))
+        self.run(set).map(|stored| row_json::<_, RuleSpec>(&stored))
     }
 
     fn remove_rule(&self, name: &str) -> Result<(), CommandError> {
@@ -144,12 +138,12 @@ impl Backend for DatabaseBackend {
         let book = self.snapshot()?;
         let is_wanted = |stored: &&Arc<Stored<Override>>| rule.is_none_or(|rule| stored.item.rule == rule);
         let overrides: Vec<Value> =
-            book.overrides.iter().filter(is_wanted).map(|stored| row_json::<_, OverrideText>(stored)).collect();
+            book.overrides.iter().filter(is_wanted).map(|stored| row_json::<_, OverrideSpec>(stored)).collect();
         Ok(json!({"version": book.revision.version, "total": overrides.len(), "overrides": overrides}))
     }
 
     fn put_override(&self, one: &Override) -> Result<Value, CommandError> {
-        self.run(self.rulebook.put_override(one.clone(), None)).map(|stored| row_json::<_, OverrideText>(&stored))
+        self.run(self.rulebook.put_override(one.clone(), None)).map(|stored| row_json::<_, OverrideSpec>(&stored))
     }
 
     fn remove_override(&self, rule: &str, subject: &str) -> Result<(), CommandError> {
@@ -158,12 +152,12 @@ impl Backend for DatabaseBackend {
 
     fn bans(&self) -> Result<Value, CommandError> {
         let book = self.snapshot()?;
-        let bans: Vec<Value> = book.bans.iter().map(|stored| row_json::<_, BanText>(stored)).collect();
+        let bans: Vec<Value> = book.bans.iter().map(|stored| row_json::<_, BanSpec>(stored)).collect();
         Ok(json!({"version": book.revision.version, "total": bans.len(), "bans": bans}))
     }
 
     fn put_ban(&self, ban: &Ban) -> Result<Value, CommandError> {
-        self.run(self.rulebook.put_ban(ban.clone(), None)).map(|stored| row_json::<_, BanText>(&stored))
+        self.run(self.rulebook.put_ban(ban.clone(), None)).map(|stored| row_json::<_, BanSpec>(&stored))
     }
 
     fn remove_ban(&self, subject: &str) -> Result<(), CommandError> {
@@ -186,8 +180,9 @@ impl Backend for DatabaseBackend {
             filter.limit = u32::try_from(limit).unwrap_or(u32::MAX);
             let page = self.run(self.rulebook.violations(&filter))?;
             filter.before_id = page.last().map(|last| last.id);
-            found.extend(page.iter().map(violation_json));
-            if page.len() < limit || found.len() >= wanted.limit {
+            let is_end = page.len() < limit;
+            found.extend(page);
+            if is_end || found.len() >= wanted.limit {
                 return Ok(json!({"violations": found}));
             }
         }
@@ -199,40 +194,7 @@ impl Backend for DatabaseBackend {
 }
 
 /// What is kept, and what is known of its row.
-fn row_json<S, T: serde::Serialize + for<'a> From<&'a S>>(stored: &Stored<S>) -> Value {
-    let mut row = serde_json::to_value(T::from(&stored.item)).unwrap_or_default();
-    row["id"] = stored.id.into();
-    row["version"] = stored.version.into();
-    row["created_at"] = rfc3339_ms(stored.created_unix_ms).into();
-    row["updated_at"] = rfc3339_ms(stored.updated_unix_ms).into();
-    row
-}
-
-fn violation_json(stored: &StoredViolation) -> Value {
-    let StoredViolation { id, rule_id, violation } = stored;
-    let ms = violation.requested_unix_ms;
-    json!({
-        "id": id,
-        "bucket_key": violation.bucket_key,
-        "user_id": violation.user_id,
-        "ip_address": violation.ip_address,
-        "endpoint": violation.endpoint,
-        "method": violation.method,
-        "tenant": violation.tenant,
-        "requested_at": format!("{}.{:03}Z", rfc3339_ms(ms).trim_end_matches('Z'), ms.rem_euclid(1_000)),
-        "requested_at_ms": ms,
-        "tokens_at_time": violation.tokens_at_time,
-        "rule_id": rule_id,
-        "rule": violation.rule_name,
-        "subject": violation.subject,
-        "cost": violation.cost,
-        "limit": violation.limit_text,
-        "retry_after_ms": violation.retry_after_ms,
-        "node": violation.node,
-        "decided_by": violation.decided_by,
-    })
-}
-
-fn rfc3339_ms(unix_ms: i64) -> String {
-    rfc3339(u64::try_from(unix_ms / 1_000).unwrap_or_default())
+fn row_json<T, S: serde::Serialize + for<'a> From<&'a T>>(stored: &Stored<T>) -> Value {
+    // Specs have nothing that JSON has not.
+    serde_json::to_value(StoredSpec::<S>::from(stored)).unwrap_or_default()
 }

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use axum::http::header::{AUTHORIZATION, IF_MATCH};
 use axum::http::{Method, StatusCode};
-use checkdam::rule_file::{BanText, OverrideText, RuleText};
-use checkdam::{Ban, Override, Rule};
+use checkdam::{Ban, BanSpec, Override, OverrideSpec, Rule, RuleSpec};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -148,12 +147,12 @@ impl Backend for ServerBackend {
     }
 
     fn add_rule(&self, rule: &Rule) -> Result<Value, CommandError> {
-        self.send_for_json(ApiRequest::new(Method::POST, "/admin/v1/rules").body(JSON, to_json(&RuleText::from(rule))))
+        self.send_for_json(ApiRequest::new(Method::POST, "/admin/v1/rules").body(JSON, to_json(&RuleSpec::from(rule))))
     }
 
     fn set_rule(&self, rule: &Rule, version: u64) -> Result<Value, CommandError> {
         let call = ApiRequest::new(Method::PUT, rule_path(&rule.name)).header(IF_MATCH, format!("\"{version}\""));
-        self.send_for_json(call.body(JSON, to_json(&RuleText::from(rule))))
+        self.send_for_json(call.body(JSON, to_json(&RuleSpec::from(rule))))
     }
 
     fn remove_rule(&self, name: &str) -> Result<(), CommandError> {
@@ -179,7 +178,7 @@ impl Backend for ServerBackend {
 
     fn put_override(&self, one: &Override) -> Result<Value, CommandError> {
         self.send_for_json(
-            ApiRequest::new(Method::PUT, "/admin/v1/overrides").body(JSON, to_json(&OverrideText::from(one))),
+            ApiRequest::new(Method::PUT, "/admin/v1/overrides").body(JSON, to_json(&OverrideSpec::from(one))),
         )
     }
 
@@ -193,7 +192,7 @@ impl Backend for ServerBackend {
     }
 
     fn put_ban(&self, ban: &Ban) -> Result<Value, CommandError> {
-        self.send_for_json(ApiRequest::new(Method::PUT, "/admin/v1/bans").body(JSON, to_json(&BanText::from(ban))))
+        self.send_for_json(ApiRequest::new(Method::PUT, "/admin/v1/bans").body(JSON, to_json(&BanSpec::from(ban))))
     }
 
     fn remove_ban(&self, subject: &str) -> Result<(), CommandError> {

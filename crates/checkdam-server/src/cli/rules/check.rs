@@ -4,8 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use checkdam::rule_file::{BanText, OverrideText};
-use checkdam::{Definitions, Mode, Rule, RuleSet};
+use checkdam::{BanSpec, Definitions, Mode, OverrideSpec, Rule, RuleSet};
 use serde_json::json;
 
 use crate::cli::table::Table;
@@ -102,8 +101,8 @@ fn as_json(shown: &str, rules: &[&Rule], definitions: &Definitions) -> serde_jso
         "file": shown,
         "ok": true,
         "rules": rules.iter().map(rule).collect::<Vec<_>>(),
-        "overrides": definitions.overrides.iter().map(OverrideText::from).collect::<Vec<_>>(),
-        "bans": definitions.bans.iter().map(BanText::from).collect::<Vec<_>>(),
+        "overrides": definitions.overrides.iter().map(OverrideSpec::from).collect::<Vec<_>>(),
+        "bans": definitions.bans.iter().map(BanSpec::from).collect::<Vec<_>>(),
     })
 }
 

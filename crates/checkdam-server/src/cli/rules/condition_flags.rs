@@ -1,6 +1,7 @@
 //! Parses conditions of the command line: `plan=free`, `method=GET,POST`,
 //! `ip!=10.0.0.0/8`, `user` (present), `!user` (absent).
 
+use checkdam::ConditionsSpec;
 use serde_json::{Map, Value, json};
 
 use crate::cli::command_error::CommandError;
@@ -39,10 +40,10 @@ fn list(values: &str) -> Value {
     values.split(',').collect()
 }
 
-/// Conditions in the shape of a rule file, as the command line writes them.
-pub(super) fn to_flags(when: &Value) -> String {
+/// Conditions as the command line writes them.
+pub(super) fn to_flags(when: &ConditionsSpec) -> String {
     let mut texts = Vec::new();
-    for (attribute, condition) in when.as_object().into_iter().flatten() {
+    for (attribute, condition) in when.iter() {
         push_flags(attribute, condition, &mut texts);
     }
     texts.join(" ")
@@ -77,6 +78,10 @@ fn values(value: &Value) -> String {
 mod tests {
     use super::*;
 
+    fn spec(when: Value) -> ConditionsSpec {
+        serde_json::from_value(when).unwrap()
+    }
+
     #[test]
     fn conditions_are_read_and_shown_alike() {
         let table = [
@@ -94,7 +99,7 @@ mod tests {
         for (texts, when, text) in table {
             let texts: Vec<String> = texts.into_iter().map(str::to_owned).collect();
             assert_eq!(parse(&texts).unwrap(), when);
-            assert_eq!(to_flags(&when), text);
+            assert_eq!(to_flags(&spec(when)), text);
         }
         for texts in [&["=free"][..], &["plan="], &["plan=a,,b"], &["!"], &[""], &["plan=a", "plan=b"], &["a", "!a"]] {
             let texts: Vec<String> = texts.iter().map(ToString::to_string).collect();
@@ -105,6 +110,6 @@ mod tests {
     #[test]
     fn conditions_of_any_shape_are_shown() {
         let when = json!({"path": "/a/*", "n": 5, "b": {"equals": "x*"}, "c": {"all": [{"not": "a"}, "b"]}, "d": [{"equals": "*"}]});
-        assert_eq!(to_flags(&when), "b=x* c!=a c=b d=* n=5 path=/a/*");
+        assert_eq!(to_flags(&spec(when)), "b=x* c!=a c=b d=* n=5 path=/a/*");
     }
 }

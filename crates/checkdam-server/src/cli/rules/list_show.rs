@@ -2,15 +2,15 @@
 
 use std::process::ExitCode;
 
-use checkdam::{Definitions, rule_file};
-use serde::Deserialize;
-use serde_json::Value;
+use checkdam::{Definitions, Rule, RuleSpec, rule_file};
 
 use super::add_set_remove::explain_unknown;
-use super::{condition_flags, rule_flags};
+use super::condition_flags;
 use crate::cli::backend::BackendArguments;
+use crate::cli::command_error::CommandError;
 use crate::cli::table::Table;
 use crate::cli::{parse_response, print, print_value};
+use crate::rulebook::StoredSpec;
 
 /// What `checkdam rules list` takes.
 #[derive(Debug, clap::Args)]
@@ -41,23 +41,6 @@ pub(crate) struct ShowArguments {
     place: BackendArguments,
 }
 
-/// The shown parts of a rule. Defaults may be omitted.
-#[derive(Deserialize)]
-struct RuleRow {
-    name: String,
-    key: String,
-    limits: Vec<String>,
-    algorithm: Option<String>,
-    #[serde(default)]
-    strict: bool,
-    mode: Option<String>,
-    #[serde(default)]
-    when: Value,
-    #[serde(default)]
-    priority: i32,
-    version: u64,
-}
-
 /// Lists the rules.
 pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
     let answer = arguments.place.backend()?.rules(arguments.search.as_deref())?;
@@ -65,21 +48,21 @@ pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
         print_value(&answer)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let rows: Vec<RuleRow> = parse_response(&answer["rules"])?;
+    let rows: Vec<StoredSpec<RuleSpec>> = parse_response(&answer["rules"])?;
     let mut table = Table::new(&["NAME", "KEY", "LIMITS", "ALGORITHM", "MODE", "WHEN", "PRIORITY", "VERSION"]);
-    for row in rows {
-        let algorithm = row.algorithm.unwrap_or_else(|| "token_bucket".to_owned());
+    for StoredSpec { spec, version, .. } in rows {
+        let algorithm = spec.algorithm.unwrap_or_else(|| "token_bucket".to_owned());
         table.row([
-            row.name,
-            row.key,
-            row.limits.join(", "),
-            if row.strict { format!("{algorithm} (strict)") } else { algorithm },
-            row.mode.unwrap_or_else(|| "enforce".to_owned()),
-            Some(condition_flags::to_flags(&row.when))
+            spec.name.unwrap_or_default(),
+            spec.key.unwrap_or_default(),
+            spec.limits.iter().flatten().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+            if spec.strict == Some(true) { format!("{algorithm} (strict)") } else { algorithm },
+            spec.mode.unwrap_or_else(|| "enforce".to_owned()),
+            Some(condition_flags::to_flags(&spec.when))
                 .filter(|when| !when.is_empty())
                 .unwrap_or_else(|| "-".to_owned()),
-            row.priority.to_string(),
-            row.version.to_string(),
+            spec.priority.unwrap_or_default().to_string(),
+            version.to_string(),
         ]);
     }
     print(table.text().as_bytes())?;
@@ -93,7 +76,8 @@ pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
         print_value(&answer)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let rule = rule_flags::parse(&rule_flags::without_row(answer))?;
+    let StoredSpec::<RuleSpec> { spec, .. } = parse_response(&answer)?;
+    let rule = Rule::try_from(spec).map_err(CommandError::from)?;
     print(rule_file::write(&Definitions::from(vec![rule])).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

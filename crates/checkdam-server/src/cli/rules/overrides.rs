@@ -2,15 +2,14 @@
 
 use std::process::ExitCode;
 
-use checkdam::rule_file;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use checkdam::{LimitSpec, Override, OverrideSpec};
 
 use super::add_set_remove::explain_unknown;
 use crate::cli::backend::BackendArguments;
 use crate::cli::command_error::{CommandError, ErrorKind};
 use crate::cli::table::Table;
 use crate::cli::{EditOutput, parse_response, print, print_value};
+use crate::rulebook::StoredSpec;
 
 /// What `checkdam rules override` takes.
 #[derive(Debug, clap::Args)]
@@ -65,18 +64,6 @@ pub(crate) struct OverridesArguments {
     place: BackendArguments,
 }
 
-/// An override, as far as the table shows it.
-#[derive(Deserialize)]
-struct OverrideRow {
-    rule: String,
-    subject: String,
-    limits: Option<Vec<String>>,
-    scale: Option<Value>,
-    #[serde(default)]
-    description: String,
-    version: u64,
-}
-
 /// Puts an override in place, or removes it.
 pub(crate) fn put_or_remove(arguments: &OverrideArguments) -> anyhow::Result<ExitCode> {
     let OverrideArguments { rule, subject, .. } = arguments;
@@ -88,30 +75,23 @@ pub(crate) fn put_or_remove(arguments: &OverrideArguments) -> anyhow::Result<Exi
         })?;
         return EditOutput { what: format!("{what}: removed"), row: None, is_json: false }.print(keeper.as_ref());
     }
-    let one = rule_file::parse_override(&arguments.document().to_string())
-        .map_err(|error| CommandError::invalid(error.reason))?;
+    let one = Override::try_from(arguments.spec()).map_err(CommandError::from)?;
     let keeper = arguments.place.backend()?;
     let row = keeper.put_override(&one).map_err(explain_unknown)?;
     EditOutput { what: format!("{what}: set"), row: Some(row), is_json: arguments.json }.print(keeper.as_ref())
 }
 
 impl OverrideArguments {
-    /// The override as a rule file has it.
-    fn document(&self) -> Value {
-        let mut document = json!({"rule": self.rule, "subject": self.subject});
-        if !self.limits.is_empty() {
-            document["limits"] = json!(self.limits);
-        }
-        if let Some(scale) = &self.scale {
-            document["scale"] = json!(scale);
-        }
-        if self.unlimited {
-            document["unlimited"] = json!(true);
-        }
-        if let Some(description) = &self.description {
-            document["description"] = json!(description);
-        }
-        document
+    fn spec(&self) -> OverrideSpec {
+        let mut spec = OverrideSpec::default();
+        spec.rule = Some(self.rule.clone());
+        spec.subject = Some(self.subject.clone());
+        spec.limits =
+            Some(self.limits.iter().cloned().map(LimitSpec::Text).collect()).filter(|_| !self.limits.is_empty());
+        spec.scale = self.scale.clone().map(Into::into);
+        spec.unlimited = Some(self.unlimited);
+        spec.description = self.description.clone();
+        spec
     }
 }
 
@@ -122,15 +102,16 @@ pub(crate) fn list(arguments: &OverridesArguments) -> anyhow::Result<ExitCode> {
         print_value(&answer)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let rows: Vec<OverrideRow> = parse_response(&answer["overrides"])?;
+    let rows: Vec<StoredSpec<OverrideSpec>> = parse_response(&answer["overrides"])?;
     let mut table = Table::new(&["RULE", "SUBJECT", "INSTEAD", "VERSION", "DESCRIPTION"]);
-    for row in rows {
-        let instead = match (row.limits, row.scale) {
-            (Some(limits), _) => limits.join(", "),
+    for StoredSpec { spec, version, .. } in rows {
+        let instead = match (spec.limits, spec.scale) {
+            (Some(limits), _) => limits.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
             (None, Some(scale)) => format!("{scale} times"),
             (None, None) => "unlimited".to_owned(),
         };
-        table.row([row.rule, row.subject, instead, row.version.to_string(), row.description]);
+        let [rule, subject, description] = [spec.rule, spec.subject, spec.description].map(Option::unwrap_or_default);
+        table.row([rule, subject, instead, version.to_string(), description]);
     }
     print(table.text().as_bytes())?;
     Ok(ExitCode::SUCCESS)

@@ -1,17 +1,16 @@
-//! The fields of a rule as flags. They are not validated here: they become the fields
-//! of a rule file, and its parser validates them.
+//! What a rule says, as flags. Nothing is validated here: the flags become the
+//! fields of a `RuleSpec`, which are validated where a rule is made of it.
 
-use checkdam::{Rule, rule_file};
+use checkdam::{Rule, RuleSpec};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::condition_flags;
 use crate::cli::command_error::CommandError;
+use crate::rulebook::WithoutRow;
 
-/// Fields of the admin API's responses that are not part of the rule.
-const ROW: [&str; 4] = ["id", "version", "created_at", "updated_at"];
-
-/// The parts of a rule, each as far as it is given.
-#[derive(Debug, Default, clap::Args)]
+/// The fields of a rule, each as far as it is given.
+#[derive(Debug, Default, clap::Args, Serialize)]
 pub(crate) struct RuleFlags {
     /// Key of the bucket that a request is charged to, such as user:{user}
     #[arg(long, value_name = "PATTERN")]
@@ -74,68 +73,33 @@ impl RuleFlags {
         self.apply_to(json!({"name": name}))
     }
 
-    /// The rule with what is given in place of what it said.
-    pub(super) fn apply_to(&self, rule: Value) -> Result<Rule, CommandError> {
-        let mut fields = match without_row(rule) {
-            Value::Object(fields) => fields,
-            _ => Map::new(),
-        };
-        // Only one algorithm has this option, and choosing another drops it.
-        if self.strict.is_none() && self.algorithm.as_deref().is_some_and(|name| name != "sliding_window") {
-            fields.remove("strict");
+    /// The rule, as the admin API answers it, with what is given in place of what it said.
+    pub(super) fn apply_to(&self, mut rule: Value) -> Result<Rule, CommandError> {
+        if let Value::Object(fields) = &mut rule {
+            // Only one algorithm knows the word, and who chooses another means to leave it.
+            if self.strict.is_none() && self.algorithm.as_deref().is_some_and(|name| name != "sliding_window") {
+                fields.remove("strict");
+            }
+            fields.extend(self.to_fields()?);
+            fields.retain(|_, value| !value.is_null());
         }
-        fields.extend(self.to_fields()?);
-        fields.retain(|_, value| !value.is_null());
-        parse(&Value::Object(fields))
+        let spec = WithoutRow::<RuleSpec>::deserialize(rule).map_err(|error| CommandError::invalid(error.to_string()));
+        Ok(Rule::try_from(spec?.0)?)
     }
 
-    /// The given fields, as in a rule file; null for those to be removed.
+    /// What is given, as a rule file has it; null for what is to be left out.
     fn to_fields(&self) -> Result<Map<String, Value>, CommandError> {
-        let mut given = Map::new();
-        for (name, value) in [
-            ("key", &self.key),
-            ("algorithm", &self.algorithm),
-            ("mode", &self.mode),
-            ("on_store_failure", &self.on_store_failure),
-            ("scope", &self.scope),
-            ("domain", &self.domain),
-            ("description", &self.description),
-        ] {
-            if let Some(value) = value {
-                given.insert(name.to_owned(), json!(value));
-            }
-        }
-        if !self.limits.is_empty() {
-            given.insert("limits".to_owned(), json!(self.limits));
-        }
+        let Ok(Value::Object(mut given)) = serde_json::to_value(self) else { return Ok(Map::new()) };
+        given.retain(|_, value| !value.is_null() && *value != json!([]));
         if !self.when.is_empty() {
             given.insert("when".to_owned(), condition_flags::parse(&self.when)?);
         }
-        if let Some(strict) = self.strict {
-            // Elsewhere even false is rejected.
-            given.insert("strict".to_owned(), if strict { json!(true) } else { Value::Null });
-        }
-        if let Some(lease) = &self.lease {
-            given.insert("lease".to_owned(), if lease == "off" { Value::Null } else { json!(lease) });
-        }
-        if let Some(priority) = self.priority {
-            given.insert("priority".to_owned(), json!(priority));
+        // Elsewhere even false is refused.
+        for (name, off) in [("strict", json!(false)), ("lease", json!("off"))] {
+            if given.get(name) == Some(&off) {
+                given.insert(name.to_owned(), Value::Null);
+            }
         }
         Ok(given)
     }
-}
-
-/// A rule from generated JSON: the location of an error means nothing.
-pub(super) fn parse(rule: &Value) -> Result<Rule, CommandError> {
-    rule_file::parse_rule(&rule.to_string()).map_err(|error| CommandError::invalid(error.reason))
-}
-
-/// The rule in a response of the admin API.
-pub(super) fn without_row(mut rule: Value) -> Value {
-    if let Some(fields) = rule.as_object_mut() {
-        for name in ROW {
-            fields.remove(name);
-        }
-    }
-    rule
 }

@@ -6,8 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::IntoResponse;
-use checkdam::Ban;
-use checkdam::rule_file::{self, BanText};
+use checkdam::{Ban, BanSpec};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -16,23 +15,9 @@ use super::edit_requests::{
     ExpectedVersion, Pending, editable, etag, read_item, respond_when_active, rulebook_problem,
 };
 use super::query_parameters::QueryParameters;
-use super::rules::{AdminErrorResponses, AdminResult, Page, Row, json_response, page};
+use super::rules::{AdminErrorResponses, AdminResult, Page, json_response, page};
 use crate::http::problem::Problem;
-
-/// A ban.
-#[derive(ToSchema)]
-#[schema(example = json!({"subject": "ip:198.51.100.0/24", "until": "2026-12-01T00:00:00Z", "reason": "scraping"}))]
-#[expect(dead_code, reason = "only its description is used")]
-pub(super) struct BanBody {
-    /// An attribute and its value: `user:42`, `user:bot-*`, `ip:198.51.100.0/24`.
-    subject: String,
-    /// When it ends; never if absent.
-    #[schema(required = false)]
-    until: String,
-    /// Why.
-    #[schema(required = false)]
-    reason: String,
-}
+use crate::rulebook::StoredSpec;
 
 /// A page of bans.
 #[derive(Serialize, ToSchema)]
@@ -41,8 +26,8 @@ pub(super) struct BansAnswer {
     version: u64,
     /// How many there are in all, as far as they are searched for.
     total: usize,
-    #[schema(value_type = Vec<BanBody>)]
-    bans: Vec<Row<BanText>>,
+    #[schema(value_type = Vec<BanSpec>)]
+    bans: Vec<StoredSpec<BanSpec>>,
     /// What to give as `after` for the next page; null at the end.
     next: Option<String>,
 }
@@ -63,18 +48,18 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResu
 }
 
 /// Bans a subject, or changes its ban.
-#[utoipa::path(put, path = "/admin/v1/bans", operation_id = "put_ban", tag = "rules", request_body = BanBody,
-    responses((status = 200, description = "It is active", body = BanBody),
+#[utoipa::path(put, path = "/admin/v1/bans", operation_id = "put_ban", tag = "rules", request_body = BanSpec,
+    responses((status = 200, description = "It is active", body = BanSpec),
         (status = 202, description = "It is stored, and not yet active on this node", body = Pending),
         AdminErrorResponses))]
 pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, body: Body) -> AdminResult {
     let rulebook = editable(&admin)?;
-    let ban = read_item(body, rule_file::parse_ban).await?;
+    let ban = read_item::<BanSpec, Ban>(body).await?;
     let book = admin.app.rule_snapshot();
     let exists = book.bans.iter().any(|stored| stored.item.subject() == ban.subject());
     let expected = ExpectedVersion::read(&headers)?.check(exists)?;
     let stored = rulebook.put_ban(ban, expected).await.map_err(rulebook_problem)?;
-    let row = || ([etag(stored.version)], json_response(&Row::<BanText>::new(&stored))).into_response();
+    let row = || ([etag(stored.version)], json_response(&StoredSpec::<BanSpec>::from(&stored))).into_response();
     Ok(respond_when_active(&admin, row).await)
 }
 

@@ -5,15 +5,17 @@ use axum::body::Body;
 use axum::http::header::{ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use axum::http::{HeaderMap, Response, StatusCode};
 use axum::response::IntoResponse;
-use checkdam::rule_file::RuleFileError;
+use checkdam::SpecError;
+use checkdam::rule_file::{self, RuleFileError};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use utoipa::ToSchema;
 
 use super::rules::json_response;
 use super::{Admin, RuleSource};
 use crate::http::problem::{Problem, truncated};
 use crate::http::request_body;
-use crate::rulebook::{Rulebook, RulebookError};
+use crate::rulebook::{Rulebook, RulebookError, WithoutRow};
 
 /// What an edit takes for granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +24,7 @@ pub(super) enum ExpectedVersion {
     Anything,
     /// That it exists.
     Something,
-    /// That it has not changed since.
+    /// That nobody has changed it since.
     Version(u64),
     /// That it does not exist.
     Nothing,
@@ -55,8 +57,8 @@ impl ExpectedVersion {
         }
     }
 
-    /// Rejects an edit whose precondition contradicts whether it `exists`; returns the
-    /// expected version.
+    /// Refuses an edit that expects something else than whether it `exists`;
+    /// gives the version that is expected.
     pub(super) fn check(self, exists: bool) -> Result<Option<u64>, Problem> {
         match self {
             Self::Nothing if exists => Err(Problem::precondition_failed("it exists already")),
@@ -114,7 +116,7 @@ pub(super) struct Pending {
     pending: String,
 }
 
-/// The response to an edit that was committed: `response` once it is active here, and
+/// The answer to an edit that was committed: `response` once it is active here, and
 /// 202 with what is known if that takes too long.
 pub(super) async fn respond_when_active(admin: &Admin, response: impl FnOnce() -> Response<Body>) -> Response<Body> {
     match admin.wait_until_active().await {
@@ -123,23 +125,14 @@ pub(super) async fn respond_when_active(admin: &Admin, response: impl FnOnce() -
     }
 }
 
-/// Parses one item, also in the form of a response: fields that only rows have are
-/// removed.
-pub(super) async fn read_item<T>(body: Body, parse: impl Fn(&str) -> Result<T, RuleFileError>) -> Result<T, Problem> {
+/// Reads one item, also as it is answered: what only a row knows is left out.
+pub(super) async fn read_item<S, T>(body: Body) -> Result<T, Problem>
+where
+    S: DeserializeOwned,
+    T: TryFrom<S, Error = SpecError>,
+{
     let text = read_text(body, request_body::BODY_MAX).await?;
-    if let Ok(serde_json::Value::Object(mut fields)) = serde_json::from_str(&text) {
-        let known = fields.len();
-        remove_row_fields(&mut fields);
-        if fields.len() < known {
-            return parse(&serde_json::Value::Object(fields).to_string()).map_err(|error| parse_error(&error));
-        }
-    }
-    parse(&text).map_err(|error| parse_error(&error))
-}
-
-/// Removes fields that only rows have.
-pub(super) fn remove_row_fields(fields: &mut serde_json::Map<String, serde_json::Value>) {
-    fields.retain(|name, _| !["id", "version", "created_at", "updated_at"].contains(&name.as_str()));
+    rule_file::parse_item(&text, |WithoutRow::<S>(spec)| T::try_from(spec)).map_err(|error| parse_error(&error))
 }
 
 #[cfg(test)]

@@ -6,8 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::IntoResponse;
-use checkdam::Override;
-use checkdam::rule_file::{self, OverrideText};
+use checkdam::{Override, OverrideSpec};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -16,31 +15,9 @@ use super::edit_requests::{
     ExpectedVersion, Pending, editable, etag, read_item, respond_when_active, rulebook_problem,
 };
 use super::query_parameters::QueryParameters;
-use super::rules::{AdminErrorResponses, AdminResult, Page, Row, json_response, page};
+use super::rules::{AdminErrorResponses, AdminResult, Page, json_response, page};
 use crate::http::problem::Problem;
-
-/// An override: one of limits, scale and unlimited.
-#[derive(ToSchema)]
-#[schema(example = json!({"rule": "user-free", "subject": "user:42", "limits": ["100/s burst 500"]}))]
-#[expect(dead_code, reason = "only its description is used")]
-pub(super) struct OverrideBody {
-    /// The rule's name.
-    rule: String,
-    /// Whose limits these are: `user:42`, or with a star `user:bot-*`.
-    subject: String,
-    /// These limits instead.
-    #[schema(required = false)]
-    limits: Vec<String>,
-    /// So many times the rule's own.
-    #[schema(required = false)]
-    scale: f64,
-    /// No limit at all.
-    #[schema(required = false)]
-    unlimited: bool,
-    /// What it is for.
-    #[schema(required = false)]
-    description: String,
-}
+use crate::rulebook::StoredSpec;
 
 /// A page of overrides.
 #[derive(Serialize, ToSchema)]
@@ -49,8 +26,8 @@ pub(super) struct OverridesAnswer {
     version: u64,
     /// How many there are in all, as far as they are searched for.
     total: usize,
-    #[schema(value_type = Vec<OverrideBody>)]
-    overrides: Vec<Row<OverrideText>>,
+    #[schema(value_type = Vec<OverrideSpec>)]
+    overrides: Vec<StoredSpec<OverrideSpec>>,
     /// What to give as `after` for the next page; null at the end.
     next: Option<String>,
 }
@@ -78,18 +55,18 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResu
 }
 
 /// Adds an override, or replaces the one of the same rule and subject.
-#[utoipa::path(put, path = "/admin/v1/overrides", operation_id = "put_override", tag = "rules", request_body = OverrideBody,
-    responses((status = 200, description = "It is active", body = OverrideBody),
+#[utoipa::path(put, path = "/admin/v1/overrides", operation_id = "put_override", tag = "rules", request_body = OverrideSpec,
+    responses((status = 200, description = "It is active", body = OverrideSpec),
         (status = 202, description = "It is stored, and not yet active on this node", body = Pending),
         AdminErrorResponses))]
 pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, body: Body) -> AdminResult {
     let rulebook = editable(&admin)?;
-    let one = read_item(body, rule_file::parse_override).await?;
+    let one = read_item::<OverrideSpec, Override>(body).await?;
     let book = admin.app.rule_snapshot();
     let exists = book.overrides.iter().any(|stored| stored.item.rule == one.rule && stored.item.subject == one.subject);
     let expected = ExpectedVersion::read(&headers)?.check(exists)?;
     let stored = rulebook.put_override(one, expected).await.map_err(rulebook_problem)?;
-    let row = || ([etag(stored.version)], json_response(&Row::<OverrideText>::new(&stored))).into_response();
+    let row = || ([etag(stored.version)], json_response(&StoredSpec::<OverrideSpec>::from(&stored))).into_response();
     Ok(respond_when_active(&admin, row).await)
 }
 

@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
-use checkdam::{Mode, Rule, rule_file};
-use serde::Serialize;
+use checkdam::{Mode, Rule, RuleSpec};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::Admin;
-use super::edit_requests::{read_text, remove_row_fields, rulebook_problem};
+use super::edit_requests::{read_text, rulebook_problem};
 use super::import_export::blocking;
-use super::rules::{AdminErrorResponses, AdminResult, RuleBody, check_name, json_response};
+use super::rules::{AdminErrorResponses, AdminResult, check_name, json_response};
 use crate::http::problem::{Problem, truncated};
 use crate::http::request_body;
 use crate::replay::{self, Preview, PreviewRules};
-use crate::rulebook::{self, RulebookError};
+use crate::rulebook::{self, RulebookError, WithoutRow};
 use crate::telemetry::RequestSample;
 
 /// An edit that is to be tried.
@@ -27,7 +27,7 @@ pub(super) struct PreviewBody {
     /// The rule that is edited; null: a new one.
     name: Option<String>,
     /// What it becomes; null: it is removed.
-    rule: Option<RuleBody>,
+    rule: Option<RuleSpec>,
 }
 
 /// What an edit would have done.
@@ -153,11 +153,11 @@ fn read(text: &str) -> Result<(Option<String>, Option<Rule>), Problem> {
     };
     let rule = match fields.get("rule") {
         Some(Value::Null) if name.is_some() => None,
-        Some(Value::Object(rule)) => {
-            let mut rule = rule.clone();
-            remove_row_fields(&mut rule);
-            let rule = rule_file::parse_rule(&Value::Object(rule).to_string());
-            Some(rule.map_err(|error| Problem::invalid("rule".to_owned(), error.reason))?)
+        Some(rule @ Value::Object(_)) => {
+            let invalid = |reason| Problem::invalid("rule".to_owned(), reason);
+            let WithoutRow::<RuleSpec>(spec) =
+                WithoutRow::deserialize(rule).map_err(|error| invalid(error.to_string()))?;
+            Some(Rule::try_from(spec).map_err(|error| invalid(error.to_string()))?)
         }
         Some(Value::Null) => {
             let detail = "name and rule are both null: name the rule to remove, or give a rule to add".to_owned();

@@ -7,9 +7,7 @@ use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, LOCATION};
 use axum::http::{HeaderMap, Response, StatusCode, Uri};
 use axum::response::IntoResponse;
-use checkdam::rule_file::{self, RuleText};
-use checkdam::time::rfc3339;
-use checkdam::{Mode, Rule};
+use checkdam::{Mode, Rule, RuleSpec};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -21,93 +19,18 @@ use super::query_parameters::{PathName, QueryParameters};
 use crate::audit::Effect;
 use crate::http::problem::Problem;
 use crate::http::wire::json;
-use crate::rulebook::{RulebookError, Stored};
+use crate::rulebook::{RulebookError, Stored, StoredSpec, is_found};
 
 pub(super) type AdminResult = Result<Response<Body>, Problem>;
 
 /// Paths that are no rules.
 const RESERVED: [&str; 6] = [".", "..", "validate", "import", "export", "preview"];
 
-/// A rule as it is written: the same names as in a rule file.
-#[derive(ToSchema)]
-#[schema(example = json!({"name": "user-free", "key": "user:{user}", "when": {"plan": "free"}, "limits": ["10/s burst 50"]}))]
-#[expect(dead_code, reason = "only its description is used")]
-pub(super) struct RuleBody {
-    /// Its name, unique.
-    name: String,
-    /// Whose bucket a request is charged to, such as `user:{user}`.
-    key: String,
-    /// What kind of subject that is.
-    #[schema(required = false)]
-    scope: String,
-    /// Requests of this domain only.
-    #[schema(required = false)]
-    domain: String,
-    /// What attributes must be: a value, a list, or tests.
-    #[schema(required = false, value_type = Object)]
-    when: (),
-    /// All of these must pass, such as `10/s burst 50`.
-    limits: Vec<String>,
-    /// `token_bucket`, `leaky_bucket`, `fixed_window`, `sliding_window` or `sliding_log`.
-    #[schema(required = false)]
-    algorithm: String,
-    /// For `sliding_window`: never over, at the price of being under.
-    #[schema(required = false)]
-    strict: bool,
-    /// `enforce`, `shadow` or `off`.
-    #[schema(required = false)]
-    mode: String,
-    /// `open`, `closed` or `local`.
-    #[schema(required = false)]
-    on_store_failure: String,
-    /// A time such as `100ms`, or `auto`.
-    #[schema(required = false)]
-    lease: String,
-    /// Higher comes first.
-    #[schema(required = false)]
-    priority: i32,
-    /// What it is for.
-    #[schema(required = false)]
-    description: String,
-}
-
-/// Something that is kept, and what is known of its row.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Row<T> {
-    #[serde(flatten)]
-    #[schema(value_type = Object)]
-    item: T,
-    /// Its number.
-    id: i64,
-    /// From 1; every change of the row has a higher one. Also the ETag.
-    version: u64,
-    /// When it was made; null if it has no row.
-    created_at: Option<String>,
-    /// When it was last changed; null if it has no row.
-    updated_at: Option<String>,
-}
-
-impl<T> Row<T> {
-    pub(super) fn new<S>(stored: &Stored<S>) -> Self
-    where
-        T: for<'a> From<&'a S>,
-    {
-        let time = |unix_ms: i64| Some(rfc3339(u64::try_from(unix_ms / 1_000).ok()?)).filter(|_| stored.id > 0);
-        Self {
-            item: T::from(&stored.item),
-            id: stored.id,
-            version: stored.version,
-            created_at: time(stored.created_unix_ms),
-            updated_at: time(stored.updated_unix_ms),
-        }
-    }
-}
-
 /// A page of a list.
 pub(super) struct Page<T> {
     /// How many there are in all, as far as they are searched for.
     pub(super) total: usize,
-    pub(super) rows: Vec<Row<T>>,
+    pub(super) rows: Vec<StoredSpec<T>>,
     /// What to give as `after` for the next page.
     pub(super) next: Option<String>,
 }
@@ -119,8 +42,8 @@ pub(super) struct RulesAnswer {
     version: u64,
     /// How many there are in all, as far as they are searched for.
     total: usize,
-    #[schema(value_type = Vec<RuleBody>)]
-    rules: Vec<Row<RuleText>>,
+    #[schema(value_type = Vec<RuleSpec>)]
+    rules: Vec<StoredSpec<RuleSpec>>,
     /// What to give as `after` for the next page; null at the end.
     next: Option<String>,
 }
@@ -147,7 +70,7 @@ pub(super) fn page<'b, S: 'b, T: for<'a> From<&'a S>>(
     let shown = &wanted[start..wanted.len().min(start + limit)];
     let is_end = start + shown.len() >= wanted.len();
     let next = shown.last().filter(|_| !is_end).map(|stored| name(&stored.item));
-    Ok(Page { total: wanted.len(), rows: shown.iter().map(|stored| Row::new(stored)).collect(), next })
+    Ok(Page { total: wanted.len(), rows: shown.iter().map(|stored| StoredSpec::from(&***stored)).collect(), next })
 }
 
 /// JSON that must not be cached.
@@ -165,10 +88,7 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResu
     let query = QueryParameters::read(&uri, &["search", "limit", "after"])?;
     let book = admin.app.rule_snapshot();
     let search = query.text("search").unwrap_or_default().to_lowercase();
-    let is_wanted = |rule: &Rule| {
-        let texts = [rule.name.as_str(), rule.key.text(), &rule.scope, &rule.description];
-        texts.iter().any(|text| text.to_lowercase().contains(&search))
-    };
+    let is_wanted = |rule: &Rule| is_found(rule, &search);
     let Page { total, rows, next } = page(&query, book.listed_rules(), |rule| rule.name.clone(), is_wanted)?;
     Ok(json_response(&RulesAnswer { version: book.revision.version, total, rules: rows, next }))
 }
@@ -176,7 +96,7 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResu
 /// Shows one rule, with its version as ETag.
 #[utoipa::path(get, path = "/admin/v1/rules/{name}", operation_id = "show_rule", tag = "rules",
     params(("name" = String, Path, description = "The rule's name")),
-    responses((status = 200, description = "The rule", body = RuleBody),
+    responses((status = 200, description = "The rule", body = RuleSpec),
         (status = 404, description = "There is no such rule", body = Problem, content_type = "application/problem+json"),
         AdminErrorResponses))]
 pub(super) async fn show(State(admin): State<Arc<Admin>>, PathName(name): PathName) -> AdminResult {
@@ -186,27 +106,27 @@ pub(super) async fn show(State(admin): State<Arc<Admin>>, PathName(name): PathNa
 }
 
 /// Adds a rule.
-#[utoipa::path(post, path = "/admin/v1/rules", tag = "rules", request_body = RuleBody,
-    responses((status = 201, description = "It is active", body = RuleBody),
+#[utoipa::path(post, path = "/admin/v1/rules", tag = "rules", request_body = RuleSpec,
+    responses((status = 201, description = "It is active", body = RuleSpec),
         (status = 202, description = "It is stored, and not yet active on this node", body = Pending),
         (status = 409, description = "The name is taken, or the rules come from a file", body = Problem,
             content_type = "application/problem+json"),
         AdminErrorResponses))]
 pub(super) async fn add(State(admin): State<Arc<Admin>>, body: Body) -> AdminResult {
     let rulebook = editable(&admin)?;
-    let rule = read_item(body, rule_file::parse_rule).await?;
+    let rule = read_item::<RuleSpec, Rule>(body).await?;
     check_name(&rule.name)?;
     let stored = rulebook.add_rule(rule).await.map_err(rulebook_problem)?;
     Ok(respond_when_active(&admin, || created_response(&stored)).await)
 }
 
 /// Replaces a rule, or adds it.
-#[utoipa::path(put, path = "/admin/v1/rules/{name}", operation_id = "put_rule", tag = "rules", request_body = RuleBody,
+#[utoipa::path(put, path = "/admin/v1/rules/{name}", operation_id = "put_rule", tag = "rules", request_body = RuleSpec,
     params(("name" = String, Path, description = "The rule's name; the body may rename it"),
         ("If-Match" = Option<String>, Header, description = "The ETag of the rule that was read"),
         ("If-None-Match" = Option<String>, Header, description = "`*` to add only")),
-    responses((status = 200, description = "It is active", body = RuleBody),
-        (status = 201, description = "It is new, and active", body = RuleBody),
+    responses((status = 200, description = "It is active", body = RuleSpec),
+        (status = 201, description = "It is new, and active", body = RuleSpec),
         (status = 202, description = "It is stored, and not yet active on this node", body = Pending),
         (status = 412, description = "Somebody has changed it meanwhile", body = Problem,
             content_type = "application/problem+json"),
@@ -219,7 +139,7 @@ pub(super) async fn put(
 ) -> AdminResult {
     let rulebook = editable(&admin)?;
     let expected = ExpectedVersion::read(&headers)?;
-    let rule = read_item(body, rule_file::parse_rule).await?;
+    let rule = read_item::<RuleSpec, Rule>(body).await?;
     check_name(&rule.name)?;
     let done = if expected == ExpectedVersion::Nothing {
         Err(RulebookError::NotFound { what: String::new() })
@@ -295,7 +215,7 @@ pub(super) async fn effect(State(admin): State<Arc<Admin>>, PathName(name): Path
 }
 
 fn rule_response(status: StatusCode, stored: &Stored<Rule>) -> Response<Body> {
-    (status, [etag(stored.version)], json_response(&Row::<RuleText>::new(stored))).into_response()
+    (status, [etag(stored.version)], json_response(&StoredSpec::<RuleSpec>::from(stored))).into_response()
 }
 
 fn created_response(stored: &Stored<Rule>) -> Response<Body> {

@@ -1,9 +1,10 @@
 //! Rows of `rate_limit_ban`.
 
-use checkdam::{Ban, Definitions};
-use serde_json::{Value, json};
+use checkdam::time::rfc3339;
+use checkdam::{Ban, BanSpec, Definitions};
+use serde_json::Value;
 
-use super::{ParsedRow, RowItem, text, without_nul};
+use super::{ParsedRow, Row, RowItem, build, fields, text, without_common};
 use crate::rulebook::database::{Column, Kind};
 use crate::rulebook::row_cache::{RowCache, Rows};
 
@@ -16,14 +17,12 @@ impl RowItem for Ban {
         self.subject()
     }
 
-    fn row(&self) -> Result<Value, String> {
-        let subject = self.subject();
+    fn row(&self) -> Result<Row, String> {
+        let mut row = fields(&BanSpec::from(self))?;
+        row.entry("reason").or_insert("".into());
         let until_ms = self.until_unix_s.map(|until| until.saturating_mul(1_000).min(i64::MAX.unsigned_abs()));
-        Ok(json!({
-            "subject": without_nul("subject", &subject)?,
-            "until": until_ms,
-            "reason": without_nul("reason", &self.reason)?,
-        }))
+        row.insert("until".to_owned(), until_ms.into());
+        Ok(row)
     }
 
     fn rows(snapshot: &RowCache) -> &Rows<Self> {
@@ -43,20 +42,20 @@ impl RowItem for Ban {
         format!("ban {:?}", self.subject())
     }
 
-    fn read(row: &Value) -> ParsedRow<Self> {
-        let subject = text(row, "subject").unwrap_or_default();
-        let item = Self::new(subject).map_err(|error| error.to_string()).and_then(|mut ban| {
-            ban.until_unix_s = match row.get("until") {
-                None | Some(Value::Null) => None,
-                Some(until) => Some(seconds(until).ok_or("until is not a time after 1970")?),
-            };
-            text(row, "reason").unwrap_or_default().clone_into(&mut ban.reason);
-            Ok(ban)
-        });
-        // Other programs may spell a network in many ways.
-        let key = item.as_ref().map_or_else(|_| subject.to_owned(), Self::subject);
+    fn read(row: Row) -> ParsedRow<Self> {
+        let subject = text(&row, "subject").unwrap_or_default().to_owned();
+        let item = ban(without_common::<Self>(row));
+        // Who writes past this program may spell a network in many ways.
+        let key = item.as_ref().map_or_else(|_| subject.clone(), Self::subject);
         ParsedRow { key, what: format!("ban {subject:?}"), item }
     }
+}
+
+fn ban(mut row: Row) -> Result<Ban, String> {
+    if let Some(until) = row.get_mut("until").filter(|until| !until.is_null()) {
+        *until = rfc3339(seconds(until).ok_or("until is not a time after 1970")?).into();
+    }
+    build::<BanSpec, _>(row)
 }
 
 /// Whole seconds, rounded up: a ban never ends early.

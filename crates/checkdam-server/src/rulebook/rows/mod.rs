@@ -1,4 +1,8 @@
 //! The database rows of rules, overrides and bans.
+//!
+//! A row is its item's written form (`RuleSpec`, `OverrideSpec`, `BanSpec`) as JSON,
+//! in which a few fields have other names or are spread over several columns. A
+//! column that has the name of a field needs nothing but its entry in `COLUMNS`.
 
 mod ban_row;
 mod override_row;
@@ -8,8 +12,10 @@ pub(super) use self::override_row::override_key;
 
 use std::sync::Arc;
 
-use checkdam::Definitions;
-use serde_json::Value;
+use checkdam::{Definitions, SpecError};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 use super::database::{Column, Dialect, Kind};
 use super::row_cache::{RowCache, Rows};
@@ -30,7 +36,7 @@ pub(super) trait RowItem: Clone + PartialEq + Send + Sync + 'static {
     ///
     /// # Errors
     /// Says what cannot be kept.
-    fn row(&self) -> Result<Value, String>;
+    fn row(&self) -> Result<Row, String>;
 
     /// The rows of its kind.
     fn rows(snapshot: &RowCache) -> &Rows<Self>;
@@ -47,7 +53,7 @@ pub(super) trait RowItem: Clone + PartialEq + Send + Sync + 'static {
     fn affected_definitions(snapshot: &RowCache, old: Option<&Self>, new: Option<&Self>)
     -> Result<Definitions, String>;
 
-    /// Whether both are equal, as far as a row can represent them.
+    /// Whether both say the same, as far as a row can tell.
     fn is_same(&self, other: &Self) -> bool {
         self == other
     }
@@ -56,8 +62,11 @@ pub(super) trait RowItem: Clone + PartialEq + Send + Sync + 'static {
     fn description(&self) -> String;
 
     /// What a row says, beginning with its key and with what it is called.
-    fn read(row: &Value) -> ParsedRow<Self>;
+    fn read(row: Row) -> ParsedRow<Self>;
 }
+
+/// A row as JSON: its columns and their values.
+pub(super) type Row = Map<String, Value>;
 
 /// What a row says, if anything.
 pub(super) struct ParsedRow<T> {
@@ -92,13 +101,13 @@ pub(super) fn select<T: RowItem>(dialect: Dialect, rest: &str) -> String {
 impl<T: RowItem> RowEntry<T> {
     /// Reads a row as [`columns`] lists it.
     pub(super) fn read(text: &str) -> Self {
-        let row: Value = serde_json::from_str(text).unwrap_or_default();
+        let row: Row = serde_json::from_str(text).unwrap_or_default();
         let whole = |name: &str| row.get(name).and_then(Value::as_i64).unwrap_or_default();
-        let ParsedRow { key, what, item } = T::read(&row);
         let (id, version) = (whole(T::ID), whole("version").max(0).unsigned_abs());
         let (created_unix_ms, updated_unix_ms) = (whole("created_at"), whole("updated_at"));
         let stored = |item| Arc::new(Stored { id, version, created_unix_ms, updated_unix_ms, item });
         let stamp = self::text(&row, "stamp").unwrap_or_default().to_owned();
+        let ParsedRow { key, what, item } = T::read(row);
         Self { id, version, stamp, key, what, item: item.map(stored) }
     }
 
@@ -121,30 +130,68 @@ impl<T: RowItem> RowEntry<T> {
     }
 }
 
+/// The written form of an item, to become its row.
+///
+/// # Errors
+/// Says which field holds a NUL character, which PostgreSQL has no way to keep.
+fn fields(spec: &impl Serialize) -> Result<Row, String> {
+    fn has_nul(value: &Value) -> bool {
+        match value {
+            Value::String(text) => text.contains('\0'),
+            Value::Array(list) => list.iter().any(has_nul),
+            Value::Object(map) => map.iter().any(|(name, value)| name.contains('\0') || has_nul(value)),
+            _ => false,
+        }
+    }
+    let Ok(Value::Object(fields)) = serde_json::to_value(spec) else { return Ok(Row::new()) };
+    match fields.iter().find(|(_, value)| has_nul(value)) {
+        Some((name, _)) => Err(format!("the field {name:?} contains a NUL character: leave it out")),
+        None => Ok(fields),
+    }
+}
+
+/// The item that fields say, beside which only columns that are NULL may stand.
+fn build<S: DeserializeOwned, T: TryFrom<S, Error = SpecError>>(mut fields: Row) -> Result<T, String> {
+    fields.retain(|_, value| !value.is_null());
+    let spec = S::deserialize(Value::Object(fields)).map_err(|error| error.to_string())?;
+    T::try_from(spec).map_err(|error| error.reason)
+}
+
+/// Leaves out the columns that every table has.
+fn without_common<T: RowItem>(mut row: Row) -> Row {
+    for name in COMMON.map(|(name, _)| name).into_iter().chain([T::ID, "stamp"]) {
+        row.remove(name);
+    }
+    row
+}
+
+/// Gives a column the name of its field, or a field that of its column.
+fn rename(row: &mut Row, from: &str, to: &str) {
+    if let Some(value) = row.remove(from) {
+        row.insert(to.to_owned(), value);
+    }
+}
+
 /// Text in a column; `None` where it is NULL.
-fn text<'a>(row: &'a Value, name: &str) -> Option<&'a str> {
+fn text<'a>(row: &'a Row, name: &str) -> Option<&'a str> {
     row.get(name).and_then(Value::as_str)
 }
 
-/// A truth value, which SQLite keeps as a number.
-fn flag(row: &Value, name: &str) -> Option<bool> {
-    match row.get(name)? {
-        Value::Bool(value) => Some(*value),
-        Value::Number(number) => Some(number.as_f64() != Some(0.0)),
-        _ => None,
+/// Takes a truth value out, which SQLite keeps as a number.
+fn take_flag(row: &mut Row, name: &str) -> bool {
+    match row.remove(name) {
+        Some(Value::Bool(value)) => value,
+        Some(Value::Number(number)) => number.as_f64() != Some(0.0),
+        _ => false,
     }
 }
 
-/// Text that a database can store: PostgreSQL has no NUL.
-fn without_nul<'a>(what: &str, text: &'a str) -> Result<&'a str, String> {
-    if text.contains('\0') { Err(format!("the {what} contains a NUL character: leave it out")) } else { Ok(text) }
-}
-
-/// The limits in a column: a list of texts.
-fn limits(row: &Value) -> Result<Option<Vec<Value>>, String> {
-    let Some(text) = text(row, "limits") else { return Ok(None) };
+/// Reads the limits in their column: a list of texts.
+fn read_limits(row: &mut Row) -> Result<(), String> {
+    let Some(text) = text(row, "limits") else { return Ok(()) };
     match serde_json::from_str(text) {
-        Ok(Value::Array(limits)) => Ok(Some(limits)),
-        _ => Err("limits is not a JSON list such as [\"10/s burst 50\"]".to_owned()),
+        Ok(limits @ Value::Array(_)) => drop(row.insert("limits".to_owned(), limits)),
+        _ => return Err("limits is not a JSON list such as [\"10/s burst 50\"]".to_owned()),
     }
+    Ok(())
 }

@@ -1,9 +1,9 @@
 //! Rows of `rate_limit_override`.
 
-use checkdam::{Allowance, Definitions, Override, QuotaSpec};
-use serde_json::{Value, json};
+use checkdam::{Definitions, Override, OverrideSpec};
+use serde_json::Value;
 
-use super::{ParsedRow, RowItem, flag, limits, text, without_nul};
+use super::{ParsedRow, Row, RowItem, build, fields, read_limits, rename, take_flag, text, without_common};
 use crate::rulebook::database::{Column, Kind};
 use crate::rulebook::row_cache::{RowCache, Rows};
 
@@ -23,23 +23,18 @@ impl RowItem for Override {
         override_key(&self.rule, self.subject.text())
     }
 
-    fn row(&self) -> Result<Value, String> {
-        let (limits, scale) = match &self.allowance {
-            Allowance::Limits(specs) => {
-                let texts: Vec<String> = specs.iter().map(ToString::to_string).collect();
-                (Some(json!(texts).to_string()), None)
-            }
-            Allowance::Scale(scale) => (None, Some(scale.to_string())),
-            Allowance::Unlimited => (None, None),
-        };
-        Ok(json!({
-            "rule_name": without_nul("rule's name", &self.rule)?,
-            "subject": without_nul("subject", self.subject.text())?,
-            "limits": limits,
-            "scale": scale,
-            "is_unlimited": self.allowance == Allowance::Unlimited,
-            "description": without_nul("description", &self.description)?,
-        }))
+    fn row(&self) -> Result<Row, String> {
+        let spec = OverrideSpec::from(self);
+        let mut row = fields(&spec)?;
+        rename(&mut row, "rule", "rule_name");
+        if let Some(limits) = row.get_mut("limits") {
+            *limits = limits.to_string().into();
+        }
+        row.insert("scale".to_owned(), spec.scale.map(|scale| scale.to_string()).into());
+        let is_unlimited = row.remove("unlimited").is_some();
+        row.insert("is_unlimited".to_owned(), is_unlimited.into());
+        row.entry("description").or_insert("".into());
+        Ok(row)
     }
 
     fn rows(snapshot: &RowCache) -> &Rows<Self> {
@@ -62,13 +57,10 @@ impl RowItem for Override {
         format!("override of {:?} for rule {:?}", self.subject.text(), self.rule)
     }
 
-    fn read(row: &Value) -> ParsedRow<Self> {
-        let (rule, subject) = (text(row, "rule_name").unwrap_or_default(), text(row, "subject").unwrap_or_default());
-        let item = allowance(row).map(|allowance| {
-            let description = text(row, "description").unwrap_or_default().to_owned();
-            Self { description, ..Self::new(rule, subject, allowance) }
-        });
-        ParsedRow { key: override_key(rule, subject), what: format!("override of {subject:?} for rule {rule:?}"), item }
+    fn read(row: Row) -> ParsedRow<Self> {
+        let (rule, subject) = (text(&row, "rule_name").unwrap_or_default(), text(&row, "subject").unwrap_or_default());
+        let (key, what) = (override_key(rule, subject), format!("override of {subject:?} for rule {rule:?}"));
+        ParsedRow { key, what, item: one_override(without_common::<Self>(row)) }
     }
 }
 
@@ -77,27 +69,24 @@ pub(in crate::rulebook) fn override_key(rule: &str, subject: &str) -> String {
     format!("{rule}\n{subject}")
 }
 
-fn allowance(row: &Value) -> Result<Allowance, String> {
-    let unlimited = flag(row, "is_unlimited").unwrap_or_default().then_some(Allowance::Unlimited);
-    let scale = match text(row, "scale") {
-        // PostgreSQL keeps the zeros of 10.00, which mean nothing.
-        Some(text) if text.contains('.') => Some(text.trim_end_matches('0').trim_end_matches('.')),
-        other => other,
-    };
-    let scale = scale.map(|text| text.parse().map(Allowance::Scale).map_err(|error| format!("{error}"))).transpose()?;
-    let limits = limits(row)?.map(|limits| specs(&limits).map(Allowance::Limits)).transpose()?;
-    let mut given = [limits, scale, unlimited].into_iter().flatten();
-    match (given.next(), given.next()) {
-        (Some(one), None) => Ok(one),
-        (None, _) => Err("it says nothing: give it limits, a scale, or is_unlimited".to_owned()),
+fn one_override(mut row: Row) -> Result<Override, String> {
+    if take_flag(&mut row, "is_unlimited") {
+        row.insert("unlimited".to_owned(), true.into());
+    }
+    // PostgreSQL keeps the zeros of 10.00, which mean nothing.
+    if let Some(scale) = text(&row, "scale").filter(|scale| scale.contains('.')) {
+        let scale = scale.trim_end_matches('0').trim_end_matches('.').to_owned();
+        row.insert("scale".to_owned(), scale.into());
+    }
+    read_limits(&mut row)?;
+    rename(&mut row, "rule_name", "rule");
+    match ["limits", "scale", "unlimited"]
+        .iter()
+        .filter(|name| row.get(**name).is_some_and(|one| *one != Value::Null))
+        .count()
+    {
+        0 => Err("it says nothing: give it limits, a scale, or is_unlimited".to_owned()),
+        1 => build::<OverrideSpec, _>(row),
         _ => Err("it says two things: give it limits, a scale, or is_unlimited, and only one of them".to_owned()),
     }
-}
-
-fn specs(limits: &[Value]) -> Result<Vec<QuotaSpec>, String> {
-    let spec = |limit: &Value| match limit.as_str() {
-        Some(text) => text.parse::<QuotaSpec>().map_err(|error| error.to_string()),
-        None => Err(format!("the limit {limit} is not text such as \"10/s burst 50\"")),
-    };
-    limits.iter().map(spec).collect()
 }

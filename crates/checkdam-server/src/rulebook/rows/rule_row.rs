@@ -4,11 +4,10 @@
 //! that programs that know only those can change it. Any other rule has its limits in
 //! a column of their own, and the classic columns have the equivalent of the first.
 
-use checkdam::rule_file::{self, RuleText};
-use checkdam::{Algorithm, Definitions, Mode, Rule};
+use checkdam::{Algorithm, Definitions, Mode, Quota, Rule, RuleSpec};
 use serde_json::{Map, Value, json};
 
-use super::{ParsedRow, RowItem, flag, limits, text, without_nul};
+use super::{ParsedRow, Row, RowItem, build, fields, read_limits, rename, take_flag, text, without_common};
 use crate::rulebook::database::{Column, Kind};
 use crate::rulebook::row_cache::{RowCache, Rows};
 use crate::rulebook::{classic_columns, duplicates};
@@ -40,46 +39,42 @@ impl RowItem for Rule {
         self.name.clone()
     }
 
-    fn row(&self) -> Result<Value, String> {
-        let text = RuleText::from(self);
-        let first = self.quotas.first();
-        let (rate, burst) = first.map(classic_columns::rate_and_burst).unzip();
-        let burst = burst.flatten();
-        let algorithm = first.map(checkdam::Quota::algorithm).unwrap_or_default();
-        let mut conditions = duplicates::conditions(self);
-        let plan = match conditions.as_object_mut() {
-            Some(conditions) if conditions.get("plan").is_some_and(Value::is_string) => conditions.remove("plan"),
-            _ => None,
-        };
-        let has_conditions = conditions.as_object().is_some_and(|conditions| !conditions.is_empty());
+    fn row(&self) -> Result<Row, String> {
+        let mut row = fields(&RuleSpec::from(self))?;
+        rename(&mut row, "key", "key_pattern");
+        rename(&mut row, "when", "conditions");
+        if let Some(Value::Object(conditions)) = row.get_mut("conditions") {
+            let plan =
+                if conditions.get("plan").is_some_and(Value::is_string) { conditions.remove("plan") } else { None };
+            let conditions = if conditions.is_empty() { Value::Null } else { json!(conditions).to_string().into() };
+            row.extend([("plan".to_owned(), plan.into()), ("conditions".to_owned(), conditions)]);
+        }
         // Going off and coming back are one column in the classic table; what it does when it is on is another.
-        let mode = if self.mode == Mode::Off { "enforce" } else { text.mode.unwrap_or("enforce") };
-        let mut row = json!({
-            "name": without_nul("name", &self.name)?,
-            "domain": without_nul("domain", &self.domain)?,
-            "key_pattern": without_nul("key", self.key.text())?,
-            "scope": without_nul("scope", &self.scope)?,
-            "rate_per_second": rate,
-            "burst_capacity": burst,
-            "plan": plan,
-            "is_active": self.mode != Mode::Off,
-            "description": without_nul("description", &self.description)?,
-            "limits": json!(text.limits).to_string(),
-            "conditions": has_conditions.then(|| conditions.to_string()),
-            "algorithm": algorithm.name(),
-            "strict": text.strict,
-            "mode": mode,
-            "on_store_failure": text.on_store_failure,
-            "lease": text.lease,
-            "priority": self.priority,
-        });
-        without_nul("list of conditions", row["conditions"].as_str().unwrap_or_default())?;
-        if row.to_string().contains("\\u0000") {
-            return Err("a condition contains a NUL character: leave it out".to_owned());
+        if self.mode == Mode::Off {
+            row.remove("mode");
         }
-        if self.quotas.len() == 1 && is_classic(self, &row) {
-            row["limits"] = Value::Null;
+        let algorithm = algorithm(self);
+        let (rate, burst) = self.quotas.first().map(classic_columns::rate_and_burst).unzip();
+        row.extend([
+            ("scope".to_owned(), json!(self.scope)),
+            ("rate_per_second".to_owned(), json!(rate)),
+            ("burst_capacity".to_owned(), json!(burst.flatten())),
+            ("is_active".to_owned(), json!(self.mode != Mode::Off)),
+        ]);
+        for (column, usual) in [
+            ("domain", json!("")),
+            ("description", json!("")),
+            ("algorithm", json!(algorithm.name())),
+            ("strict", json!(false)),
+            ("mode", json!("enforce")),
+            ("priority", json!(0)),
+        ] {
+            row.entry(column).or_insert(usual);
         }
+        let is_classic = self.quotas.len() == 1
+            && classic_limit(&row, algorithm).is_ok_and(|said| self.quotas[0].spec().to_string() == said);
+        let limits = row.get("limits").filter(|_| !is_classic).map(Value::to_string);
+        row.insert("limits".to_owned(), limits.into());
         Ok(row)
     }
 
@@ -91,7 +86,7 @@ impl RowItem for Rule {
         &mut snapshot.rules
     }
 
-    /// A rule's overrides must fit it, and no other rule may apply to the same requests.
+    /// A rule's overrides must fit it, and no other rule may concern the same requests.
     fn affected_definitions(
         snapshot: &RowCache,
         old: Option<&Self>,
@@ -121,21 +116,19 @@ impl RowItem for Rule {
         format!("rule {:?}", self.name)
     }
 
-    fn read(row: &Value) -> ParsedRow<Self> {
-        let name = text(row, "name").unwrap_or_default();
-        ParsedRow { key: name.to_owned(), what: format!("rule {name:?}"), item: rule(row) }
+    fn read(row: Row) -> ParsedRow<Self> {
+        let name = text(&row, "name").unwrap_or_default();
+        let (key, what) = (name.to_owned(), format!("rule {name:?}"));
+        ParsedRow { key, what, item: rule(without_common::<Self>(row)) }
     }
 }
 
-/// Whether the classic columns alone say the same.
-fn is_classic(rule: &Rule, row: &Value) -> bool {
-    let algorithm = rule.quotas.first().map(checkdam::Quota::algorithm).unwrap_or_default();
-    let said = classic_limit(row, algorithm);
-    said.is_ok_and(|said| rule.quotas.first().is_some_and(|quota| quota.spec().to_string() == said))
+fn algorithm(rule: &Rule) -> Algorithm {
+    rule.quotas.first().map(Quota::algorithm).unwrap_or_default()
 }
 
 /// The limit that the classic columns say.
-fn classic_limit(row: &Value, algorithm: Algorithm) -> Result<String, String> {
+fn classic_limit(row: &Row, algorithm: Algorithm) -> Result<String, String> {
     let Some(rate) = row.get("rate_per_second").and_then(Value::as_f64) else {
         return Err("it has neither limits nor a number in rate_per_second".to_owned());
     };
@@ -146,72 +139,53 @@ fn classic_limit(row: &Value, algorithm: Algorithm) -> Result<String, String> {
     Ok(classic_columns::quota_of(rate, burst.transpose()?, has_burst)?.to_string())
 }
 
-fn rule(row: &Value) -> Result<Rule, String> {
-    let limits = limits(row)?;
-    let mut wire = Map::new();
-    for (column, field) in [
-        ("name", "name"),
-        ("domain", "domain"),
-        ("key_pattern", "key"),
-        ("scope", "scope"),
-        ("description", "description"),
-        ("algorithm", "algorithm"),
-        ("mode", "mode"),
-        ("on_store_failure", "on_store_failure"),
-        ("lease", "lease"),
-        ("priority", "priority"),
-    ] {
-        if let Some(value) = row.get(column).filter(|value| !value.is_null()) {
-            wire.insert(field.to_owned(), value.clone());
-        }
+fn rule(mut row: Row) -> Result<Rule, String> {
+    rename(&mut row, "key_pattern", "key");
+    if !take_flag(&mut row, "is_active") {
+        row.insert("mode".to_owned(), "off".into());
     }
-    if flag(row, "strict") == Some(true) {
-        wire.insert("strict".to_owned(), Value::Bool(true));
+    if take_flag(&mut row, "strict") {
+        row.insert("strict".to_owned(), true.into());
     }
-    if flag(row, "is_active") != Some(true) {
-        wire.insert("mode".to_owned(), "off".into());
+    let when = conditions(&mut row)?;
+    row.insert("when".to_owned(), when);
+    read_limits(&mut row)?;
+    let has_limits = row.get("limits").is_some_and(Value::is_array);
+    if !has_limits {
+        let algorithm = text(&row, "algorithm").and_then(Algorithm::by_name).unwrap_or_default();
+        let limit = classic_limit(&row, algorithm)?;
+        row.insert("limits".to_owned(), json!([limit]));
     }
-    wire.insert("when".to_owned(), Value::Object(conditions(row)?));
-    let algorithm = text(row, "algorithm").and_then(Algorithm::by_name).unwrap_or_default();
-    let in_force = match &limits {
-        Some(limits) => limits.clone(),
-        None => vec![classic_limit(row, algorithm)?.into()],
-    };
-    wire.insert("limits".to_owned(), Value::Array(in_force));
-    let rule = rule_file::parse_rule(&Value::Object(wire).to_string()).map_err(|error| {
-        // Its location is in generated text, and the name is given anyway.
-        let named = format!("rule {:?}: ", text(row, "name").unwrap_or_default());
-        error.reason.strip_prefix(&named).map_or(error.reason.clone(), str::to_owned)
-    })?;
-    if limits.is_some() {
-        check_classic_columns(&rule, row)?;
+    let classic = ["rate_per_second", "burst_capacity"].map(|name| row.remove(name).unwrap_or_default());
+    let rule = build::<RuleSpec, _>(row)?;
+    if has_limits {
+        check_classic_columns(&rule, &classic)?;
     }
     Ok(rule)
 }
 
 /// The conditions of a row, the plan among them.
-fn conditions(row: &Value) -> Result<Map<String, Value>, String> {
-    let mut conditions = match text(row, "conditions").map(serde_json::from_str) {
+fn conditions(row: &mut Row) -> Result<Value, String> {
+    let plan = row.remove("plan").filter(Value::is_string);
+    let mut conditions = match row.remove("conditions").as_ref().and_then(Value::as_str).map(serde_json::from_str) {
         None => Map::new(),
         Some(Ok(Value::Object(conditions))) => conditions,
         Some(_) => return Err("conditions is not a JSON object such as {\"method\": \"GET\"}".to_owned()),
     };
-    if let Some(plan) = text(row, "plan") {
-        let earlier = conditions.insert("plan".to_owned(), plan.into());
-        if earlier.is_some() {
-            return Err("its plan is in conditions too: it belongs into only one of them".to_owned());
-        }
+    if let Some(plan) = plan
+        && conditions.insert("plan".to_owned(), plan).is_some()
+    {
+        return Err("its plan is in conditions too: it belongs into only one of them".to_owned());
     }
-    Ok(conditions)
+    Ok(Value::Object(conditions))
 }
 
-/// A program that changes the classic columns of a rule with a limits column intends
-/// a change, which must not be ignored.
-fn check_classic_columns(rule: &Rule, row: &Value) -> Result<(), String> {
+/// Whoever changes the classic columns of a rule that has limits beside them
+/// means to change something, and must not be ignored.
+fn check_classic_columns(rule: &Rule, [said, said_burst]: &[Value; 2]) -> Result<(), String> {
     let Some(first) = rule.quotas.first() else { return Ok(()) };
     let (rate, burst) = classic_columns::rate_and_burst(first);
-    let said = row.get("rate_per_second").and_then(Value::as_f64);
-    let said_burst = row.get("burst_capacity").and_then(Value::as_u64);
+    let (said, said_burst) = (said.as_f64(), said_burst.as_u64());
     let differs = said.is_some_and(|said| !classic_columns::is_same_rate(rate, said))
         || burst.is_some_and(|burst| said_burst.is_some_and(|said| said != burst));
     if differs {

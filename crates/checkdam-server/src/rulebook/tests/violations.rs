@@ -1,7 +1,7 @@
 //! The audit log.
 
 use super::test_database::{TestDatabase, rule};
-use crate::rulebook::{Retention, StoredViolation, Violation, ViolationFilter};
+use crate::rulebook::{Retention, Violation, ViolationFilter};
 
 super::on_both_engines!(
     violations_are_found_newest_first,
@@ -18,21 +18,27 @@ fn violation(after_ms: i64, user: &str) -> Violation {
         user_id: Some(user.to_owned()),
         ip_address: Some(format!("203.0.113.{}", after_ms % 3)),
         endpoint: Some("/api/search".to_owned()),
-        requested_unix_ms: 1_767_225_600_000 + after_ms,
+        requested_at_ms: 1_767_225_600_000 + after_ms,
         tokens_at_time: 0.0,
-        rule_name: Some(if after_ms % 2 == 0 { "free" } else { "gone" }.to_owned()),
+        rule: Some(if after_ms % 2 == 0 { "free" } else { "gone" }.to_owned()),
         subject: Some(format!("user:{user}")),
         method: Some("GET".to_owned()),
         tenant: None,
         cost: 3,
-        limit_text: Some("10/s burst 50".to_owned()),
+        limit: Some("10/s burst 50".to_owned()),
         retry_after_ms: Some(250),
         node: Some("n1".to_owned()),
         decided_by: Some("memory".to_owned()),
+        ..Violation::default()
     }
 }
 
-async fn found(home: &TestDatabase, filter: ViolationFilter) -> Vec<StoredViolation> {
+/// A violation as it was before it was kept.
+fn recorded(kept: &Violation) -> Violation {
+    Violation { id: 0, rule_id: None, requested_at: String::new(), ..kept.clone() }
+}
+
+async fn found(home: &TestDatabase, filter: ViolationFilter) -> Vec<Violation> {
     let limit = if filter.limit == 0 { 1_000 } else { filter.limit };
     home.rulebook.violations(&ViolationFilter { limit, ..filter }).await.unwrap()
 }
@@ -47,7 +53,7 @@ async fn violations_are_found_newest_first(home: TestDatabase) {
     home.rulebook.write_violations(&early).await.unwrap();
     let all = found(&home, ViolationFilter::default()).await;
     let expected: Vec<Violation> = (0..10).rev().map(|n| violation(n, &(n % 2).to_string())).collect();
-    assert_eq!(all.iter().map(|one| one.violation.clone()).collect::<Vec<_>>(), expected);
+    assert_eq!(all.iter().map(|one| recorded(one)).collect::<Vec<_>>(), expected);
     assert_eq!((all[1].rule_id, all[0].rule_id), (Some(free.id), None), "a rule by its name, if there is one");
     let text = |text: &str| Some(text.to_owned());
     let start = 1_767_225_600_000;
@@ -72,7 +78,7 @@ async fn violations_are_found_newest_first(home: TestDatabase) {
     ];
     for (filter, expected) in table {
         let after: Vec<i64> =
-            found(&home, filter.clone()).await.iter().map(|one| one.violation.requested_unix_ms - start).collect();
+            found(&home, filter.clone()).await.iter().map(|one| one.requested_at_ms - start).collect();
         assert_eq!(after, expected, "{filter:?}");
     }
 }
@@ -89,7 +95,7 @@ async fn violations_are_turned_page_by_page(home: TestDatabase) {
         seen.extend(page);
     }
     assert_eq!(seen.len(), 4_500);
-    assert!(seen.is_sorted_by(|a, b| (a.violation.requested_unix_ms, a.id) > (b.violation.requested_unix_ms, b.id)));
+    assert!(seen.is_sorted_by(|a, b| (a.requested_at_ms, a.id) > (b.requested_at_ms, b.id)));
     assert_eq!(
         found(&home, ViolationFilter { limit: u32::MAX, ..ViolationFilter::default() }).await.len(),
         1_000,
@@ -103,13 +109,13 @@ async fn old_and_surplus_violations_are_pruned(home: TestDatabase) {
     let many: Vec<Violation> = (0..12_000).map(|n| violation(n, "1")).collect();
     home.rulebook.write_violations(&many).await.unwrap();
     assert_eq!(home.rulebook.prune_violations(Retention::default()).await.unwrap(), 0);
-    let since = Retention { since_unix_ms: Some(many[11_000].requested_unix_ms), ..Retention::default() };
+    let since = Retention { since_unix_ms: Some(many[11_000].requested_at_ms), ..Retention::default() };
     assert_eq!(home.rulebook.prune_violations(since).await.unwrap(), 11_000);
     assert_eq!(home.rulebook.prune_violations(since).await.unwrap(), 0);
     let few = Retention { rows_max: Some(10), ..Retention::default() };
     assert_eq!(home.rulebook.prune_violations(few).await.unwrap(), 990);
     let left = found(&home, ViolationFilter::default()).await;
-    assert_eq!(left.iter().map(|one| one.violation.clone()).rev().collect::<Vec<_>>(), many[11_990..]);
+    assert_eq!(left.iter().map(|one| recorded(one)).rev().collect::<Vec<_>>(), many[11_990..]);
     assert_eq!(home.rulebook.prune_violations(Retention { rows_max: Some(0), ..few }).await.unwrap(), 10);
 }
 
@@ -118,7 +124,7 @@ async fn odd_text_does_not_cost_the_batch(home: TestDatabase) {
     let kept = odd.replace('\0', "\u{fffd}");
     home.rulebook.write_violations(&[violation(1, "1"), violation(2, odd)]).await.unwrap();
     let all = found(&home, ViolationFilter::default()).await;
-    assert_eq!((all.len(), all[0].violation.user_id.as_ref()), (2, Some(&kept)));
+    assert_eq!((all.len(), all[0].user_id.as_ref()), (2, Some(&kept)));
     assert_eq!(
         found(&home, ViolationFilter { user: Some(odd.to_owned()), ..ViolationFilter::default() }).await.len(),
         1
@@ -127,7 +133,7 @@ async fn odd_text_does_not_cost_the_batch(home: TestDatabase) {
 
 /// A flood at one rule keeps what others have, and long rows reduce their number.
 async fn violations_are_bounded_by_rule_and_by_bytes(home: TestDatabase) {
-    let of = |rule: &str, number: i64| Violation { rule_name: Some(rule.to_owned()), ..violation(number, "42") };
+    let of = |rule: &str, number: i64| Violation { rule: Some(rule.to_owned()), ..violation(number, "42") };
     let quiet = (0..5).map(|number| of("quiet", number));
     let flood = (5..60).map(|number| of("flood", number)).chain((60..90).map(|number| of("other", number)));
     home.rulebook.write_violations(&quiet.chain(flood).collect::<Vec<_>>()).await.unwrap();
@@ -135,9 +141,9 @@ async fn violations_are_bounded_by_rule_and_by_bytes(home: TestDatabase) {
     assert_eq!(home.rulebook.prune_violations(keep).await.unwrap(), 35 + 10);
     assert_eq!(home.rulebook.prune_violations(keep).await.unwrap(), 0);
     let left = found(&home, ViolationFilter::default()).await;
-    let count = |name: &str| left.iter().filter(|one| one.violation.rule_name.as_deref() == Some(name)).count();
+    let count = |name: &str| left.iter().filter(|one| one.rule.as_deref() == Some(name)).count();
     assert_eq!((count("quiet"), count("flood"), count("other")), (5, 20, 20));
-    assert_eq!(left.last().unwrap().violation.rule_name.as_deref(), Some("quiet"), "the newest of each stay");
+    assert_eq!(left.last().unwrap().rule.as_deref(), Some("quiet"), "the newest of each stay");
 
     let bytes =
         |bytes_max: u64| Retention { bytes_max: Some(bytes_max), rows_max: Some(1_000), ..Retention::default() };

@@ -1,0 +1,162 @@
+//! What the written forms of rules, overrides and bans have in common: limits,
+//! names for choices, and the refusal that names the field.
+
+use std::fmt;
+
+use crate::quota::{Align, DAY_US, QuotaError, QuotaSpec, parse_period};
+
+/// Why what is written is not valid.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{reason}", prefix(.what))]
+#[non_exhaustive]
+pub struct SpecError {
+    /// What is not valid, such as `rule "user-free"`; empty if it has no name.
+    pub what: String,
+    /// The keys and positions that lead to the value; empty for the whole item.
+    pub path: Vec<PathStep>,
+    /// What is wrong and what to do.
+    pub reason: String,
+}
+
+/// One step from an outer value to an inner one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PathStep {
+    /// The value of this key in a map.
+    Key(String),
+    /// The item at this position in a list, from 0.
+    Index(usize),
+}
+
+fn prefix(what: &str) -> String {
+    if what.is_empty() { String::new() } else { format!("{what}: ") }
+}
+
+impl SpecError {
+    pub(crate) fn new(reason: impl Into<String>) -> Self {
+        Self { what: String::new(), path: Vec::new(), reason: reason.into() }
+    }
+
+    /// The value of one field is wrong.
+    pub(crate) fn at(field: &str, reason: impl Into<String>) -> Self {
+        Self { path: vec![PathStep::Key(field.to_owned())], ..Self::new(reason) }
+    }
+
+    /// The item of the field's list at this position is wrong.
+    pub(crate) fn item(mut self, index: usize) -> Self {
+        self.path.push(PathStep::Index(index));
+        self
+    }
+
+    /// The value of this key in the field's map is wrong.
+    pub(crate) fn key(mut self, key: &str) -> Self {
+        self.path.push(PathStep::Key(key.to_owned()));
+        self
+    }
+
+    /// The same, with what it is about.
+    pub(crate) fn about(self, what: String) -> Self {
+        Self { what, ..self }
+    }
+}
+
+/// One of a few names; the default if none is given.
+pub(crate) fn choice<T: Copy + Default>(
+    field: &str,
+    given: Option<&str>,
+    choices: &[(&str, T)],
+) -> Result<T, SpecError> {
+    given.map_or_else(|| Ok(T::default()), |given| named(given, choices).map_err(|reason| SpecError::at(field, reason)))
+}
+
+/// The choice of this name.
+pub(crate) fn named<T: Copy>(given: &str, choices: &[(&str, T)]) -> Result<T, String> {
+    let found = choices.iter().find(|(name, _)| *name == given);
+    found.map(|(_, choice)| *choice).ok_or_else(|| {
+        let mut names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        names.dedup();
+        format!("{given:?} is not one of {}", names.join(", "))
+    })
+}
+
+/// The name of a choice, unless it is the default.
+pub(super) fn unless_default<T: Copy + Default + PartialEq>(choice: T, choices: &[(&str, T)]) -> Option<String> {
+    let (name, _) = choices.iter().find(|(_, known)| *known == choice)?;
+    Some((*name).to_owned()).filter(|_| choice != T::default())
+}
+
+/// Text, unless it is empty.
+pub(crate) fn filled(text: &str) -> Option<String> {
+    Some(text.to_owned()).filter(|text| !text.is_empty())
+}
+
+/// A limit as it is written: text such as `10/s burst 50`, or its parts.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(untagged, expecting = "a limit is text such as \"10/s burst 50\", or {limit: 10, per: s, burst: 50}")]
+#[non_exhaustive]
+pub enum LimitSpec {
+    /// Text such as `10/s burst 50`.
+    Text(String),
+    /// Its parts.
+    Parts(LimitParts),
+}
+
+/// The parts of a limit.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct LimitParts {
+    /// How many in a period.
+    pub limit: u64,
+    /// The period, such as `30s` or `calendar month`.
+    pub per: String,
+    /// How many at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u64>,
+    /// How many to begin with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial: Option<u64>,
+}
+
+impl LimitSpec {
+    /// The quotas of a field `limits`, which must not be empty.
+    pub(crate) fn all(limits: &[Self]) -> Result<Vec<QuotaSpec>, SpecError> {
+        if limits.is_empty() {
+            let reason = "limits is empty: give at least one, such as \"10/s burst 50\"";
+            return Err(SpecError::at("limits", reason));
+        }
+        let spec = |(index, limit): (usize, &Self)| {
+            limit.spec().map_err(|error| SpecError::at("limits", error.to_string()).item(index))
+        };
+        limits.iter().enumerate().map(spec).collect()
+    }
+
+    fn spec(&self) -> Result<QuotaSpec, QuotaError> {
+        let LimitParts { limit, per, burst, initial } = match self {
+            Self::Text(text) => return text.parse(),
+            Self::Parts(parts) => parts,
+        };
+        let (period_us, align) = match per.as_str() {
+            "calendar day" => (DAY_US, Align::Day),
+            "calendar week" => (7 * DAY_US, Align::Week),
+            "calendar month" => (30 * DAY_US, Align::Month),
+            "calendar year" => (365 * DAY_US, Align::Year),
+            text => {
+                let period_us = parse_period(text).ok_or_else(|| QuotaError::Syntax {
+                    text: text.chars().take(80).collect(),
+                    reason: "per is not a period: write s, 30s, m, h, d, w, month, y or \"calendar month\"".to_owned(),
+                })?;
+                (period_us, Align::Epoch)
+            }
+        };
+        Ok(QuotaSpec { amount: *limit, period_us, burst: *burst, initial: *initial, align })
+    }
+}
+
+impl fmt::Display for LimitSpec {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => out.write_str(text),
+            Self::Parts(LimitParts { limit, per, .. }) => write!(out, "{limit} per {per}"),
+        }
+    }
+}
