@@ -24,7 +24,7 @@ export function askForToken(is_wrong, used) {
   if (token() !== used) return Promise.resolve();
   asked ??= new Promise((resolve) => {
     const input = h("input", { id: "token", type: "password", autocomplete: "current-password", required: true, "aria-describedby": "token-fault" });
-    const told = is_wrong && used ? "That token was refused." : "";
+    const told = is_wrong && used ? "The server rejected that token." : "";
     const fault = h("p", { class: "fault", id: "token-fault", role: "alert" }, told);
     if (told) input.setAttribute("aria-invalid", "true");
     const dialog = h("dialog", { "aria-labelledby": "token-title", cancel: (event) => event.preventDefault() },
@@ -33,7 +33,7 @@ export function askForToken(is_wrong, used) {
           event.preventDefault();
           const given = input.value.trim();
           if (!CARRIED.test(given)) {
-            fault.textContent = "That cannot be the token: it has a character that no header can carry.";
+            fault.textContent = "That cannot be the token: it contains a character that is not allowed in a header.";
             input.setAttribute("aria-invalid", "true");
             input.focus();
             return;

@@ -86,7 +86,7 @@ function mark({ status, fault }) {
   if (!status) return;
   const store = status.store ?? {};
   const [kind, text] = !status.ready ? ["bad", "not ready"]
-    : store.is_open || store.is_away ? ["warn", "store not reached"]
+    : store.is_open || store.is_away ? ["warn", "store unavailable"]
       : store.is_failing ? ["warn", "store fails at times"]
         : !status.rules_current ? ["warn", "rules not the newest"]
           : status.warnings > 0 ? ["warn", status.warnings === 1 ? "1 warning" : `${status.warnings} warnings`]
@@ -102,7 +102,7 @@ function watchConnection() {
     at("banner").dataset.lost = "yes";
     at("health").className = "pill bad";
     at("health-text").textContent = "connection lost";
-    banner("The connection to the server is lost. This page tries again by itself; what it shows may be old.");
+    banner("The connection to the server is lost. This page reconnects automatically; what it shows may be old.");
   });
   wire.addEventListener("back", () => {
     delete at("banner").dataset.lost;

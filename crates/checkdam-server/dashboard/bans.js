@@ -45,14 +45,14 @@ function ask(ban) {
   }
 
   return askForEntry({
-    kind: "bans", title: ban.version ? "Change a ban" : "Ban somebody", read, version: ban.version,
+    kind: "bans", title: ban.version ? "Change a ban" : "Ban a subject", read, version: ban.version,
     note: "It counts before every rule, at once and on every node.", nodes: [subject.node, length.node, until.node, reason.node],
   });
 }
 
 export function show({ body, actions, query }) {
   const then = (done) => { if (done) bans.load(); };
-  const lift = (row) => takeAway({ kind: "bans", title: "Lift the ban?", told: `${row.subject} is served again, as its rules say.`, verb: "Lift", given: { subject: row.subject }, version: row.version }).then(then);
+  const lift = (row) => takeAway({ kind: "bans", title: "Lift the ban?", told: `The rules of ${row.subject} apply again.`, verb: "Lift", given: { subject: row.subject }, version: row.version }).then(then);
   const list = (rows, caption, is_fixed) => table(caption, [
     { label: "Who", cell: (row) => h("code", null, row.subject) },
     { label: "Until", cell: (row) => (row.until ? [moment(row.until), has_ended(row) ? [" ", h("span", { class: "tag off" }, "ended")] : null].flat() : "for good") },
@@ -62,8 +62,8 @@ export function show({ body, actions, query }) {
       h("button", { type: "button", "data-key": `edit ${row.subject}`, "aria-label": `Change the ban of ${row.subject}`, click: () => ask(row).then(then) }, "Change…"),
       h("button", { type: "button", class: "harm", "aria-label": `Lift the ban of ${row.subject}`, click: () => lift(row) }, "Lift…")) }]),
   ], rows);
-  const add = h("button", { type: "button", class: "main", click: () => ask({ subject: query.get("subject") ?? "" }).then(then) }, "Ban somebody…");
+  const add = h("button", { type: "button", class: "main", click: () => ask({ subject: query.get("subject") ?? "" }).then(then) }, "Ban a subject…");
   actions.append(add);
-  const bans = listing({ body, query, kind: "bans", hint: "part of a subject or reason", none: "Nobody is banned.", list, fixed: () => { add.hidden = true; } });
+  const bans = listing({ body, query, kind: "bans", hint: "part of a subject or reason", none: "No subject is banned.", list, fixed: () => { add.hidden = true; } });
   return bans.stop;
 }

@@ -132,7 +132,7 @@ export class TrafficChart {
 }
 
 const inWords = ({ allowed, limited, banned, unavailable, shadow }) =>
-  `${count(sum(allowed))} allowed, ${count(sum(limited))} limited, ${count(sum(banned))} banned, ${count(sum(unavailable))} refused because the store was away, ${count(sum(shadow))} would be limited by rules in shadow`;
+  `${count(sum(allowed))} allowed, ${count(sum(limited))} denied, ${count(sum(banned))} banned, ${count(sum(unavailable))} denied because the store was unavailable, ${count(sum(shadow))} would be denied by rules in shadow mode`;
 
 // The same numbers for those who would rather read them.
 export function trafficRows(series, end, step_s) {

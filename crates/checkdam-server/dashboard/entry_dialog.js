@@ -8,7 +8,7 @@ import { sentence } from "./format.js";
 function fault(error) {
   if (error instanceof Unreachable) return error.message;
   if (error.status === undefined) throw error;
-  if (error.status === 412) return "Somebody else has changed or made it meanwhile. Nothing was saved: close this, and look.";
+  if (error.status === 412) return "It was changed or created concurrently. Nothing was saved: close this and check the list.";
   return sentence(error.message.replace(/^line \d+, column \d+: /, "").replace(/^(override of|ban) ("(\\.|[^"\\])*"( for rule )?)+: /, ""));
 }
 
@@ -25,7 +25,7 @@ export function askForEntry({ kind, title, note, nodes, read, version }) {
       save.disabled = true;
       try {
         await writeEntry(kind, read(), version);
-        say("Saved. It is in force.");
+        say("Saved. It is active.");
         close(true);
       } catch (error) {
         save.disabled = false;

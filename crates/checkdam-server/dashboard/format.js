@@ -5,7 +5,7 @@ const rough = new Intl.NumberFormat("en", { notation: "compact", maximumFraction
 
 // What becomes of a request, as rules count it.
 export const KINDS = {
-  allowed: "Allowed", limited: "Limited", banned: "Banned", unavailable: "Store away", shadow: "Would be limited (shadow)",
+  allowed: "Allowed", limited: "Denied", banned: "Banned", unavailable: "Store unavailable", shadow: "Would be denied (shadow)",
 };
 
 // Those that did not pass, in the order in which charts stack them.

@@ -16,12 +16,12 @@ function card(name, kind, verdict, facts, hint) {
 }
 
 function rulesCard(rules) {
-  const [kind, verdict] = rules.error ? ["bad", "not the newest"] : rules.connected === false ? ["warn", "database away"] : ["good", "in force"];
+  const [kind, verdict] = rules.error ? ["bad", "not the newest"] : rules.connected === false ? ["warn", "database unavailable"] : ["good", "active"];
   return card("Rules", kind, verdict, [
     ["Source", rules.source], ["From", h("span", { class: "mono" }, rules.from)], ["Version", rules.source === "file" ? null : count(rules.version)],
     ["Rules", count(rules.count)], ["Overrides", count(rules.overrides)], ["Bans", count(rules.bans)],
     ["Loaded", rules.loaded_at && moment(rules.loaded_at)], ["Error", rules.error && h("span", { class: "bad" }, rules.error)],
-  ], rules.connected === false ? "The rules in force stay; edits are refused until the database answers." : null);
+  ], rules.connected === false ? "The active rules stay; edits fail until the database is available." : null);
 }
 
 function warningsPanel(warnings) {
@@ -36,9 +36,9 @@ function storeCard(store) {
   const is_redis = store.kind === "redis";
   return card("Store", kind, verdict, [
     ["Kind", store.kind], ["Which", h("span", { class: "mono" }, store.text)],
-    ["Circuit breaker", is_redis ? (store.is_open ? "open: Redis is not asked, rules follow on_store_failure" : "closed") : "none: the store is in this process"],
+    ["Circuit breaker", is_redis ? (store.is_open ? "open: Redis is not called, rules follow on_store_failure" : "closed") : "none: the store is in this process"],
     ["Round trip", store.round_trip_us === null ? null : `${store.round_trip_us / 1000} ms; a decision may take ${store.deadline_us / 1000} ms`],
-    ["Answered", is_redis ? count(store.answered) : null], ["Fate unknown", is_redis ? count(store.unknown) : null],
+    ["Answered", is_redis ? count(store.answered) : null], ["Result unknown", is_redis ? count(store.unknown) : null],
     ["Refused", is_redis ? count(store.refused) : null], ["Not asked", is_redis ? count(store.not_asked) : null],
     ...leaseRows(store.leases),
   ], is_redis && failed ? "Counts are since the start: what failed was decided by each rule's on_store_failure." : null);
@@ -49,18 +49,18 @@ function leaseRows(leases) {
   return [
     ["Leased subjects", count(leases.subjects)], ["Prepaid tokens held", count(leases.held)],
     ["Prepaid and spent", `${count(leases.spent)} of ${count(leases.granted)}, by ${count(leases.asks)} calls`],
-    ["Given back", count(leases.returned)], ["Lost with their time", count(leases.lost)], ["Denied without a call", count(leases.cached_denials)],
+    ["Returned", count(leases.returned)], ["Expired", count(leases.lost)], ["Denied without a call", count(leases.cached_denials)],
   ];
 }
 
 function auditCard(audit) {
-  if (!audit) return card("Record of violations", "warn", "off", [], "Violations are not recorded: there is no database, or the record is switched off.");
+  if (!audit) return card("Record of violations", "warn", "off", [], "Violations are not recorded: there is no database, or --audit-rate is 0.");
   const [kind, verdict] = audit.dropped ? ["warn", "incomplete"] : ["good", audit.sampled_out ? "sampled" : "complete"];
   return card("Record of violations", kind, verdict, [
     ["Denied", count(audit.denied)], ["Written", count(audit.written)], ["Waiting in the queue", count(audit.waiting)],
-    ["Left out (sampled)", count(audit.sampled_out)], ["Lost", h("span", { class: audit.dropped ? "bad" : "" }, count(audit.dropped))],
-  ], audit.dropped ? "Some violations could not be written: the queue was full, or the database away for too long."
-    : audit.sampled_out ? "A rule that denies often is written so many times a second at most (--audit-rate); the others are counted." : null);
+    ["Not recorded (sampled)", count(audit.sampled_out)], ["Dropped", h("span", { class: audit.dropped ? "bad" : "" }, count(audit.dropped))],
+  ], audit.dropped ? "Some violations were dropped: the queue was full, or the database was unavailable for too long."
+    : audit.sampled_out ? "At most --audit-rate violations per rule and second are recorded; the rest are only counted." : null);
 }
 
 function nodesPanel({ nodes, hint }) {
@@ -73,7 +73,7 @@ function nodesPanel({ nodes, hint }) {
       { label: "Store", cell: (row) => row.store },
       { label: "Rules version", number: true, cell: (row) => (row.rules_version ? count(row.rules_version) : "–") },
       { label: "Requests/s", number: true, cell: (row) => brief(row.requests_per_s) },
-      { label: "Limited/s", number: true, cell: (row) => brief(row.limited_per_s) },
+      { label: "Denied/s", number: true, cell: (row) => brief(row.limited_per_s) },
       { label: "Seen", number: true, cell: (row) => (row.is_self ? "now" : `${span(row.seen_s_ago)} ago`) },
     ], nodes), hint ? h("p", { class: "note" }, sentence(hint)) : null);
 }

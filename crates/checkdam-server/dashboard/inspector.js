@@ -49,15 +49,15 @@ function ruleCard(rule, asked_ms, refreshers) {
 function others(answer, is_open) {
   if (!answer.others.length) return null;
   const more = answer.others_left_out ? h("p", { class: "note" }, `and ${count(answer.others_left_out)} more`) : null;
-  return h("details", { class: "panel", open: is_open }, h("summary", { "data-key": "others" }, `Rules that do not concern it (${count(answer.others.length + answer.others_left_out)})`),
+  return h("details", { class: "panel", open: is_open }, h("summary", { "data-key": "others" }, `Rules that do not match (${count(answer.others.length + answer.others_left_out)})`),
     h("dl", null, answer.others.map((rule) => [h("dt", null, rule.rule), h("dd", null, rule.reasons.join("; "))])), more);
 }
 
 function verdict(answer) {
   if (answer.ban) return h("p", { class: "told bad" }, `Banned: ${answer.ban.subject}${answer.ban.reason ? `, ${answer.ban.reason}` : ""}.`);
-  if (!answer.matches.length) return h("p", { class: "told" }, "No rule concerns this request: it would pass.");
-  if (answer.allowed) return h("p", { class: "told" }, h("strong", { class: "good" }, "It would pass now."));
-  return h("p", { class: "told bad" }, h("strong", null, "It would be limited now"), ` by ${answer.violated}.`);
+  if (!answer.matches.length) return h("p", { class: "told" }, "No rule matches this request: it would be allowed.");
+  if (answer.allowed) return h("p", { class: "told" }, h("strong", { class: "good" }, "It would be allowed now."));
+  return h("p", { class: "told bad" }, h("strong", null, "It would be denied now"), ` by ${answer.violated}.`);
 }
 
 // Rows of name and value; `changed` hears of every edit.
@@ -129,14 +129,14 @@ export function show({ body, query }) {
     const amount = Number(cost.control.value);
     if (verb === "refund" && !(Number.isInteger(amount) && amount >= 1)) return blame(cost, "Give a whole number from 1.");
     blame(cost, "");
-    const told = verb === "reset" ? "Everything owed to these buckets is forgotten: they are full again. Others who share a bucket gain as well."
-      : `${count(amount)} is given back to each of these buckets, at most what is owed.`;
+    const told = verb === "reset" ? "These buckets become full again, for every request that shares them."
+      : `${count(amount)} is refunded to each of these buckets, at most until it is full.`;
     const is_meant = await confirm(verb === "reset" ? "Reset these buckets?" : "Refund these buckets?",
       h("div", { class: "stack" }, h("p", null, told), h("ul", { class: "plain" }, subjects)), verb === "reset" ? "Reset" : "Refund");
     if (!is_meant) return undefined;
     try {
       await post(verb, verb === "refund" ? { ...request(), cost: amount } : request());
-      say(verb === "reset" ? "The buckets are full again." : "It is given back.");
+      say(verb === "reset" ? "The buckets are full again." : "The cost is refunded.");
       begin();
     } catch (error) {
       if (!(error instanceof Refusal || error instanceof Unreachable)) throw error;

@@ -5,7 +5,7 @@ import { field, h, table } from "./dom.js";
 import { listing } from "./paged_list.js";
 import { limitsInWords, moment } from "./format.js";
 
-const KINDS = [["limits", "these limits"], ["scale", "so many times the rule's own"], ["unlimited", "no limit at all"]];
+const KINDS = [["limits", "these limits"], ["scale", "a multiple of the rule's own"], ["unlimited", "no limit"]];
 
 export const title = () => "Overrides";
 
@@ -21,7 +21,7 @@ function ask(row) {
   const input = (name, value, more) => h("input", { name, value: value ?? "", autocomplete: "off", spellcheck: "false", ...more });
   const is_known = Boolean(row.version);
   const rule = field("Rule", input("rule", row.rule, { readonly: is_known }));
-  const subject = field("Whose", input("subject", row.subject, { readonly: is_known, placeholder: "user:42" }), "As the rule's key reads when it is filled; * stands for anything.");
+  const subject = field("Whose", input("subject", row.subject, { readonly: is_known, placeholder: "user:42" }), "The rule's key with its attributes filled in; * matches anything.");
   const kind = field("Instead", h("select", { name: "kind" }, KINDS.map(([value, label]) => h("option", { value }, label))));
   const limits = field("Limits", input("limits", row.limits?.join(", "), { placeholder: "100/s burst 500, 5000/h" }), "Several are joined by commas; all must pass.");
   const scale = field("Times", input("scale", row.scale ?? 10, { inputmode: "decimal" }));
@@ -47,7 +47,7 @@ function ask(row) {
 
   return askForEntry({
     kind: "overrides", title: is_known ? "Change an override" : "Add an override", read, version: row.version,
-    note: "It is in force at once and on every node; what was charged so far stays charged.",
+    note: "It is active on this node at once and on every other within a second; earlier charges stay.",
     nodes: [rule.node, subject.node, kind.node, limits.node, scale.node, why.node],
   });
 }
@@ -71,6 +71,6 @@ export function show({ body, actions, query }) {
   const given = { rule: query.get("rule") ?? "", subject: query.get("subject") ?? "" };
   const add = h("button", { type: "button", class: "main", click: () => ask(given).then(then) }, "Add an override…");
   actions.append(add);
-  const overrides = listing({ body, query, kind: "overrides", hint: "part of a subject, rule or description", none: "Nobody has other limits than the rules'.", list, fixed: () => { add.hidden = true; } });
+  const overrides = listing({ body, query, kind: "overrides", hint: "part of a subject, rule or description", none: "There are no overrides.", list, fixed: () => { add.hidden = true; } });
   return overrides.stop;
 }

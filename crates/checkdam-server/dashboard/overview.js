@@ -24,8 +24,8 @@ function tiles() {
     return h("div", { class: `panel tile ${kind}` }, h("div", { class: "label" }, label), figures[kind], hints[kind] = h("div", { class: "note" }, hint));
   };
   const node = h("div", { class: "tiles" },
-    tile("requests", "Requests a second", `mean of ${AVERAGED_S} s`), tile("limited", "Limited a second", `mean of ${AVERAGED_S} s`),
-    tile("share", "Share limited", "last minute"), tile("shadow", "Shadow a second", "would be limited"));
+    tile("requests", "Requests per second", `mean of ${AVERAGED_S} s`), tile("limited", "Denied per second", `mean of ${AVERAGED_S} s`),
+    tile("share", "Share denied", "last minute"), tile("shadow", "Shadow per second", "would be denied"));
   return {
     node,
     draw({ total }) {
@@ -45,14 +45,14 @@ function tiles() {
 function busiest(rules, step_s, chosen, choose) {
   const of = (rule) => ({ ...rule, passed: sum(rule.allowed), denied: sum(rule.limited), watched: sum(rule.shadow), stranded: sum(rule.unavailable) });
   const rows = rules.map(of).sort((one, other) => other.passed + other.denied - one.passed - one.denied).slice(0, RULES_SHOWN);
-  if (!rows.length) return h("p", { class: "empty" }, "No rule has seen a request in this time.");
+  if (!rows.length) return h("p", { class: "empty" }, "No rule matched a request in this time.");
   const seconds = rows[0].allowed.length * step_s;
   const columns = [
     { label: "Rule", cell: (row) => h("button", { type: "button", class: "link", "data-key": row.rule, "aria-pressed": String(row.rule === chosen), click: () => choose(row.rule === chosen ? null : row.rule) }, row.rule) },
     { label: "Traffic", unseen: true, cell: (row) => sparkline(row) },
     { label: "Allowed/s", number: true, cell: (row) => brief(row.passed / seconds) },
-    { label: "Limited/s", number: true, cell: (row) => h("span", { class: row.denied ? "bad" : "soft" }, brief(row.denied / seconds)) },
-    ...(rows.some((row) => row.stranded) ? [{ label: "Store away/s", number: true, cell: (row) => h("span", { class: row.stranded ? "warn" : "soft" }, brief(row.stranded / seconds)) }] : []),
+    { label: "Denied/s", number: true, cell: (row) => h("span", { class: row.denied ? "bad" : "soft" }, brief(row.denied / seconds)) },
+    ...(rows.some((row) => row.stranded) ? [{ label: "Store unavailable/s", number: true, cell: (row) => h("span", { class: row.stranded ? "warn" : "soft" }, brief(row.stranded / seconds)) }] : []),
     { label: "Shadow/s", number: true, cell: (row) => h("span", { class: row.watched ? "shade" : "soft" }, brief(row.watched / seconds)) },
   ];
   return table("Means of the whole window. Choose a rule to see only its traffic in the chart.", columns, rows, { row: (row) => ({ class: row.rule === chosen && "chosen" }) });
@@ -61,14 +61,14 @@ function busiest(rules, step_s, chosen, choose) {
 // Rules that concern nobody, because of an attribute that no request has.
 function idleRules(unseen) {
   if (!unseen.length) return null;
-  return h("section", { class: "panel stack" }, h("h2", null, "Rules that concern no request"),
+  return h("section", { class: "panel stack" }, h("h2", null, "Rules that match no request"),
     h("ul", { class: "plain" }, unseen.slice(0, RULES_SHOWN).map(({ rule, attribute }) => h("li", null,
       h("a", { href: `#/rules/${encodeURIComponent(rule)}`, "data-key": `${rule} ${attribute}` }, rule), " needs ", h("code", null, attribute), ", which no request of the last hour had."))),
     unseen.length > RULES_SHOWN && h("p", { class: "note" }, `and ${count(unseen.length - RULES_SHOWN)} more`));
 }
 
 function mostLimited(subjects) {
-  if (!subjects.length) return h("p", { class: "empty" }, "Nobody was limited in the last minute.");
+  if (!subjects.length) return h("p", { class: "empty" }, "No subject was denied in the last minute.");
   return table("In the last minute", [
     { label: "Subject", cell: (row) => h("a", { class: "mono", "data-key": `${row.rule} ${row.subject}`, href: `#/limited?${new URLSearchParams({ rule: row.rule, subject: row.subject })}` }, row.subject) },
     { label: "Rule", cell: (row) => row.rule },
@@ -138,7 +138,7 @@ export function show({ body, actions }) {
     h("section", { class: "panel stack" }, h("div", { class: "row spread" }, heading, clear), chart.node, figures),
     h("div", { class: "columns" },
       h("section", { class: "panel stack" }, h("h2", null, "Busiest rules"), list),
-      h("section", { class: "panel stack" }, h("div", { class: "row spread" }, h("h2", null, "Most limited"), h("a", { href: "#/limited" }, "Everybody limited")), top)));
+      h("section", { class: "panel stack" }, h("div", { class: "row spread" }, h("h2", null, "Most denied"), h("a", { href: "#/limited" }, "All denied subjects")), top)));
 
   const heard = (state) => {
     numbers.draw(state);
@@ -154,7 +154,7 @@ export function show({ body, actions }) {
   const speaker = setInterval(() => {
     const { total } = live();
     const all = sum(["allowed", ...REFUSED].map((kind) => recent(total[kind])));
-    say(`${brief(all)} requests a second, ${brief(recent(total.limited))} of them limited`);
+    say(`${brief(all)} requests per second, ${brief(recent(total.limited))} of them denied`);
   }, SAID_EVERY_MS);
   return () => {
     stops.forEach((stop) => stop());

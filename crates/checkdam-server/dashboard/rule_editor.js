@@ -17,14 +17,14 @@ export const title = (name) => name || "A new rule";
 function summary(rule) {
   return h("section", { class: "panel stack", id: "summary" },
     h("p", null, rule.description ?? ""),
-    h("dl", null, h("dt", null, "Concerns"), h("dd", null, whenInWords(rule.when)), h("dt", null, "Counts by"), h("dd", null, h("code", null, rule.key)),
+    h("dl", null, h("dt", null, "Matches"), h("dd", null, whenInWords(rule.when)), h("dt", null, "Counts by"), h("dd", null, h("code", null, rule.key)),
       h("dt", null, "Allows"), h("dd", null, rule.limits.map((limit) => h("div", null, limitInWords(limit)))),
       h("dt", null, "Mode"), h("dd", null, h("span", { class: `tag ${rule.mode ?? ""}` }, rule.mode ?? "enforce")),
       rule.updated_at ? [h("dt", null, "Changed"), h("dd", null, `${moment(rule.updated_at)}, version ${count(rule.version)}`)] : null));
 }
 
 const withoutIt = ({ requests, seconds, newly_allowed }) => (requests
-  ? `Of the last ${count(requests)} requests (${span(seconds)}), ${count(newly_allowed)} that were limited would have passed.` : "");
+  ? `Of the last ${count(requests)} requests (${span(seconds)}), ${count(newly_allowed)} that were denied would have been allowed.` : "");
 
 class Editor {
   constructor(body, name) {
@@ -166,7 +166,7 @@ class Editor {
       this.form.write(bare(data));
       this.settle();
       swap(this.seen, null);
-      this.tell("", h("strong", { class: "good" }, "Saved."), " It is in force on this node, and within a second on every other.");
+      this.tell("", h("strong", { class: "good" }, "Saved."), " It is active on this node, and within a second on every other.");
     } catch (error) {
       if (error.status === 412) await this.disagree(error);
       else this.complain(error, edit.fields);
@@ -181,21 +181,21 @@ class Editor {
     }
     try {
       const { data, etag } = await readRule(this.name);
-      this.tell("warn", h("p", null, h("strong", null, "Somebody else has changed this rule meanwhile."), " Nothing was saved. Theirs:"),
+      this.tell("warn", h("p", null, h("strong", null, "This rule was changed concurrently."), " Nothing was saved. The stored rule:"),
         h("pre", { tabindex: "0" }, JSON.stringify(bare(data), null, 2)),
         h("div", { class: "row" },
           h("button", { type: "button", click: () => { this.take(data, etag); this.form.write(bare(data)); this.settle(); this.tell(""); } }, "Take theirs"),
           h("button", { type: "button", click: () => { this.take(data, etag); this.tell("", "Yours is kept: save again to replace theirs."); } }, "Keep mine")));
     } catch (gone) {
       if (gone.status !== 404) throw gone;
-      this.tell("warn", "Somebody else has removed this rule meanwhile. Nothing was saved.");
+      this.tell("warn", "This rule was removed concurrently. Nothing was saved.");
     }
   }
 
   async remove() {
     const effect = await post("rules/preview", { name: this.name, rule: null }).then(withoutIt, () => "");
     const is_meant = await confirm(`Remove the rule ${this.name}?`, h("div", { class: "stack" },
-      h("p", null, "Requests are no longer limited by it, at once and on every node."), h("p", null, effect)), "Remove");
+      h("p", null, "It stops applying, within a second on every node."), h("p", null, effect)), "Remove");
     if (!is_meant) return;
     try {
       await removeRule(this.name, this.etag);

@@ -4,7 +4,7 @@ import { blame, choice, field, h } from "./dom.js";
 import { limitInWords } from "./format.js";
 
 const ALGORITHMS = ["token_bucket", "leaky_bucket", "fixed_window", "sliding_window", "sliding_log"];
-const MODES = [["enforce", "enforce: deny what exceeds it"], ["shadow", "shadow: count, deny nobody"], ["off", "off"]];
+const MODES = [["enforce", "enforce: deny what exceeds it"], ["shadow", "shadow: count, deny nothing"], ["off", "off"]];
 const FAILURES = [["local", "local: decide here, by this node's share"], ["closed", "closed: deny"], ["open", "open: allow"]];
 // What is left out of a rule when it is as usual.
 const USUAL = { algorithm: "token_bucket", mode: "enforce", on_store_failure: "local", priority: 0, description: "", strict: false };
@@ -53,7 +53,7 @@ export function ruleForm(rule, changed) {
   const fields = {
     name: field("Name", text({ name: "name" })),
     description: field("Description", text({ name: "description" }), "What it is for."),
-    key: field("Key: whose bucket", text({ name: "key", placeholder: "user:{user}" }), "Attributes stand in braces; the rule concerns only requests that have them."),
+    key: field("Key: whose bucket", text({ name: "key", placeholder: "user:{user}" }), "Attribute names in braces; the rule matches only requests that have them."),
     when: field("Conditions (JSON)", h("textarea", { name: "when", rows: "3", spellcheck: "false" }), 'Such as {"plan": "free", "ip": {"not_in": ["10.0.0.0/8"]}}. Empty: every request.'),
     mode: field("Mode", select(MODES)),
     algorithm: field("Algorithm", select(ALGORITHMS)),

@@ -5,14 +5,14 @@ import { count, percent, sentence, span } from "./format.js";
 
 function bar(label, limited, all) {
   return h("div", { class: "stack" }, h("div", { class: "row spread" }, h("span", null, label),
-    h("span", null, h("strong", null, count(limited)), ` of ${count(all)} limited (${percent(limited, all)})`)), level(all ? limited / all : 0, "harm"));
+    h("span", null, h("strong", null, count(limited)), ` of ${count(all)} denied (${percent(limited, all)})`)), level(all ? limited / all : 0, "harm"));
 }
 
 function change(preview) {
   const { newly_limited: more, newly_allowed: fewer } = preview;
-  if (!more && !fewer) return h("p", { class: "told" }, "Nothing would have changed for anybody.");
+  if (!more && !fewer) return h("p", { class: "told" }, "No decision would have changed.");
   const parts = [];
-  if (more) parts.push(h("strong", { class: "bad" }, `${count(more)} more requests limited`));
+  if (more) parts.push(h("strong", { class: "bad" }, `${count(more)} more requests denied`));
   if (more && fewer) parts.push(", ");
   if (fewer) parts.push(h("strong", { class: "good" }, `${count(fewer)} more requests allowed`));
   return h("p", { class: more ? "told bad" : "told" }, ...parts, ".");
@@ -23,13 +23,13 @@ export function previewPanel(preview) {
   const subjects = preview.subjects.filter((row) => row.limited_before !== row.limited_after);
   const told = note ? h("p", { class: "note" }, sentence(note)) : null;
   const apart = preview.disagrees ? h("p", { class: "told bad", id: "preview-disagrees" },
-    `Live, ${count(live.limited)} of ${count(live.allowed + live.limited)} requests were limited; the replay says ${count(before.limited)}. Take these numbers as a direction only.`) : null;
+    `Live, ${count(live.limited)} of ${count(live.allowed + live.limited)} requests were denied; the replay gives ${count(before.limited)}. Treat these numbers as an estimate.`) : null;
   const close = (children) => h("section", { class: "panel stack", id: "preview", "aria-label": "Effect preview" },
     h("h2", { tabindex: "-1" }, "Effect on recent traffic"), ...children.filter(Boolean));
-  if (!requests) return close([h("p", { class: "told" }, "No recent traffic is kept, so there is nothing to try it on."), told]);
+  if (!requests) return close([h("p", { class: "told" }, "No recent requests are kept, so there is nothing to replay."), told]);
   const sampled = preview.sampled_one_in > 1 ? `, counted from the busiest clients and one in ${count(preview.sampled_one_in)} of the others` : "";
   return close([
-    h("p", { class: "note" }, `Replayed ${count(requests)} requests of the last ${span(seconds)}${sampled}, under the rules in force and under this edit.`),
+    h("p", { class: "note" }, `Replayed ${count(requests)} requests of the last ${span(seconds)}${sampled}, with the active rules and with this edit.`),
     change(preview),
     apart,
     h("div", { class: "columns" },
@@ -38,8 +38,8 @@ export function previewPanel(preview) {
     subjects.length ? table("Whose fate changes most", [
       { label: "Subject", cell: (row) => h("code", null, row.subject) },
       { label: "Requests", number: true, cell: (row) => count(row.concerned) },
-      { label: "Limited now", number: true, cell: (row) => count(row.limited_before) },
-      { label: "Limited after", number: true, cell: (row) => h("strong", { class: row.limited_after > row.limited_before ? "bad" : "good" }, count(row.limited_after)) },
+      { label: "Denied now", number: true, cell: (row) => count(row.limited_before) },
+      { label: "Denied after", number: true, cell: (row) => h("strong", { class: row.limited_after > row.limited_before ? "bad" : "good" }, count(row.limited_after)) },
     ], subjects) : null,
     told,
   ]);

@@ -9,7 +9,7 @@ export const title = () => "Rules";
 const list = (rules, caption) => table(caption, [
   { label: "Rule", cell: (row) => h("a", { href: `#/rules/${encodeURIComponent(row.name)}`, "data-key": row.name }, row.name) },
   { label: "Counts by", cell: (row) => h("code", null, row.key) },
-  { label: "Concerns", cell: (row) => whenInWords(row.when) },
+  { label: "Matches", cell: (row) => whenInWords(row.when) },
   { label: "Allows", cell: (row) => limitsInWords(row.limits) },
   { label: "Mode", cell: (row) => h("span", { class: `tag ${row.mode ?? ""}` }, row.mode ?? "enforce") },
 ], rules);

@@ -8,7 +8,7 @@ const KINDS = [["limited", "Limited"], ["allowed", "Allowed"]];
 const WINDOWS = [["minute", "Last minute"], ["hour", "Last hour"]];
 const SHOWN = 50;
 
-export const title = () => "Who is limited";
+export const title = () => "Denied subjects";
 
 function place(rule, subject) {
   return `#/limited?${new URLSearchParams({ rule, subject })}`;
@@ -16,7 +16,7 @@ function place(rule, subject) {
 
 function ranking(answer) {
   const { subjects } = answer;
-  if (!subjects.length) return h("p", { class: "empty" }, `Nobody was ${answer.kind} in this time.`);
+  if (!subjects.length) return h("p", { class: "empty" }, `No subject was ${answer.kind === "limited" ? "denied" : "allowed"} in this time.`);
   const most = subjects[0].count;
   const columns = [
     { label: "Subject", cell: (row) => h("a", { class: "mono", "data-key": `${row.rule} ${row.subject}`, href: place(row.rule, row.subject) }, row.subject) },
@@ -25,7 +25,7 @@ function ranking(answer) {
     { label: "Times", number: true, cell: (row) => [count(row.count), row.too_high_by ? h("span", { class: "soft" }, ` − ${count(row.too_high_by)}`) : null].filter(Boolean) },
   ];
   const error = answer.missing_at_most
-    ? `Counts may be too high by what stands behind the minus; whoever is not listed has at most ${count(answer.missing_at_most)}.`
+    ? `Counts may be overestimated by at most the number after the minus; unlisted subjects have at most ${count(answer.missing_at_most)}.`
     : "Counts are exact.";
   const where = answer.scope === "cluster" ? `of all ${count(answer.nodes)} nodes` : "of this node";
   const listed = table(`${count(answer.total)} requests ${where}. ${error}`, columns, subjects);
@@ -33,20 +33,20 @@ function ranking(answer) {
 }
 
 function record(violations) {
-  if (!violations.length) return h("p", { class: "note" }, "The record has no violation of this subject yet.");
-  return table("The last violations on record", [
+  if (!violations.length) return h("p", { class: "note" }, "No violations of this subject are recorded yet.");
+  return table("Last recorded violations", [
     { label: "When", cell: (row) => moment(row.requested_at_ms) },
     { label: "Limit", cell: (row) => row.limit ?? "–" },
     { label: "Request", cell: (row) => [row.method, row.endpoint].filter(Boolean).join(" ") || "–" },
     { label: "Address", cell: (row) => row.ip_address ?? "–" },
-    { label: "To wait", number: true, cell: (row) => (row.retry_after_ms === null ? "–" : span(row.retry_after_ms / 1000)) },
+    { label: "Retry in", number: true, cell: (row) => (row.retry_after_ms === null ? "–" : span(row.retry_after_ms / 1000)) },
   ], violations);
 }
 
 // Why `subject` is limited by `name`: the rule, its limits, and what is on record.
 async function why(box, name, subject) {
   const link = (href, text, is_main) => h("a", { class: is_main ? "button main" : "button", href, "data-key": text }, text);
-  const parts = [h("div", { class: "row spread" }, h("h2", { tabindex: "-1" }, "Why ", h("span", { class: "mono" }, subject), " is limited"),
+  const parts = [h("div", { class: "row spread" }, h("h2", { tabindex: "-1" }, "Why ", h("span", { class: "mono" }, subject), " is denied"),
     h("a", { href: "#/limited", "data-key": "close" }, "Close"))];
   const actions = h("div", { class: "row" });
   if (name === "ban") {
@@ -57,15 +57,15 @@ async function why(box, name, subject) {
   } else {
     try {
       const { data: rule } = await readRule(name);
-      parts.push(h("p", null, "Rule ", h("strong", null, name), ` concerns ${rule.when ? "requests where " : ""}${whenInWords(rule.when)}, and counts each `, h("code", null, rule.key), " by itself. It allows:"),
+      parts.push(h("p", null, "Rule ", h("strong", null, name), ` matches ${rule.when ? "requests where " : ""}${whenInWords(rule.when)}, and counts each `, h("code", null, rule.key), " by itself. It allows:"),
         h("ul", { class: "plain" }, rule.limits.map((limit) => h("li", null, limitInWords(limit)))));
-      if (rule.mode === "shadow") parts.push(h("p", { class: "told" }, "The rule is in shadow: it counts, and denies nobody."));
+      if (rule.mode === "shadow") parts.push(h("p", { class: "told" }, "The rule is in shadow mode: it counts and denies nothing."));
       actions.append(link(`#/rules/${encodeURIComponent(name)}`, "Open the rule", true),
         link(`#/inspect?${new URLSearchParams(attributesOf(rule, subject))}`, "Inspect its buckets"),
         link(`#/overrides?${new URLSearchParams({ search: subject, rule: name, subject })}`, "Its overrides"));
     } catch (error) {
       if (!(error instanceof Refusal && error.status === 404)) throw error;
-      parts.push(h("p", null, `Rule ${name} is no longer in force.`));
+      parts.push(h("p", null, `Rule ${name} is no longer active.`));
     }
   }
   actions.append(link(`#/violations?${new URLSearchParams({ subject })}`, "All its violations"));

@@ -115,7 +115,7 @@ fn an_operator_finds_who_is_limited_changes_the_rule_and_mends_a_bucket() {
     browser.find_with("h2", "Traffic of user-free");
 
     browser.find_with("#most-limited a", "user:42").click();
-    browser.find_with("#why h2", "Why user:42 is limited");
+    browser.find_with("#why h2", "Why user:42 is denied");
     browser.find_with("#why li", "10 a second, up to 20 at once");
     browser.find_with("#why tbody tr", "/api/search");
     browser.find_with("#why a", "Open the rule").click();
@@ -141,10 +141,10 @@ fn an_operator_finds_who_is_limited_changes_the_rule_and_mends_a_bucket() {
 fn come_in(browser: &Browser) {
     browser.find("#token").write("a gue\u{df} \u{2192}");
     browser.find_with("dialog button", "Continue").click();
-    browser.find_with("#token-fault", "a character that no header can carry");
+    browser.find_with("#token-fault", "a character that is not allowed in a header");
     browser.find("#token").replace("a guess");
     browser.find_with("dialog button", "Continue").click();
-    browser.find_with("#token-fault", "That token was refused.");
+    browser.find_with("#token-fault", "The server rejected that token.");
     assert!(!browser.page_text().contains("user-free"), "nothing is told to strangers");
     browser.find("#token").write(TOKEN);
     browser.find_with("dialog button", "Continue").click();
@@ -165,7 +165,7 @@ fn change_the_rule(browser: &Browser, server: &Server) {
 
     browser.find("input.limit").replace("3/h");
     browser.find("#preview-edit").click();
-    browser.find_with("#preview strong", "more requests limited");
+    browser.find_with("#preview strong", "more requests denied");
     browser.find_with("#preview td", "user:42");
     let kept = edit(server, "GET", "/admin/v1/rules/user-free", "");
     assert_eq!(kept["limits"], json!(["10/s burst 20"]), "a preview changes nothing");
@@ -186,7 +186,7 @@ fn meet_another_editor(browser: &Browser, server: &Server) {
     browser.find_with("dialog button", "Cancel").click();
     assert!(browser.address().ends_with("#/rules/user-free"), "an edit is not lost: {}", browser.address());
     browser.find("#save").click();
-    browser.find_with("#editor .told", "Somebody else has changed this rule meanwhile.");
+    browser.find_with("#editor .told", "This rule was changed concurrently.");
     browser.find_with("#editor .told pre", "7/s");
     browser.find_with("#editor .told button", "Take theirs").click();
     browser.find_with("input.limit", "7/s");
@@ -238,11 +238,11 @@ fn make_exceptions(browser: &Browser, server: &Server) {
     browser.screenshot(&pictures().join("overrides.png"));
     browser.find_with("#overrides button", "Remove…").click();
     browser.find_with("dialog button", "Remove").click();
-    browser.find_with("#overrides .empty", "Nobody has other limits");
+    browser.find_with("#overrides .empty", "There are no overrides");
     assert_eq!(ask(), (true, Some(100)), "it is undone");
 
     browser.find_with(".choice a", "Bans").click();
-    browser.find_with("button", "Ban somebody").click();
+    browser.find_with("button", "Ban a subject").click();
     browser.find("dialog input[name=subject]").write("partner:8");
     browser.find("dialog input[name=reason]").write("scraping");
     browser.find("#save-entry").click();
@@ -255,7 +255,7 @@ fn make_exceptions(browser: &Browser, server: &Server) {
     browser.screenshot(&pictures().join("bans.png"));
     browser.find_with("#bans button", "Lift…").click();
     browser.find_with("dialog button", "Lift").click();
-    browser.find_with("#bans .empty", "Nobody is banned");
+    browser.find_with("#bans .empty", "No subject is banned");
     assert!(ask().0, "it is undone");
 }
 
@@ -379,7 +379,7 @@ fn what_does_not_pass_has_a_colour_for_each_reason_and_rules_for_nobody_are_told
     different.dedup();
     assert_eq!(different.len(), 4, "{colours}");
     let label = browser.find(".chart").attribute("aria-label");
-    assert!(label.contains("2 limited, 1 banned, 1 refused because the store was away"), "{label}");
+    assert!(label.contains("2 denied, 1 banned, 1 denied because the store was unavailable"), "{label}");
     browser.goto(&format!("http://{}/#/inspect?usr=42", server.admin_address()));
     browser.find_with("#found .warn", "No rule names an attribute of the request (usr)");
     assert!(server.log().contains("no rule names any attribute of a request"), "{}", server.log());
