@@ -127,7 +127,7 @@ fn next_lines(plain: &mut impl Read, kept: &mut Vec<u8>) -> std::io::Result<(Vec
 enum LineParser {
     Combined(CombinedLogFormat),
     Json(JsonLines),
-    Csv { csv: Csv, is_header_next: bool },
+    Csv { csv: Box<Csv>, is_header_next: bool },
 }
 
 impl LineParser {

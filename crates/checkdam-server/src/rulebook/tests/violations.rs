@@ -53,7 +53,7 @@ async fn violations_are_found_newest_first(home: TestDatabase) {
     home.rulebook.write_violations(&early).await.unwrap();
     let all = found(&home, ViolationFilter::default()).await;
     let expected: Vec<Violation> = (0..10).rev().map(|n| violation(n, &(n % 2).to_string())).collect();
-    assert_eq!(all.iter().map(|one| recorded(one)).collect::<Vec<_>>(), expected);
+    assert_eq!(all.iter().map(recorded).collect::<Vec<_>>(), expected);
     assert_eq!((all[1].rule_id, all[0].rule_id), (Some(free.id), None), "a rule by its name, if there is one");
     let text = |text: &str| Some(text.to_owned());
     let start = 1_767_225_600_000;
@@ -115,7 +115,7 @@ async fn old_and_surplus_violations_are_pruned(home: TestDatabase) {
     let few = Retention { rows_max: Some(10), ..Retention::default() };
     assert_eq!(home.rulebook.prune_violations(few).await.unwrap(), 990);
     let left = found(&home, ViolationFilter::default()).await;
-    assert_eq!(left.iter().map(|one| recorded(one)).rev().collect::<Vec<_>>(), many[11_990..]);
+    assert_eq!(left.iter().map(recorded).rev().collect::<Vec<_>>(), many[11_990..]);
     assert_eq!(home.rulebook.prune_violations(Retention { rows_max: Some(0), ..few }).await.unwrap(), 10);
 }
 
