@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use crate::request::VALUE_MAX;
 #[cfg(feature = "yaml")]
 use crate::rule::spec::{SpecError, filled};
-use crate::rule::{canonical, is_attribute_name};
+use crate::rule::{canonical_network, is_attribute_name};
 use crate::subject::SubjectPattern;
 use crate::time::{EPOCH_UNIX_US, SECOND_US, UNIX_S_MAX};
 #[cfg(feature = "yaml")]
@@ -111,7 +111,7 @@ impl Ban {
     }
 
     /// Why it cannot be part of a set.
-    pub(crate) fn fault(&self) -> Option<String> {
+    pub(crate) fn invalid_reason(&self) -> Option<String> {
         if !is_attribute_name(&self.attribute) {
             return Some("it names no attribute: write for example \"user:42\"".to_owned());
         }
@@ -136,10 +136,10 @@ impl BannedValue {
             return Err(BanError::TooLong { length: text.len() });
         }
         if let Ok(address) = text.parse::<IpAddr>() {
-            return Ok(Self::Network(canonical(address.into())));
+            return Ok(Self::Network(canonical_network(address.into())));
         }
         if let Ok(network) = text.parse::<IpNet>() {
-            return Ok(Self::Network(canonical(network.trunc())));
+            return Ok(Self::Network(canonical_network(network.trunc())));
         }
         let is_network = |(address, _): (&str, &str)| address.parse::<IpAddr>().is_ok();
         if !text.contains('*') && text.split_once('/').is_some_and(is_network) {
@@ -152,7 +152,7 @@ impl BannedValue {
     #[must_use]
     pub fn exact(value: &str) -> Self {
         match value.parse::<IpAddr>() {
-            Ok(address) => Self::Network(canonical(address.into())),
+            Ok(address) => Self::Network(canonical_network(address.into())),
             Err(_) => Self::Text(SubjectPattern::exact(value)),
         }
     }

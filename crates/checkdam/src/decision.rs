@@ -99,7 +99,7 @@ impl DecidedBy {
 
     /// Whether the buckets themselves decided: what was charged elsewhere cannot be
     /// refunded to them.
-    pub(crate) const fn is_own(self) -> bool {
+    pub(crate) const fn is_refundable(self) -> bool {
         matches!(self, Self::Memory | Self::Redis | Self::Lease)
     }
 

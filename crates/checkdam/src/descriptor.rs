@@ -1,8 +1,8 @@
 //! Descriptor trees: limits in the format of envoyproxy/ratelimit. Plain data.
 
-mod rules;
+mod to_rules;
 
-pub use rules::TreeRules;
+pub use to_rules::TreeRules;
 
 use crate::decision::FailurePolicy;
 use crate::quota::{Algorithm, Quota};

@@ -1,9 +1,9 @@
 //! Hash functions: randomly keyed for buckets in memory, so that no client can choose
 //! keys that collide; unkeyed only for names that the operator writes.
 
-mod traits;
+mod tag_bits;
 
-pub(crate) use traits::{CLASSES, Traits};
+pub(crate) use tag_bits::{CLASSES, TagBits};
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::LazyLock;
@@ -39,7 +39,7 @@ fn system_random() -> u64 {
 }
 
 /// A fingerprint of a bucket's key, never 0; its low bits encode properties of the
-/// bucket's name and quota (see [`Traits`]).
+/// bucket's name and quota (see [`TagBits`]).
 ///
 /// 54 bits: among a million live buckets the odds that any two share one are 3 in
 /// 10^5; two that did would share their limit, so one could be denied early, but
@@ -61,7 +61,7 @@ impl Default for TagMaker {
 }
 
 impl TagMaker {
-    /// `bucket` must have one of the bits of [`Traits`], or the tag may be 0.
+    /// `bucket` must have one of the bits of [`TagBits`], or the tag may be 0.
     #[inline]
     pub(crate) fn tag(&self, bucket: u64, subject: &[u8]) -> Tag {
         self.tag_of(bucket, self.subject(subject))
@@ -78,12 +78,12 @@ impl TagMaker {
     #[inline]
     pub(crate) fn tag_of(&self, bucket: u64, subject: u64) -> Tag {
         let wide = u128::from(bucket ^ subject) * u128::from(self.buckets);
-        ((wide >> 64) as u64 ^ wide as u64) & !Traits::MASK | bucket & Traits::MASK
+        ((wide >> 64) as u64 ^ wide as u64) & !TagBits::MASK | bucket & TagBits::MASK
     }
 }
 
 /// The same in every process of one build; for names in configuration only.
-pub(crate) fn stable(bytes: &[u8]) -> u64 {
+pub(crate) fn stable_hash(bytes: &[u8]) -> u64 {
     let mut hasher = foldhash::quality::FixedState::with_seed(0x00C4_EC4D_A400).build_hasher();
     hasher.write(bytes);
     hasher.finish()
@@ -91,7 +91,7 @@ pub(crate) fn stable(bytes: &[u8]) -> u64 {
 
 /// Maps `tag` to one of `count` places, by its upper bits.
 #[inline]
-pub(crate) fn place(tag: Tag, count: usize) -> usize {
+pub(crate) fn fast_range(tag: Tag, count: usize) -> usize {
     ((u128::from(tag) * count as u128) >> 64) as usize
 }
 
@@ -105,12 +105,12 @@ mod tests {
         const SUBJECTS: u64 = 16 * PLACES as u64;
         let tags = TagMaker::default();
         let mut seen = std::collections::HashSet::new();
-        for bucket in [1, 2, stable(b"per-user")] {
+        for bucket in [1, 2, stable_hash(b"per-user")] {
             let mut counts = vec![0_u64; PLACES];
             for number in 0..SUBJECTS {
                 let tag = tags.tag(bucket, format!("user:{number}").as_bytes());
                 assert!(seen.insert(tag), "two buckets share a tag");
-                counts[place(tag, PLACES)] += 1;
+                counts[fast_range(tag, PLACES)] += 1;
             }
             // The sum of squared deviations is about SUBJECTS, within a few percent, if the
             // places are as good as random.

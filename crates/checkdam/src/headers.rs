@@ -4,10 +4,10 @@
 //! (draft-ietf-httpapi-ratelimit-headers-11). Parts that do not depend on the request
 //! are rendered once, when the rules are compiled.
 
-use crate::buffer::Buffer;
 use crate::decision::Verdict;
 use crate::outcome::{Outcome, TierView};
 use crate::ruleset::FIELD_MAX;
+use crate::small_buffer::SmallBuffer;
 use crate::time::{EPOCH_UNIX_US, SECOND_US};
 
 /// Which headers are sent.
@@ -43,7 +43,7 @@ pub fn write(outcome: &Outcome, dialect: Dialect, mut set: impl FnMut(&'static s
         set("x-ratelimit-reset", number.format(reset_us.div_ceil(SECOND_US)));
     }
     if matches!(dialect, Dialect::Both | Dialect::Ietf) {
-        let mut text = Buffer::new();
+        let mut text = SmallBuffer::new();
         for tier in outcome.tiers().filter(TierView::is_enforced).take(POLICIES_MAX) {
             if !text.is_empty() {
                 text.push_str(", ");

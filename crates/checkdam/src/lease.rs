@@ -32,16 +32,16 @@
 //! Everything here is arithmetic on explicit times; the store makes the calls.
 
 mod account;
-mod accounts;
+mod account_table;
 mod demand;
 mod terms;
 mod token_cell;
 
-pub use account::{Account, Ask, Begin, Paid, Receipt, Spend};
-pub use accounts::{Accounts, LeaseStats};
+pub use account::{Account, BeginRefill, Payment, Receipt, RefillRequest, Spend};
+pub use account_table::{AccountTable, LeaseStats};
 pub use terms::LeaseTerms;
 
 #[cfg(all(test, checkdam_loom))]
-mod models;
+mod loom_models;
 #[cfg(all(test, feature = "conformance"))]
-mod tests;
+mod simulation_tests;

@@ -27,7 +27,6 @@
 
 pub mod algorithm;
 mod ban;
-mod buffer;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod decision;
@@ -48,6 +47,7 @@ mod rule;
 #[cfg(feature = "yaml")]
 pub mod rule_file;
 mod ruleset;
+mod small_buffer;
 pub mod store;
 mod subject;
 mod sync;
@@ -74,6 +74,6 @@ pub use rule::{
 };
 #[cfg(feature = "yaml")]
 pub use rule::{ConditionsSpec, LimitParts, LimitSpec, PathStep, RuleSpec, SpecError};
-pub use ruleset::{Explanation, Item, RuleSet, RuleSetError};
+pub use ruleset::{Explanation, RuleSet, RuleSetError, RuleSetItem};
 pub use store::TIERS_MAX;
 pub use subject::SubjectPattern;

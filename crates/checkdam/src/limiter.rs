@@ -11,12 +11,12 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use smallvec::SmallVec;
 
-use crate::buffer::Buffer;
 use crate::outcome::Outcome;
 use crate::quota::{Algorithm, Quota};
 use crate::request::Request;
 use crate::rule::Mode;
 use crate::ruleset::{CompiledQuota, RuleSet, Values};
+use crate::small_buffer::SmallBuffer;
 use crate::store::{Operation, Store, TIERS_INLINE, TIERS_MAX, Tier, TierDecisions};
 
 /// Decides whether requests may pass.
@@ -41,10 +41,10 @@ pub struct Limiter<S> {
 
 /// The tiers of a request, and the rules and subjects that they belong to.
 #[derive(Default)]
-struct Ask {
-    concerns: SmallVec<[Concern; 8]>,
+struct RequestPlan {
+    rules: SmallVec<[MatchedRule; 8]>,
     /// The subjects' bytes, one after another.
-    subjects: Buffer,
+    subjects: SmallBuffer,
     /// The longest delay that the caller accepts.
     delay_max_us: u64,
 }
@@ -53,7 +53,7 @@ type Tiers<'a> = SmallVec<[Tier<'a>; TIERS_INLINE]>;
 
 /// A rule that applies to a request.
 #[derive(Clone, Copy)]
-struct Concern {
+struct MatchedRule {
     rule: u32,
     key: u32,
     /// Which of its quotas count, from the first to before the last.
@@ -119,14 +119,14 @@ impl<S: Store> Limiter<S> {
 
     async fn apply_within(&self, operation: Operation, request: &Request<'_>, delay_max_us: u64) -> Outcome {
         let rules = self.rules.load();
-        if rules.trees().of(request.domain()).is_some() {
+        if rules.trees().get(request.domain()).is_some() {
             // Paths take more work and are decided there. Boxed, so that this future does not
             // grow by it.
             let requests = std::slice::from_ref(request);
             return Box::pin(self.apply_batch(operation, requests, delay_max_us)).await.into_only();
         }
-        let mut ask = Ask { delay_max_us, ..Ask::default() };
-        if let Some(ban) = ask.fill(&rules, request) {
+        let mut plan = RequestPlan { delay_max_us, ..RequestPlan::default() };
+        if let Some(ban) = plan.fill(&rules, request) {
             // A banned subject may still be refunded what was charged before.
             if matches!(operation, Operation::Take | Operation::Peek) {
                 // Without tiers the store only returns its time.
@@ -140,9 +140,9 @@ impl<S: Store> Limiter<S> {
         let rules = {
             // Gone before anything is waited for: an outcome is large, and is
             // moved once less if it is no part of the future.
-            let mut outcome = Outcome::open(rules);
-            if self.try_apply_now(operation, &ask, request.cost(), &mut outcome) {
-                outcome.close();
+            let mut outcome = Outcome::pending(rules);
+            if self.try_apply_now(operation, &plan, request.cost(), &mut outcome) {
+                outcome.combine();
                 if operation == Operation::Take {
                     outcome.note_take();
                 }
@@ -152,11 +152,11 @@ impl<S: Store> Limiter<S> {
         };
         let mut queues = Vec::new();
         let (mut tiers, mut places) = (Tiers::new(), SmallVec::new());
-        ask.write_tiers(&rules, request.cost(), &mut tiers, &mut places);
+        plan.write_tiers(&rules, request.cost(), &mut tiers, &mut places);
         bound_delays(&mut tiers, &mut queues, delay_max_us);
         let answer = self.store.apply(operation, &tiers).await;
         drop(tiers);
-        let mut outcome = Outcome::of_path(rules, places, answer, (None, None));
+        let mut outcome = Outcome::with_decisions(rules, places, answer, (None, None));
         if operation == Operation::Take {
             outcome.note_take();
         }
@@ -165,12 +165,12 @@ impl<S: Store> Limiter<S> {
 
     /// Decides where nothing is to be waited for; whether it did.
     #[inline]
-    fn try_apply_now(&self, operation: Operation, ask: &Ask, cost: u64, outcome: &mut Outcome) -> bool {
-        let (rules, places, answer) = outcome.parts();
+    fn try_apply_now(&self, operation: Operation, plan: &RequestPlan, cost: u64, outcome: &mut Outcome) -> bool {
+        let (rules, places, answer) = outcome.parts_mut();
         let mut queues = Vec::new();
         let mut tiers = Tiers::new();
-        ask.write_tiers(rules, cost, &mut tiers, places);
-        bound_delays(&mut tiers, &mut queues, ask.delay_max_us);
+        plan.write_tiers(rules, cost, &mut tiers, places);
+        bound_delays(&mut tiers, &mut queues, plan.delay_max_us);
         if tiers.len() > TIERS_MAX {
             *answer = TierDecisions::unavailable(&tiers);
             return true;
@@ -184,12 +184,12 @@ impl<S: Store> Limiter<S> {
 #[inline]
 fn bound_delays<'a>(tiers: &mut Tiers<'a>, queues: &'a mut Vec<Quota>, delay_max_us: u64) {
     if delay_max_us < u64::MAX && tiers.iter().any(|tier| tier.quota.algorithm == Algorithm::LeakyBucket) {
-        queues.extend(tiers.iter().map(|tier| tier.quota.within(delay_max_us)));
+        queues.extend(tiers.iter().map(|tier| tier.quota.with_delay_max(delay_max_us)));
         tiers.iter_mut().zip(&*queues).for_each(|(tier, quota)| tier.quota = quota);
     }
 }
 
-impl Ask {
+impl RequestPlan {
     /// Finds the rules that apply to a request; returns the number of the ban on it,
     /// expired or not.
     fn fill(&mut self, rules: &RuleSet, request: &Request<'_>) -> Option<u32> {
@@ -202,7 +202,7 @@ impl Ask {
                 continue;
             }
             let key = rules.rule(rule).key as u32;
-            let same = self.concerns.iter().find(|other| other.key == key);
+            let same = self.rules.iter().find(|other| other.key == key);
             let subject = match same {
                 Some(other) => other.subject,
                 None => {
@@ -211,9 +211,9 @@ impl Ask {
                     (start as u32, self.subjects.len() as u32)
                 }
             };
-            self.concerns.push(Concern { rule, key, quotas, subject });
+            self.rules.push(MatchedRule { rule, key, quotas, subject });
         }
-        rules.ban_on(values)
+        rules.find_ban(values)
     }
 
     /// Writes the tiers, and which rule and which of its quotas each is. Rules in
@@ -227,7 +227,7 @@ impl Ask {
         places: &mut SmallVec<[(u32, u32); TIERS_INLINE]>,
     ) {
         let mut shadows = 0_u8;
-        for Concern { rule, quotas: (first, last), subject: (start, end), .. } in &self.concerns {
+        for MatchedRule { rule, quotas: (first, last), subject: (start, end), .. } in &self.rules {
             let compiled = rules.rule(*rule);
             let group = if compiled.rule.mode == Mode::Shadow {
                 shadows = shadows.saturating_add(1);

@@ -91,7 +91,7 @@ impl PathNormalization {
         }
         let mut out = String::with_capacity(path.len() + 1);
         let mut is_open = true;
-        for segment in self.slashed(path).split('/') {
+        for segment in self.with_decoded_slashes(path).split('/') {
             let segment = self.segment(segment);
             // An empty last segment, or a dot, leaves the slash before it.
             is_open = matches!(&*segment, "" | "." | "..");
@@ -116,12 +116,12 @@ impl PathNormalization {
     pub fn has_dot_segments(&self, path: &str) -> bool {
         // Without one of these there is none: most paths.
         path.contains(['.', '%'])
-            && self.slashed(path).split('/').any(|segment| matches!(&*self.segment(segment), "." | ".."))
+            && self.with_decoded_slashes(path).split('/').any(|segment| matches!(&*self.segment(segment), "." | ".."))
     }
 
     fn is_normal(&self, path: &str) -> bool {
         path.starts_with('/')
-            && path.bytes().all(|byte| byte == b'/' || stands_bare(byte))
+            && path.bytes().all(|byte| byte == b'/' || needs_no_escape(byte))
             && !path.contains("//")
             && !path.contains("/.")
             && !(self.are_parameters_stripped && path.contains(';'))
@@ -130,7 +130,7 @@ impl PathNormalization {
     }
 
     /// The path with a slash for all that counts as one.
-    fn slashed<'a>(&self, path: &'a str) -> Cow<'a, str> {
+    fn with_decoded_slashes<'a>(&self, path: &'a str) -> Cow<'a, str> {
         if self.slashes != Slashes::Decode || !has_other_slashes(path) {
             return Cow::Borrowed(path);
         }
@@ -292,7 +292,7 @@ fn proxy_address(text: &str) -> Option<IpAddr> {
 /// nothing counts as itself.
 fn decoded(segment: &str, is_lower_case: bool) -> Cow<'_, str> {
     let is_other_case = |byte: u8| is_lower_case && byte.is_ascii_uppercase();
-    if segment.bytes().all(|byte| stands_bare(byte) && !is_other_case(byte)) {
+    if segment.bytes().all(|byte| needs_no_escape(byte) && !is_other_case(byte)) {
         return Cow::Borrowed(segment);
     }
     let mut out = String::with_capacity(segment.len() + 2);
@@ -306,7 +306,7 @@ fn decoded(segment: &str, is_lower_case: bool) -> Cow<'_, str> {
         let byte = encoded.unwrap_or(*first);
         if is_other_case(byte) {
             out.push(char::from(byte.to_ascii_lowercase()));
-        } else if stands_bare(byte) {
+        } else if needs_no_escape(byte) {
             out.push(char::from(byte));
         } else {
             out.push('%');
@@ -318,7 +318,7 @@ fn decoded(segment: &str, is_lower_case: bool) -> Cow<'_, str> {
 
 /// What RFC 3986 allows in a segment. It calls only letters, digits and `-._~`
 /// the same with and without a percent; servers decode the others too.
-fn stands_bare(byte: u8) -> bool {
+fn needs_no_escape(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte)
 }
 

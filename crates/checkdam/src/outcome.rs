@@ -28,7 +28,7 @@ pub struct Outcome {
     verdict: Verdict,
     /// Whether the store charged the tiers.
     is_charged: bool,
-    ban: Option<Banned>,
+    ban: Option<ActiveBan>,
     /// Where its path ends in a tree.
     leaf: Option<u32>,
     /// The limit that it brought with it.
@@ -37,7 +37,7 @@ pub struct Outcome {
 
 /// The ban on a request, by its number.
 #[derive(Debug, Clone, Copy)]
-struct Banned {
+struct ActiveBan {
     number: u32,
     /// How long it lasts still; 0 if for ever.
     left_us: u64,
@@ -75,7 +75,7 @@ impl TierView<'_> {
 impl Outcome {
     /// The outcome of a request that no store has decided yet.
     #[inline]
-    pub(crate) fn open(rules: Guard<Arc<RuleSet>>) -> Self {
+    pub(crate) fn pending(rules: Guard<Arc<RuleSet>>) -> Self {
         Self {
             rules,
             places: SmallVec::new(),
@@ -91,7 +91,7 @@ impl Outcome {
 
     /// The rules, the rule and quota of each tier, and the decisions for a store to fill.
     #[inline]
-    pub(crate) fn parts(&mut self) -> (&RuleSet, &mut SmallVec<[(u32, u32); TIERS_INLINE]>, &mut TierDecisions) {
+    pub(crate) fn parts_mut(&mut self) -> (&RuleSet, &mut SmallVec<[(u32, u32); TIERS_INLINE]>, &mut TierDecisions) {
         (&self.rules, &mut self.places, &mut self.answer)
     }
 
@@ -103,7 +103,7 @@ impl Outcome {
 
     /// Combines the decisions of a store.
     #[inline]
-    pub(crate) fn close(&mut self) {
+    pub(crate) fn combine(&mut self) {
         self.governing = find_governing(&self.rules, &self.places, &self.answer.decisions);
         self.verdict = self.governing.map_or(Verdict::Allowed, |tier| self.answer.decisions[tier].verdict);
     }
@@ -111,7 +111,7 @@ impl Outcome {
     /// Marks this as the outcome of a take that was not refunded.
     #[inline]
     pub(crate) const fn note_take(&mut self) {
-        self.is_charged = matches!(self.verdict, Verdict::Allowed) && self.answer.by.is_own();
+        self.is_charged = matches!(self.verdict, Verdict::Allowed) && self.answer.by.is_refundable();
     }
 
     /// Whether buckets were charged for it that can be refunded.
@@ -122,14 +122,14 @@ impl Outcome {
     /// The outcome of a request whose path was looked up in a tree: the limit at which it
     /// ends, and the request limit.
     #[inline]
-    pub(crate) fn of_path(
+    pub(crate) fn with_decisions(
         rules: Guard<Arc<RuleSet>>,
         places: SmallVec<[(u32, u32); TIERS_INLINE]>,
         answer: TierDecisions,
         (leaf, given): (Option<u32>, Option<Arc<CompiledQuota>>),
     ) -> Self {
-        let mut outcome = Self { places, answer, leaf, given, ..Self::open(rules) };
-        outcome.close();
+        let mut outcome = Self { places, answer, leaf, given, ..Self::pending(rules) };
+        outcome.combine();
         outcome
     }
 
@@ -137,9 +137,9 @@ impl Outcome {
     pub(crate) fn banned(rules: Guard<Arc<RuleSet>>, number: u32, until_us: u64, at_us: u64) -> Self {
         // The ban may have been decided on another clock.
         let left_us = if until_us == u64::MAX { 0 } else { until_us.saturating_sub(at_us).max(1) };
-        let ban = Some(Banned { number, left_us });
+        let ban = Some(ActiveBan { number, left_us });
         let answer = TierDecisions { at_us, ..TierDecisions::new() };
-        Self { answer, verdict: Verdict::Banned, ban, ..Self::open(rules) }
+        Self { answer, verdict: Verdict::Banned, ban, ..Self::pending(rules) }
     }
 
     /// Whether the request passes.

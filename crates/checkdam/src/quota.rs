@@ -13,14 +13,14 @@
 //! ```
 
 mod error;
-mod text;
+mod parse;
 
 pub use error::QuotaError;
 #[cfg(feature = "yaml")]
-pub(crate) use text::parse_period;
-pub(crate) use text::period_text;
+pub(crate) use parse::parse_period;
+pub(crate) use parse::period_text;
 
-use crate::hash::Traits;
+use crate::hash::TagBits;
 use crate::time::{HORIZON_US, SECOND_US, STEP_BACK_HELD_US};
 
 /// One day in microseconds.
@@ -220,7 +220,7 @@ impl Quota {
             arithmetic: arithmetic(
                 algorithm,
                 [per_us, interval, capacity, owed_initially],
-                Traits::new(capacity.div_ceil(per_us), initial < limit),
+                TagBits::new(capacity.div_ceil(per_us), initial < limit),
             ),
             queue_max: capacity,
         })
@@ -265,7 +265,7 @@ impl Quota {
             arithmetic: arithmetic(
                 algorithm,
                 [spec.period_us, spec.align as u64, 0, 0],
-                Traits::new(spec.period_us, false),
+                TagBits::new(spec.period_us, false),
             ),
             queue_max: 0,
         })
@@ -300,7 +300,7 @@ impl Quota {
     /// leaky bucket then denies requests with a longer delay. The bucket and what it owes
     /// stay the same.
     #[must_use]
-    pub(crate) fn within(&self, delay_max_us: u64) -> Self {
+    pub(crate) fn with_delay_max(&self, delay_max_us: u64) -> Self {
         let queue_max = delay_max_us.saturating_mul(self.ticks_per_us).min(self.queue_max);
         Self { queue_max, ..*self }
     }
@@ -394,11 +394,11 @@ impl Quota {
 
 /// A hash of an algorithm and the numbers of its arithmetic, above the bits that
 /// stores read.
-fn arithmetic(algorithm: Algorithm, numbers: [u64; 4], traits: Traits) -> u64 {
+fn arithmetic(algorithm: Algorithm, numbers: [u64; 4], traits: TagBits) -> u64 {
     let kind = Algorithm::ALL.iter().position(|other| *other == algorithm).unwrap_or(0) as u64;
     let [a, b, c, d] = numbers;
     let words = [kind, a, b, c, d].map(u64::to_le_bytes);
-    crate::hash::stable(words.as_flattened()) & !Traits::MASK | traits.bits()
+    crate::hash::stable_hash(words.as_flattened()) & !TagBits::MASK | traits.bits()
 }
 
 /// The unit in which a bucket counts: chosen so that one token takes a whole

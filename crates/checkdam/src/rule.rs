@@ -11,7 +11,7 @@ mod pattern;
 pub(crate) mod spec;
 
 pub use condition::{Condition, Matcher};
-pub(crate) use condition::{Handle, canonical, named_network};
+pub(crate) use condition::{IndexKey, canonical_network, parse_network};
 #[cfg(feature = "yaml")]
 pub use conditions_spec::ConditionsSpec;
 pub(crate) use key::is_attribute_name;

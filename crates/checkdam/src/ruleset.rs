@@ -4,34 +4,34 @@
 //! by its most selective condition, the one that the fewest other rules share. A rule
 //! set is never modified, only replaced.
 
-mod bans;
 mod compile;
 mod compile_trees;
+mod compiled_bans;
 mod compiled_overrides;
 mod descriptor_trees;
 mod error;
 mod explain;
 mod index;
-mod networks;
+mod network_map;
 mod policy_text;
 
-pub use error::{Item, RuleSetError};
+pub use error::{RuleSetError, RuleSetItem};
 pub use explain::Explanation;
 
 use smallvec::SmallVec;
 
-use self::bans::Bans;
+use self::compiled_bans::CompiledBans;
 use self::compiled_overrides::{CompiledOverride, CompiledOverrides};
-pub(crate) use self::descriptor_trees::{Leaf, Tree, Trees, write_subject as write_path_subject};
+pub(crate) use self::descriptor_trees::{CompiledTree, CompiledTrees, Leaf, write_subject as write_path_subject};
 use self::index::{AttributeId, Index};
 pub(crate) use self::policy_text::{FIELD_MAX, PolicyText};
 use crate::ban::Ban;
-use crate::buffer::Buffer;
 use crate::lease::LeaseTerms;
 use crate::overrides::Override;
 use crate::quota::Quota;
 use crate::request::Request;
 use crate::rule::{Condition, KeyPattern, Rule};
+use crate::small_buffer::SmallBuffer;
 use crate::store::BucketName;
 
 /// Rules, overrides, bans and descriptor trees, compiled.
@@ -43,8 +43,8 @@ pub struct RuleSet {
     keys: Vec<CompiledKey>,
     index: Index,
     overrides: Vec<Override>,
-    bans: Bans,
-    trees: Trees,
+    bans: CompiledBans,
+    trees: CompiledTrees,
 }
 
 /// A rule with what is computed before any request.
@@ -126,7 +126,7 @@ impl RuleSet {
         &self.rules[index as usize]
     }
 
-    pub(crate) const fn trees(&self) -> &Trees {
+    pub(crate) const fn trees(&self) -> &CompiledTrees {
         &self.trees
     }
 
@@ -144,8 +144,8 @@ impl RuleSet {
 
     /// The number of the ban on a request, expired or not.
     #[inline]
-    pub(crate) fn ban_on(&self, values: &[Option<&str>]) -> Option<u32> {
-        self.bans.on(values)
+    pub(crate) fn find_ban(&self, values: &[Option<&str>]) -> Option<u32> {
+        self.bans.find(values)
     }
 
     /// The rules that apply to the request, in their order.
@@ -153,7 +153,7 @@ impl RuleSet {
     pub(crate) fn matching(&self, domain: &str, values: &[Option<&str>]) -> Matched {
         let mut matched = Matched::new();
         for rule in &self.index.candidates(domain, values) {
-            if self.concerns(*rule, domain, values) {
+            if self.applies(*rule, domain, values) {
                 matched.push(*rule);
             }
         }
@@ -162,7 +162,7 @@ impl RuleSet {
 
     /// Whether a rule that the index has found does apply to the request.
     #[inline]
-    fn concerns(&self, rule: u32, domain: &str, values: &[Option<&str>]) -> bool {
+    fn applies(&self, rule: u32, domain: &str, values: &[Option<&str>]) -> bool {
         let compiled = &self.rules[rule as usize];
         // Most have no domain: nothing is compared for these.
         let is_of_domain =
@@ -192,7 +192,7 @@ impl RuleSet {
         values: &[Option<&str>],
     ) -> Option<CompiledOverride> {
         let key = &self.keys[rule.key];
-        let (mut subject, values) = (Buffer::new(), key.attributes.iter().filter_map(|id| values[*id]));
+        let (mut subject, values) = (SmallBuffer::new(), key.attributes.iter().filter_map(|id| values[*id]));
         key.pattern.write(values.clone(), &mut subject);
         overrides.of(&subject, &values)
     }
@@ -200,7 +200,7 @@ impl RuleSet {
     /// Writes a subject in a form that no two subjects share: the pattern, then
     /// each value with its length before it.
     #[inline]
-    pub(crate) fn write_subject(&self, key: usize, values: &[Option<&str>], out: &mut Buffer) {
+    pub(crate) fn write_subject(&self, key: usize, values: &[Option<&str>], out: &mut SmallBuffer) {
         let key = &self.keys[key];
         out.push(&key.prefix);
         for value in key.attributes.iter().filter_map(|id| values[*id]) {

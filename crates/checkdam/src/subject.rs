@@ -50,11 +50,11 @@ impl SubjectPattern {
     /// Exactly this text, wildcards not interpreted.
     #[must_use]
     pub fn exact(text: &str) -> Self {
-        Self::around(vec![text.to_owned()])
+        Self::from_chunks(vec![text.to_owned()])
     }
 
     /// Any run of characters between each of these and the next.
-    pub(crate) fn around(chunks: Vec<String>) -> Self {
+    pub(crate) fn from_chunks(chunks: Vec<String>) -> Self {
         let escaped: Vec<String> = chunks.iter().map(|chunk| chunk.replace('*', "\\*")).collect();
         Self { text: escaped.join("*"), chunks }
     }
@@ -150,14 +150,14 @@ fn split(
     if others.is_empty() {
         if let Some(last) = last.strip_suffix(text) {
             let whole = [before, &[last.to_owned()]].concat();
-            found.push(taken.iter().cloned().chain([SubjectPattern::around(whole)]).collect());
+            found.push(taken.iter().cloned().chain([SubjectPattern::from_chunks(whole)]).collect());
         }
         return;
     }
     let count = found.len();
     for (place, chunk) in chunks.iter().enumerate() {
         for (at, _) in chunk.match_indices(text) {
-            taken.push(SubjectPattern::around([&chunks[..place], &[chunk[..at].to_owned()]].concat()));
+            taken.push(SubjectPattern::from_chunks([&chunks[..place], &[chunk[..at].to_owned()]].concat()));
             let rest = [&[chunk[at + text.len()..].to_owned()], &chunks[place + 1..]].concat();
             split(&rest, others, taken, found, steps);
             taken.pop();
@@ -167,7 +167,7 @@ fn split(
         return;
     }
     // The star stands for the text too.
-    taken.push(SubjectPattern::around(vec![chunks[0].clone(), String::new()]));
+    taken.push(SubjectPattern::from_chunks(vec![chunks[0].clone(), String::new()]));
     split(&[&[String::new()], &chunks[1..]].concat(), others, taken, found, steps);
     taken.pop();
 }

@@ -4,8 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use checkdam::algorithm::token_bucket::{self, Grant, LeaseAsk, Ledger, State};
-use checkdam::lease::{Accounts, Ask, Begin, Receipt, Spend, LeaseTerms};
+use checkdam::algorithm::token_bucket::{self, Grant, LeaseRequest, Ledger, State};
+use checkdam::lease::{AccountTable, RefillRequest, BeginRefill, Receipt, Spend, LeaseTerms};
 use checkdam::{Lease, Quota};
 
 use super::oracle::Ideal;
@@ -30,11 +30,11 @@ const WARM_UP_US: u64 = 2_000_000;
 enum Event {
     AskArrives {
         node: usize,
-        ask: Ask,
+        ask: RefillRequest,
     },
     TierDecisions {
         node: usize,
-        ask: Ask,
+        ask: RefillRequest,
         /// And what the ledger said then.
         grant: Option<(Grant, u64)>,
     },
@@ -58,7 +58,7 @@ enum Event {
 }
 
 struct Node {
-    accounts: Accounts,
+    accounts: AccountTable,
     /// Requests that wait for an answer.
     waiting: u64,
     demanded: u64,
@@ -89,7 +89,7 @@ impl<'a> World<'a> {
     pub fn new(scenario: &'a Scenario, nodes: usize, seed: u64) -> Self {
         let quota: Quota = scenario.quota.parse().expect("a scenario's quota");
         let terms = LeaseTerms::of(Lease::For(scenario.lease_us), &quota).expect("a quota that can be leased");
-        let node = || Node { accounts: Accounts::new(4), waiting: 0, demanded: 0, admitted: 0 };
+        let node = || Node { accounts: AccountTable::new(4), waiting: 0, demanded: 0, admitted: 0 };
         Self {
             scenario,
             terms,
@@ -176,7 +176,7 @@ impl<'a> World<'a> {
             }
             Event::AskArrives { node, ask } => {
                 self.calls += 1;
-                let wish = LeaseAsk { wanted: ask.wanted, least: ask.least, length_us: self.terms.length_us };
+                let wish = LeaseRequest { wanted: ask.wanted, least: ask.least, length_us: self.terms.length_us };
                 let (grant, next) = token_bucket::lease(&self.quota, self.bucket, now_us, wish);
                 self.bucket = next;
                 if grant.granted > 0 {
@@ -203,7 +203,7 @@ impl<'a> World<'a> {
     fn request(&mut self, node: usize) {
         let (now_us, state) = (self.now_us, &mut self.nodes[node]);
         let Some(number) = state.accounts.find(TAG) else {
-            state.accounts.note(TAG, 1, now_us, &self.terms);
+            state.accounts.note_demand(TAG, 1, now_us, &self.terms);
             return self.send(Event::Direct { node });
         };
         let account = state.accounts.account(number);
@@ -216,31 +216,31 @@ impl<'a> World<'a> {
                 }
                 0
             }
-            Spend::Dry if account.denied_for_us(1, now_us).is_some() => {
+            Spend::Insufficient if account.denied_for_us(1, now_us).is_some() => {
                 account.note_denied(1);
                 return state.accounts.note_cached_denial();
             }
             _ => 1,
         };
         let account = self.nodes[node].accounts.account(number);
-        match account.begin(TAG, least, now_us, (&self.terms, &self.quota)) {
-            Begin::Ask(ask) => {
-                self.nodes[node].accounts.note_ask();
+        match account.begin_refill(TAG, least, now_us, (&self.terms, &self.quota)) {
+            BeginRefill::Request(ask) => {
+                self.nodes[node].accounts.note_refill();
                 self.nodes[node].waiting += least;
                 self.send(Event::AskArrives { node, ask });
             }
-            Begin::Busy => self.nodes[node].waiting += least,
-            Begin::NotYet => account.note_denied(least),
-            Begin::Closed if least > 0 => self.send(Event::Direct { node }),
-            Begin::Closed => {}
+            BeginRefill::Busy => self.nodes[node].waiting += least,
+            BeginRefill::NotYet => account.note_denied(least),
+            BeginRefill::Closed if least > 0 => self.send(Event::Direct { node }),
+            BeginRefill::Closed => {}
         }
     }
 
-    fn answer(&mut self, node: usize, ask: &Ask, granted: Option<(Grant, u64)>) {
+    fn answer(&mut self, node: usize, ask: &RefillRequest, granted: Option<(Grant, u64)>) {
         let now_us = self.now_us;
         let number = self.nodes[node].accounts.find(TAG).unwrap_or(0);
         let grant = granted.as_ref().map(|(grant, _)| grant);
-        let receipt = self.nodes[node].accounts.account(number).finish(ask, grant, now_us, &self.terms);
+        let receipt = self.nodes[node].accounts.account(number).finish_refill(ask, grant, now_us, &self.terms);
         if let (Some(receipt), Some((grant, mark))) = (receipt, granted) {
             let at_us = (ask.asked_us + self.terms.life_us() * 7 / 8).max(now_us);
             self.at(at_us, Event::Ending { node, receipt, granted: (grant.granted, mark) });

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use checkdam::store::redis::{Examination, Examined, Finding, Level, Role, examine};
+use checkdam::store::redis::{Diagnosis, Finding, Level, Role, ServerDiagnosis, diagnose};
 use serde_json::{Value, json};
 
 use super::table::printable;
@@ -41,20 +41,20 @@ pub(crate) fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> {
         return print_memory_store(arguments.json);
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
-    let mut examination = runtime.block_on(examine(&options))?;
-    if examination.is_reached() {
-        examination.findings.extend(node_findings(&runtime.block_on(survey(&options))?));
+    let mut diagnosis = runtime.block_on(diagnose(&options))?;
+    if diagnosis.is_reached() {
+        diagnosis.findings.extend(node_findings(&runtime.block_on(survey(&options))?));
     }
     if arguments.json {
-        print_json(json(&examination).to_string().as_bytes())?;
+        print_json(json(&diagnosis).to_string().as_bytes())?;
     } else {
         let is_coloured =
             std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty());
-        print(text(&examination, is_coloured).as_bytes())?;
+        print(text(&diagnosis, is_coloured).as_bytes())?;
     }
-    let worst = examination.all().map(|finding| finding.level).max();
+    let worst = diagnosis.all().map(|finding| finding.level).max();
     Ok(match worst {
-        _ if !examination.is_reached() => ExitCode::from(2),
+        _ if !diagnosis.is_reached() => ExitCode::from(2),
         Some(Level::Problem) => ExitCode::FAILURE,
         Some(Level::Warning) if arguments.strict => ExitCode::FAILURE,
         _ => ExitCode::SUCCESS,
@@ -82,7 +82,7 @@ fn node_findings(announced: &[AnnouncedNode]) -> Vec<Finding> {
     differing.into_iter().map(finding).collect()
 }
 
-/// Memory needs no examination.
+/// Memory needs no diagnosis.
 fn print_memory_store(as_json: bool) -> anyhow::Result<ExitCode> {
     if as_json {
         print_json(json!({"store": "memory", "findings": [], "servers": []}).to_string().as_bytes())?;
@@ -94,9 +94,9 @@ fn print_memory_store(as_json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(examination: &Examination, is_coloured: bool) -> String {
-    let mut text = format!("{}\n", printable(&examination.store));
-    let all = examination.all();
+fn text(diagnosis: &Diagnosis, is_coloured: bool) -> String {
+    let mut text = format!("{}\n", printable(&diagnosis.store));
+    let all = diagnosis.all();
     let width = all.map(|finding| finding.look.len()).max().unwrap_or(0);
     let mut part = |title: &str, findings: &[Finding]| {
         text.push_str(&format!("\n{}\n", printable(title)));
@@ -104,13 +104,13 @@ fn text(examination: &Examination, is_coloured: bool) -> String {
             text.push_str(&finding_text(finding, width, is_coloured));
         }
     };
-    if !examination.findings.is_empty() {
-        part("the whole store", &examination.findings);
+    if !diagnosis.findings.is_empty() {
+        part("the whole store", &diagnosis.findings);
     }
-    for server in &examination.servers {
+    for server in &diagnosis.servers {
         part(&format!("{} {}", role(server), server.address), &server.findings);
     }
-    text.push_str(&format!("\n{}\n", summary(examination)));
+    text.push_str(&format!("\n{}\n", summary(diagnosis)));
     text
 }
 
@@ -127,14 +127,14 @@ fn finding_text(finding: &Finding, width: usize, is_coloured: bool) -> String {
 }
 
 /// How many of what, the worst first.
-fn summary(examination: &Examination) -> String {
-    let count = |level| examination.all().filter(|finding| finding.level == level).count();
+fn summary(diagnosis: &Diagnosis) -> String {
+    let count = |level| diagnosis.all().filter(|finding| finding.level == level).count();
     let counts = LEVELS.map(|level| match (count(level), level) {
         (1, Level::Problem | Level::Warning) => format!("1 {}", level.name()),
         (count, Level::Problem | Level::Warning) => format!("{count} {}s", level.name()),
         (count, _) => format!("{count} {}", level.name()),
     });
-    let verdict = if !examination.is_reached() {
+    let verdict = if !diagnosis.is_reached() {
         "the store cannot be used"
     } else if count(Level::Problem) > 0 {
         "limits will not work as they should"
@@ -155,20 +155,20 @@ const fn colour(level: Level) -> u8 {
     }
 }
 
-fn role(server: &Examined) -> &'static str {
+fn role(server: &ServerDiagnosis) -> &'static str {
     match server.role {
         Role::Server => "server",
         Role::Sentinel => "sentinel",
     }
 }
 
-fn json(examination: &Examination) -> Value {
+fn json(diagnosis: &Diagnosis) -> Value {
     let finding = |finding: &Finding| {
         let Finding { look, level, seen, remedy } = finding;
         json!({"look": look, "level": level.name(), "seen": seen, "remedy": remedy})
     };
     let findings = |all: &[Finding]| all.iter().map(finding).collect::<Vec<_>>();
-    let server = |server: &Examined| {
+    let server = |server: &ServerDiagnosis| {
         json!({
             "address": server.address,
             "role": role(server),
@@ -177,8 +177,8 @@ fn json(examination: &Examination) -> Value {
         })
     };
     json!({
-        "store": examination.store,
-        "findings": findings(&examination.findings),
-        "servers": examination.servers.iter().map(server).collect::<Vec<_>>(),
+        "store": diagnosis.store,
+        "findings": findings(&diagnosis.findings),
+        "servers": diagnosis.servers.iter().map(server).collect::<Vec<_>>(),
     })
 }

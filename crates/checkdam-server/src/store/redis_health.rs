@@ -69,7 +69,7 @@ impl MonitoredRedis {
         tokio::spawn(log_warnings(self.options.clone()));
         let tried = tokio::time::timeout(FIRST_LIMIT, self.first_probe()).await;
         self.log_round_trip(true);
-        let Err(error) = tried.unwrap_or(Err(CallError::Late)) else { return };
+        let Err(error) = tried.unwrap_or(Err(CallError::TimedOut)) else { return };
         let mut seen = self.lock();
         (seen.is_failing, seen.is_away) = (true, true);
         tracing::warn!(

@@ -3,7 +3,7 @@
 //! Simple and cheap, with a known weakness: up to twice the limit can pass around the
 //! end of a window. Windows align to 1970 or to the calendar.
 
-use super::{Flow, Level, calendar, window_start};
+use super::{ClockStep, QuotaStatus, calendar, window_start};
 use crate::decision::Decision;
 use crate::quota::Quota;
 use crate::time::EPOCH_UNIX_US;
@@ -53,7 +53,7 @@ pub fn charge(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (D
 
 /// When the state stops to matter, in microseconds since 1970.
 #[must_use]
-pub fn gone_at(quota: &Quota, state: &State) -> u64 {
+pub fn expires_at(quota: &Quota, state: &State) -> u64 {
     calendar::end(quota.spec.align, state.start_us, quota.spec.period_us)
 }
 
@@ -66,11 +66,11 @@ struct Window<'a> {
 impl<'a> Window<'a> {
     fn at(quota: &'a Quota, state: Option<State>, now_us: u64) -> Self {
         let unix_us = now_us + EPOCH_UNIX_US;
-        let flow = state.map_or(Flow::Forward, |state| Flow::of(state.start_us, unix_us));
+        let flow = state.map_or(ClockStep::Forward, |state| ClockStep::of(state.start_us, unix_us));
         let time = state.map_or(unix_us, |state| flow.time(state.start_us, unix_us));
         let start_us = window_start(quota, quota.spec.period_us, time);
         let count = match state {
-            Some(state) if flow == Flow::Rebased || state.start_us >= start_us => state.count,
+            Some(state) if flow == ClockStep::Rebased || state.start_us >= start_us => state.count,
             _ => 0,
         };
         Self { quota, unix_us, state: State { start_us, count } }
@@ -79,7 +79,7 @@ impl<'a> Window<'a> {
     fn peek(&self, cost: u64) -> Decision {
         let level = self.level();
         if cost > self.quota.limit {
-            level.refuse_cost()
+            level.deny_cost()
         } else if cost == 0 || self.state.count + cost <= self.quota.limit {
             level.allow()
         } else {
@@ -87,9 +87,9 @@ impl<'a> Window<'a> {
         }
     }
 
-    fn level(&self) -> Level {
-        let end_us = gone_at(self.quota, &self.state);
-        Level {
+    fn level(&self) -> QuotaStatus {
+        let end_us = expires_at(self.quota, &self.state);
+        QuotaStatus {
             limit: self.quota.limit,
             remaining: self.quota.limit.saturating_sub(self.state.count),
             reset_after_us: end_us - self.unix_us,

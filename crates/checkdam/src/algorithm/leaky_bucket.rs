@@ -4,7 +4,7 @@
 //! State and arithmetic are the token bucket's: what a token bucket owes is the time
 //! that the queue needs to drain. `burst` is the length of the queue.
 
-use super::token_bucket::{self, Bucket, State};
+use super::token_bucket::{self, BucketAt, State};
 use crate::decision::Decision;
 use crate::quota::Quota;
 
@@ -25,7 +25,7 @@ pub fn peek(quota: &Quota, state: State, now_us: u64, cost: u64) -> Decision {
 
 fn delayed(quota: &Quota, before: State, now_us: u64, mut decision: Decision) -> Decision {
     if decision.is_allowed() {
-        let queue = Bucket::at(quota, before, now_us);
+        let queue = BucketAt::at(quota, before, now_us);
         // More is owed only to a request that costs nothing and joins no queue.
         decision.delay_us = queue.micros(queue.owed.min(quota.queue_max));
     }

@@ -12,9 +12,9 @@ pub mod sliding_log;
 pub mod sliding_window;
 pub mod sliding_window_strict;
 pub mod token_bucket;
-mod window;
+mod window_state;
 
-pub use window::WindowState;
+pub use window_state::WindowState;
 
 use crate::decision::{Decision, Verdict};
 use crate::quota::Quota;
@@ -22,26 +22,26 @@ use crate::time::STEP_BACK_HELD_US;
 
 /// A quota's decision before it is known whether the take passes.
 #[derive(Debug, Clone, Copy)]
-struct Level {
+struct QuotaStatus {
     limit: u64,
     remaining: u64,
     reset_after_us: u64,
 }
 
-impl Level {
+impl QuotaStatus {
     fn allow(self) -> Decision {
-        self.answer(Verdict::Allowed, 0)
+        self.with_verdict(Verdict::Allowed, 0)
     }
 
     fn deny(self, retry_after_us: u64) -> Decision {
-        self.answer(Verdict::Denied, retry_after_us)
+        self.with_verdict(Verdict::Denied, retry_after_us)
     }
 
-    fn refuse_cost(self) -> Decision {
-        self.answer(Verdict::CostExceedsBurst, 0)
+    fn deny_cost(self) -> Decision {
+        self.with_verdict(Verdict::CostExceedsBurst, 0)
     }
 
-    fn answer(self, verdict: Verdict, retry_after_us: u64) -> Decision {
+    fn with_verdict(self, verdict: Verdict, retry_after_us: u64) -> Decision {
         let Self { limit, remaining, reset_after_us } = self;
         Decision { verdict, limit, remaining, retry_after_us, reset_after_us, delay_us: 0 }
     }
@@ -49,7 +49,7 @@ impl Level {
 
 /// A bucket's time relative to the clock: inside a bucket, time never runs backwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Flow {
+enum ClockStep {
     /// The clock is where it was or later: use it.
     Forward,
     /// The clock stepped back a little: the bucket's own time stands still.
@@ -58,7 +58,7 @@ enum Flow {
     Rebased,
 }
 
-impl Flow {
+impl ClockStep {
     /// `known_us` is the latest time that the bucket has recorded.
     fn of(known_us: u64, now_us: u64) -> Self {
         match known_us.checked_sub(now_us) {

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Flow, Level};
+use super::{ClockStep, QuotaStatus};
 use crate::decision::Decision;
 use crate::quota::Quota;
 use crate::time::{EPOCH_UNIX_US, STEP_BACK_HELD_US};
@@ -46,7 +46,7 @@ pub fn peek(quota: &Quota, state: &State, now_us: u64, cost: u64) -> Decision {
     let log = View::at(quota, state, now_us);
     let level = log.level();
     if cost > quota.limit {
-        level.refuse_cost()
+        level.deny_cost()
     } else if cost == 0 || log.used + cost <= quota.limit {
         level.allow()
     } else {
@@ -112,11 +112,11 @@ impl State {
 
     /// When the state stops to matter, in microseconds since 1970.
     #[must_use]
-    pub fn gone_at(&self, quota: &Quota) -> u64 {
+    pub fn expires_at(&self, quota: &Quota) -> u64 {
         self.entries.back().map_or(0, |newest| newest.at_us + quota.spec.period_us)
     }
 
-    fn level(&self, quota: &Quota, now_us: u64) -> Level {
+    fn level(&self, quota: &Quota, now_us: u64) -> QuotaStatus {
         View::at(quota, self, now_us).level()
     }
 
@@ -125,8 +125,8 @@ impl State {
     fn roll(&mut self, quota: &Quota, now_us: u64) -> u64 {
         let unix_us = now_us + EPOCH_UNIX_US;
         let newest_us = self.entries.back().map_or(0, |newest| newest.at_us);
-        let flow = Flow::of(newest_us, unix_us);
-        if flow == Flow::Rebased {
+        let flow = ClockStep::of(newest_us, unix_us);
+        if flow == ClockStep::Rebased {
             let back = newest_us - unix_us;
             for entry in &mut self.entries {
                 entry.at_us = entry.at_us.saturating_sub(back);
@@ -201,9 +201,9 @@ impl<'a> View<'a> {
         0
     }
 
-    fn level(&self) -> Level {
+    fn level(&self) -> QuotaStatus {
         let newest = self.state.entries.back().filter(|_| self.used > 0);
-        Level {
+        QuotaStatus {
             limit: self.quota.limit,
             remaining: self.quota.limit.saturating_sub(self.used),
             reset_after_us: newest.map_or(0, |newest| self.leaves_at(newest) - self.unix_us),

@@ -5,7 +5,7 @@
 //! If all of them came at the end of that window, up to twice the limit can pass.
 //! `strict` (see `sliding_window_strict`) never exceeds the limit.
 
-use super::{Flow, Level, window_start};
+use super::{ClockStep, QuotaStatus, window_start};
 use crate::decision::Decision;
 use crate::quota::Quota;
 use crate::time::EPOCH_UNIX_US;
@@ -60,7 +60,7 @@ pub fn charge(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (D
 
 /// When the state stops to matter, in microseconds since 1970.
 #[must_use]
-pub fn gone_at(quota: &Quota, state: &State) -> u64 {
+pub fn expires_at(quota: &Quota, state: &State) -> u64 {
     state.start_us + if state.current > 0 { 2 } else { 1 } * quota.spec.period_us
 }
 
@@ -76,11 +76,11 @@ impl<'a> Windows<'a> {
     fn at(quota: &'a Quota, state: Option<State>, now_us: u64) -> Self {
         let period_us = quota.spec.period_us;
         let unix_us = now_us + EPOCH_UNIX_US;
-        let flow = state.map_or(Flow::Forward, |state| Flow::of(state.start_us, unix_us));
+        let flow = state.map_or(ClockStep::Forward, |state| ClockStep::of(state.start_us, unix_us));
         let time = state.map_or(unix_us, |state| flow.time(state.start_us, unix_us));
         let start_us = window_start(quota, period_us, time);
         let (current, previous) = match state {
-            Some(state) if flow == Flow::Rebased || state.start_us >= start_us => (state.current, state.previous),
+            Some(state) if flow == ClockStep::Rebased || state.start_us >= start_us => (state.current, state.previous),
             Some(state) if state.start_us + period_us >= start_us => (0, state.current),
             _ => (0, 0),
         };
@@ -91,7 +91,7 @@ impl<'a> Windows<'a> {
     fn peek(&self, cost: u64) -> Decision {
         let level = self.level();
         if cost > self.quota.limit {
-            level.refuse_cost()
+            level.deny_cost()
         } else if cost == 0 || cost <= level.remaining {
             level.allow()
         } else {
@@ -121,16 +121,16 @@ impl<'a> Windows<'a> {
         (after_us < self.quota.spec.period_us).then_some(after_us)
     }
 
-    fn level(&self) -> Level {
+    fn level(&self) -> QuotaStatus {
         let parts = self.quota.capacity;
         let State { start_us, current, previous } = self.state;
         // Counts of a higher limit may be in the way: what does not fit is too much.
         let used = current.saturating_mul(parts).saturating_add(previous.saturating_mul(parts - self.passed));
-        let gone_at = if current > 0 || previous > 0 { gone_at(self.quota, &self.state) } else { start_us };
-        Level {
+        let expires_at = if current > 0 || previous > 0 { expires_at(self.quota, &self.state) } else { start_us };
+        QuotaStatus {
             limit: self.quota.limit,
             remaining: (self.quota.limit * parts).saturating_sub(used) / parts,
-            reset_after_us: gone_at.saturating_sub(self.unix_us),
+            reset_after_us: expires_at.saturating_sub(self.unix_us),
         }
     }
 }

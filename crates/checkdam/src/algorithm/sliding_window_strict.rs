@@ -3,7 +3,7 @@
 //! The period is divided into ten parts, and every part that overlaps the last period
 //! counts in full. The price: an even stream at the limit gets at least 10/11 of it.
 
-use super::{Flow, Level};
+use super::{ClockStep, QuotaStatus};
 use crate::decision::Decision;
 use crate::quota::{Quota, STRICT_PARTS};
 use crate::time::EPOCH_UNIX_US;
@@ -61,7 +61,7 @@ pub fn charge(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (D
 
 /// When the state stops to matter, in microseconds since 1970.
 #[must_use]
-pub fn gone_at(quota: &Quota, state: &State) -> u64 {
+pub fn expires_at(quota: &Quota, state: &State) -> u64 {
     let newest = state.counts.iter().position(|count| *count > 0).unwrap_or(COUNTS);
     state.start_us + (COUNTS - newest) as u64 * quota.interval
 }
@@ -76,12 +76,12 @@ impl<'a> Parts<'a> {
     fn at(quota: &'a Quota, state: Option<State>, now_us: u64) -> Self {
         let part_us = quota.interval;
         let unix_us = now_us + EPOCH_UNIX_US;
-        let flow = state.map_or(Flow::Forward, |state| Flow::of(state.start_us, unix_us));
+        let flow = state.map_or(ClockStep::Forward, |state| ClockStep::of(state.start_us, unix_us));
         let time = state.map_or(unix_us, |state| flow.time(state.start_us, unix_us));
         let start_us = time - time % part_us;
         let mut counts = [0; COUNTS];
         if let Some(state) = state {
-            let moved = if flow == Flow::Rebased { 0 } else { start_us.saturating_sub(state.start_us) / part_us };
+            let moved = if flow == ClockStep::Rebased { 0 } else { start_us.saturating_sub(state.start_us) / part_us };
             let moved = moved.min(COUNTS as u64) as usize;
             counts[moved..].copy_from_slice(&state.counts[..COUNTS - moved]);
         }
@@ -95,7 +95,7 @@ impl<'a> Parts<'a> {
     fn peek(&self, cost: u64) -> Decision {
         let level = self.level();
         if cost > self.quota.limit {
-            level.refuse_cost()
+            level.deny_cost()
         } else if cost == 0 || self.used() + cost <= self.quota.limit {
             level.allow()
         } else {
@@ -114,11 +114,11 @@ impl<'a> Parts<'a> {
         self.state.start_us + (COUNTS - oldest) as u64 * self.quota.interval
     }
 
-    fn level(&self) -> Level {
-        Level {
+    fn level(&self) -> QuotaStatus {
+        QuotaStatus {
             limit: self.quota.limit,
             remaining: self.quota.limit.saturating_sub(self.used()),
-            reset_after_us: if self.used() == 0 { 0 } else { gone_at(self.quota, &self.state) - self.unix_us },
+            reset_after_us: if self.used() == 0 { 0 } else { expires_at(self.quota, &self.state) - self.unix_us },
         }
     }
 }

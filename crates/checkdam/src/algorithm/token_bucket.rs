@@ -10,7 +10,7 @@
 //! excess is waited for, after a large one the bucket counts as empty. Nothing else
 //! lowers what is owed.
 
-use super::Level;
+use super::QuotaStatus;
 use crate::decision::Decision;
 use crate::quota::Quota;
 use crate::time::HORIZON_US;
@@ -28,7 +28,7 @@ pub fn decide(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision,
 /// The same, if no more than `ceiling` is owed afterwards.
 #[inline]
 pub(super) fn decide_below(quota: &Quota, ceiling: u64, state: State, now_us: u64, cost: u64) -> (Decision, State) {
-    let bucket = Bucket::at(quota, state, now_us);
+    let bucket = BucketAt::at(quota, state, now_us);
     if cost == 0 {
         return (bucket.level_below(ceiling, bucket.owed).allow(), state);
     }
@@ -37,7 +37,7 @@ pub(super) fn decide_below(quota: &Quota, ceiling: u64, state: State, now_us: u6
         return (bucket.level_below(ceiling, after).allow(), Some(bucket.now + after));
     }
     let level = bucket.level_below(ceiling, bucket.owed);
-    let decision = if cost > quota.limit { level.refuse_cost() } else { level.deny(bucket.micros(after - ceiling)) };
+    let decision = if cost > quota.limit { level.deny_cost() } else { level.deny(bucket.micros(after - ceiling)) };
     (decision, bucket.kept().or(state))
 }
 
@@ -49,10 +49,10 @@ pub fn peek(quota: &Quota, state: State, now_us: u64, cost: u64) -> Decision {
 
 /// The decision of [`decide_below`], without charging it.
 pub(super) fn peek_below(quota: &Quota, ceiling: u64, state: State, now_us: u64, cost: u64) -> Decision {
-    let bucket = Bucket::at(quota, state, now_us);
+    let bucket = BucketAt::at(quota, state, now_us);
     let level = bucket.level_below(ceiling, bucket.owed);
     if cost > quota.limit {
-        return level.refuse_cost();
+        return level.deny_cost();
     }
     let after = bucket.owed + cost * quota.interval;
     if after <= ceiling || cost == 0 { level.allow() } else { level.deny(bucket.micros(after - ceiling)) }
@@ -61,7 +61,7 @@ pub(super) fn peek_below(quota: &Quota, ceiling: u64, state: State, now_us: u64,
 /// Gives back `cost` tokens, at most what is owed.
 #[must_use]
 pub fn refund(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision, State) {
-    let bucket = Bucket::at(quota, state, now_us);
+    let bucket = BucketAt::at(quota, state, now_us);
     if bucket.is_new {
         return (bucket.level(bucket.owed).allow(), state);
     }
@@ -74,7 +74,7 @@ pub fn refund(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision,
 /// they are fewer.
 #[must_use]
 pub fn charge(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision, State) {
-    let bucket = Bucket::at(quota, state, now_us);
+    let bucket = BucketAt::at(quota, state, now_us);
     if cost == 0 {
         return (bucket.level(bucket.owed).allow(), state);
     }
@@ -85,7 +85,7 @@ pub fn charge(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision,
 
 /// Tokens to be granted ahead of their use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LeaseAsk {
+pub struct LeaseRequest {
     /// How many are of use.
     pub wanted: u64,
     /// Fewer are of no use.
@@ -116,8 +116,8 @@ const LEASE_SHARE: u64 = 2;
 /// counts as owing at least what returns in that time, which is why no window sees
 /// more than the burst and the rate: see [`lease`](crate::lease).
 #[must_use]
-pub fn lease(quota: &Quota, state: State, now_us: u64, ask: LeaseAsk) -> (Grant, State) {
-    let bucket = Bucket::at(quota, state, now_us);
+pub fn lease(quota: &Quota, state: State, now_us: u64, ask: LeaseRequest) -> (Grant, State) {
+    let bucket = BucketAt::at(quota, state, now_us);
     let floor = ask.length_us.saturating_mul(quota.ticks_per_us).min(quota.capacity);
     let owed = bucket.owed.max(floor);
     let room = quota.capacity.saturating_sub(owed).checked_div(quota.interval).unwrap_or(0);
@@ -182,7 +182,7 @@ pub fn give_back(
     (tokens, mark): (u64, u64),
     ledger: &Ledger,
 ) -> (u64, State) {
-    let bucket = Bucket::at(quota, state, now_us);
+    let bucket = BucketAt::at(quota, state, now_us);
     let counted_on = match ledger.granted.saturating_sub(mark) {
         0 => 0,
         since => since.min(quota.limit) * quota.interval + ledger.length_us.saturating_mul(quota.ticks_per_us),
@@ -197,7 +197,7 @@ pub fn give_back(
 }
 
 /// A bucket at one instant, in the quota's ticks.
-pub(super) struct Bucket<'a> {
+pub(super) struct BucketAt<'a> {
     quota: &'a Quota,
     now: u64,
     pub(super) owed: u64,
@@ -205,7 +205,7 @@ pub(super) struct Bucket<'a> {
     is_new: bool,
 }
 
-impl<'a> Bucket<'a> {
+impl<'a> BucketAt<'a> {
     #[inline]
     pub(super) fn at(quota: &'a Quota, state: State, now_us: u64) -> Self {
         let now = now_us.min(HORIZON_US) * quota.ticks_per_us;
@@ -227,13 +227,13 @@ impl<'a> Bucket<'a> {
     }
 
     #[inline]
-    fn level(&self, owed: u64) -> Level {
+    fn level(&self, owed: u64) -> QuotaStatus {
         self.level_below(self.quota.capacity, owed)
     }
 
     #[inline]
-    fn level_below(&self, ceiling: u64, owed: u64) -> Level {
-        Level {
+    fn level_below(&self, ceiling: u64, owed: u64) -> QuotaStatus {
+        QuotaStatus {
             limit: self.quota.limit,
             // Neither division can fail; written this way, a caller that uses only the verdict
             // pays for neither.

@@ -11,7 +11,7 @@ use http::{HeaderName, Response};
 use super::RateLimitLayer;
 use super::address::Address;
 use super::denial::Denial;
-use super::settings::{Read, Settings, host};
+use super::settings::{Extractor, Settings, host};
 use crate::headers::Dialect;
 use crate::limiter::Limiter;
 use crate::normalize::{self, PathNormalization};
@@ -226,7 +226,7 @@ impl<S: Store + 'static> RateLimitLayerBuilder<S> {
         }
     }
 
-    fn insert(&mut self, name: Cow<'static, str>, read: Read) {
+    fn insert(&mut self, name: Cow<'static, str>, read: Extractor) {
         let extractors = &mut self.settings.extractors;
         let error = if !is_attribute_name(&name) {
             LayerError::BadAttribute { name: name.chars().take(NAME_MAX).collect() }

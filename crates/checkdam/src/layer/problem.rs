@@ -23,7 +23,7 @@ pub(super) fn body(outcome: &Outcome, status: u16, detail: &str) -> String {
             "Request cannot be satisfied as assigned quota has been exceeded",
         ),
     };
-    let mut out = Object::new();
+    let mut out = JsonObject::new();
     out.text("type", kind);
     out.text("title", title);
     out.number("status", u64::from(status));
@@ -46,7 +46,7 @@ pub(super) fn body(outcome: &Outcome, status: u16, detail: &str) -> String {
 
 /// The response to an ambiguous request.
 pub(super) fn bad_request(detail: &str) -> Response<Bytes> {
-    let mut out = Object::new();
+    let mut out = JsonObject::new();
     out.text("type", "urn:checkdam:problem:bad_request");
     out.text("title", "The request cannot be understood");
     out.number("status", u64::from(StatusCode::BAD_REQUEST.as_u16()));
@@ -88,9 +88,9 @@ const fn millis(us: u64) -> u64 {
 /// A JSON object that is written member by member: all that is needed of JSON
 /// here. `serde_json` would be four crates more for users of the `tower` feature
 /// alone; the test reads what this writes with it. Writing into a string cannot fail.
-struct Object(String);
+struct JsonObject(String);
 
-impl Object {
+impl JsonObject {
     fn new() -> Self {
         let mut out = String::with_capacity(512);
         out.push('{');
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn whatever_a_text_holds_it_reads_as_the_same_again() {
         let text = "\"quoted\" \\ \n\t\0\u{1f} é 🦫 </script>";
-        let mut object = Object::new();
+        let mut object = JsonObject::new();
         object.text("text", text);
         object.number("number", 7);
         object.texts("texts", [text.to_owned(), String::new()].into_iter());

@@ -10,7 +10,7 @@ use http::{Request, Response};
 use http_body_util::{Either, Full};
 use tower_service::Service;
 
-use super::settings::{Settings, Step, add};
+use super::settings::{Action, Settings, add_headers};
 use crate::store::Store;
 
 /// The body of a response: the service's own, or that of a denial.
@@ -50,14 +50,14 @@ impl<T, S> fmt::Debug for RateLimit<T, S> {
 
 /// Decides, waits, calls. It is the only allocation for a request besides headers: a
 /// decision borrows the request, and no nameable type holds both.
-pub struct ResponseFuture<B, E>(Pin<Box<dyn Future<Output = Answered<B, E>> + Send>>);
+pub struct ResponseFuture<B, E>(Pin<Box<dyn Future<Output = ServiceResult<B, E>> + Send>>);
 
-type Answered<B, E> = Result<Response<LimitedBody<B>>, E>;
+type ServiceResult<B, E> = Result<Response<LimitedBody<B>>, E>;
 
 impl<B, E> Future for ResponseFuture<B, E> {
-    type Output = Answered<B, E>;
+    type Output = ServiceResult<B, E>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answered<B, E>> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ServiceResult<B, E>> {
         self.0.as_mut().poll(context)
     }
 }
@@ -91,14 +91,14 @@ where
         ResponseFuture(Box::pin(async move {
             let (parts, body) = request.into_parts();
             let (headers, delay) = match settings.decide(&parts).await {
-                Step::Pass { headers, delay } => (headers, delay),
-                Step::Refuse(response) => return Ok(response.map(|body| Either::Right(Full::new(body)))),
+                Action::Forward { headers, delay } => (headers, delay),
+                Action::Respond(response) => return Ok(response.map(|body| Either::Right(Full::new(body)))),
             };
             if !delay.is_zero() {
                 tokio::time::sleep(delay).await;
             }
             let mut response = inner.call(Request::from_parts(parts, body)).await?;
-            add(headers, &mut response);
+            add_headers(headers, &mut response);
             Ok(response.map(Either::Left))
         }))
     }

@@ -20,8 +20,8 @@ use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::store::Store;
 
-pub(super) type Read = Box<dyn for<'a> Fn(&'a Parts) -> Option<Cow<'a, str>> + Send + Sync>;
-pub(super) type Cost = Box<dyn Fn(&Parts) -> u64 + Send + Sync>;
+pub(super) type Extractor = Box<dyn for<'a> Fn(&'a Parts) -> Option<Cow<'a, str>> + Send + Sync>;
+pub(super) type CostFn = Box<dyn Fn(&Parts) -> u64 + Send + Sync>;
 pub(super) type OnOutcome = Box<dyn Fn(&Request<'_>, &Outcome) + Send + Sync>;
 pub(super) type OnDenied = Box<dyn Fn(&Denial<'_>) -> Response<Bytes> + Send + Sync>;
 pub(super) type Headers = SmallVec<[(HeaderName, HeaderValue); 6]>;
@@ -31,14 +31,14 @@ pub(super) struct Settings<S> {
     pub(super) limiter: Arc<Limiter<S>>,
     pub(super) domain: String,
     /// Attributes' names, and how each is read.
-    pub(super) extractors: Vec<(Cow<'static, str>, Read)>,
+    pub(super) extractors: Vec<(Cow<'static, str>, Extractor)>,
     /// The headers that are read.
     pub(super) headers: Vec<HeaderName>,
     /// The forms in which the path is read.
     pub(super) paths: Vec<PathNormalization>,
     /// The attribute that is the host, if it is read.
     pub(super) host: Option<Cow<'static, str>>,
-    pub(super) cost: Cost,
+    pub(super) cost: CostFn,
     pub(super) dialect: Dialect,
     pub(super) delay_max: Duration,
     pub(super) on_outcome: Option<OnOutcome>,
@@ -47,17 +47,17 @@ pub(super) struct Settings<S> {
 
 /// What becomes of a request.
 #[expect(clippy::large_enum_variant, reason = "the large one is the common one, and a box would allocate")]
-pub(super) enum Step {
+pub(super) enum Action {
     /// The service is called after the delay; its response gets the headers.
-    Pass { headers: Headers, delay: Duration },
+    Forward { headers: Headers, delay: Duration },
     /// The response that replaces the service's.
-    Refuse(Response<Bytes>),
+    Respond(Response<Bytes>),
 }
 
 impl<S: Store> Settings<S> {
-    pub(super) async fn decide(&self, parts: &Parts) -> Step {
+    pub(super) async fn decide(&self, parts: &Parts) -> Action {
         if let Some(detail) = self.ambiguity(parts) {
-            return Step::Refuse(problem::bad_request(&detail));
+            return Action::Respond(problem::bad_request(&detail));
         }
         let request = self.request(parts);
         let delay_max_us = u64::try_from(self.delay_max.as_micros()).unwrap_or(u64::MAX);
@@ -67,11 +67,11 @@ impl<S: Store> Settings<S> {
         }
         let headers = self.headers(&outcome);
         if outcome.is_allowed() {
-            return Step::Pass { headers, delay: Duration::from_micros(outcome.delay_us()) };
+            return Action::Forward { headers, delay: Duration::from_micros(outcome.delay_us()) };
         }
         let mut response = (self.on_denied)(&Denial::new(parts, request.cost(), &outcome));
-        add(headers, &mut response);
-        Step::Refuse(response)
+        add_headers(headers, &mut response);
+        Action::Respond(response)
     }
 
     /// Why the service might read the request otherwise than the extractors do.
@@ -134,7 +134,7 @@ pub(super) fn host(parts: &Parts) -> Option<String> {
 
 /// Adds headers that the response does not have: a service that limits by itself, or
 /// has another layer, knows more.
-pub(super) fn add<B>(headers: Headers, response: &mut Response<B>) {
+pub(super) fn add_headers<B>(headers: Headers, response: &mut Response<B>) {
     for (name, value) in headers {
         response.headers_mut().entry(name).or_insert(value);
     }

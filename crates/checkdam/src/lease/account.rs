@@ -40,7 +40,7 @@ pub struct Account {
     measured_us: AtomicU64,
     /// Tokens that were granted, less those returned unspent, at the last measurement.
     spent: AtomicU64,
-    came: AtomicU64,
+    granted: AtomicU64,
     left_unspent: AtomicU64,
 }
 
@@ -48,16 +48,16 @@ pub struct Account {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spend {
     /// The cost was paid.
-    Paid(Paid),
+    Paid(Payment),
     /// There is not enough.
-    Dry,
+    Insufficient,
     /// The account is another subject's by now.
-    Gone,
+    Reassigned,
 }
 
 /// A payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Paid {
+pub struct Payment {
     /// When, on the caller's clock: read after the tokens were taken, so that no
     /// time that passed before is forgotten.
     pub at_us: u64,
@@ -79,9 +79,9 @@ pub struct Receipt {
 
 /// Whether, and for how many tokens, to request a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Begin {
-    /// Request one; the caller must call [`finish`](Account::finish) whatever the result.
-    Ask(Ask),
+pub enum BeginRefill {
+    /// Request one; the caller must call [`finish_refill`](Account::finish_refill) whatever the result.
+    Request(RefillRequest),
     /// Another thread is requesting a lease.
     Busy,
     /// Nothing is to be had for now.
@@ -92,7 +92,7 @@ pub enum Begin {
 
 /// A lease to request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ask {
+pub struct RefillRequest {
     /// How much is of use.
     pub wanted: u64,
     /// Less is of no use.
@@ -120,7 +120,7 @@ impl Account {
             demand: zero(),
             measured_us: zero(),
             spent: zero(),
-            came: zero(),
+            granted: zero(),
             left_unspent: zero(),
         }
     }
@@ -140,9 +140,9 @@ impl Account {
             // Looked at after the cells: a word seen before it was this subject's
             // has changed since, and is not taken.
             if !self.is_of(tag) {
-                return Spend::Gone;
+                return Spend::Reassigned;
             }
-            let Some(cell) = first(held, cost) else { return Spend::Dry };
+            let Some(cell) = cell_to_spend(held, cost) else { return Spend::Insufficient };
             let seen = held[cell];
             if !self.cells[cell].set(seen, seen.tokens() - cost) {
                 continue;
@@ -152,7 +152,7 @@ impl Account {
                 let left = held[0].tokens() + held[1].tokens() - cost;
                 let is_low = self.is_low(held, cost, at_us);
                 let receipt = Receipt { cell, lease: seen.lease(), cost };
-                return Spend::Paid(Paid { at_us, left, is_low, receipt });
+                return Spend::Paid(Payment { at_us, left, is_low, receipt });
             }
             self.left_unspent.fetch_add(cost, Ordering::Relaxed);
             self.expire(cell, at_us);
@@ -199,13 +199,13 @@ impl Account {
     }
 
     /// The tokens in it, including expired ones.
-    pub(super) fn kept(&self) -> u64 {
+    pub(super) fn tokens(&self) -> u64 {
         self.cells.iter().map(|cell| cell.load().tokens()).sum()
     }
 
     /// What the shared bucket had left at the last grant, and how long until it
     /// owes nothing.
-    pub fn shared(&self, now_us: u64) -> (u64, u64) {
+    pub fn shared_bucket(&self, now_us: u64) -> (u64, u64) {
         let reset_us = self.reset_at_us.load(Ordering::Relaxed).saturating_sub(now_us);
         (self.shared_left.load(Ordering::Relaxed), reset_us)
     }
@@ -250,7 +250,7 @@ impl Account {
 
     /// Tokens granted, and how many of them were not spent.
     pub(super) fn totals(&self) -> (u64, u64) {
-        (self.came.load(Ordering::Relaxed), self.left_unspent.load(Ordering::Relaxed))
+        (self.granted.load(Ordering::Relaxed), self.left_unspent.load(Ordering::Relaxed))
     }
 
     /// Forgets what is left in a lease that has ended.
@@ -264,7 +264,7 @@ impl Account {
 
 /// Of the cells that hold enough, the one that ends first.
 #[inline]
-fn first(held: [CellState; 2], cost: u64) -> Option<usize> {
+fn cell_to_spend(held: [CellState; 2], cost: u64) -> Option<usize> {
     match held.map(|held| held.tokens() >= cost) {
         [true, true] => Some(usize::from(held[1].ends_before(held[0]))),
         [true, false] => Some(0),

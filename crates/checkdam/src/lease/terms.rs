@@ -23,7 +23,7 @@ pub struct LeaseTerms {
     /// How long tokens may be held: T.
     pub length_us: u64,
     /// How many tokens must be requested here within T for a lease to be worth its call.
-    pub worth: u64,
+    pub demand_min: u64,
 }
 
 impl LeaseTerms {
@@ -31,7 +31,7 @@ impl LeaseTerms {
     /// they hold so much that a lease leaves at least half of the burst.
     #[must_use]
     pub fn of(lease: Lease, quota: &Quota) -> Option<Self> {
-        let (asked_us, worth) = match lease {
+        let (asked_us, demand_min) = match lease {
             Lease::Off => return None,
             Lease::For(length_us) => (length_us, 2),
             Lease::Auto => (AUTO_US, 16),
@@ -42,7 +42,7 @@ impl LeaseTerms {
         let fills_in_us = quota.window_us();
         let fits_us = if asked_us.saturating_mul(2) < fills_in_us { asked_us } else { fills_in_us / 4 };
         let length_us = fits_us.min(LONGEST_US);
-        (length_us >= SHORTEST_US).then_some(Self { length_us, worth })
+        (length_us >= SHORTEST_US).then_some(Self { length_us, demand_min })
     }
 
     /// The warning for a lease that cannot work as it is configured: the problem, and
@@ -105,7 +105,7 @@ impl LeaseTerms {
 
     /// The most tokens that one grant can hold.
     #[must_use]
-    pub fn most(&self, quota: &Quota) -> u64 {
+    pub fn grant_max(&self, quota: &Quota) -> u64 {
         let room = quota.capacity.saturating_sub(self.length_us * quota.ticks_per_us);
         room.checked_div(quota.interval).unwrap_or(0).min(TOKENS_MAX)
     }

@@ -40,7 +40,7 @@ impl<S: Store> Limiter<S> {
     /// several requests is charged with the sum of their costs.
     pub async fn check_batch(&self, requests: &[Request<'_>]) -> Batch {
         if let [request] = requests
-            && self.rules.load().trees().of(request.domain()).is_none()
+            && self.rules.load().trees().get(request.domain()).is_none()
         {
             // Nothing is to be joined: the short way decides the same.
             let outcome = self.check(request).await;
@@ -83,13 +83,13 @@ impl<S: Store> Limiter<S> {
 
     /// Whether any of the requests is banned now; bans that are over are forgotten.
     async fn is_banned(&self, rules: &Arc<RuleSet>, plan: &mut BatchPlan) -> bool {
-        if plan.asks.iter().all(|ask| ask.ban.is_none()) {
+        if plan.requests.iter().all(|request| request.ban.is_none()) {
             return false;
         }
         let at_us = self.store.apply(Operation::Peek, &[]).await.at_us;
-        for ask in &mut plan.asks {
-            ask.ban = ask.ban.filter(|ban| at_us < rules.bans()[*ban as usize].until_us());
+        for request in &mut plan.requests {
+            request.ban = request.ban.filter(|ban| at_us < rules.bans()[*ban as usize].until_us());
         }
-        plan.asks.iter().any(|ask| ask.ban.is_some())
+        plan.requests.iter().any(|request| request.ban.is_some())
     }
 }

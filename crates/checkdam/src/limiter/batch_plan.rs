@@ -7,31 +7,31 @@ use std::sync::Arc;
 use arc_swap::Guard;
 use smallvec::SmallVec;
 
-use crate::buffer::Buffer;
 use crate::decision::{Decision, Verdict};
 use crate::descriptor::DescriptorAllowance;
 use crate::outcome::{FROM_REQUEST, Outcome};
 use crate::quota::{Algorithm, Align, Quota, QuotaSpec};
 use crate::request::{Request, RequestLimit};
 use crate::rule::Mode;
-use crate::ruleset::{CompiledQuota, Leaf, RuleSet, Tree, write_path_subject};
+use crate::ruleset::{CompiledQuota, CompiledTree, Leaf, RuleSet, write_path_subject};
+use crate::small_buffer::SmallBuffer;
 use crate::store::{Decisions, Operation, TIERS_INLINE, Tier, TierDecisions};
 use crate::time::EPOCH_UNIX_US;
 
 /// All that several requests must pass.
 #[derive(Default)]
 pub(super) struct BatchPlan {
-    pub(super) asks: Vec<Ask>,
-    concerns: Vec<Concern>,
+    pub(super) requests: Vec<PlannedRequest>,
+    entries: Vec<PlannedQuotas>,
     /// The subjects' bytes, one after another.
-    subjects: Buffer,
+    subjects: SmallBuffer,
     /// How many tiers the concerns have.
     length: usize,
 }
 
 /// What one of the requests must pass.
 #[derive(Default)]
-pub(super) struct Ask {
+pub(super) struct PlannedRequest {
     cost: u64,
     pub(super) ban: Option<u32>,
     leaf: Option<u32>,
@@ -39,7 +39,7 @@ pub(super) struct Ask {
     /// A rule that lets nothing pass.
     blocked: Option<Blocked>,
     /// Which of the concerns are its own.
-    concerns: SmallVec<[usize; 4]>,
+    entries: SmallVec<[usize; 4]>,
     /// Whether it denies only together with others of its kind.
     is_quota_mode: bool,
 }
@@ -52,14 +52,14 @@ struct Blocked {
 }
 
 /// Quotas that apply to one of the requests, or several.
-struct Concern {
+struct PlannedQuotas {
     rule: u32,
     /// Of the rule, from the first to before the last; else what was given.
     quotas: Result<(u32, u32), Arc<CompiledQuota>>,
     subject: (usize, usize),
     cost: u64,
     /// Whether it never denies by itself.
-    is_aside: bool,
+    is_separate: bool,
     /// Whether it is the limit of a tree, and no rule.
     is_of_tree: bool,
     /// Where its tiers begin.
@@ -67,7 +67,7 @@ struct Concern {
 }
 
 /// What limits a subject.
-struct Limited {
+struct QuotaSource {
     rule: u32,
     quotas: Result<(u32, u32), Arc<CompiledQuota>>,
     is_of_tree: bool,
@@ -81,7 +81,7 @@ impl BatchPlan {
         }
         plan.replace(rules);
         for (place, request) in requests.iter().enumerate() {
-            if let Some(tree) = rules.trees().of(request.domain()) {
+            if let Some(tree) = rules.trees().get(request.domain()) {
                 plan.add_path(rules, tree, place, request);
             }
         }
@@ -89,60 +89,66 @@ impl BatchPlan {
     }
 
     fn add(&mut self, rules: &RuleSet, request: &Request<'_>) {
-        let place = self.asks.len();
+        let place = self.requests.len();
         let values = rules.values(request);
-        let leaf = rules.trees().of(request.domain()).and_then(|tree| tree.find(request));
+        let leaf = rules.trees().get(request.domain()).and_then(|tree| tree.find(request));
         // A request limit replaces the limit of the tree.
         let leaf = leaf.filter(|_| request.request_limit().is_none());
         let is_unlimited = || leaf.is_some_and(|leaf| rules.trees().leaf(leaf).rule.is_none());
         let is_quota_mode = request.is_quota_mode() && !is_unlimited();
-        self.asks.push(Ask { cost: request.cost(), ban: rules.ban_on(&values), leaf, is_quota_mode, ..Ask::default() });
+        self.requests.push(PlannedRequest {
+            cost: request.cost(),
+            ban: rules.find_ban(&values),
+            leaf,
+            is_quota_mode,
+            ..PlannedRequest::default()
+        });
         for &rule in &rules.matching(request.domain(), &values) {
             let quotas = rules.quotas(rule, &values);
             if quotas.0 < quotas.1 {
                 let start = self.subjects.len();
                 rules.write_subject(rules.rule(rule).key, &values, &mut self.subjects);
-                self.add_concern(rules, place, Limited { rule, quotas: Ok(quotas), is_of_tree: false }, start);
+                self.add_quotas(rules, place, QuotaSource { rule, quotas: Ok(quotas), is_of_tree: false }, start);
             }
         }
     }
 
     /// Forgets limits that another one replaces.
     fn replace(&mut self, rules: &RuleSet) {
-        let limit = |ask: &Ask| rules.trees().leaf(ask.leaf?).descriptor.limit.as_ref();
-        let replaces = self.asks.iter().filter_map(limit).flat_map(|limit| &limit.replaces);
+        let limit = |planned: &PlannedRequest| rules.trees().leaf(planned.leaf?).descriptor.limit.as_ref();
+        let replaces = self.requests.iter().filter_map(limit).flat_map(|limit| &limit.replaces);
         let replaced: HashSet<&str> = replaces.map(String::as_str).collect();
-        for ask in &mut self.asks {
-            if limit(ask).is_some_and(|limit| replaced.contains(limit.name.as_str())) {
-                ask.leaf = None;
+        for planned in &mut self.requests {
+            if limit(planned).is_some_and(|limit| replaced.contains(limit.name.as_str())) {
+                planned.leaf = None;
             }
         }
     }
 
-    fn add_path(&mut self, rules: &RuleSet, tree: &Tree, place: usize, request: &Request<'_>) {
-        let leaf = self.asks[place].leaf.map(|leaf| rules.trees().leaf(leaf));
+    fn add_path(&mut self, rules: &RuleSet, tree: &CompiledTree, place: usize, request: &Request<'_>) {
+        let leaf = self.requests[place].leaf.map(|leaf| rules.trees().leaf(leaf));
         let (leaf, rule, quotas) = match (request.request_limit(), leaf.and_then(|leaf| Some((leaf, leaf.rule?)))) {
             (Some(limit), _) => {
                 let leaf = tree.find(request).map(|leaf| rules.trees().leaf(leaf));
                 let name = &rules.rule(tree.given).rule.name;
                 let algorithm = leaf.map_or(tree.algorithm, |leaf| leaf.algorithm(tree));
                 // It counts the request's own values, of which there may be any number.
-                let Some(given) = given(limit, name, algorithm, leaf.is_some_and(Leaf::is_exact)) else {
+                let Some(given) = request_quota(limit, name, algorithm, leaf.is_some_and(Leaf::is_exact)) else {
                     return;
                 };
-                self.asks[place].given = Some(Arc::clone(&given));
+                self.requests[place].given = Some(Arc::clone(&given));
                 if limit.amount == 0 {
                     let period_us = limit.unit.period_us();
-                    self.asks[place].blocked = Some(Blocked { rule: tree.given, quota: FROM_REQUEST, period_us });
+                    self.requests[place].blocked = Some(Blocked { rule: tree.given, quota: FROM_REQUEST, period_us });
                     return;
                 }
                 // It counts the request's own values, also where the tree's shares them.
                 (None, tree.given, Err(given))
             }
             (None, Some((leaf, rule))) => {
-                self.asks[place].is_quota_mode |= leaf.descriptor.is_quota_mode;
+                self.requests[place].is_quota_mode |= leaf.descriptor.is_quota_mode;
                 if let Some(DescriptorAllowance::Nothing { period_us }) = leaf.descriptor.allowance() {
-                    self.asks[place].blocked = Some(Blocked { rule, quota: 0, period_us });
+                    self.requests[place].blocked = Some(Blocked { rule, quota: 0, period_us });
                     return;
                 }
                 (Some(leaf), rule, Ok((0, 1)))
@@ -151,53 +157,53 @@ impl BatchPlan {
         };
         let start = self.subjects.len();
         write_path_subject(leaf, request, &mut self.subjects);
-        self.add_concern(rules, place, Limited { rule, quotas, is_of_tree: true }, start);
+        self.add_quotas(rules, place, QuotaSource { rule, quotas, is_of_tree: true }, start);
     }
 
     /// Adds quotas of the subject that begins at `start`, or charges them more.
-    fn add_concern(
+    fn add_quotas(
         &mut self,
         rules: &RuleSet,
         place: usize,
-        Limited { rule, quotas, is_of_tree }: Limited,
+        QuotaSource { rule, quotas, is_of_tree }: QuotaSource,
         start: usize,
     ) {
-        let is_quota_mode = is_of_tree && self.asks[place].is_quota_mode;
-        let is_aside = is_quota_mode || rules.rule(rule).rule.mode == Mode::Shadow;
+        let is_quota_mode = is_of_tree && self.requests[place].is_quota_mode;
+        let is_separate = is_quota_mode || rules.rule(rule).rule.mode == Mode::Shadow;
         let subject = (start, self.subjects.len());
-        let concern = Concern { rule, quotas, subject, cost: 0, is_aside, is_of_tree, first: self.length };
+        let entry = PlannedQuotas { rule, quotas, subject, cost: 0, is_separate, is_of_tree, first: self.length };
         let text = |subject: (usize, usize)| &self.subjects[subject.0..subject.1];
         let same = self
-            .concerns
+            .entries
             .iter()
-            .position(|other| other.shares_bucket_with(&concern, rules) && text(other.subject) == text(subject));
+            .position(|other| other.shares_bucket_with(&entry, rules) && text(other.subject) == text(subject));
         let number = match same {
             Some(number) => {
-                self.concerns[number].join(concern, rules);
+                self.entries[number].join(entry, rules);
                 number
             }
             None => {
-                self.length += concern.quotas(rules).len();
-                self.concerns.push(concern);
-                self.concerns.len() - 1
+                self.length += entry.quotas(rules).len();
+                self.entries.push(entry);
+                self.entries.len() - 1
             }
         };
-        let cost = &mut self.concerns[number].cost;
-        *cost = cost.saturating_add(self.asks[place].cost);
-        self.asks[place].concerns.push(number);
+        let cost = &mut self.entries[number].cost;
+        *cost = cost.saturating_add(self.requests[place].cost);
+        self.requests[place].entries.push(number);
     }
 
     /// A limit that never denies by itself is charged by itself: each is its own group.
     pub(super) fn tiers<'a>(&'a self, rules: &'a RuleSet) -> SmallVec<[Tier<'a>; TIERS_INLINE]> {
         let mut tiers = SmallVec::new();
-        for (concern, group) in self.concerns.iter().zip(self.groups()) {
-            tiers.extend(concern.quotas(rules).iter().map(|quota| Tier {
+        for (entry, group) in self.entries.iter().zip(self.groups()) {
+            tiers.extend(entry.quotas(rules).iter().map(|quota| Tier {
                 quota: &quota.quota,
                 bucket: &quota.bucket,
-                subject: &self.subjects[concern.subject.0..concern.subject.1],
-                cost: concern.cost,
+                subject: &self.subjects[entry.subject.0..entry.subject.1],
+                cost: entry.cost,
                 group,
-                on_failure: rules.rule(concern.rule).rule.on_store_failure,
+                on_failure: rules.rule(entry.rule).rule.on_store_failure,
                 lease: quota.lease,
             }));
         }
@@ -207,8 +213,8 @@ impl BatchPlan {
     /// The group of each concern.
     fn groups(&self) -> impl Iterator<Item = u8> {
         let mut aside = 0_u8;
-        self.concerns.iter().map(move |concern| {
-            if !concern.is_aside {
+        self.entries.iter().map(move |entry| {
+            if !entry.is_separate {
                 return 0;
             }
             aside = aside.saturating_add(1);
@@ -221,27 +227,27 @@ impl BatchPlan {
     pub(super) fn alternatives(&self, rules: &RuleSet) -> Option<SmallVec<[u8; TIERS_INLINE]>> {
         let groups: SmallVec<[u8; TIERS_INLINE]> = self.groups().collect();
         let mut alternatives = SmallVec::new();
-        for ask in self.asks.iter().filter(|ask| ask.is_quota_mode && !ask.is_blocked(rules)) {
-            let mut own = ask.concerns.iter().filter(|concern| self.concerns[**concern].is_of_tree);
-            let enforced = own.find(|concern| rules.rule(self.concerns[**concern].rule).rule.mode == Mode::Enforce)?;
+        for planned in self.requests.iter().filter(|planned| planned.is_quota_mode && !planned.is_blocked(rules)) {
+            let mut own = planned.entries.iter().filter(|entry| self.entries[**entry].is_of_tree);
+            let enforced = own.find(|entry| rules.rule(self.entries[**entry].rule).rule.mode == Mode::Enforce)?;
             alternatives.push(groups[*enforced]);
         }
         (!alternatives.is_empty()).then_some(alternatives)
     }
 
     pub(super) fn forget_bans(&mut self) {
-        for ask in &mut self.asks {
-            ask.ban = None;
+        for planned in &mut self.requests {
+            planned.ban = None;
         }
     }
 
     /// Whether one of the requests can never pass, whatever the store decides; for those
     /// that deny only together, whether none can.
     pub(super) fn is_blocked(&self, rules: &RuleSet) -> bool {
-        let mut quotas = self.asks.iter().filter(|ask| ask.is_quota_mode).peekable();
+        let mut quotas = self.requests.iter().filter(|planned| planned.is_quota_mode).peekable();
         let has_quotas = quotas.peek().is_some();
-        self.asks.iter().any(|ask| ask.is_blocked(rules) && !ask.is_quota_mode)
-            || has_quotas && quotas.all(|ask| ask.is_blocked(rules))
+        self.requests.iter().any(|planned| planned.is_blocked(rules) && !planned.is_quota_mode)
+            || has_quotas && quotas.all(|planned| planned.is_blocked(rules))
     }
 
     /// Whether all pass together. Bans and rules deny individually; so do limits of
@@ -252,37 +258,37 @@ impl BatchPlan {
 
     /// Whether something denies that does so by itself.
     fn is_denied_by_one(&self, rules: &RuleSet, answer: &TierDecisions) -> bool {
-        self.asks.iter().any(|ask| ask.ban.is_some() || self.denies(ask, false, rules, answer))
+        self.requests.iter().any(|planned| planned.ban.is_some() || self.denies(planned, false, rules, answer))
     }
 
     /// Whether there are limits that deny only together, and all of them do.
     fn is_denied_by_all(&self, rules: &RuleSet, answer: &TierDecisions) -> bool {
-        let mut quotas = self.asks.iter().filter(|ask| ask.is_quota_mode).peekable();
-        quotas.peek().is_some() && quotas.all(|ask| self.denies(ask, true, rules, answer))
+        let mut quotas = self.requests.iter().filter(|planned| planned.is_quota_mode).peekable();
+        quotas.peek().is_some() && quotas.all(|planned| self.denies(planned, true, rules, answer))
     }
 
     /// Whether one of the requests is denied by its limits that deny only together,
     /// or by all others.
-    fn denies(&self, ask: &Ask, of_quota: bool, rules: &RuleSet, answer: &TierDecisions) -> bool {
-        let own = ask.concerns.iter().map(|concern| &self.concerns[*concern]);
-        let is_path = |concern: &Concern| ask.is_quota_mode && concern.is_of_tree;
-        let mut own = own.filter(|concern| is_path(concern) == of_quota);
-        ask.is_blocked(rules) && ask.is_quota_mode == of_quota || own.any(|concern| concern.denies(rules, answer))
+    fn denies(&self, planned: &PlannedRequest, of_quota: bool, rules: &RuleSet, answer: &TierDecisions) -> bool {
+        let own = planned.entries.iter().map(|entry| &self.entries[*entry]);
+        let is_path = |entry: &PlannedQuotas| planned.is_quota_mode && entry.is_of_tree;
+        let mut own = own.filter(|entry| is_path(entry) == of_quota);
+        planned.is_blocked(rules) && planned.is_quota_mode == of_quota || own.any(|entry| entry.denies(rules, answer))
     }
 
     /// One outcome per request. If the limits that deny only together all deny, what a
     /// take charged to other limits was refunded, and is reported as remaining.
     pub(super) fn outcomes(self, rules: &Arc<RuleSet>, mut answer: TierDecisions, done: Operation) -> Vec<Outcome> {
-        let is_taken = done == Operation::Take && answer.by.is_own();
+        let is_taken = done == Operation::Take && answer.by.is_refundable();
         if is_taken && !self.is_denied_by_one(rules, &answer) && self.is_denied_by_all(rules, &answer) {
-            self.concerns.iter().for_each(|concern| concern.tell_given_back(rules, &mut answer));
+            self.entries.iter().for_each(|entry| entry.show_refunded(rules, &mut answer));
         }
-        let Self { asks, concerns, .. } = self;
-        asks.into_iter().map(|ask| ask.outcome(rules, &concerns, &answer)).collect()
+        let Self { requests, entries, .. } = self;
+        requests.into_iter().map(|planned| planned.outcome(rules, &entries, &answer)).collect()
     }
 }
 
-impl Concern {
+impl PlannedQuotas {
     fn quotas<'a>(&'a self, rules: &'a RuleSet) -> &'a [CompiledQuota] {
         match &self.quotas {
             Ok((first, last)) => &rules.rule(self.rule).quotas[*first as usize..*last as usize],
@@ -293,8 +299,8 @@ impl Concern {
     /// Takes in another of the same bucket: the one that denies counts before the
     /// one that does not, then the one that allows less.
     fn join(&mut self, other: Self, rules: &RuleSet) {
-        let limit = |concern: &Self| concern.quotas(rules).first().map_or(u64::MAX, |quota| quota.quota.limit());
-        if (other.is_aside, limit(&other)) < (self.is_aside, limit(self)) {
+        let limit = |entry: &Self| entry.quotas(rules).first().map_or(u64::MAX, |quota| quota.quota.limit());
+        if (other.is_separate, limit(&other)) < (self.is_separate, limit(self)) {
             *self = Self { cost: self.cost, first: self.first, ..other };
         }
     }
@@ -314,7 +320,7 @@ impl Concern {
 
     /// Makes its decisions those of buckets to which the cost was refunded; nothing was
     /// charged if one of them denied.
-    fn tell_given_back(&self, rules: &RuleSet, answer: &mut TierDecisions) {
+    fn show_refunded(&self, rules: &RuleSet, answer: &mut TierDecisions) {
         let quotas = self.quotas(rules);
         let decisions = &mut answer.decisions[self.first..self.first + quotas.len()];
         if decisions.iter().any(|decision| !decision.is_allowed()) {
@@ -336,12 +342,12 @@ impl Concern {
     }
 }
 
-impl Ask {
+impl PlannedRequest {
     fn is_blocked(&self, rules: &RuleSet) -> bool {
         self.cost > 0 && self.blocked.is_some_and(|blocked| rules.rule(blocked.rule).rule.mode == Mode::Enforce)
     }
 
-    fn outcome(self, rules: &Arc<RuleSet>, concerns: &[Concern], answer: &TierDecisions) -> Outcome {
+    fn outcome(self, rules: &Arc<RuleSet>, entries: &[PlannedQuotas], answer: &TierDecisions) -> Outcome {
         let guard = Guard::from_inner(Arc::clone(rules));
         let at_us = answer.at_us;
         if let Some(ban) = self.ban {
@@ -349,13 +355,13 @@ impl Ask {
         }
         let mut given = self.given;
         let (mut places, mut decisions) = (SmallVec::new(), Decisions::new());
-        for concern in self.concerns.iter().map(|number| &concerns[*number]) {
-            decisions.extend(concern.decisions(rules, answer).iter().copied());
-            match &concern.quotas {
-                Ok((first, last)) => places.extend((*first..*last).map(|quota| (concern.rule, quota))),
+        for entry in self.entries.iter().map(|number| &entries[*number]) {
+            decisions.extend(entry.decisions(rules, answer).iter().copied());
+            match &entry.quotas {
+                Ok((first, last)) => places.extend((*first..*last).map(|quota| (entry.rule, quota))),
                 Err(quota) => {
                     given = Some(Arc::clone(quota));
-                    places.push((concern.rule, FROM_REQUEST));
+                    places.push((entry.rule, FROM_REQUEST));
                 }
             }
         }
@@ -363,7 +369,7 @@ impl Ask {
             places.push((blocked.rule, blocked.quota));
             decisions.push(blocked.decision(self.cost, at_us));
         }
-        Outcome::of_path(guard, places, TierDecisions { decisions, at_us, by: answer.by }, (self.leaf, given))
+        Outcome::with_decisions(guard, places, TierDecisions { decisions, at_us, by: answer.by }, (self.leaf, given))
     }
 }
 
@@ -378,7 +384,7 @@ impl Blocked {
 
 impl Leaf {
     /// How it counts; as the tree does, if it counts nothing itself.
-    fn algorithm(&self, tree: &Tree) -> Algorithm {
+    fn algorithm(&self, tree: &CompiledTree) -> Algorithm {
         match self.descriptor.allowance() {
             Some(DescriptorAllowance::Quota(quota)) => quota.algorithm(),
             _ => tree.algorithm,
@@ -387,7 +393,12 @@ impl Leaf {
 }
 
 /// The quota of a request limit: in windows if the algorithm cannot count so many.
-fn given(limit: RequestLimit, rule: &str, algorithm: Algorithm, is_constant: bool) -> Option<Arc<CompiledQuota>> {
+fn request_quota(
+    limit: RequestLimit,
+    rule: &str,
+    algorithm: Algorithm,
+    is_constant: bool,
+) -> Option<Arc<CompiledQuota>> {
     let (amount, period_us) = (u64::from(limit.amount.max(1)), limit.unit.period_us());
     let spec = QuotaSpec { amount, period_us, burst: None, initial: None, align: Align::Epoch };
     let quota = Quota::new(spec, algorithm).or_else(|_| Quota::new(spec, Algorithm::FixedWindow)).ok()?;

@@ -30,7 +30,7 @@ pub enum Matcher {
 
 /// What an index can find a matcher by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Handle<'a> {
+pub(crate) enum IndexKey<'a> {
     /// Exactly this text.
     Exact(&'a str),
     /// An address in this network.
@@ -47,7 +47,7 @@ impl Matcher {
     /// Rejects a bad pattern.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         if let Ok(network) = text.parse::<IpNet>() {
-            return Ok(Self::Network(canonical(network.trunc())));
+            return Ok(Self::Network(canonical_network(network.trunc())));
         }
         if Pattern::is_pattern(text) {
             return Pattern::new(text).map(Self::Pattern);
@@ -59,11 +59,11 @@ impl Matcher {
     }
 
     /// The key by which an index can find it, if it is selective.
-    fn handle(&self) -> Option<Handle<'_>> {
+    fn index_key(&self) -> Option<IndexKey<'_>> {
         match self {
-            Self::Exact(text) => Some(Handle::Exact(text)),
-            Self::Pattern(pattern) => Some(pattern.prefix()).filter(|prefix| !prefix.is_empty()).map(Handle::Prefix),
-            Self::Network(network) => Some(Handle::Network(*network)),
+            Self::Exact(text) => Some(IndexKey::Exact(text)),
+            Self::Pattern(pattern) => Some(pattern.prefix()).filter(|prefix| !prefix.is_empty()).map(IndexKey::Prefix),
+            Self::Network(network) => Some(IndexKey::Network(*network)),
         }
     }
 
@@ -71,22 +71,22 @@ impl Matcher {
         match self {
             Self::Exact(text) => text == value,
             Self::Pattern(pattern) => pattern.matches(value),
-            Self::Network(network) => named_network(value).is_some_and(|own| network.contains(&own)),
+            Self::Network(network) => parse_network(value).is_some_and(|own| network.contains(&own)),
         }
     }
 }
 
 /// What a value names: an address, or a network, as Envoy writes masked addresses.
-pub(crate) fn named_network(value: &str) -> Option<IpNet> {
+pub(crate) fn parse_network(value: &str) -> Option<IpNet> {
     match value.parse::<IpAddr>() {
         Ok(address) => Some(IpNet::from(address.to_canonical())),
-        Err(_) if value.contains('/') => value.parse::<IpNet>().ok().map(|network| canonical(network.trunc())),
+        Err(_) if value.contains('/') => value.parse::<IpNet>().ok().map(|network| canonical_network(network.trunc())),
         Err(_) => None,
     }
 }
 
 /// A network of IPv4 addresses in IPv6 clothes as the IPv4 network that it is.
-pub(crate) fn canonical(network: IpNet) -> IpNet {
+pub(crate) fn canonical_network(network: IpNet) -> IpNet {
     let IpNet::V6(six) = network else { return network };
     let four = six.addr().to_ipv4_mapped().zip(six.prefix_len().checked_sub(96));
     four.and_then(|(address, length)| Ipv4Net::new(address, length).ok()).map_or(network, IpNet::V4)
@@ -123,9 +123,9 @@ impl Condition {
 
     /// What an index can find it by: it holds only for values that one of these
     /// matches. `None` if it may hold for any, or for none.
-    pub(crate) fn handles(&self) -> Option<Vec<Handle<'_>>> {
+    pub(crate) fn index_keys(&self) -> Option<Vec<IndexKey<'_>>> {
         let Self::In(matchers) = self else { return None };
-        matchers.iter().map(Matcher::handle).collect()
+        matchers.iter().map(Matcher::index_key).collect()
     }
 }
 

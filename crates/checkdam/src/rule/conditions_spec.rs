@@ -60,13 +60,14 @@ impl ConditionsSpec {
 /// Several conditions of one attribute.
 fn written(conditions: &[&Condition]) -> Value {
     match conditions {
-        [one] => alone(one),
-        several => together(several)
-            .unwrap_or_else(|| json!({"all": several.iter().map(|one| alone(one)).collect::<Vec<_>>()})),
+        [one] => single(one),
+        several => {
+            merged(several).unwrap_or_else(|| json!({"all": several.iter().map(|one| single(one)).collect::<Vec<_>>()}))
+        }
     }
 }
 
-fn alone(condition: &Condition) -> Value {
+fn single(condition: &Condition) -> Value {
     match condition {
         Condition::In(matchers) => exact(matchers).map_or_else(|| values(matchers), |exact| json!({"equals": exact})),
         Condition::NotIn(matchers) => json!({"not_in": values(matchers)}),
@@ -75,7 +76,7 @@ fn alone(condition: &Condition) -> Value {
 }
 
 /// Several conditions as one map, if they stand in the order in which tests are read.
-fn together(conditions: &[&Condition]) -> Option<Value> {
+fn merged(conditions: &[&Condition]) -> Option<Value> {
     let mut tests = json!({});
     let mut names = TESTS.iter();
     for condition in conditions {
@@ -102,7 +103,7 @@ fn exact(matchers: &[Matcher]) -> Option<Value> {
         _ => None,
     };
     let mut texts = matchers.iter().map(text).collect::<Option<Vec<Value>>>()?;
-    let is_needed = matchers.iter().any(|matcher| !reads_so(matcher));
+    let is_needed = matchers.iter().any(|matcher| !round_trips(matcher));
     is_needed.then(|| if texts.len() == 1 { texts.remove(0) } else { Value::Array(texts) })
 }
 
@@ -110,15 +111,15 @@ fn exact(matchers: &[Matcher]) -> Option<Value> {
 fn values(matchers: &[Matcher]) -> Value {
     let value = |matcher: &Matcher| {
         let text = json!(matcher.to_string());
-        if reads_so(matcher) { text } else { json!({"equals": text}) }
+        if round_trips(matcher) { text } else { json!({"equals": text}) }
     };
     match matchers {
-        [one] if reads_so(one) => value(one),
+        [one] if round_trips(one) => value(one),
         several => several.iter().map(value).collect(),
     }
 }
 
-fn reads_so(matcher: &Matcher) -> bool {
+fn round_trips(matcher: &Matcher) -> bool {
     Matcher::parse(&matcher.to_string()).as_ref() == Ok(matcher)
 }
 

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::buffer::Buffer;
 use crate::request::{NAME_MAX, Request, VALUE_MAX, shortened};
+use crate::small_buffer::SmallBuffer;
 use crate::subject::SubjectPattern;
 
 /// A key pattern: text with attribute names in braces.
@@ -160,7 +160,7 @@ impl KeyPattern {
     }
 
     /// The same with the values given in order: as [`render`](Self::render), in bytes.
-    pub(crate) fn write<'a>(&self, mut values: impl Iterator<Item = &'a str>, out: &mut Buffer) {
+    pub(crate) fn write<'a>(&self, mut values: impl Iterator<Item = &'a str>, out: &mut SmallBuffer) {
         for part in &self.parts {
             let text = match part {
                 Part::Text(literal) => literal,
@@ -171,7 +171,7 @@ impl KeyPattern {
     }
 
     /// Every subject that it can name.
-    pub(crate) fn subjects(&self) -> SubjectPattern {
+    pub(crate) fn subject_pattern(&self) -> SubjectPattern {
         let mut chunks = vec![String::new()];
         for part in &self.parts {
             match (part, chunks.last_mut()) {
@@ -179,12 +179,12 @@ impl KeyPattern {
                 _ => chunks.push(String::new()),
             }
         }
-        SubjectPattern::around(chunks)
+        SubjectPattern::from_chunks(chunks)
     }
 
     /// The text before, between and after its attributes: one more than there are
     /// attributes.
-    pub(crate) fn texts(&self) -> Vec<&str> {
+    pub(crate) fn literals(&self) -> Vec<&str> {
         let mut texts = vec![""];
         for part in &self.parts {
             match (part, texts.last_mut()) {

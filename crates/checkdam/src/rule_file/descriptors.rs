@@ -1,14 +1,14 @@
 //! The configuration format of envoyproxy/ratelimit: one domain per file, limits as a
 //! tree of descriptors, extended by a few keys of checkdam.
 
-mod json;
-mod keys;
+mod known_keys;
+mod yaml_to_json;
 
 use std::collections::HashSet;
 
 use serde_saphyr::{Location, Spanned};
 
-use self::json::JsonText;
+use self::yaml_to_json::JsonText;
 use super::{FileOptions, RuleFileError, from_yaml_with};
 use crate::descriptor::{Descriptor, DescriptorAllowance, DescriptorLimit, DescriptorTree};
 use crate::quota::{Algorithm, Align, Quota, QuotaSpec};
@@ -18,17 +18,17 @@ use crate::rule::{Mode, POLICIES, spec};
 type SpannedText = Spanned<String>;
 
 #[derive(serde::Deserialize)]
-struct TreeWire {
+struct TreeSchema {
     domain: Option<SpannedText>,
     default_algorithm: Option<SpannedText>,
-    descriptors: Option<Vec<Spanned<DescriptorWire>>>,
+    descriptors: Option<Vec<Spanned<DescriptorSchema>>>,
 }
 
 #[derive(serde::Deserialize)]
-struct DescriptorWire {
+struct DescriptorSchema {
     key: Option<SpannedText>,
     value: Option<String>,
-    rate_limit: Option<Spanned<LimitWire>>,
+    rate_limit: Option<Spanned<RateLimitSchema>>,
     descriptors: Option<Vec<Spanned<Self>>>,
     shadow_mode: Option<bool>,
     quota_mode: Option<bool>,
@@ -39,12 +39,12 @@ struct DescriptorWire {
 }
 
 #[derive(serde::Deserialize)]
-struct LimitWire {
+struct RateLimitSchema {
     unit: Option<SpannedText>,
     requests_per_unit: Option<u32>,
     unlimited: Option<bool>,
     name: Option<String>,
-    replaces: Option<Vec<Spanned<ReplacesWire>>>,
+    replaces: Option<Vec<Spanned<ReplacesSchema>>>,
     metadata: Option<JsonText>,
     algorithm: Option<SpannedText>,
     burst: Option<u64>,
@@ -53,7 +53,7 @@ struct LimitWire {
 }
 
 #[derive(serde::Deserialize)]
-struct ReplacesWire {
+struct ReplacesSchema {
     name: Option<String>,
 }
 
@@ -69,19 +69,19 @@ pub(super) fn is_tree(text: &str) -> bool {
         return false;
     }
     begins(&["domain", "descriptors"])
-        || keys::top_level(text).iter().any(|key| key == "domain" || key == "descriptors")
+        || known_keys::top_level(text).iter().any(|key| key == "domain" || key == "descriptors")
 }
 
 /// Parses a tree, with its location.
 pub(super) fn read(text: &str, options: &FileOptions) -> Result<(Location, DescriptorTree), RuleFileError> {
-    let warnings = keys::check(text, options)?;
-    let wire: TreeWire = from_yaml_with(text, options.bytes_max, "the file", super::options_with_anchors(options))?;
-    let Some(domain) = wire.domain.filter(|domain| !domain.value.is_empty()) else {
+    let warnings = known_keys::check(text, options)?;
+    let schema: TreeSchema = from_yaml_with(text, options.bytes_max, "the file", super::options_with_anchors(options))?;
+    let Some(domain) = schema.domain.filter(|domain| !domain.value.is_empty()) else {
         return Err(RuleFileError::at_start("the file has no domain: begin it with \"domain: \" and its name"));
     };
-    let algorithm = algorithm(wire.default_algorithm, options.descriptor_algorithm)?;
+    let algorithm = algorithm(schema.default_algorithm, options.descriptor_algorithm)?;
     let mut reader = Reader { algorithm, path: domain.value.clone() };
-    let descriptors = reader.level(wire.descriptors.unwrap_or_default())?;
+    let descriptors = reader.level(schema.descriptors.unwrap_or_default())?;
     Ok((domain.referenced, DescriptorTree { domain: domain.value, algorithm, descriptors, warnings }))
 }
 
@@ -92,16 +92,16 @@ struct Reader {
 }
 
 impl Reader {
-    fn level(&mut self, wires: Vec<Spanned<DescriptorWire>>) -> Result<Vec<Descriptor>, RuleFileError> {
+    fn level(&mut self, schemas: Vec<Spanned<DescriptorSchema>>) -> Result<Vec<Descriptor>, RuleFileError> {
         let mut ids = HashSet::new();
-        let mut level = Vec::with_capacity(wires.len());
-        for wire in wires {
-            let (place, mut wire) = (wire.referenced, wire.value);
-            let Some(key) = wire.key.take().filter(|key| !key.value.is_empty()) else {
+        let mut level = Vec::with_capacity(schemas.len());
+        for schema in schemas {
+            let (place, mut schema) = (schema.referenced, schema.value);
+            let Some(key) = schema.key.take().filter(|key| !key.value.is_empty()) else {
                 let reason = format!("a descriptor of {:?} has no key: give it one", self.path);
                 return Err(RuleFileError::at(place, reason));
             };
-            let value = wire.value.take().unwrap_or_default();
+            let value = schema.value.take().unwrap_or_default();
             let mut one = Descriptor { key: key.value, value, ..Descriptor::default() };
             let length = self.path.len();
             self.path.push('.');
@@ -110,21 +110,21 @@ impl Reader {
                 let reason = format!("there are two descriptors {:?}: keep one of them", self.path);
                 return Err(RuleFileError::at(place, reason));
             }
-            self.fill(&mut one, place, wire)?;
+            self.fill(&mut one, place, schema)?;
             self.path.truncate(length);
             level.push(one);
         }
         Ok(level)
     }
 
-    fn fill(&mut self, one: &mut Descriptor, place: Location, wire: DescriptorWire) -> Result<(), RuleFileError> {
-        if wire.shadow_mode == Some(true) {
+    fn fill(&mut self, one: &mut Descriptor, place: Location, schema: DescriptorSchema) -> Result<(), RuleFileError> {
+        if schema.shadow_mode == Some(true) {
             one.mode = Mode::Shadow;
         }
-        one.is_quota_mode = wire.quota_mode.unwrap_or_default();
-        one.detailed_metric = wire.detailed_metric.unwrap_or_default();
-        one.value_to_metric = wire.value_to_metric.unwrap_or_default();
-        if let Some(shared) = wire.share_threshold.filter(|shared| shared.value) {
+        one.is_quota_mode = schema.quota_mode.unwrap_or_default();
+        one.detailed_metric = schema.detailed_metric.unwrap_or_default();
+        one.value_to_metric = schema.value_to_metric.unwrap_or_default();
+        if let Some(shared) = schema.share_threshold.filter(|shared| shared.value) {
             if !one.has_wildcard() {
                 let reason = format!(
                     "{:?} has share_threshold, and its value {:?} has no *: values are counted together by a pattern",
@@ -134,8 +134,8 @@ impl Reader {
             }
             one.is_shared = true;
         }
-        let mut metadata = wire.metadata;
-        if let Some(mut limit) = wire.rate_limit {
+        let mut metadata = schema.metadata;
+        if let Some(mut limit) = schema.rate_limit {
             metadata = metadata.or_else(|| limit.value.metadata.take());
             let named = |error: RuleFileError| error.about(&format!("the limit of {:?}", self.path));
             one.limit = Some(self.limit(limit.referenced, limit.value).map_err(named)?);
@@ -147,14 +147,14 @@ impl Reader {
             }
             one.metadata = text;
         }
-        one.descriptors = self.level(wire.descriptors.unwrap_or_default())?;
+        one.descriptors = self.level(schema.descriptors.unwrap_or_default())?;
         Ok(())
     }
 
-    fn limit(&self, place: Location, wire: LimitWire) -> Result<DescriptorLimit, RuleFileError> {
-        let name = wire.name.clone().unwrap_or_default();
+    fn limit(&self, place: Location, schema: RateLimitSchema) -> Result<DescriptorLimit, RuleFileError> {
+        let name = schema.name.clone().unwrap_or_default();
         let mut replaces = Vec::new();
-        for replaced in wire.replaces.iter().flatten() {
+        for replaced in schema.replaces.iter().flatten() {
             let fail = |reason: &str| RuleFileError::at(replaced.referenced, reason);
             match replaced.value.name.as_deref() {
                 None | Some("") => return Err(fail("replaces has an entry without a name: name a limit")),
@@ -162,13 +162,13 @@ impl Reader {
                 Some(other) => replaces.push(other.to_owned()),
             }
         }
-        let on_store_failure = choice(wire.on_store_failure.clone(), &POLICIES)?;
-        Ok(DescriptorLimit { name, allowance: self.allowance(place, wire)?, replaces, on_store_failure })
+        let on_store_failure = choice(schema.on_store_failure.clone(), &POLICIES)?;
+        Ok(DescriptorLimit { name, allowance: self.allowance(place, schema)?, replaces, on_store_failure })
     }
 
-    fn allowance(&self, place: Location, wire: LimitWire) -> Result<DescriptorAllowance, RuleFileError> {
-        let unit = wire.unit.as_ref().map(|unit| (unit.referenced, &unit.value, Unit::by_name(&unit.value)));
-        let unit = match (wire.unlimited.unwrap_or_default(), unit) {
+    fn allowance(&self, place: Location, schema: RateLimitSchema) -> Result<DescriptorAllowance, RuleFileError> {
+        let unit = schema.unit.as_ref().map(|unit| (unit.referenced, &unit.value, Unit::by_name(&unit.value)));
+        let unit = match (schema.unlimited.unwrap_or_default(), unit) {
             (true, Some((place, name, Some(_)))) => {
                 let reason = format!("it is unlimited, and has the unit {name:?}: keep one of them");
                 return Err(RuleFileError::at(place, reason));
@@ -181,18 +181,18 @@ impl Reader {
             }
             (false, None) => return Err(RuleFileError::at(place, "it has no unit: write for example unit: second")),
         };
-        let multiplier = wire.unit_multiplier.as_ref().map_or(1, |multiplier| multiplier.value);
+        let multiplier = schema.unit_multiplier.as_ref().map_or(1, |multiplier| multiplier.value);
         let period_us = unit.period_us().saturating_mul(multiplier);
         if multiplier == 0 {
             let reason = "unit_multiplier is 0: use 1 or more, such as 30 for half a minute of seconds";
-            return Err(RuleFileError::at(wire.unit_multiplier.map_or(place, |given| given.referenced), reason));
+            return Err(RuleFileError::at(schema.unit_multiplier.map_or(place, |given| given.referenced), reason));
         }
-        let amount = u64::from(wire.requests_per_unit.unwrap_or_default());
+        let amount = u64::from(schema.requests_per_unit.unwrap_or_default());
         if amount == 0 {
             return Ok(DescriptorAllowance::Nothing { period_us });
         }
-        let spec = QuotaSpec { amount, period_us, burst: wire.burst, initial: None, align: Align::Epoch };
-        let algorithm = algorithm(wire.algorithm, self.algorithm)?;
+        let spec = QuotaSpec { amount, period_us, burst: schema.burst, initial: None, align: Align::Epoch };
+        let algorithm = algorithm(schema.algorithm, self.algorithm)?;
         let quota = Quota::new(spec, algorithm).map_err(|error| RuleFileError::at(place, error.to_string()))?;
         Ok(DescriptorAllowance::Quota(quota))
     }

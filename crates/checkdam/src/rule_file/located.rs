@@ -9,7 +9,7 @@ use serde_saphyr::{Location, Options, Spanned};
 use crate::definitions::Definitions;
 use crate::descriptor::DescriptorTree;
 use crate::rule::spec::PathStep;
-use crate::ruleset::{Item, RuleSetError};
+use crate::ruleset::{RuleSetError, RuleSetItem};
 
 /// Definitions of several files, and which are whose.
 #[derive(Default)]
@@ -61,10 +61,10 @@ impl LocatedDefinitions {
     /// The number of the file that holds what was refused, and where it stands there.
     pub(super) fn place(&self, error: &RuleSetError) -> (usize, ItemPlace) {
         let (kind, list) = match error.item {
-            Item::Rule { .. } => (0, "rules"),
-            Item::Override { .. } => (1, "overrides"),
-            Item::Ban { .. } => (2, "bans"),
-            Item::Domain { .. } => {
+            RuleSetItem::Rule { .. } => (0, "rules"),
+            RuleSetItem::Override { .. } => (1, "overrides"),
+            RuleSetItem::Ban { .. } => (2, "bans"),
+            RuleSetItem::Domain { .. } => {
                 let (file, place) = self.tree_places.get(error.index).copied().unwrap_or((0, Location::UNKNOWN));
                 return (file, ItemPlace::Location(place));
             }

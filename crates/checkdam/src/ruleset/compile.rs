@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
-use super::bans::Bans;
 use super::compile_trees::TreeCompiler;
+use super::compiled_bans::CompiledBans;
 use super::compiled_overrides::{self, OverridesBuilder};
-use super::error::{Item, RuleSetError};
+use super::error::{RuleSetError, RuleSetItem};
 use super::index::Index;
 use super::{CompiledKey, CompiledQuota, CompiledRule, PolicyText, RuleSet};
 use crate::definitions::Definitions;
@@ -32,7 +32,7 @@ impl RuleSet {
     pub fn compile(definitions: Definitions) -> Result<Self, RuleSetError> {
         let Definitions { rules, overrides, bans, trees } = definitions;
         check_all(&rules)?;
-        let mut gathered = compiled_overrides::gather(&rules, &overrides)?;
+        let mut gathered = compiled_overrides::group_by_rule(&rules, &overrides)?;
         let mut listed: Vec<(usize, Rule)> = rules.into_iter().enumerate().collect();
         listed.retain(|(_, rule)| rule.mode != Mode::Off);
         listed.sort_by_key(|(_, rule)| Reverse(rule.priority));
@@ -50,7 +50,7 @@ impl RuleSet {
             });
             compiled.push(CompiledRule::new(rule, key, gathered.remove(&place), (&mut index, held)));
         }
-        let bans = Bans::new(bans, &mut index)?;
+        let bans = CompiledBans::new(bans, &mut index)?;
         let (trees, shown) = TreeCompiler::new(&mut compiled, &mut keys).compile(&trees)?;
         Ok(Self { rules: compiled, shown, keys, index, overrides, bans, trees })
     }
@@ -98,7 +98,7 @@ impl CompiledQuota {
 fn check_all(rules: &[Rule]) -> Result<(), RuleSetError> {
     let mut names = HashSet::with_capacity(rules.len());
     for (index, rule) in rules.iter().enumerate() {
-        let fail = |reason| RuleSetError { item: Item::rule(&rule.name), index, reason };
+        let fail = |reason| RuleSetError { item: RuleSetItem::rule(&rule.name), index, reason };
         check(rule).map_err(fail)?;
         if !names.insert(rule.name.as_str()) {
             return Err(fail("the name is used by an earlier rule: give each rule its own".to_owned()));

@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::descriptor_trees::{Leaf, Level, Node, Step, Tree, Trees};
-use super::error::{Item, RuleSetError};
+use super::descriptor_trees::{CompiledTree, CompiledTrees, Leaf, TreeLevel, TreeNode, TreeStep};
+use super::error::{RuleSetError, RuleSetItem};
 use super::{CompiledKey, CompiledRule};
 use crate::descriptor::{Descriptor, DescriptorAllowance, DescriptorLimit, DescriptorTree};
 use crate::quota::{Algorithm, Align, Quota, QuotaSpec};
@@ -19,21 +19,21 @@ pub(super) struct TreeCompiler<'a> {
     pub(super) keys: &'a mut Vec<CompiledKey>,
     /// How often each name was used.
     names: HashMap<String, usize>,
-    trees: Trees,
+    trees: CompiledTrees,
 }
 
 impl<'a> TreeCompiler<'a> {
     pub(super) fn new(rules: &'a mut Vec<CompiledRule>, keys: &'a mut Vec<CompiledKey>) -> Self {
         let taken = rules.iter().map(|compiled| compiled.rule.name.as_str()).chain(RESERVED_NAMES);
         let names = taken.map(|name| (name.to_owned(), 1)).collect();
-        Self { rules, keys, names, trees: Trees::default() }
+        Self { rules, keys, names, trees: CompiledTrees::default() }
     }
 
     /// Also returns how many rules are listed to users: those after them represent limits
     /// that requests bring with them.
-    pub(super) fn compile(mut self, trees: &[DescriptorTree]) -> Result<(Trees, usize), RuleSetError> {
+    pub(super) fn compile(mut self, trees: &[DescriptorTree]) -> Result<(CompiledTrees, usize), RuleSetError> {
         for (index, tree) in trees.iter().enumerate() {
-            let fail = |reason| RuleSetError { item: Item::domain(&tree.domain), index, reason };
+            let fail = |reason| RuleSetError { item: RuleSetItem::domain(&tree.domain), index, reason };
             if tree.domain.is_empty() {
                 return Err(fail("the name of the domain is empty: give it one".to_owned()));
             }
@@ -43,13 +43,13 @@ impl<'a> TreeCompiler<'a> {
                         .to_owned(),
                 ));
             }
-            let root = self.level(&mut Path::new(&tree.domain), tree.descriptors.clone()).map_err(fail)?;
-            let ready = Tree { root, given: 0, algorithm: tree.algorithm };
+            let root = self.level(&mut TreePath::new(&tree.domain), tree.descriptors.clone()).map_err(fail)?;
+            let ready = CompiledTree { root, given: 0, algorithm: tree.algorithm };
             self.trees.by_domain.insert(tree.domain.as_str().into(), ready);
         }
         let shown = self.rules.len();
         for tree in trees {
-            let path = Path::new(&tree.domain);
+            let path = TreePath::new(&tree.domain);
             let given = self.rule(&path, Rule::new("", KeyPattern::literal(&path.name()), Vec::new()));
             if let Some(tree) = self.trees.by_domain.get_mut(tree.domain.as_str()) {
                 tree.given = given;
@@ -58,8 +58,8 @@ impl<'a> TreeCompiler<'a> {
         Ok((self.trees, shown))
     }
 
-    fn level(&mut self, path: &mut Path<'_>, descriptors: Vec<Descriptor>) -> Result<Level, String> {
-        let mut level = Level::default();
+    fn level(&mut self, path: &mut TreePath<'_>, descriptors: Vec<Descriptor>) -> Result<TreeLevel, String> {
+        let mut level = TreeLevel::default();
         let mut ids = HashSet::new();
         for mut one in descriptors {
             let id = one.id();
@@ -71,13 +71,13 @@ impl<'a> TreeCompiler<'a> {
             }
             let below = std::mem::take(&mut one.descriptors);
             path.enter(&one, id);
-            let node = Node { leaf: self.leaf(path, &one)?, next: self.level(path, below)? };
+            let node = TreeNode { leaf: self.leaf(path, &one)?, next: self.level(path, below)? };
             path.leave();
             let values = level.0.entry(one.key.as_str().into()).or_default();
             if one.value.is_empty() {
                 values.any = Some(Box::new(node));
             } else if one.has_wildcard() {
-                let pattern = SubjectPattern::around(one.value.split('*').map(str::to_owned).collect());
+                let pattern = SubjectPattern::from_chunks(one.value.split('*').map(str::to_owned).collect());
                 values.wild.push((pattern, node));
             } else {
                 values.exact.insert(one.value.into(), node);
@@ -86,7 +86,7 @@ impl<'a> TreeCompiler<'a> {
         Ok(level)
     }
 
-    fn leaf(&mut self, path: &Path<'_>, one: &Descriptor) -> Result<Option<u32>, String> {
+    fn leaf(&mut self, path: &TreePath<'_>, one: &Descriptor) -> Result<Option<u32>, String> {
         let Some(limit) = &one.limit else { return Ok(None) };
         let rule = match quota(limit)? {
             None => None,
@@ -105,7 +105,7 @@ impl<'a> TreeCompiler<'a> {
 
     /// Puts a rule behind the others, under a name of its own: that of its path,
     /// and what its name was before.
-    fn rule(&mut self, path: &Path<'_>, mut rule: Rule) -> u32 {
+    fn rule(&mut self, path: &TreePath<'_>, mut rule: Rule) -> u32 {
         let name = path.name() + &rule.name;
         rule.name.clone_from(&name);
         while let Some(wanted) = self.names.get_mut(&rule.name) {
@@ -123,21 +123,21 @@ impl<'a> TreeCompiler<'a> {
 }
 
 /// The way to a level.
-struct Path<'a> {
+struct TreePath<'a> {
     domain: &'a str,
     /// The keys, and how the levels are named.
     entries: Vec<(String, String)>,
-    steps: Vec<Step>,
+    steps: Vec<TreeStep>,
 }
 
-impl<'a> Path<'a> {
+impl<'a> TreePath<'a> {
     const fn new(domain: &'a str) -> Self {
         Self { domain, entries: Vec::new(), steps: Vec::new() }
     }
 
     fn enter(&mut self, one: &Descriptor, id: String) {
         self.entries.push((one.key.clone(), id));
-        self.steps.push(Step {
+        self.steps.push(TreeStep {
             value: one.value.as_str().into(),
             is_shared: one.is_shared,
             value_to_metric: one.value_to_metric,
@@ -160,7 +160,7 @@ impl<'a> Path<'a> {
 }
 
 /// The key as shown to people: names that are invalid in a key are written as text.
-fn key(path: &Path<'_>) -> KeyPattern {
+fn key(path: &TreePath<'_>) -> KeyPattern {
     let part = |(name, _): &(String, String)| format!("{name}={{{name}}}");
     let text = path.entries.iter().map(part).collect::<Vec<_>>().join(",");
     text.parse().unwrap_or_else(|_| KeyPattern::literal(&path.name()))

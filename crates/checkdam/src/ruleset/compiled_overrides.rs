@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use smallvec::SmallVec;
 
-use super::error::{Item, RuleSetError};
+use super::error::{RuleSetError, RuleSetItem};
 use super::index::Map;
 use crate::overrides::{Allowance, Override};
 use crate::quota::Quota;
@@ -18,19 +18,19 @@ pub(super) struct CompiledOverrides {
     /// By subject; short ones are stored inline, which saves a cache miss.
     exact: Map<SmallVec<[u8; 22]>, CompiledOverride>,
     /// The nearest first.
-    wild: Vec<(Wild, CompiledOverride)>,
+    wild: Vec<(WildcardOverride, CompiledOverride)>,
 }
 
 /// A subject with wildcards.
 #[derive(Debug)]
-struct Wild {
+struct WildcardOverride {
     subject: SubjectPattern,
     /// What each attribute must be, in one way or another; the whole subject counts
     /// if there is none.
     ways: Vec<Vec<SubjectPattern>>,
 }
 
-impl Wild {
+impl WildcardOverride {
     fn matches<'a>(&self, subject: &[u8], values: &(impl Iterator<Item = &'a str> + Clone)) -> bool {
         let fits = |way: &Vec<SubjectPattern>| way.iter().zip(values.clone()).all(|(one, value)| one.matches(value));
         if self.ways.is_empty() { self.subject.matches_bytes(subject) } else { self.ways.iter().any(fits) }
@@ -60,7 +60,7 @@ impl CompiledOverrides {
         {
             return Some(*compiled_override);
         }
-        let matches = |(wild, _): &&(Wild, CompiledOverride)| wild.matches(subject, values);
+        let matches = |(wild, _): &&(WildcardOverride, CompiledOverride)| wild.matches(subject, values);
         self.wild.iter().find(matches).map(|(_, compiled_override)| *compiled_override)
     }
 }
@@ -78,14 +78,18 @@ pub(super) struct OverridesBuilder {
 }
 
 /// Groups overrides by the index of their rule.
-pub(super) fn gather(rules: &[Rule], overrides: &[Override]) -> Result<HashMap<usize, OverridesBuilder>, RuleSetError> {
+pub(super) fn group_by_rule(
+    rules: &[Rule],
+    overrides: &[Override],
+) -> Result<HashMap<usize, OverridesBuilder>, RuleSetError> {
     let mut gathered = HashMap::new();
     if overrides.is_empty() {
         return Ok(gathered);
     }
     let places: Map<&str, usize> = rules.iter().enumerate().map(|(place, rule)| (rule.name.as_str(), place)).collect();
     for (index, one) in overrides.iter().enumerate() {
-        let fail = |reason| RuleSetError { item: Item::of_override(&one.rule, one.subject.text()), index, reason };
+        let fail =
+            |reason| RuleSetError { item: RuleSetItem::of_override(&one.rule, one.subject.text()), index, reason };
         let Some(place) = places.get(one.rule.as_str()) else {
             return Err(fail("there is no rule of that name: name one, or remove the override".to_owned()));
         };
@@ -110,7 +114,7 @@ impl OverridesBuilder {
             overrides: CompiledOverrides::default(),
             quotas: Vec::new(),
             own,
-            subjects: rule.key.subjects(),
+            subjects: rule.key.subject_pattern(),
             wild: HashSet::new(),
             known: HashMap::new(),
             length: own as u32,
@@ -132,14 +136,14 @@ impl OverridesBuilder {
             if !self.wild.insert(one.subject.text().to_owned()) {
                 return Err(twice());
             }
-            let Some(ways) = one.subject.split(&rule.key.texts()) else {
+            let Some(ways) = one.subject.split(&rule.key.literals()) else {
                 let key = rule.key.text();
                 return Err(format!(
                     "the subject fits the key {key:?} in more than {SPLITS_MAX} ways: name its attributes with fewer \
                      wildcards"
                 ));
             };
-            self.overrides.wild.push((Wild { subject: one.subject.clone(), ways }, compiled_override));
+            self.overrides.wild.push((WildcardOverride { subject: one.subject.clone(), ways }, compiled_override));
             return Ok(());
         };
         if !self.subjects.matches(exact) {

@@ -2,25 +2,25 @@
 
 use super::index::Map;
 use super::{CompiledQuota, CompiledRule, PolicyText};
-use crate::buffer::Buffer;
 use crate::descriptor::Descriptor;
 use crate::quota::{Algorithm, Quota};
 use crate::request::Request;
 use crate::rule::Rule;
+use crate::small_buffer::SmallBuffer;
 use crate::store::BucketName;
 use crate::subject::SubjectPattern;
 
 /// The trees by their domain, and where paths end in them.
 #[derive(Debug, Default)]
-pub(crate) struct Trees {
-    pub(super) by_domain: Map<Box<str>, Tree>,
+pub(crate) struct CompiledTrees {
+    pub(super) by_domain: Map<Box<str>, CompiledTree>,
     pub(super) leaves: Vec<Leaf>,
 }
 
 /// The tree of a domain.
 #[derive(Debug)]
-pub(crate) struct Tree {
-    pub(super) root: Level,
+pub(crate) struct CompiledTree {
+    pub(super) root: TreeLevel,
     /// The rule that represents request limits.
     pub(crate) given: u32,
     pub(crate) algorithm: Algorithm,
@@ -28,21 +28,21 @@ pub(crate) struct Tree {
 
 /// What one entry is compared with.
 #[derive(Debug, Default)]
-pub(super) struct Level(pub(super) Map<Box<str>, Values>);
+pub(super) struct TreeLevel(pub(super) Map<Box<str>, ValueNodes>);
 
 /// The nodes of one name.
 #[derive(Debug, Default)]
-pub(super) struct Values {
-    pub(super) exact: Map<Box<str>, Node>,
+pub(super) struct ValueNodes {
+    pub(super) exact: Map<Box<str>, TreeNode>,
     /// In the file's order.
-    pub(super) wild: Vec<(SubjectPattern, Node)>,
-    pub(super) any: Option<Box<Node>>,
+    pub(super) wild: Vec<(SubjectPattern, TreeNode)>,
+    pub(super) any: Option<Box<TreeNode>>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Node {
+pub(super) struct TreeNode {
     pub(super) leaf: Option<u32>,
-    pub(super) next: Level,
+    pub(super) next: TreeLevel,
 }
 
 /// A limit of a tree: where paths end.
@@ -52,22 +52,22 @@ pub(crate) struct Leaf {
     pub(crate) descriptor: Descriptor,
     /// The rule that represents it; none if it counts nothing.
     pub(crate) rule: Option<u32>,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<TreeStep>,
 }
 
 /// One level of the way to a leaf.
 #[derive(Debug, Clone)]
-pub(super) struct Step {
+pub(super) struct TreeStep {
     /// As it was written; empty: any.
     pub(super) value: Box<str>,
     pub(super) is_shared: bool,
     pub(super) value_to_metric: bool,
 }
 
-impl Trees {
+impl CompiledTrees {
     /// The tree of a domain. Most rule sets have none at all.
     #[inline]
-    pub(crate) fn of(&self, domain: &str) -> Option<&Tree> {
+    pub(crate) fn get(&self, domain: &str) -> Option<&CompiledTree> {
         if self.by_domain.is_empty() {
             return None;
         }
@@ -79,7 +79,7 @@ impl Trees {
     }
 }
 
-impl Tree {
+impl CompiledTree {
     /// Where the request's path ends, if that is at a limit: an entry is
     /// compared with exact values first, then with patterns, and there is no
     /// way back from a level that was entered.
@@ -94,14 +94,14 @@ impl Tree {
     }
 }
 
-impl Values {
-    fn find(&self, value: &str) -> Option<&Node> {
+impl ValueNodes {
+    fn find(&self, value: &str) -> Option<&TreeNode> {
         let wild = || self.wild.iter().find(|(pattern, _)| pattern.matches(value)).map(|(_, node)| node);
         self.exact.get(value).or_else(wild).or(self.any.as_deref())
     }
 }
 
-impl Step {
+impl TreeStep {
     /// Whether all paths that take these steps are one subject.
     fn are_constant(steps: &[Self]) -> bool {
         steps.iter().all(|step| step.is_shared || !step.value.is_empty() && !step.value.contains('*'))
@@ -111,7 +111,7 @@ impl Step {
 impl Leaf {
     /// Whether all paths that end here are one subject.
     pub(crate) fn is_constant(&self) -> bool {
-        Step::are_constant(&self.steps)
+        TreeStep::are_constant(&self.steps)
     }
 
     /// Whether one path alone ends here: every value is written, and none is shared.
@@ -145,7 +145,7 @@ impl Leaf {
 /// Writes the subject of a path in an unambiguous form: the domain, then each name
 /// and value with its length before it. A shared threshold is counted under its
 /// pattern.
-pub(crate) fn write_subject(leaf: Option<&Leaf>, request: &Request<'_>, out: &mut Buffer) {
+pub(crate) fn write_subject(leaf: Option<&Leaf>, request: &Request<'_>, out: &mut SmallBuffer) {
     let mut text = |kind: u8, text: &str| {
         out.push(&[kind]);
         out.push(&(text.len() as u32).to_le_bytes());
@@ -175,8 +175,8 @@ impl CompiledQuota {
 
 impl CompiledRule {
     /// A rule that is in no index: a leaf refers to it.
-    pub(super) fn of_descriptor(rule: Rule, key: usize, steps: &[Step]) -> Self {
-        let is_constant = Step::are_constant(steps);
+    pub(super) fn of_descriptor(rule: Rule, key: usize, steps: &[TreeStep]) -> Self {
+        let is_constant = TreeStep::are_constant(steps);
         let of = |quota: &Quota| CompiledQuota::of_descriptor(&rule.name, *quota, is_constant);
         let quotas = rule.quotas.iter().map(of).collect();
         Self { rule, quotas, overrides: None, conditions: Vec::new(), key }

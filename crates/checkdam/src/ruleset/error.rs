@@ -7,7 +7,7 @@ use std::fmt;
 #[error("{item}: {reason}")]
 pub struct RuleSetError {
     /// The kind of item.
-    pub item: Item,
+    pub item: RuleSetItem,
     /// Its index in the list of its kind, from 0.
     pub index: usize,
     /// Why.
@@ -17,7 +17,7 @@ pub struct RuleSetError {
 /// A rule, an override, a ban or a tree, by its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Item {
+pub enum RuleSetItem {
     /// A rule.
     Rule {
         /// Its name.
@@ -45,7 +45,7 @@ pub enum Item {
 /// Names are cut to this many characters in messages.
 const SHOWN_MAX: usize = 80;
 
-impl Item {
+impl RuleSetItem {
     pub(super) fn rule(name: &str) -> Self {
         Self::Rule { name: shown(name) }
     }
@@ -63,7 +63,7 @@ impl Item {
     }
 }
 
-impl fmt::Display for Item {
+impl fmt::Display for RuleSetItem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rule { name } => write!(out, "rule {name:?}"),

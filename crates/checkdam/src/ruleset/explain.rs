@@ -35,7 +35,7 @@ impl RuleSet {
             }
             Explanation { rule, matches: !is_lifted, applied, reasons }
         };
-        let ending = self.trees.of(request.domain()).and_then(|tree| tree.find(request));
+        let ending = self.trees.get(request.domain()).and_then(|tree| tree.find(request));
         let ending = ending.and_then(|leaf| self.trees.leaf(leaf).rule);
         let (mut explained, lifted): (Vec<_>, Vec<_>) =
             holding.iter().map(|number| explain(*number)).partition(|explanation| explanation.matches);

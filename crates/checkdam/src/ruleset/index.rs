@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use super::networks::Networks;
+use super::network_map::NetworkMap;
 use super::{Matched, Values};
 use crate::hash::RandomState;
 use crate::request::Request;
-use crate::rule::{Handle, Rule};
+use crate::rule::{IndexKey, Rule};
 
 /// An attribute's number in one rule set.
 pub(super) type AttributeId = usize;
@@ -29,47 +29,48 @@ pub(super) struct Index {
     always: Vec<u32>,
     /// The same for rules of a domain.
     of_domain: Map<Box<str>, Vec<u32>>,
-    by_attribute: Vec<ByAttribute>,
+    by_attribute: Vec<AttributeIndex>,
 }
 
 /// The rules filed under values of one attribute.
 #[derive(Debug, Default)]
-struct ByAttribute {
+struct AttributeIndex {
     exact: Map<Box<str>, SmallVec<[u32; 2]>>,
-    networks: Networks<SmallVec<[u32; 2]>>,
+    networks: NetworkMap<SmallVec<[u32; 2]>>,
     prefixed: Map<Box<str>, SmallVec<[u32; 2]>>,
     /// The lengths that prefixes have, ascending.
     prefix_lengths: Vec<usize>,
 }
 
 /// Where a rule could be filed.
-struct Place<'a> {
+struct IndexCandidate<'a> {
     /// Which of its conditions says so.
     condition: usize,
     attribute: &'a str,
-    handles: Vec<Handle<'a>>,
+    index_keys: Vec<IndexKey<'a>>,
 }
 
 impl Index {
     /// Indexes all rules; also returns the condition that each rule is found by, if that
     /// is known to hold.
     pub(super) fn new(rules: &[Rule]) -> (Self, Vec<Option<usize>>) {
-        let places: Vec<Vec<Place<'_>>> = rules.iter().map(places).collect();
-        let mut shared: Map<(&str, Handle<'_>), usize> = Map::default();
+        let places: Vec<Vec<IndexCandidate<'_>>> = rules.iter().map(candidates_of).collect();
+        let mut shared: Map<(&str, IndexKey<'_>), usize> = Map::default();
         for place in places.iter().flatten() {
-            for handle in &place.handles {
-                *shared.entry((place.attribute, *handle)).or_default() += 1;
+            for index_key in &place.index_keys {
+                *shared.entry((place.attribute, *index_key)).or_default() += 1;
             }
         }
-        let crowd = |place: &Place<'_>| place.handles.iter().map(|one| shared[&(place.attribute, *one)]).max();
-        let width = |place: &Place<'_>| place.handles.iter().copied().map(breadth).max();
+        let shared_by =
+            |place: &IndexCandidate<'_>| place.index_keys.iter().map(|one| shared[&(place.attribute, *one)]).max();
+        let width = |place: &IndexCandidate<'_>| place.index_keys.iter().copied().map(specificity).max();
         let mut index = Self::default();
         let mut held = vec![None; rules.len()];
         for (number, (rule, places)) in rules.iter().zip(&places).enumerate() {
-            match places.iter().min_by_key(|place| (crowd(place), width(place))) {
+            match places.iter().min_by_key(|place| (shared_by(place), width(place))) {
                 Some(place) => {
-                    index.file(number as u32, place);
-                    let is_whole = place.handles.iter().all(|handle| matches!(handle, Handle::Exact(_)));
+                    index.insert(number as u32, place);
+                    let is_whole = place.index_keys.iter().all(|index_key| matches!(index_key, IndexKey::Exact(_)));
                     held[number] = is_whole.then_some(place.condition);
                 }
                 None if rule.domain.is_empty() => index.always.push(number as u32),
@@ -93,7 +94,7 @@ impl Index {
         if id < NAMES_MAX {
             self.names.push(name.into());
         }
-        self.by_attribute.push(ByAttribute::default());
+        self.by_attribute.push(AttributeIndex::default());
         id
     }
 
@@ -139,14 +140,14 @@ impl Index {
         found
     }
 
-    fn file(&mut self, rule: u32, place: &Place<'_>) {
+    fn insert(&mut self, rule: u32, place: &IndexCandidate<'_>) {
         let id = self.attribute(place.attribute);
         let attribute = &mut self.by_attribute[id];
-        for handle in &place.handles {
-            let filed = match handle {
-                Handle::Exact(text) => attribute.exact.entry((*text).into()).or_default(),
-                Handle::Network(network) => attribute.networks.entry(*network),
-                Handle::Prefix(text) => {
+        for index_key in &place.index_keys {
+            let filed = match index_key {
+                IndexKey::Exact(text) => attribute.exact.entry((*text).into()).or_default(),
+                IndexKey::Network(network) => attribute.networks.entry(*network),
+                IndexKey::Prefix(text) => {
                     attribute.prefix_lengths.push(text.len());
                     attribute.prefixed.entry((*text).into()).or_default()
                 }
@@ -159,7 +160,7 @@ impl Index {
     }
 }
 
-impl ByAttribute {
+impl AttributeIndex {
     fn collect(&self, value: &str, found: &mut Matched) {
         if !self.exact.is_empty()
             && let Some(rules) = self.exact.get(value)
@@ -178,18 +179,22 @@ impl ByAttribute {
 
 /// How unselective a handle is: among equally crowded entries, the narrowest is
 /// chosen.
-const fn breadth(handle: Handle<'_>) -> u8 {
-    match handle {
-        Handle::Exact(_) => 0,
-        Handle::Network(_) => 1,
-        Handle::Prefix(_) => 2,
+const fn specificity(index_key: IndexKey<'_>) -> u8 {
+    match index_key {
+        IndexKey::Exact(_) => 0,
+        IndexKey::Network(_) => 1,
+        IndexKey::Prefix(_) => 2,
     }
 }
 
-fn places(rule: &Rule) -> Vec<Place<'_>> {
+fn candidates_of(rule: &Rule) -> Vec<IndexCandidate<'_>> {
     let mut places = Vec::new();
     for (number, (attribute, condition)) in rule.when.iter().enumerate() {
-        places.extend(condition.handles().map(|handles| Place { condition: number, attribute, handles }));
+        places.extend(condition.index_keys().map(|index_keys| IndexCandidate {
+            condition: number,
+            attribute,
+            index_keys,
+        }));
     }
     places
 }

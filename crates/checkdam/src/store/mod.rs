@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 pub use crate::decision::FailurePolicy;
 use crate::decision::{DecidedBy, Decision, Verdict};
-use crate::hash::Traits;
+use crate::hash::TagBits;
 use crate::lease::LeaseTerms;
 use crate::quota::Quota;
 
@@ -74,7 +74,7 @@ impl BucketName {
     #[must_use]
     pub fn new(rule: &str, ordinal: usize) -> Self {
         let text = format!("{rule}\0{ordinal}");
-        let hash = crate::hash::stable(text.as_bytes()) & !Traits::MASK;
+        let hash = crate::hash::stable_hash(text.as_bytes()) & !TagBits::MASK;
         Self {
             text,
             hash,
@@ -87,7 +87,7 @@ impl BucketName {
     /// evicts it.
     #[must_use]
     pub const fn pinned(mut self, is_pinned: bool) -> Self {
-        self.hash = self.hash & !Traits::MASK | if is_pinned { Traits::PINNED } else { 0 };
+        self.hash = self.hash & !TagBits::MASK | if is_pinned { TagBits::PINNED } else { 0 };
         self
     }
 
@@ -278,7 +278,7 @@ impl DeniedGroups {
         alternatives: &[u8],
     ) -> Vec<Tier<'a>> {
         let denied = Self::new(tiers, answer.decisions.iter().map(Decision::is_allowed));
-        if !answer.by.is_own() || !alternatives.iter().all(|group| denied.contains(*group)) {
+        if !answer.by.is_refundable() || !alternatives.iter().all(|group| denied.contains(*group)) {
             return Vec::new();
         }
         tiers.iter().filter(|tier| denied.is_charged(tier)).copied().collect()

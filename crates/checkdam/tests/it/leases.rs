@@ -10,7 +10,7 @@
 #![allow(clippy::unwrap_used)]
 
 use checkdam::Quota;
-use checkdam::algorithm::token_bucket::{self, LeaseAsk, Ledger, State};
+use checkdam::algorithm::token_bucket::{self, LeaseRequest, Ledger, State};
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 const TICK_US: u64 = 1_000_000;
@@ -117,7 +117,7 @@ impl Leases {
     /// The grant of as many as are wanted, or of none.
     fn grant(&self, world: &mut World, wanted: u8) -> u8 {
         let length_us = if self.kind == Kind::BurstNotReduced { 0 } else { LIFE_US };
-        let ask = LeaseAsk { wanted: wanted.into(), least: wanted.into(), length_us };
+        let ask = LeaseRequest { wanted: wanted.into(), least: wanted.into(), length_us };
         let (grant, next) = token_bucket::lease(&self.quota, bucket(world), NOW_US, ask);
         set_bucket(world, next);
         let granted = u8::try_from(grant.granted).unwrap();

@@ -242,7 +242,7 @@ async fn the_breaker_keeps_requests_from_a_server_that_hangs() {
     let mut kept = 0;
     while began.elapsed() < Duration::from_secs(1) {
         match store.try_apply(Operation::Take, &[bucket.tier(&quota, 1)]).await.unwrap_err() {
-            CallError::NotAsked { reason } if reason.contains("breaker") => kept += 1,
+            CallError::NotSent { reason } if reason.contains("breaker") => kept += 1,
             _ => asked += 1,
         }
     }

@@ -1,7 +1,7 @@
 //! Operations of an account's holder: request a lease, add the granted tokens, update
 //! the demand, and reassign the account to another subject.
 
-use super::{Account, Ask, Begin, Receipt};
+use super::{Account, BeginRefill, Receipt, RefillRequest};
 use crate::algorithm::token_bucket::Grant;
 use crate::hash::Tag;
 use crate::lease::demand::Demand;
@@ -16,38 +16,50 @@ const DENIAL_KEPT_US: u64 = 1_000_000;
 impl Account {
     /// Locks the account to request a lease, if it is not locked and a lease is worth it.
     /// `least` is the minimum that the caller needs: 0 to fetch ahead of need.
-    pub fn begin(&self, tag: Tag, least: u64, now_us: u64, (terms, quota): (&LeaseTerms, &Quota)) -> Begin {
+    pub fn begin_refill(
+        &self,
+        tag: Tag,
+        least: u64,
+        now_us: u64,
+        (terms, quota): (&LeaseTerms, &Quota),
+    ) -> BeginRefill {
         if !self.lock() {
-            return Begin::Busy;
+            return BeginRefill::Busy;
         }
         if !self.is_of(tag) {
             self.unlock();
-            return Begin::Closed;
+            return BeginRefill::Closed;
         }
         if self.ask_after_us.load(Ordering::Relaxed) > now_us {
             self.unlock();
-            return Begin::NotYet;
+            return BeginRefill::NotYet;
         }
         let demand = self.measure(now_us, terms);
-        if demand.within(terms.length_us) < terms.worth.div_ceil(2) {
+        if demand.within(terms.length_us) < terms.demand_min.div_ceil(2) {
             self.low.store(0, Ordering::Relaxed);
             if self.held(now_us) == 0 {
                 self.close(now_us);
             }
             self.unlock();
-            return Begin::Closed;
+            return BeginRefill::Closed;
         }
         // More is fetched an eighth of T before it is needed, and lasts five: so it
         // is spent before its time is over, also if demand falls a little.
         self.low.store(demand.within(terms.length_us / 8), Ordering::Relaxed);
         self.ending_us.store(terms.length_us / 8, Ordering::Relaxed);
-        let wanted = demand.within(terms.length_us / 8 * 5).max(least).max(1).min(terms.most(quota).max(1));
-        Begin::Ask(Ask { wanted, least: least.max(1), asked_us: now_us })
+        let wanted = demand.within(terms.length_us / 8 * 5).max(least).max(1).min(terms.grant_max(quota).max(1));
+        BeginRefill::Request(RefillRequest { wanted, least: least.max(1), asked_us: now_us })
     }
 
     /// Adds the result of a lease request; `grant` is none if there was no reply, and
     /// then whatever was granted is lost. Returns the receipt of the new lease.
-    pub fn finish(&self, ask: &Ask, grant: Option<&Grant>, now_us: u64, terms: &LeaseTerms) -> Option<Receipt> {
+    pub fn finish_refill(
+        &self,
+        ask: &RefillRequest,
+        grant: Option<&Grant>,
+        now_us: u64,
+        terms: &LeaseTerms,
+    ) -> Option<Receipt> {
         let receipt = grant.and_then(|grant| {
             self.shared_left.store(grant.left, Ordering::Relaxed);
             self.reset_at_us.store(now_us.saturating_add(grant.reset_after_us), Ordering::Relaxed);
@@ -121,7 +133,7 @@ impl Account {
     /// something, it joins the one that ends later; both then end when the first
     /// of them would.
     fn deposit(&self, tokens: u64, end_us: u64, now_us: u64) -> Receipt {
-        self.came.fetch_add(tokens, Ordering::Relaxed);
+        self.granted.fetch_add(tokens, Ordering::Relaxed);
         loop {
             let held = [self.cells[0].load(), self.cells[1].load()];
             let is_spent = |held: CellState| held.tokens() == 0 || !held.is_live(now_us);

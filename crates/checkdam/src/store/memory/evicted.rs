@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::table::STALE_MAX_US;
-use super::word::Word;
+use super::bucket_table::STALE_MAX_US;
+use super::bucket_word::BucketWord;
 use crate::algorithm::token_bucket;
-use crate::hash::{RandomState, Tag, Traits};
+use crate::hash::{RandomState, Tag, TagBits};
 use crate::quota::Quota;
 
 /// What a bucket that is not in the table may owe.
@@ -14,7 +14,7 @@ pub(super) enum Evicted {
     /// It is full by then; 0 if no bucket like it was evicted.
     AtMost { full_at_us: u64 },
     /// Its exact state.
-    Exactly(Word),
+    Exactly(BucketWord),
 }
 
 impl Evicted {
@@ -45,15 +45,15 @@ impl Evicted {
 /// Pinned buckets that were evicted, with their exact state. There are no more of
 /// them than keys without attributes in the rules.
 #[derive(Debug, Default)]
-pub(super) struct Pinned {
-    words: HashMap<Tag, Word, RandomState>,
+pub(super) struct PinnedOverflow {
+    words: HashMap<Tag, BucketWord, RandomState>,
     purged_at: usize,
 }
 
 /// Up to this many are held before those that owe nothing are purged.
 const PURGE_MIN: usize = 256;
 
-impl Pinned {
+impl PinnedOverflow {
     pub(super) fn get(&self, tag: Tag) -> Evicted {
         match self.words.get(&tag) {
             Some(word) => Evicted::Exactly(*word),
@@ -62,12 +62,12 @@ impl Pinned {
     }
 
     /// Replaces an older word, or removes it if it equals a new bucket's.
-    pub(super) fn set(&mut self, tag: Tag, word: Word, now_us: u64) {
+    pub(super) fn set(&mut self, tag: Tag, word: BucketWord, now_us: u64) {
         if !is_kept(tag, word, now_us) {
             self.words.remove(&tag);
             return;
         }
-        self.words.insert(tag, word.detached());
+        self.words.insert(tag, word.state_only());
         if self.words.len() > self.purged_at.max(PURGE_MIN) {
             self.words.retain(|tag, word| is_kept(*tag, *word, now_us));
             self.purged_at = 2 * self.words.len();
@@ -75,6 +75,6 @@ impl Pinned {
     }
 }
 
-fn is_kept(tag: Tag, word: Word, now_us: u64) -> bool {
-    !word.is_new() && word.full_at_us() + Traits::of_tag(tag).remembered_us() + STALE_MAX_US > now_us
+fn is_kept(tag: Tag, word: BucketWord, now_us: u64) -> bool {
+    !word.is_new() && word.full_at_us() + TagBits::of_tag(tag).remembered_us() + STALE_MAX_US > now_us
 }

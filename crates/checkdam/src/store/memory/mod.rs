@@ -2,22 +2,22 @@
 //!
 //! Buckets are found by randomly keyed hashes, so no key text is stored and no client
 //! can choose keys that collide. Token and leaky buckets are in a flat table
-//! (`table`), the window algorithms in sharded maps (`windows`). A request with
+//! (`bucket_table`), the window algorithms in sharded maps (`window_map`). A request with
 //! several tiers locks their words, decides, and writes all of them or none.
 
+mod atomic_take;
+mod bucket_table;
+mod bucket_word;
+mod debt_sketch;
 mod evicted;
-mod sketch;
-mod table;
-mod tiers;
-mod windows;
-mod word;
+mod window_map;
 
 use std::future::ready;
 
+use self::bucket_table::{BucketTable, InsertResult};
+use self::bucket_word::BucketWord;
 use self::evicted::Evicted;
-use self::table::{Insert, Table};
-use self::windows::{Locked, Windows};
-use self::word::Word;
+use self::window_map::{LockedShards, WindowMap};
 use super::{Operation, Store, Tier, TierDecisions};
 use crate::algorithm::{leaky_bucket, token_bucket};
 #[cfg(feature = "redis")]
@@ -62,8 +62,8 @@ pub struct MemoryStats {
 pub struct MemoryStore<C = SystemClock> {
     clock: C,
     tags: TagMaker,
-    table: Table,
-    windows: Windows,
+    table: BucketTable,
+    windows: WindowMap,
     buckets_max: usize,
 }
 
@@ -82,8 +82,8 @@ impl<C: Clock> MemoryStore<C> {
         Self {
             clock,
             tags: TagMaker::default(),
-            table: Table::new(options.max_buckets),
-            windows: Windows::new(options.max_buckets),
+            table: BucketTable::new(options.max_buckets),
+            windows: WindowMap::new(options.max_buckets),
             buckets_max: options.max_buckets,
         }
     }
@@ -141,7 +141,7 @@ impl<C: Clock> MemoryStore<C> {
             let decision = if operation == Operation::Peek {
                 self.peek(tier, &mut locked, answer.at_us)
             } else {
-                let (decision, at_us) = self.give(operation, tier, &mut locked);
+                let (decision, at_us) = self.refund_charge_or_reset(operation, tier, &mut locked);
                 answer.at_us = at_us;
                 decision
             };
@@ -157,11 +157,11 @@ impl<C: Clock> MemoryStore<C> {
     /// Locks the windows that the tiers need. The clock is read under the locks:
     /// no other request can have seen a later time.
     #[inline]
-    fn lock_windows(&self, tiers: &[Tier<'_>]) -> Locked<'_> {
-        if tiers.iter().all(|tier| is_word(tier.quota)) {
-            return Locked::default();
+    fn lock_windows(&self, tiers: &[Tier<'_>]) -> LockedShards<'_> {
+        if tiers.iter().all(|tier| fits_in_word(tier.quota)) {
+            return LockedShards::default();
         }
-        let windowed = tiers.iter().filter(|tier| !is_word(tier.quota));
+        let windowed = tiers.iter().filter(|tier| !fits_in_word(tier.quota));
         self.windows.lock(windowed.map(|tier| self.tag(tier)))
     }
 
@@ -179,11 +179,11 @@ impl<C: Clock> MemoryStore<C> {
             let now_us = self.clock.now_us();
             let state = seen.state();
             let (decision, next) = token_bucket::decide(tier.quota, state, now_us, tier.cost);
-            if next == state || self.table.swap(at, seen, Word::of(tier.quota, next)) {
+            if next == state || self.table.swap(at, seen, BucketWord::of(tier.quota, next)) {
                 return (decision, now_us);
             }
         }
-        self.take_alone(tier, tag)
+        self.take_slow_path(tier, tag)
     }
 
     /// Raises a bucket's debt to what returns in `owed_us`, if it owes less, as reported
@@ -191,7 +191,7 @@ impl<C: Clock> MemoryStore<C> {
     #[cfg(feature = "redis")]
     pub(crate) fn raise_debt(&self, tier: &Tier<'_>, owed_us: u64) {
         let (quota, tag) = (tier.quota, self.tag(tier));
-        self.change_word(&Tier { cost: 1, ..*tier }, tag, |state, now_us| {
+        self.update_word(&Tier { cost: 1, ..*tier }, tag, |state, now_us| {
             let full_at = (now_us.min(HORIZON_US) + owed_us) * quota.ticks_per_us;
             (Decision::undecided(quota.limit, Verdict::Allowed), state.max(Some(full_at)))
         });
@@ -203,7 +203,7 @@ impl<C: Clock> MemoryStore<C> {
         let (quota, tag) = (tier.quota, self.tag(tier));
         let mut locked = self.lock_windows(std::slice::from_ref(tier));
         let now_us = self.clock.now_us();
-        if let Some(shard) = self.windows.of(&mut locked, tag) {
+        if let Some(shard) = self.windows.shard_mut(&mut locked, tag) {
             let known = quota.limit - shard.peek(tag, quota, now_us, 0).remaining;
             if known < used {
                 shard.charge(tag, quota, now_us, used - known);
@@ -213,19 +213,19 @@ impl<C: Clock> MemoryStore<C> {
 
     /// The general case of one tier.
     #[inline(never)]
-    fn take_alone(&self, tier: &Tier<'_>, tag: Tag) -> (Decision, u64) {
-        if !is_word(tier.quota) {
+    fn take_slow_path(&self, tier: &Tier<'_>, tag: Tag) -> (Decision, u64) {
+        if !fits_in_word(tier.quota) {
             let mut answer = TierDecisions::new();
             self.take_all(std::slice::from_ref(tier), &mut answer);
             return (answer.decisions[0], answer.at_us);
         }
-        self.change_word(tier, tag, |state, now_us| decide(tier.quota, state, now_us, tier.cost))
+        self.update_word(tier, tag, |state, now_us| decide(tier.quota, state, now_us, tier.cost))
     }
 
     /// Changes one word by a pure function of its state and the time; returns that
     /// function's result, and the time.
     #[inline]
-    fn change_word(
+    fn update_word(
         &self,
         tier: &Tier<'_>,
         tag: Tag,
@@ -247,7 +247,7 @@ impl<C: Clock> MemoryStore<C> {
             let now_us = self.clock.now_us();
             let state = seen.state();
             let (decision, next) = change(state, now_us);
-            if next == state || self.table.swap(at, seen, Word::of(tier.quota, next)) {
+            if next == state || self.table.swap(at, seen, BucketWord::of(tier.quota, next)) {
                 return (decision, now_us);
             }
         }
@@ -267,14 +267,14 @@ impl<C: Clock> MemoryStore<C> {
             let state = evicted.state(tier.quota, now_us);
             let (decision, next) = change(state, now_us);
             done = Some((decision, now_us));
-            (now_us, first(tier, &decision, next))
+            (now_us, initial_word(tier, &decision, next))
         });
-        if matches!(inserted, Insert::Lost) { None } else { done }
+        if matches!(inserted, InsertResult::Lost) { None } else { done }
     }
 
-    fn peek(&self, tier: &Tier<'_>, locked: &mut Locked<'_>, now_us: u64) -> Decision {
+    fn peek(&self, tier: &Tier<'_>, locked: &mut LockedShards<'_>, now_us: u64) -> Decision {
         let tag = self.tag(tier);
-        if let Some(shard) = self.windows.of(locked, tag).filter(|_| !is_word(tier.quota)) {
+        if let Some(shard) = self.windows.shard_mut(locked, tag).filter(|_| !fits_in_word(tier.quota)) {
             return shard.peek(tag, tier.quota, now_us, tier.cost);
         }
         let state = match self.table.find(tag) {
@@ -285,9 +285,14 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// Refunds, charges or resets one tier; returns its time.
-    fn give(&self, operation: Operation, tier: &Tier<'_>, locked: &mut Locked<'_>) -> (Decision, u64) {
+    fn refund_charge_or_reset(
+        &self,
+        operation: Operation,
+        tier: &Tier<'_>,
+        locked: &mut LockedShards<'_>,
+    ) -> (Decision, u64) {
         let (tag, quota) = (self.tag(tier), tier.quota);
-        if let Some(shard) = self.windows.of(locked, tag).filter(|_| !is_word(quota)) {
+        if let Some(shard) = self.windows.shard_mut(locked, tag).filter(|_| !fits_in_word(quota)) {
             let now_us = self.clock.now_us();
             let decision = match operation {
                 Operation::Reset => shard.reset(tag, quota, now_us),
@@ -297,7 +302,7 @@ impl<C: Clock> MemoryStore<C> {
             return (decision, now_us);
         }
         if operation == Operation::Charge {
-            return self.change_word(tier, tag, |state, now_us| token_bucket::charge(quota, state, now_us, tier.cost));
+            return self.update_word(tier, tag, |state, now_us| token_bucket::charge(quota, state, now_us, tier.cost));
         }
         let mut backoff = Backoff::default();
         loop {
@@ -320,8 +325,8 @@ impl<C: Clock> MemoryStore<C> {
                     return (decision, now_us);
                 }
                 let is_same = |now: &Evicted| *now == evicted;
-                let first = |now| (now_us, Some(now).filter(is_same).map(|_| Word::of(quota, next)));
-                if let Insert::Done(..) = self.table.insert(tag, first) {
+                let initial_word = |now| (now_us, Some(now).filter(is_same).map(|_| BucketWord::of(quota, next)));
+                if let InsertResult::Done(..) = self.table.insert(tag, initial_word) {
                     return (decision, now_us);
                 }
                 backoff.wait();
@@ -335,7 +340,7 @@ impl<C: Clock> MemoryStore<C> {
                 Operation::Reset => (token_bucket::peek(quota, reset, now_us, 0), reset),
                 _ => token_bucket::refund(quota, seen.state(), now_us, tier.cost),
             };
-            if self.table.swap(at, seen, Word::of(quota, next)) {
+            if self.table.swap(at, seen, BucketWord::of(quota, next)) {
                 return (decision, now_us);
             }
         }
@@ -356,15 +361,16 @@ impl<C: Clock> Store for MemoryStore<C> {
 }
 
 #[inline]
-fn is_word(quota: &Quota) -> bool {
+fn fits_in_word(quota: &Quota) -> bool {
     matches!(quota.algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket)
 }
 
 /// The first word of a bucket that was absent, from its decision and next state. An
 /// inherited debt is written even if the request is denied, so that it drains from
 /// now on, whatever others add to the sketch.
-fn first(tier: &Tier<'_>, decision: &Decision, next: token_bucket::State) -> Option<Word> {
-    next.filter(|_| tier.cost > 0).map(|_| Word::of(tier.quota, next).heir(!decision.is_allowed()))
+fn initial_word(tier: &Tier<'_>, decision: &Decision, next: token_bucket::State) -> Option<BucketWord> {
+    next.filter(|_| tier.cost > 0)
+        .map(|_| BucketWord::of(tier.quota, next).with_denied_at_insert(!decision.is_allowed()))
 }
 
 #[inline]
@@ -383,4 +389,4 @@ fn peek(quota: &Quota, state: token_bucket::State, now_us: u64, cost: u64) -> De
 }
 
 #[cfg(all(test, checkdam_loom))]
-mod models;
+mod loom_models;

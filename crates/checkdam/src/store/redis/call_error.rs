@@ -8,7 +8,7 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 pub enum CallError {
     /// Too many requests are queued, or the breaker is open: nothing was sent.
     #[error("the store is not asked: {reason}")]
-    NotAsked {
+    NotSent {
         /// Why.
         reason: &'static str,
     },
@@ -20,7 +20,7 @@ pub enum CallError {
     },
     /// No reply in time: whether it was executed is unknown.
     #[error("the store did not answer before the deadline")]
-    Late,
+    TimedOut,
     /// It read the request after the deadline, and did nothing.
     #[error("the store read the request after the deadline")]
     Expired,
@@ -55,7 +55,7 @@ pub enum CallError {
     },
     /// The keys are on two servers while their slot migrates; nothing was done.
     #[error("the keys are on two servers for the moment: {reason}")]
-    Apart {
+    TryAgain {
         /// The server's error.
         reason: String,
     },
@@ -75,7 +75,7 @@ impl CallError {
                 // A key that is not ours: of no consequence for any other.
                 Some("WRONGTYPE") => Self::Failed { reason },
                 Some(_) => Self::Refused { reason },
-                None if error.is_timeout() => Self::Late,
+                None if error.is_timeout() => Self::TimedOut,
                 None => Self::Disconnected { reason },
             };
         };
@@ -85,7 +85,7 @@ impl CallError {
                 is_ask: kind == ServerErrorKind::Ask,
                 reason,
             },
-            ServerErrorKind::TryAgain => Self::Apart { reason },
+            ServerErrorKind::TryAgain => Self::TryAgain { reason },
             ServerErrorKind::ClusterDown => Self::Moved { reason, to: None, is_ask: false },
             ServerErrorKind::ResponseError | ServerErrorKind::CrossSlot | ServerErrorKind::ExecAbort => {
                 Self::Failed { reason }
@@ -96,7 +96,7 @@ impl CallError {
 
     /// Whether the connection is of no use any more, or leads to a server that
     /// is no longer the master.
-    pub(super) fn breaks_the_connection(&self) -> bool {
+    pub(super) fn breaks_connection(&self) -> bool {
         match self {
             Self::Disconnected { .. } => true,
             Self::Refused { reason } => reason.starts_with("READONLY") || reason.starts_with("MASTERDOWN"),
@@ -106,9 +106,9 @@ impl CallError {
 
     /// Whether it counts as a failure of the server: not if only this request was at
     /// fault, or if the server redirected it, which shows that it works.
-    pub(super) fn is_of_the_server(&self) -> bool {
+    pub(super) fn counts_against_server(&self) -> bool {
         match self {
-            Self::Failed { .. } | Self::Apart { .. } => false,
+            Self::Failed { .. } | Self::TryAgain { .. } => false,
             Self::Moved { to, .. } => to.is_none(),
             _ => true,
         }

@@ -14,8 +14,8 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::call_error::CallError;
 use super::reply::RequestReply;
-use super::script::Packed;
-use super::server::{Connector, ask, open};
+use super::script::ScriptCall;
+use super::server::{Connector, connect, send_command};
 use super::shard::{Shard, ShardOptions};
 use super::target::Endpoint;
 use super::topology::SLOTS;
@@ -26,21 +26,21 @@ const CHANGING_PAUSE: Duration = Duration::from_millis(1);
 /// More redirections than this are a loop.
 const REDIRECTIONS_MAX: usize = 8;
 /// How long one server may take to return the slot map.
-const LEARN_TIMEOUT: Duration = Duration::from_millis(250);
+const REFRESH_TIMEOUT: Duration = Duration::from_millis(250);
 /// The least time between two such questions.
-const LEARN_PAUSE: Duration = Duration::from_millis(100);
+const REFRESH_PAUSE: Duration = Duration::from_millis(100);
 /// No server.
-const NOBODY: u16 = u16::MAX;
+const NO_SHARD: u16 = u16::MAX;
 
 /// A cluster's servers and its slots.
 #[derive(Debug)]
 pub(super) struct Cluster {
     seeds: Vec<Endpoint>,
     options: ShardOptions,
-    table: ArcSwap<Table>,
+    table: ArcSwap<SlotTable>,
     /// Locked while the slot map is replaced.
     replacing: Mutex<()>,
-    is_learning: AtomicBool,
+    is_refreshing: AtomicBool,
     /// The server to query first the next time, so that a stale one is not queried for
     /// ever.
     turn: AtomicUsize,
@@ -50,7 +50,7 @@ pub(super) struct Cluster {
 
 /// The slot map.
 #[derive(Debug)]
-struct Table {
+struct SlotTable {
     shards: Vec<(String, Arc<Shard>)>,
     /// A slot's index in `shards`, or none.
     slots: Box<[AtomicU16]>,
@@ -58,13 +58,13 @@ struct Table {
 
 impl Cluster {
     pub(super) fn new(seeds: Vec<Endpoint>, options: ShardOptions) -> Self {
-        let slots = (0..SLOTS).map(|_| AtomicU16::new(NOBODY)).collect();
+        let slots = (0..SLOTS).map(|_| AtomicU16::new(NO_SHARD)).collect();
         Self {
             seeds,
             options,
-            table: ArcSwap::from_pointee(Table { shards: Vec::new(), slots }),
+            table: ArcSwap::from_pointee(SlotTable { shards: Vec::new(), slots }),
             replacing: Mutex::default(),
-            is_learning: AtomicBool::new(false),
+            is_refreshing: AtomicBool::new(false),
             turn: AtomicUsize::new(0),
             learned: watch::Sender::new(None),
         }
@@ -87,7 +87,7 @@ impl Cluster {
     pub(super) async fn call(
         self: &Arc<Self>,
         slot: u16,
-        packed: Packed,
+        packed: ScriptCall,
         tiers: usize,
         deadline: Instant,
     ) -> Result<RequestReply, CallError> {
@@ -107,17 +107,17 @@ impl Cluster {
                 CallError::Moved { to: Some(address), is_ask: true, .. } => asked = Some(self.shard_at(address)),
                 CallError::Moved { to: Some(address), .. } => {
                     self.move_slot(slot, address);
-                    self.learn();
+                    self.start_refresh();
                 }
                 CallError::Moved { .. } => {
-                    self.learn();
+                    self.start_refresh();
                     sleep_until(deadline.min(Instant::now() + pause)).await;
                     pause *= 2;
                 }
-                CallError::Failed { .. } | CallError::Apart { .. } => return Err(error),
+                CallError::Failed { .. } | CallError::TryAgain { .. } => return Err(error),
                 // A server that fails may have been replaced: for the next request.
                 _ => {
-                    self.learn();
+                    self.start_refresh();
                     return Err(error);
                 }
             }
@@ -134,7 +134,7 @@ impl Cluster {
             return Ok(shard);
         }
         let mut learned = self.learned.subscribe();
-        if self.learn() {
+        if self.start_refresh() {
             // Either way the slot map has the result.
             let _ = timeout_at(deadline, learned.changed()).await;
         }
@@ -150,7 +150,7 @@ impl Cluster {
 
     /// The shard at an address, a new one if it is unknown.
     fn shard_at(&self, address: &str) -> Arc<Shard> {
-        let known = |table: &Table| table.shards.iter().find(|(at, _)| at == address).map(|(_, it)| Arc::clone(it));
+        let known = |table: &SlotTable| table.shards.iter().find(|(at, _)| at == address).map(|(_, it)| Arc::clone(it));
         if let Some(shard) = known(&self.table.load()) {
             return shard;
         }
@@ -163,7 +163,7 @@ impl Cluster {
         let mut shards = table.shards.clone();
         shards.push((address.to_owned(), Arc::clone(&shard)));
         let slots = table.slots.iter().map(|place| AtomicU16::new(place.load(Ordering::Relaxed))).collect();
-        self.table.store(Arc::new(Table { shards, slots }));
+        self.table.store(Arc::new(SlotTable { shards, slots }));
         shard
     }
 
@@ -189,14 +189,14 @@ impl Cluster {
 
     /// Has the slots learned anew, unless that was done just now; whether
     /// someone is at it.
-    fn learn(self: &Arc<Self>) -> bool {
-        let is_due = self.learned.borrow().is_none_or(|(at, _)| at.elapsed() >= LEARN_PAUSE);
-        if is_due && !self.is_learning.swap(true, Ordering::AcqRel) {
+    fn start_refresh(self: &Arc<Self>) -> bool {
+        let is_due = self.learned.borrow().is_none_or(|(at, _)| at.elapsed() >= REFRESH_PAUSE);
+        if is_due && !self.is_refreshing.swap(true, Ordering::AcqRel) {
             let cluster = Arc::clone(self);
             tokio::spawn(async move {
-                let has_answered = cluster.ask_around().await;
+                let has_answered = cluster.refresh_slots().await;
                 cluster.learned.send_replace(Some((Instant::now(), has_answered)));
-                cluster.is_learning.store(false, Ordering::Release);
+                cluster.is_refreshing.store(false, Ordering::Release);
             });
         }
         is_due
@@ -204,7 +204,7 @@ impl Cluster {
 
     /// Queries one server after the other until one replies: healthy ones first, then the
     /// others, then the configured ones.
-    async fn ask_around(&self) -> bool {
+    async fn refresh_slots(&self) -> bool {
         let table = self.table.load_full();
         let mut known: Vec<&(String, Arc<Shard>)> = table.shards.iter().collect();
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
@@ -214,7 +214,7 @@ impl Cluster {
         let known: Vec<Endpoint> = known.into_iter().map(|(address, _)| self.endpoint(address)).collect();
         for endpoint in known.iter().chain(&self.seeds) {
             // A server outside a cluster has no slots.
-            if let Ok(Ok(ranges)) = timeout(LEARN_TIMEOUT, ask_slots(endpoint)).await
+            if let Ok(Ok(ranges)) = timeout(REFRESH_TIMEOUT, fetch_slots(endpoint)).await
                 && !ranges.is_empty()
             {
                 self.replace(&ranges);
@@ -229,7 +229,7 @@ impl Cluster {
         let _replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.table.load();
         let mut shards: Vec<(String, Arc<Shard>)> = Vec::new();
-        let slots: Box<[AtomicU16]> = (0..SLOTS).map(|_| AtomicU16::new(NOBODY)).collect();
+        let slots: Box<[AtomicU16]> = (0..SLOTS).map(|_| AtomicU16::new(NO_SHARD)).collect();
         for (first, last, address) in ranges {
             let place = shards.iter().position(|(at, _)| at == address).unwrap_or_else(|| {
                 let known = before.shards.iter().find(|(at, _)| at == address);
@@ -241,16 +241,16 @@ impl Cluster {
                 slot.store(place as u16, Ordering::Relaxed);
             }
         }
-        self.table.store(Arc::new(Table { shards, slots }));
+        self.table.store(Arc::new(SlotTable { shards, slots }));
     }
 }
 
 /// Asks one server which server holds which slots: first, last, address.
-async fn ask_slots(endpoint: &Endpoint) -> Result<Vec<(usize, usize, String)>, RedisError> {
-    let mut link = open(endpoint).await?;
+async fn fetch_slots(endpoint: &Endpoint) -> Result<Vec<(usize, usize, String)>, RedisError> {
+    let mut link = connect(endpoint).await?;
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");
-    let ranges: Vec<Vec<Value>> = redis::from_redis_value(ask(&mut link, &command).await?)?;
+    let ranges: Vec<Vec<Value>> = redis::from_redis_value(send_command(&mut link, &command).await?)?;
     let mut known = Vec::with_capacity(ranges.len());
     for range in ranges {
         let [first, last, Value::Array(node), ..] = range.as_slice() else { continue };

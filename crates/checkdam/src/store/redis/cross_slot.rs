@@ -15,14 +15,14 @@ use super::RedisStore;
 use super::call_error::CallError;
 use super::key::Keys;
 use super::reply::BucketState;
-use super::script::Packed;
+use super::script::ScriptCall;
 use crate::store::{Operation, TIERS_INLINE, Tier};
 
 /// Timeout of a refund: it is correct however late, so it may outlive the request.
 const PUT_BACK_LIMIT: Duration = Duration::from_millis(500);
 
 /// The tiers of a request that share a slot, by index.
-type Part = SmallVec<[usize; TIERS_INLINE]>;
+type SlotTiers = SmallVec<[usize; TIERS_INLINE]>;
 
 /// A request on its way.
 pub(super) struct CrossSlotCall<'a, 'b> {
@@ -49,16 +49,16 @@ impl<'a, 'b> CrossSlotCall<'a, 'b> {
         }
         if let [part] = parts.as_slice() {
             match self.call(operation, part).await {
-                Err(CallError::Apart { .. }) if part.len() > 1 => {}
+                Err(CallError::TryAgain { .. }) if part.len() > 1 => {}
                 result => return result,
             }
         }
-        self.take_apart().await
+        self.take_by_groups().await
     }
 
     /// The enforced tiers first; then, if they pass, each rule in shadow by
     /// itself.
-    async fn take_apart(&mut self) -> Result<(), CallError> {
+    async fn take_by_groups(&mut self) -> Result<(), CallError> {
         let mut groups: SmallVec<[u8; TIERS_INLINE]> = self.tiers.iter().map(|tier| tier.group).collect();
         groups.sort_unstable();
         groups.dedup();
@@ -68,7 +68,7 @@ impl<'a, 'b> CrossSlotCall<'a, 'b> {
             let parts = self.parts(members);
             match self.reserve(parts).await {
                 Ok(reserved) if reserved.is_empty() && group == 0 => {
-                    return self.look_at_the_rest(group).await;
+                    return self.peek_other_groups(group).await;
                 }
                 Ok(reserved) => charged.extend(reserved),
                 Err(error) => {
@@ -82,7 +82,7 @@ impl<'a, 'b> CrossSlotCall<'a, 'b> {
 
     /// Takes one part after the other; returns the parts that were charged: all, or none,
     /// and then the parts after the one that denied are only peeked at.
-    async fn reserve(&mut self, parts: SmallVec<[Part; 4]>) -> Result<Vec<Part>, CallError> {
+    async fn reserve(&mut self, parts: SmallVec<[SlotTiers; 4]>) -> Result<Vec<SlotTiers>, CallError> {
         let mut waiting = VecDeque::from_iter(parts);
         let mut reserved = Vec::new();
         while let Some(part) = waiting.pop_front() {
@@ -97,7 +97,7 @@ impl<'a, 'b> CrossSlotCall<'a, 'b> {
                     }
                     return Ok(Vec::new());
                 }
-                Err(CallError::Apart { .. }) if part.len() > 1 => {
+                Err(CallError::TryAgain { .. }) if part.len() > 1 => {
                     for index in part.into_iter().rev() {
                         waiting.push_front(SmallVec::from_iter([index]));
                     }
@@ -112,7 +112,7 @@ impl<'a, 'b> CrossSlotCall<'a, 'b> {
     }
 
     /// Looks at the tiers of all other groups: the request is denied.
-    async fn look_at_the_rest(&mut self, denied: u8) -> Result<(), CallError> {
+    async fn peek_other_groups(&mut self, denied: u8) -> Result<(), CallError> {
         let members = (0..self.tiers.len()).filter(|index| self.tiers[*index].group != denied).collect();
         for part in self.parts(members) {
             let _ = self.call_or_split(Operation::Peek, part).await;
@@ -120,13 +120,13 @@ impl<'a, 'b> CrossSlotCall<'a, 'b> {
         Ok(())
     }
 
-    fn all_allow(&self, part: &Part) -> bool {
+    fn all_allow(&self, part: &SlotTiers) -> bool {
         let allows =
             |index: &usize| self.held[*index].as_ref().is_some_and(|held| held.peek(&self.tiers[*index]).is_allowed());
         part.iter().all(allows)
     }
 
-    fn remember_denial(&self, part: &Part) {
+    fn remember_denial(&self, part: &SlotTiers) {
         let wait = |index: &usize| self.held[*index].as_ref().map(|held| held.peek(&self.tiers[*index]).retry_after_us);
         let wait_us = part.iter().filter_map(wait).max().unwrap_or(0);
         self.store.recent_denials.denied(self.slot(part), wait_us);
@@ -134,8 +134,8 @@ impl<'a, 'b> CrossSlotCall<'a, 'b> {
 
     /// Tiers by slot: slots that denied recently first, then in order of first
     /// occurrence.
-    fn parts(&self, members: Part) -> SmallVec<[Part; 4]> {
-        let mut parts: SmallVec<[(u16, Part); 4]> = SmallVec::new();
+    fn parts(&self, members: SlotTiers) -> SmallVec<[SlotTiers; 4]> {
+        let mut parts: SmallVec<[(u16, SlotTiers); 4]> = SmallVec::new();
         for index in members {
             let slot = self.store.topology.slot(self.keys.get(index));
             match parts.iter_mut().find(|(known, _)| *known == slot) {
@@ -149,14 +149,14 @@ impl<'a, 'b> CrossSlotCall<'a, 'b> {
         parts.into_iter().map(|(_, part)| part).collect()
     }
 
-    fn slot(&self, part: &Part) -> u16 {
+    fn slot(&self, part: &SlotTiers) -> u16 {
         part.first().map_or(0, |index| self.store.topology.slot(self.keys.get(*index)))
     }
 
     /// As `call`; key by key while the keys are on two servers.
-    async fn call_or_split(&mut self, operation: Operation, part: Part) -> Result<(), CallError> {
+    async fn call_or_split(&mut self, operation: Operation, part: SlotTiers) -> Result<(), CallError> {
         match self.call(operation, &part).await {
-            Err(CallError::Apart { .. }) if part.len() > 1 => {
+            Err(CallError::TryAgain { .. }) if part.len() > 1 => {
                 for index in part {
                     self.call(operation, &SmallVec::from_iter([index])).await?;
                 }
@@ -167,7 +167,7 @@ impl<'a, 'b> CrossSlotCall<'a, 'b> {
     }
 
     /// One call for tiers that share a slot; keeps what their buckets held.
-    async fn call(&mut self, operation: Operation, part: &Part) -> Result<(), CallError> {
+    async fn call(&mut self, operation: Operation, part: &SlotTiers) -> Result<(), CallError> {
         let tiers: SmallVec<[Tier<'_>; TIERS_INLINE]> = part.iter().map(|index| self.tiers[*index]).collect();
         let mut keys = Keys::default();
         part.iter().for_each(|index| keys.push(&[self.keys.get(*index)]));
@@ -180,12 +180,12 @@ impl<'a, 'b> CrossSlotCall<'a, 'b> {
 
     /// Refunds reservations, and waits for it until the deadline. Failed refunds
     /// over-deny; they are counted.
-    async fn put_back(&self, parts: &[Part]) {
+    async fn put_back(&self, parts: &[SlotTiers]) {
         let mut returns = Vec::new();
         for index in parts.iter().flatten() {
             if let Some(held) = &self.held[*index] {
                 let key = self.keys.get(*index);
-                let packed = Packed::put_back(&self.tiers[*index], key, held.at_us);
+                let packed = ScriptCall::put_back(&self.tiers[*index], key, held.at_us);
                 returns.push((self.store.topology.slot(key), packed));
             }
         }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::charges::Charges;
+use super::deferred_charges::DeferredCharges;
 use super::key::KeyMaker;
 use crate::decision::{DecidedBy, Decision, Verdict};
 use crate::quota::Quota;
@@ -26,7 +26,7 @@ use crate::time::{Clock, ManualClock, SystemClock};
 pub(super) struct Fallback {
     nodes: u64,
     memory: MemoryStore<NodeClock>,
-    pub(super) charges: Arc<Charges>,
+    pub(super) charges: Arc<DeferredCharges>,
 }
 
 /// This machine's clock; in tests one that they set.

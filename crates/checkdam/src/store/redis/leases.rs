@@ -6,7 +6,7 @@
 //! than for any other reply of Redis, and is then decided by the rule's failure
 //! policy.
 
-mod fetch;
+mod lifecycle;
 mod take;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use super::RedisStore;
 use crate::decision::{Decision, Verdict};
 use crate::hash::{Tag, TagMaker};
-use crate::lease::{Account, Accounts, Begin, LeaseStats, LeaseTerms, Paid, Spend};
+use crate::lease::{Account, AccountTable, BeginRefill, LeaseStats, LeaseTerms, Payment, Spend};
 use crate::store::Tier;
 use crate::time::{Clock, ManualClock, SystemClock};
 
@@ -27,7 +27,7 @@ use crate::time::{Clock, ManualClock, SystemClock};
 const SUBJECTS_MAX: usize = 8_192;
 /// Polling interval of waiting requests: an account is locked for moments by others
 /// than those that request a lease.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+const RECHECK_PERIOD: Duration = Duration::from_millis(1);
 
 /// What is prepaid on this node.
 #[derive(Debug)]
@@ -35,36 +35,36 @@ pub(super) struct Leases {
     clock: LeaseClock,
     tags: TagMaker,
     /// None until a rule with a lease applies to a request.
-    book: OnceLock<Book>,
+    table: OnceLock<LeaseTable>,
     is_closing: watch::Sender<bool>,
     /// How many leases have a task that waits to return them.
-    watched: watch::Sender<usize>,
+    open_leases: watch::Sender<usize>,
 }
 
 /// The accounts, and the notifiers of requests that wait for them.
 #[derive(Debug)]
-pub(super) struct Book {
-    accounts: Accounts,
-    waiting: Box<[Waiting]>,
+pub(super) struct LeaseTable {
+    accounts: AccountTable,
+    waiters: Box<[RefillWaiters]>,
 }
 
 /// Requests that wait for a grant to one account.
 #[derive(Debug, Default)]
-struct Waiting {
+struct RefillWaiters {
     /// Four times the number of calls that have ended, and how the last did.
     ended: AtomicU64,
-    told: Notify,
+    refill_ended: Notify,
 }
 
 /// How a call for more ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ended {
+enum RefillResult {
     /// With a reply.
     Answered = 0,
     /// Without one.
     Failed = 1,
     /// The two keys of a leased bucket are on two servers for a while.
-    Apart = 2,
+    TryAgain = 2,
 }
 
 /// The clock of leases: one that never jumps, and the time of day beside it.
@@ -75,7 +75,7 @@ enum LeaseClock {
 }
 
 /// The state of one tier of a take.
-enum Share {
+enum TierPayment {
     /// It was paid here.
     Paid(Purchase),
     /// It is denied here, and would pass after this time.
@@ -90,7 +90,7 @@ enum Share {
 #[derive(Clone, Copy)]
 struct Purchase {
     number: usize,
-    paid: Paid,
+    paid: Payment,
     /// The time of day.
     at_us: u64,
 }
@@ -111,22 +111,22 @@ impl Leases {
         Self {
             clock: clock.map_or_else(|| LeaseClock::System(Box::default()), LeaseClock::Manual),
             tags: TagMaker::default(),
-            book: OnceLock::new(),
+            table: OnceLock::new(),
             is_closing: watch::Sender::new(false),
-            watched: watch::Sender::new(0),
+            open_leases: watch::Sender::new(0),
         }
     }
 
     pub(super) fn stats(&self) -> LeaseStats {
-        self.book.get().map_or_else(LeaseStats::default, |book| book.accounts.stats(self.clock.read().0))
+        self.table.get().map_or_else(LeaseStats::default, |table| table.accounts.stats(self.clock.read().0))
     }
 
     pub(super) fn maintain(&self) {
         if let LeaseClock::System(clock) = &self.clock {
             clock.discipline();
         }
-        if let Some(book) = self.book.get() {
-            book.accounts.maintain(self.clock.read().0);
+        if let Some(table) = self.table.get() {
+            table.accounts.maintain(self.clock.read().0);
         }
     }
 
@@ -138,28 +138,28 @@ impl Leases {
     }
 
     /// The book, which the first request that needs it opens.
-    fn book(&self) -> &Book {
-        self.book.get_or_init(Book::new)
+    fn table(&self) -> &LeaseTable {
+        self.table.get_or_init(LeaseTable::new)
     }
 
     /// The book, and the subject's account in it, if there is one.
     #[inline]
-    fn find(&self, tier: &Tier<'_>) -> Option<(&Book, usize, Tag)> {
-        let (book, tag) = (self.book.get()?, self.tag(tier));
-        Some((book, book.accounts.find(tag)?, tag))
+    fn find(&self, tier: &Tier<'_>) -> Option<(&LeaseTable, usize, Tag)> {
+        let (table, tag) = (self.table.get()?, self.tag(tier));
+        Some((table, table.accounts.find(tag)?, tag))
     }
 
     /// Counts a request to Redis for a subject that could have an account.
     fn note(&self, tier: &Tier<'_>) {
         if let Some(terms) = terms(tier) {
-            self.book().accounts.note(self.tag(tier), tier.cost, self.clock.read().0, terms);
+            self.table().accounts.note_demand(self.tag(tier), tier.cost, self.clock.read().0, terms);
         }
     }
 
     /// Adds the tokens held here to Redis's decision on a tier.
     pub(super) fn add_held(&self, tier: &Tier<'_>, decision: &mut Decision) {
-        let Some((book, number, _)) = self.find(tier) else { return };
-        let held = book.accounts.account(number).held(self.clock.read().0);
+        let Some((table, number, _)) = self.find(tier) else { return };
+        let held = table.accounts.account(number).held(self.clock.read().0);
         decision.remaining = (decision.remaining + held).min(decision.limit);
         if decision.verdict == Verdict::Denied && held >= tier.cost {
             (decision.verdict, decision.retry_after_us) = (Verdict::Allowed, 0);
@@ -168,39 +168,39 @@ impl Leases {
 
     /// The state of a tier, if it has an account here.
     pub(super) fn standing(&self, tier: &Tier<'_>) -> Option<Decision> {
-        let (book, number, _) = self.find(tier)?;
-        let (now_us, account) = (self.clock.read().0, book.accounts.account(number));
+        let (table, number, _) = self.find(tier)?;
+        let (now_us, account) = (self.clock.read().0, table.accounts.account(number));
         Some(decision(tier, account, account.held(now_us), now_us))
     }
 
     /// Discards what is known of a bucket that was reset.
     pub(super) fn forget(&self, tier: &Tier<'_>) {
-        if let Some((book, number, _)) = self.find(tier) {
-            book.accounts.account(number).forget(self.clock.read().0);
+        if let Some((table, number, _)) = self.find(tier) {
+            table.accounts.account(number).forget(self.clock.read().0);
         }
     }
 
     /// Pays from an account, if there is one that has enough.
     #[inline]
-    fn spend(&self, book: &Book, (number, tag): (usize, Tag), cost: u64) -> Result<Purchase, Spend> {
+    fn spend(&self, table: &LeaseTable, (number, tag): (usize, Tag), cost: u64) -> Result<Purchase, Spend> {
         let mut at_us = 0;
         let clock = || {
             let (steady_us, now_us) = self.clock.read();
             at_us = now_us;
             steady_us
         };
-        match book.accounts.account(number).spend(tag, cost, clock) {
+        match table.accounts.account(number).spend(tag, cost, clock) {
             Spend::Paid(paid) => Ok(Purchase { number, paid, at_us }),
             unpaid => Err(unpaid),
         }
     }
 }
 
-impl Book {
+impl LeaseTable {
     fn new() -> Self {
-        let accounts = Accounts::new(SUBJECTS_MAX);
-        let waiting = (0..accounts.places()).map(|_| Waiting::default()).collect();
-        Self { accounts, waiting }
+        let accounts = AccountTable::new(SUBJECTS_MAX);
+        let waiters = (0..accounts.capacity()).map(|_| RefillWaiters::default()).collect();
+        Self { accounts, waiters }
     }
 
     fn deny(&self, number: usize, cost: u64) {
@@ -209,88 +209,90 @@ impl Book {
     }
 }
 
-impl Waiting {
-    fn end(&self, how: Ended) {
+impl RefillWaiters {
+    fn end(&self, how: RefillResult) {
         let before = self.ended.load(Ordering::Relaxed);
         self.ended.store((before & !3) + 4 + how as u64, Ordering::Release);
-        self.told.notify_waiters();
+        self.refill_ended.notify_waiters();
     }
 }
 
 impl RedisStore {
     /// Pays one tier from its account; waits for a grant if necessary.
-    async fn pay(&self, tier: &Tier<'_>, deadline: Instant) -> Share {
-        let (Some(terms), Some((book, number, tag))) = (terms(tier), self.leases.find(tier)) else {
-            return Share::Direct;
+    async fn pay(&self, tier: &Tier<'_>, deadline: Instant) -> TierPayment {
+        let (Some(terms), Some((table, number, tag))) = (terms(tier), self.leases.find(tier)) else {
+            return TierPayment::Direct;
         };
-        let (account, waiting) = (book.accounts.account(number), &book.waiting[number]);
-        let began = waiting.ended.load(Ordering::Acquire);
+        let (account, waiters) = (table.accounts.account(number), &table.waiters[number]);
+        let began = waiters.ended.load(Ordering::Acquire);
         let mut is_counted = false;
         loop {
-            let told = waiting.told.notified();
-            tokio::pin!(told);
-            told.as_mut().enable();
-            let seen = waiting.ended.load(Ordering::Acquire);
-            match self.leases.spend(book, (number, tag), tier.cost) {
+            let refill_ended = waiters.refill_ended.notified();
+            tokio::pin!(refill_ended);
+            refill_ended.as_mut().enable();
+            let seen = waiters.ended.load(Ordering::Acquire);
+            match self.leases.spend(table, (number, tag), tier.cost) {
                 Ok(bought) => {
                     if bought.paid.is_low {
-                        self.fetch_ahead(tier, (number, tag), bought.paid.at_us);
+                        self.refill_ahead(tier, (number, tag), bought.paid.at_us);
                     }
-                    return Share::Paid(bought);
+                    return TierPayment::Paid(bought);
                 }
-                Err(Spend::Gone) => return Share::Direct,
+                Err(Spend::Reassigned) => return TierPayment::Direct,
                 Err(_) => {}
             }
             let now_us = self.leases.clock.read().0;
             if let Some(wait_us) = account.denied_for_us(tier.cost, now_us) {
-                book.deny(number, tier.cost);
-                return Share::Denied { number, wait_us };
+                table.deny(number, tier.cost);
+                return TierPayment::Denied { number, wait_us };
             }
             if *self.leases.is_closing.borrow() {
-                return Share::Direct;
+                return TierPayment::Direct;
             }
-            match account.begin(tag, tier.cost, now_us, (terms, tier.quota)) {
-                Begin::Ask(ask) => self.fetch(tier, number, ask),
-                Begin::Busy if !is_counted => {
+            match account.begin_refill(tag, tier.cost, now_us, (terms, tier.quota)) {
+                BeginRefill::Request(ask) => self.start_lease(tier, number, ask),
+                BeginRefill::Busy if !is_counted => {
                     // Waiting requests are demand too: the next lease must be larger.
                     account.note_denied(tier.cost);
                     is_counted = true;
                 }
-                Begin::Busy => {}
-                Begin::NotYet => continue,
-                Begin::Closed => return Share::Direct,
+                BeginRefill::Busy => {}
+                BeginRefill::NotYet => continue,
+                BeginRefill::Closed => return TierPayment::Direct,
             }
             let now = Instant::now();
             if now >= deadline {
                 // The cost is too high, or Redis does not reply.
-                let ended = waiting.ended.load(Ordering::Acquire);
-                let is_answered = ended != began && ended & 3 == Ended::Answered as u64;
+                let ended = waiters.ended.load(Ordering::Acquire);
+                let is_answered = ended != began && ended & 3 == RefillResult::Answered as u64;
                 return if is_answered {
-                    Share::Denied { number, wait_us: terms.length_us / 8 }
+                    TierPayment::Denied { number, wait_us: terms.length_us / 8 }
                 } else {
-                    Share::Failed
+                    TierPayment::Failed
                 };
             }
-            let _ = timeout_at(deadline.min(now + LOOK_AGAIN), told).await;
-            let ended = waiting.ended.load(Ordering::Acquire);
-            if ended != seen && ended & 3 == Ended::Failed as u64 {
-                return Share::Failed;
+            let _ = timeout_at(deadline.min(now + RECHECK_PERIOD), refill_ended).await;
+            let ended = waiters.ended.load(Ordering::Acquire);
+            if ended != seen && ended & 3 == RefillResult::Failed as u64 {
+                return TierPayment::Failed;
             }
-            if ended != seen && ended & 3 == Ended::Apart as u64 {
-                return Share::Direct;
+            if ended != seen && ended & 3 == RefillResult::TryAgain as u64 {
+                return TierPayment::Direct;
             }
         }
     }
 
     /// Fetches more tokens ahead of need, unless that is under way.
     #[cold]
-    fn fetch_ahead(&self, tier: &Tier<'_>, (number, tag): (usize, Tag), now_us: u64) {
-        let (Some(terms), Some(book)) = (terms(tier), self.leases.book.get()) else { return };
+    fn refill_ahead(&self, tier: &Tier<'_>, (number, tag): (usize, Tag), now_us: u64) {
+        let (Some(terms), Some(table)) = (terms(tier), self.leases.table.get()) else { return };
         if *self.leases.is_closing.borrow() {
             return;
         }
-        if let Begin::Ask(ask) = book.accounts.account(number).begin(tag, 0, now_us, (terms, tier.quota)) {
-            self.fetch(tier, number, ask);
+        if let BeginRefill::Request(ask) =
+            table.accounts.account(number).begin_refill(tag, 0, now_us, (terms, tier.quota))
+        {
+            self.start_lease(tier, number, ask);
         }
     }
 }
@@ -304,7 +306,7 @@ fn terms<'a>(tier: &'a Tier<'_>) -> Option<&'a LeaseTerms> {
 /// An allowed tier, with this many tokens held here.
 #[inline]
 fn decision(tier: &Tier<'_>, account: &Account, held: u64, now_us: u64) -> Decision {
-    let (limit, (shared_left, reset_after_us)) = (tier.quota.limit(), account.shared(now_us));
+    let (limit, (shared_left, reset_after_us)) = (tier.quota.limit(), account.shared_bucket(now_us));
     let remaining = (held + shared_left).min(limit);
     Decision { verdict: Verdict::Allowed, limit, remaining, retry_after_us: 0, reset_after_us, delay_us: 0 }
 }

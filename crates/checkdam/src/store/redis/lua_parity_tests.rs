@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::reply::RequestReply;
-use super::script::Packed;
+use super::script::ScriptCall;
 use super::{RedisOptions, RedisStore};
-use crate::algorithm::token_bucket::{self, LeaseAsk, Ledger, State};
+use crate::algorithm::token_bucket::{self, LeaseRequest, Ledger, State};
 use crate::conformance::TestBucket;
 use crate::quota::Quota;
 use crate::store::Operation;
@@ -41,7 +41,7 @@ struct ParityBucket<'a> {
 }
 
 impl ParityBucket<'_> {
-    async fn call(&self, packed: Packed) -> RequestReply {
+    async fn call(&self, packed: ScriptCall) -> RequestReply {
         let deadline = Instant::now() + Duration::from_secs(10);
         self.redis.topology.call(0, packed, 1, deadline).await.unwrap()
     }
@@ -50,8 +50,8 @@ impl ParityBucket<'_> {
         self.redis.keys.key(&self.bucket.tier(&self.quota, 1))
     }
 
-    async fn lease(&mut self, ask: LeaseAsk, about: &str) {
-        let reply = self.call(Packed::lease(&self.quota, &self.key(), ask)).await;
+    async fn lease(&mut self, ask: LeaseRequest, about: &str) {
+        let reply = self.call(ScriptCall::lease(&self.quota, &self.key(), ask)).await;
         let (grant, next) = token_bucket::lease(&self.quota, self.state, self.now_us, ask);
         let mut mark = 0;
         if grant.granted > 0 {
@@ -65,7 +65,7 @@ impl ParityBucket<'_> {
     }
 
     async fn give_back(&mut self, tokens: u64, mark: u64, about: &str) {
-        let reply = self.call(Packed::give_back(&self.quota, tokens, &self.key(), mark)).await;
+        let reply = self.call(ScriptCall::give_back(&self.quota, tokens, &self.key(), mark)).await;
         let ledger = self.ledger.unwrap_or_else(|| Ledger::new(self.now_us));
         let (back, next) = token_bucket::give_back(&self.quota, self.state, self.now_us, (tokens, mark), &ledger);
         assert_eq!(reply.back(), Some(back), "{about}: {tokens} given back, {mark}");
@@ -117,7 +117,7 @@ async fn leases_are_granted_alike_in_rust_and_in_redis() {
                 0 | 1 => {
                     let least = random.below(cost + 2);
                     let length_us = random.below(quota.window_us());
-                    pair.lease(LeaseAsk { wanted: cost.max(least), least, length_us }, &about).await;
+                    pair.lease(LeaseRequest { wanted: cost.max(least), least, length_us }, &about).await;
                 }
                 2 => pair.apply(Operation::Take, cost, &about).await,
                 3 => pair.apply(Operation::Refund, cost, &about).await,

@@ -7,12 +7,12 @@
 
 mod breaker;
 mod call_error;
-mod charges;
 mod cluster;
 mod cross_slot;
-mod detached;
-mod examine;
+mod deferred_charges;
+mod diagnose;
 mod fallback;
+mod in_flight_window;
 mod key;
 mod leases;
 #[cfg(test)]
@@ -20,17 +20,17 @@ mod lua_parity_tests;
 mod pubsub;
 mod recent_denials;
 mod reply;
+mod run_to_completion;
 mod script;
 mod sealed_box;
 mod server;
 mod shard;
 mod target;
 mod topology;
-mod window;
 
 pub use breaker::BreakerOptions;
 pub use call_error::CallError;
-pub use examine::{Examination, Examined, Finding, Level, Role, examine, startup_check};
+pub use diagnose::{Diagnosis, Finding, Level, Role, ServerDiagnosis, diagnose, startup_check};
 pub use pubsub::{PubSubError, PubSubEvent, Publisher};
 pub use target::StoreUrlError;
 
@@ -45,13 +45,13 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use self::cross_slot::CrossSlotCall;
-use self::detached::{Detached, OwnedTiers};
 use self::fallback::Fallback;
 use self::key::{KeyMaker, Keys};
 use self::leases::Leases;
 use self::recent_denials::RecentDenials;
 use self::reply::BucketState;
-use self::script::Packed;
+use self::run_to_completion::{OwnedTiers, RunToCompletion};
+use self::script::ScriptCall;
 use self::shard::ShardOptions;
 use self::target::Target;
 use self::topology::Topology;
@@ -160,18 +160,18 @@ pub struct RedisStats {
 
 /// The same, while they are counted.
 #[derive(Debug, Default)]
-struct Counts {
+struct StatCounters {
     answered: AtomicU64,
     unknown: AtomicU64,
     refused: AtomicU64,
     not_asked: AtomicU64,
 }
 
-impl Counts {
+impl StatCounters {
     fn add(&self, error: &CallError) {
         let counter = match error {
-            CallError::Late | CallError::Disconnected { .. } => &self.unknown,
-            CallError::NotAsked { .. } | CallError::Unreachable { .. } => &self.not_asked,
+            CallError::TimedOut | CallError::Disconnected { .. } => &self.unknown,
+            CallError::NotSent { .. } | CallError::Unreachable { .. } => &self.not_asked,
             _ => &self.refused,
         };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -184,13 +184,13 @@ type BucketStates = SmallVec<[Option<BucketState>; TIERS_INLINE]>;
 /// Buckets in Redis. A clone is the same store.
 #[derive(Debug, Clone)]
 pub struct RedisStore {
-    parts: Arc<Parts>,
+    inner: Arc<Inner>,
 }
 
 /// The parts of a store, shared with work that outlives its caller.
 #[derive(Debug)]
 #[doc(hidden)]
-pub struct Parts {
+pub struct Inner {
     runtime: Handle,
     target: Target,
     /// As it was set, if it was.
@@ -202,14 +202,14 @@ pub struct Parts {
     recent_denials: RecentDenials,
     fallback: Arc<Fallback>,
     leases: Arc<Leases>,
-    counts: Arc<Counts>,
+    counts: Arc<StatCounters>,
 }
 
 impl Deref for RedisStore {
-    type Target = Parts;
+    type Target = Inner;
 
-    fn deref(&self) -> &Parts {
-        &self.parts
+    fn deref(&self) -> &Inner {
+        &self.inner
     }
 }
 
@@ -235,7 +235,7 @@ impl RedisStore {
         let leases = Arc::new(Leases::new(clock.clone()));
         let fallback = Arc::new(Fallback::new(nodes, max_buckets, clock.clone()));
         let shards = ShardOptions { breaker, waiting_max, batch_max: batch_max.max(1), clock };
-        let parts = Parts {
+        let inner = Inner {
             runtime: Handle::current(),
             deadline,
             keys: KeyMaker::new(&options.key_secret, &options.key_prefix, options.readable_keys),
@@ -247,7 +247,7 @@ impl RedisStore {
             leases,
             counts: Arc::default(),
         };
-        Ok(Self { parts: Arc::new(parts) })
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Whether the breaker of some server is open.
@@ -327,11 +327,13 @@ impl RedisStore {
         let keys = self.keys.keys(tiers);
         let held = if let Some(slot) = self.topology.only_slot(&keys) {
             match self.call(operation, tiers, keys, (slot, deadline)).await {
-                Err(CallError::Apart { .. }) if tiers.len() > 1 => self.ask(operation, tiers, deadline).await?,
+                Err(CallError::TryAgain { .. }) if tiers.len() > 1 => {
+                    self.apply_cross_slot(operation, tiers, deadline).await?
+                }
                 result => result?,
             }
         } else {
-            self.ask(operation, tiers, deadline).await?
+            self.apply_cross_slot(operation, tiers, deadline).await?
         };
         let at_us = held.iter().flatten().map(|held| held.at_us).max().unwrap_or(0);
         let decisions = decisions(operation, tiers, &held);
@@ -343,24 +345,24 @@ impl RedisStore {
         if operation == Operation::Reset {
             self.fallback.forget(tiers, &self.keys);
         }
-        charge_what_was_admitted(&self.topology, &self.fallback);
+        send_deferred_charges(&self.topology, &self.fallback);
         Ok(TierDecisions { decisions, at_us, by: DecidedBy::Redis })
     }
 
     /// Asks slot by slot, to the end even if the caller leaves: what was reserved in
     /// one slot must not stay charged if another denies.
-    fn ask(
+    fn apply_cross_slot(
         &self,
         operation: Operation,
         tiers: &[Tier<'_>],
         deadline: Instant,
-    ) -> Detached<Result<BucketStates, CallError>> {
+    ) -> RunToCompletion<Result<BucketStates, CallError>> {
         let (store, owned) = (self.clone(), OwnedTiers::new(tiers));
-        Detached::new(&self.runtime, async move {
+        RunToCompletion::new(&self.runtime, async move {
             let tiers = owned.tiers();
-            let mut ask = CrossSlotCall::new(&store, &tiers, deadline);
-            ask.run(operation).await?;
-            Ok(ask.held)
+            let mut call = CrossSlotCall::new(&store, &tiers, deadline);
+            call.run(operation).await?;
+            Ok(call.held)
         })
     }
 
@@ -372,7 +374,7 @@ impl RedisStore {
         keys: Keys,
         (slot, deadline): (u16, Instant),
     ) -> Result<BucketStates, CallError> {
-        let packed = Packed::new(operation, tiers, keys);
+        let packed = ScriptCall::new(operation, tiers, keys);
         let reply = self.topology.call(slot, packed, tiers.len(), deadline).await?;
         let unread = || CallError::Failed { reason: format!("an answer that is not understood: {reply:?}") };
         let held = |(place, tier): (usize, &Tier<'_>)| reply.held(place, tier.quota).map(Some).ok_or_else(unread);
@@ -426,7 +428,7 @@ impl Store for RedisStore {
         alternatives: &[u8],
     ) -> impl Future<Output = TierDecisions> + Send {
         let (store, owned, alternatives) = (self.clone(), OwnedTiers::new(tiers), alternatives.to_vec());
-        Detached::new(&self.runtime, async move {
+        RunToCompletion::new(&self.runtime, async move {
             let tiers = owned.tiers();
             let answer = store.apply(Operation::Take, &tiers).await;
             let charged = DeniedGroups::charged_despite_denial(&tiers, &answer, &alternatives);
@@ -479,18 +481,18 @@ fn is_near_enough(round_trip: Duration, deadline: Duration) -> bool {
 /// Charges Redis, which has just replied, with what was admitted here while it did
 /// not: in the background.
 #[inline]
-fn charge_what_was_admitted(topology: &Arc<Topology>, fallback: &Arc<Fallback>) {
+fn send_deferred_charges(topology: &Arc<Topology>, fallback: &Arc<Fallback>) {
     if let Some(sending) = fallback.charges.begin() {
         let (topology, fallback) = (Arc::clone(topology), Arc::clone(fallback));
         tokio::spawn(async move {
-            charge_all(&topology, &fallback).await;
+            send_all_charges(&topology, &fallback).await;
             drop(sending);
         });
     }
 }
 
 /// One charge first, in case Redis is not well after all; then many at a time.
-async fn charge_all(topology: &Arc<Topology>, fallback: &Fallback) {
+async fn send_all_charges(topology: &Arc<Topology>, fallback: &Fallback) {
     let (mut most, mut has_failed) = (1, false);
     while !has_failed {
         let now_us = fallback.now_us();
@@ -502,7 +504,7 @@ async fn charge_all(topology: &Arc<Topology>, fallback: &Fallback) {
         let mut calls = JoinSet::new();
         for (key, admitted) in batch {
             let (topology, cost) = (Arc::clone(topology), admitted.cost(now_us));
-            let packed = Packed::charge(&admitted.quota, cost, &key);
+            let packed = ScriptCall::charge(&admitted.quota, cost, &key);
             calls.spawn(async move {
                 let result = topology.call(topology.slot(&key), packed, 1, Instant::now() + CHARGE_LIMIT).await;
                 (key, admitted, cost, result)
@@ -511,7 +513,7 @@ async fn charge_all(topology: &Arc<Topology>, fallback: &Fallback) {
         while let Some(Ok((key, admitted, cost, result))) = calls.join_next().await {
             match result {
                 Ok(_) => fallback.charges.note_charged(cost),
-                Err(CallError::Late | CallError::Disconnected { .. }) => {
+                Err(CallError::TimedOut | CallError::Disconnected { .. }) => {
                     fallback.charges.note_dropped(cost);
                     has_failed = true;
                 }
@@ -532,7 +534,7 @@ async fn charge_all(topology: &Arc<Topology>, fallback: &Fallback) {
 fn decisions(operation: Operation, tiers: &[Tier<'_>], held: &[Option<BucketState>]) -> Decisions {
     let each = |decide: fn(&BucketState, &Tier<'_>) -> Decision| -> Decisions {
         let one = |(tier, held): (&Tier<'_>, &Option<BucketState>)| {
-            held.as_ref().map_or_else(|| unseen(tier), |held| decide(held, tier))
+            held.as_ref().map_or_else(|| not_decided(tier), |held| decide(held, tier))
         };
         tiers.iter().zip(held).map(one).collect()
     };
@@ -557,7 +559,7 @@ fn decisions(operation: Operation, tiers: &[Tier<'_>], held: &[Option<BucketStat
 
 /// The decision of a tier without a reply that no longer matters, because another
 /// denied.
-fn unseen(tier: &Tier<'_>) -> Decision {
+fn not_decided(tier: &Tier<'_>) -> Decision {
     let limit = tier.quota.limit();
     Decision { verdict: Verdict::Allowed, limit, remaining: 0, retry_after_us: 0, reset_after_us: 0, delay_us: 0 }
 }

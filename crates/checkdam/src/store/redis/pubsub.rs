@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use super::RedisStore;
 use super::sealed_box::Sealer;
-use super::server::{ask, find_master, open};
+use super::server::{connect, find_master, send_command};
 use super::target::{Endpoint, Target};
 
 /// The channel for changes of the rules.
@@ -106,7 +106,7 @@ impl Publisher {
         let mut command = redis::cmd("PUBLISH");
         command.arg(channel).arg(message);
         if let Some(mut link) = self.link.take()
-            && let Ok(reached) = ask(&mut link, &command).await
+            && let Ok(reached) = send_command(&mut link, &command).await
         {
             self.link = Some(link);
             return Ok(redis::from_redis_value(reached)?);
@@ -114,8 +114,8 @@ impl Publisher {
         let mut last = None;
         for endpoint in endpoints(&self.target).await? {
             let sent = async {
-                let mut link = open(&endpoint).await?;
-                let reached = ask(&mut link, &command).await?;
+                let mut link = connect(&endpoint).await?;
+                let reached = send_command(&mut link, &command).await?;
                 Ok::<_, RedisError>((link, redis::from_redis_value(reached)?))
             };
             match sent.await {

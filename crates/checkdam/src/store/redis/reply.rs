@@ -7,7 +7,7 @@
 use redis::Value;
 use smallvec::SmallVec;
 
-use crate::algorithm::token_bucket::{Grant, LeaseAsk};
+use crate::algorithm::token_bucket::{Grant, LeaseRequest};
 use crate::algorithm::{WindowState, fixed_window, leaky_bucket, sliding_window, sliding_window_strict, token_bucket};
 use crate::decision::{Decision, Verdict};
 use crate::quota::{Algorithm, Quota};
@@ -119,7 +119,7 @@ impl RequestReply {
     }
 
     /// What was granted, and the ledger after it.
-    pub(super) fn lease(&self, quota: &Quota, ask: LeaseAsk) -> Option<(Grant, u64)> {
+    pub(super) fn lease(&self, quota: &Quota, ask: LeaseRequest) -> Option<(Grant, u64)> {
         let (mark, full_at) = self.text(0)?.split_once(' ')?;
         let state = if full_at.is_empty() { None } else { Some(full_at.parse().ok()?) };
         Some((token_bucket::lease(quota, state, self.at_us, ask).0, mark.parse().ok()?))

@@ -6,21 +6,21 @@ use redis::Cmd;
 use smallvec::SmallVec;
 
 use super::key::Keys;
-use crate::algorithm::token_bucket::LeaseAsk;
+use crate::algorithm::token_bucket::LeaseRequest;
 use crate::quota::{Algorithm, Align, Quota};
 use crate::store::{Operation, TIERS_INLINE, Tier};
 use crate::time::EPOCH_UNIX_US;
 
 /// Every algorithm's Lua twin, and what calls them.
 static CODE: &str = concat!(
-    include_str!("begin.lua"),
-    include_str!("plain.lua"),
+    include_str!("prelude.lua"),
+    include_str!("fast_path.lua"),
     include_str!("../../algorithm/token_bucket.lua"),
     include_str!("../../algorithm/fixed_window.lua"),
     include_str!("../../algorithm/sliding_window.lua"),
     include_str!("../../algorithm/sliding_window_strict.lua"),
     include_str!("../../algorithm/sliding_log.lua"),
-    include_str!("end.lua"),
+    include_str!("general_path.lua"),
 );
 
 static SCRIPT: LazyLock<redis::Script> = LazyLock::new(|| redis::Script::new(CODE));
@@ -54,29 +54,29 @@ const LEDGER: &[u8] = b":granted";
 /// What the script calls the shape of a plain tier: its capacity, and these.
 const CAPACITY_UNIT: u64 = 2;
 /// A shape stays below 2^53.
-const PLAIN_CAPACITY_END: u64 = 1 << 52;
+const FAST_PATH_CAPACITY_END: u64 = 1 << 52;
 const HAS_NEXT: u64 = 1;
 
 /// One request as the script reads it: keys and arguments.
 #[derive(Debug, Clone)]
-pub(super) struct Packed {
+pub(super) struct ScriptCall {
     /// Plain requests come before all others in a call.
-    pub(super) is_plain: bool,
+    pub(super) is_fast_path: bool,
     pub(super) keys: Keys,
     arguments: SmallVec<[u64; TIERS_INLINE]>,
 }
 
-impl Packed {
+impl ScriptCall {
     /// Packs the tiers of one request.
     pub(super) fn new(operation: Operation, tiers: &[Tier<'_>], keys: Keys) -> Self {
-        let is_plain = operation == Operation::Take && tiers.iter().all(is_plain);
+        let is_fast_path = operation == Operation::Take && tiers.iter().all(is_fast_path);
         let mut arguments = SmallVec::new();
-        if is_plain {
+        if is_fast_path {
             for (index, tier) in tiers.iter().enumerate() {
                 let next = if index + 1 < tiers.len() { HAS_NEXT } else { 0 };
                 arguments.extend([tier.cost * tier.quota.interval, CAPACITY_UNIT * tier.quota.capacity + next]);
             }
-            return Self { is_plain, keys, arguments };
+            return Self { is_fast_path, keys, arguments };
         }
         arguments.push(tiers.len() as u64);
         let mut all = Keys::default();
@@ -93,7 +93,7 @@ impl Packed {
                 Operation::Charge => CHARGE,
                 Operation::Reset => RESET,
             };
-            let mut numbers = general(operation, tier.quota, tier.cost, tier.group);
+            let mut numbers = tier_arguments(operation, tier.quota, tier.cost, tier.group);
             let ceiling = tier.quota.ceiling(tier.cost);
             let is_shorter = tier.quota.algorithm == Algorithm::LeakyBucket && ceiling < tier.quota.capacity;
             if is_shorter && operation == TAKE {
@@ -103,7 +103,7 @@ impl Packed {
                 arguments.extend(numbers);
             }
         }
-        Self { is_plain, keys: all, arguments }
+        Self { is_fast_path, keys: all, arguments }
     }
 
     /// Packs the refund of what a take charged to one tier at `since_us`. What has
@@ -111,32 +111,32 @@ impl Packed {
     /// on what is owed.
     pub(super) fn put_back(tier: &Tier<'_>, key: &[u8], since_us: u64) -> Self {
         if tier.lease.is_some() {
-            let numbers = general(PUT_BACK_BESIDE_LEASES, tier.quota, tier.cost, 0);
+            let numbers = tier_arguments(PUT_BACK_BESIDE_LEASES, tier.quota, tier.cost, 0);
             return Self::single(numbers, key, &[since_us]).with_ledger(key);
         }
-        Self::single(general(PUT_BACK, tier.quota, tier.cost, 0), key, &[since_us])
+        Self::single(tier_arguments(PUT_BACK, tier.quota, tier.cost, 0), key, &[since_us])
     }
 
     /// Packs a charge for what was admitted elsewhere: as much of it as is left.
     pub(super) fn charge(quota: &Quota, cost: u64, key: &[u8]) -> Self {
-        Self::single(general(CHARGE, quota, cost, 0), key, &[])
+        Self::single(tier_arguments(CHARGE, quota, cost, 0), key, &[])
     }
 
     /// Packs a request for tokens that will be spent on this node.
-    pub(super) fn lease(quota: &Quota, key: &[u8], ask: LeaseAsk) -> Self {
-        Self::single(general(LEASE, quota, ask.wanted, 0), key, &[ask.least, ask.length_us]).with_ledger(key)
+    pub(super) fn lease(quota: &Quota, key: &[u8], ask: LeaseRequest) -> Self {
+        Self::single(tier_arguments(LEASE, quota, ask.wanted, 0), key, &[ask.least, ask.length_us]).with_ledger(key)
     }
 
     /// Packs the return of tokens of a lease after whose grant the ledger was `mark`.
     pub(super) fn give_back(quota: &Quota, tokens: u64, key: &[u8], mark: u64) -> Self {
-        Self::single(general(GIVE_BACK, quota, tokens, 0), key, &[mark]).with_ledger(key)
+        Self::single(tier_arguments(GIVE_BACK, quota, tokens, 0), key, &[mark]).with_ledger(key)
     }
 
     fn single(numbers: [u64; 10], key: &[u8], more: &[u64]) -> Self {
         let arguments = [1].iter().chain(&numbers).chain(more).copied().collect();
         let mut keys = Keys::default();
         keys.push(&[key]);
-        Self { is_plain: false, keys, arguments }
+        Self { is_fast_path: false, keys, arguments }
     }
 
     /// A bucket that is leased has a second key, in the same slot.
@@ -146,8 +146,8 @@ impl Packed {
     }
 
     /// Whether it is one tier, and may be sent without the number of its run.
-    pub(super) fn may_be_alone(&self) -> bool {
-        self.is_plain && self.arguments.len() == 2
+    pub(super) fn is_single_tier(&self) -> bool {
+        self.is_fast_path && self.arguments.len() == 2
     }
 
     /// How many arguments it has.
@@ -166,32 +166,32 @@ impl Packed {
     /// Requests are sent in this order: the script reads plain ones first, and
     /// those with the same fields as one run.
     pub(super) fn order(&self, other: &Self) -> std::cmp::Ordering {
-        let order = |packed: &Self| !packed.is_plain;
-        order(self).cmp(&order(other)).then_with(|| match self.is_plain {
+        let order = |packed: &Self| !packed.is_fast_path;
+        order(self).cmp(&order(other)).then_with(|| match self.is_fast_path {
             true => self.arguments.cmp(&other.arguments),
             false => std::cmp::Ordering::Equal,
         })
     }
 
     /// Whether both belong to one run.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
-        self.is_plain && other.is_plain && self.arguments == other.arguments
+    pub(super) fn shares_run_with(&self, other: &Self) -> bool {
+        self.is_fast_path && other.is_fast_path && self.arguments == other.arguments
     }
 }
 
 /// Whether the script may charge the bucket before it reads it.
-fn is_plain(tier: &Tier<'_>) -> bool {
+fn is_fast_path(tier: &Tier<'_>) -> bool {
     let quota = tier.quota;
     matches!(quota.algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket)
         && tier.group == 0
         && quota.ticks_per_us == 1
         && quota.remembered == 0
-        && quota.capacity < PLAIN_CAPACITY_END
+        && quota.capacity < FAST_PATH_CAPACITY_END
         && quota.ceiling(tier.cost) == quota.capacity
         && (1..=quota.limit).contains(&tier.cost)
 }
 
-fn general(operation: u64, quota: &Quota, cost: u64, group: u8) -> [u64; 10] {
+fn tier_arguments(operation: u64, quota: &Quota, cost: u64, group: u8) -> [u64; 10] {
     // Doubles hold no more; a cost above every limit is denied all the same.
     let cost = cost.min(1 << 52);
     let align = match quota.spec.align {

@@ -52,18 +52,18 @@ impl Server {
     /// A new connection, and its round trip.
     pub(super) async fn connect(&self) -> Result<(MultiplexedConnection, Duration), RedisError> {
         let mut link = match &self.connector {
-            Connector::Direct(endpoint) => open(endpoint).await?,
+            Connector::Direct(endpoint) => connect(endpoint).await?,
             Connector::Sentinel { sentinels, endpoint, master } => find_master(sentinels, endpoint, master).await?.1,
         };
-        let (asked, asked_us) = (Instant::now(), self.ours_us());
-        let reply = ask(&mut link, &redis::cmd("TIME")).await?;
+        let (asked, asked_us) = (Instant::now(), self.elapsed_us());
+        let reply = send_command(&mut link, &redis::cmd("TIME")).await?;
         let round_trip = asked.elapsed();
         let (seconds, micros): (i64, i64) = redis::from_redis_value(reply)?;
         self.learn_offset(seconds * 1_000_000 + micros, asked_us);
         Ok((link, round_trip))
     }
 
-    fn ours_us(&self) -> i64 {
+    fn elapsed_us(&self) -> i64 {
         self.started.elapsed().as_micros() as i64
     }
 
@@ -71,7 +71,7 @@ impl Server {
     /// between two bounds. The best known offset is kept while it is within them: a clock
     /// that was stepped is followed at once.
     fn learn_offset(&self, server_unix_us: i64, asked_us: i64) {
-        let (least, most) = (server_unix_us - self.ours_us(), server_unix_us - asked_us);
+        let (least, most) = (server_unix_us - self.elapsed_us(), server_unix_us - asked_us);
         let known = self.offset_us.load(Ordering::Relaxed);
         if !(least..=most).contains(&known) {
             self.offset_us.store(least, Ordering::Relaxed);
@@ -88,12 +88,12 @@ impl Server {
     ) -> Vec<Result<ScriptReply, CallError>> {
         let all: Vec<&Vec<Job>> = calls.iter().collect();
         let mut results = self.evaluate_as(link, "EVALSHA", script::hash(), &all).await;
-        self.again(link, calls, &mut results, |_, result| {
+        self.retry(link, calls, &mut results, |_, result| {
             result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
         })
         .await;
         let now = Instant::now();
-        self.again(link, calls, &mut results, |call, result| {
+        self.retry(link, calls, &mut results, |call, result| {
             matches!(result, Ok(Ok(reply)) if is_expired(call, reply)) && deadline(call) > now
         })
         .await;
@@ -101,7 +101,7 @@ impl Server {
             let unread = |answer| CallError::Failed { reason: format!("an answer that is not understood: {answer}") };
             let reply = result.map_err(|error| CallError::of(&error))?.map_err(unread)?;
             match reply.tiers() {
-                count if count == wanted(call) => Ok(reply),
+                count if count == tier_count(call) => Ok(reply),
                 0 => Err(CallError::Expired),
                 _ => Err(unread(format!("{reply:?}"))),
             }
@@ -110,7 +110,7 @@ impl Server {
     }
 
     /// Asks again, with the script whole, where that is due.
-    async fn again(
+    async fn retry(
         &self,
         link: &mut MultiplexedConnection,
         calls: &[Vec<Job>],
@@ -122,8 +122,8 @@ impl Server {
             return;
         }
         let whole: Vec<&Vec<Job>> = due.iter().map(|index| &calls[*index]).collect();
-        let again = self.evaluate_as(link, "EVAL", script::code(), &whole).await;
-        for (index, result) in due.into_iter().zip(again) {
+        let retried = self.evaluate_as(link, "EVAL", script::code(), &whole).await;
+        for (index, result) in due.into_iter().zip(retried) {
             results[index] = result;
         }
     }
@@ -145,7 +145,7 @@ impl Server {
             pipeline.add_command(self.command(name, script, call));
             is_answer.push(true);
         }
-        let asked_us = self.ours_us();
+        let asked_us = self.elapsed_us();
         let values = match link.send_packed_commands(&pipeline, 0, is_answer.len()).await {
             Ok(values) => values,
             Err(error) => return calls.iter().map(|_| Err(error.clone())).collect(),
@@ -170,8 +170,8 @@ impl Server {
     fn command(&self, name: &str, script: &str, call: &[Job]) -> Cmd {
         // Counted from the start and not from now: a process that is stopped here
         // must not find that its time has been prolonged.
-        let ours_us = deadline(call).saturating_duration_since(self.started).as_micros() as i64;
-        let deadline_us = ours_us.saturating_add(self.offset_us.load(Ordering::Relaxed));
+        let elapsed_us = deadline(call).saturating_duration_since(self.started).as_micros() as i64;
+        let deadline_us = elapsed_us.saturating_add(self.offset_us.load(Ordering::Relaxed));
         let sum = |count: fn(&Job) -> usize| call.iter().map(count).sum::<usize>();
         let (keys, arguments) = (sum(|job| job.packed.keys.len()), sum(|job| job.packed.arguments()));
         // Room for all, so that nothing is copied while it grows.
@@ -186,13 +186,13 @@ impl Server {
             None => command.arg(deadline_us),
         };
         if let [job] = call
-            && job.packed.may_be_alone()
+            && job.packed.is_single_tier()
         {
             job.packed.write(&mut command);
             return command;
         }
-        let plain = call.partition_point(|job| job.packed.is_plain);
-        for run in call[..plain].chunk_by(|one, other| one.packed.is_like(&other.packed)) {
+        let plain = call.partition_point(|job| job.packed.is_fast_path);
+        for run in call[..plain].chunk_by(|one, other| one.packed.shares_run_with(&other.packed)) {
             command.arg(run.len());
             run[0].packed.write(&mut command);
         }
@@ -212,18 +212,18 @@ fn deadline(call: &[Job]) -> Instant {
 }
 
 /// The number of tiers that a reply must have.
-fn wanted(call: &[Job]) -> usize {
+fn tier_count(call: &[Job]) -> usize {
     call.iter().map(|job| job.tiers).sum()
 }
 
 /// A reply with only the time means that the deadline had passed and nothing was
 /// done.
 fn is_expired(call: &[Job], reply: &ScriptReply) -> bool {
-    reply.tiers() == 0 && wanted(call) > 0
+    reply.tiers() == 0 && tier_count(call) > 0
 }
 
 /// Connects, within the time that a connection may take.
-pub(super) async fn open(endpoint: &Endpoint) -> Result<MultiplexedConnection, RedisError> {
+pub(super) async fn connect(endpoint: &Endpoint) -> Result<MultiplexedConnection, RedisError> {
     let config = AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_TIMEOUT)).set_response_timeout(None);
     let client = endpoint.client()?;
     let connecting = client.get_multiplexed_async_connection_with_config(&config);
@@ -231,7 +231,7 @@ pub(super) async fn open(endpoint: &Endpoint) -> Result<MultiplexedConnection, R
 }
 
 /// Asks one thing, within the time that a connection may take.
-pub(super) async fn ask(link: &mut MultiplexedConnection, command: &Cmd) -> Result<Value, RedisError> {
+pub(super) async fn send_command(link: &mut MultiplexedConnection, command: &Cmd) -> Result<Value, RedisError> {
     let value = timeout(CONNECT_TIMEOUT, link.send_packed_command(command)).await.map_err(|_| took_too_long())??;
     value.extract_error()
 }
@@ -250,13 +250,13 @@ pub(super) async fn find_master(
     let mut last = RedisError::from((ErrorKind::Io, "no Sentinel answered"));
     for sentinel in sentinels {
         let found = async {
-            let mut link = open(sentinel).await?;
+            let mut link = connect(sentinel).await?;
             let mut command = redis::cmd("SENTINEL");
             command.arg("get-master-addr-by-name").arg(master);
-            let (host, port): (String, u16) = redis::from_redis_value(ask(&mut link, &command).await?)?;
+            let (host, port): (String, u16) = redis::from_redis_value(send_command(&mut link, &command).await?)?;
             let found = endpoint.at(&host, port);
-            let mut link = open(&found).await?;
-            let role: Vec<Value> = redis::from_redis_value(ask(&mut link, &redis::cmd("ROLE")).await?)?;
+            let mut link = connect(&found).await?;
+            let role: Vec<Value> = redis::from_redis_value(send_command(&mut link, &redis::cmd("ROLE")).await?)?;
             match role.first() {
                 Some(Value::BulkString(name)) if name == b"master" => Ok((found, link)),
                 _ => Err(RedisError::from((ErrorKind::Io, "the server that Sentinel named is no master"))),

@@ -20,15 +20,15 @@ use tokio::time::{Instant, timeout_at};
 
 use super::breaker::{Breaker, BreakerOptions};
 use super::call_error::CallError;
+use super::in_flight_window::{InFlightCall, InFlightWindow};
 use super::reply::{RequestReply, ScriptReply};
-use super::script::Packed;
+use super::script::ScriptCall;
 use super::server::{Connector, Server};
-use super::window::{InFlight, Window};
 use crate::time::ManualClock;
 
 /// The most requests that are written at once, in one call or several: no gain
 /// was measured beyond.
-const GATHERED_MAX: usize = 32;
+const WRITTEN_MAX: usize = 32;
 /// How much of its deadline a request may lose to another in the same call.
 const DEADLINE_SPREAD: Duration = Duration::from_millis(2);
 /// How far the deadlines of requests that are written at once may be apart: more
@@ -42,7 +42,7 @@ const UNANSWERED_MAX: u32 = 3;
 
 /// One request on its way.
 pub(super) struct Job {
-    pub(super) packed: Packed,
+    pub(super) packed: ScriptCall,
     pub(super) tiers: usize,
     pub(super) is_asking: bool,
     pub(super) deadline: Instant,
@@ -50,7 +50,7 @@ pub(super) struct Job {
 }
 
 /// Receives a request's reply.
-type Waiting = oneshot::Receiver<Result<RequestReply, CallError>>;
+type PendingReply = oneshot::Receiver<Result<RequestReply, CallError>>;
 
 /// How a server is waited for.
 #[derive(Debug, Clone)]
@@ -76,7 +76,7 @@ pub(super) struct Shard {
 #[derive(Debug)]
 struct Health {
     breaker: Breaker,
-    window: Arc<Window>,
+    window: Arc<InFlightWindow>,
     started: Instant,
 }
 
@@ -100,11 +100,11 @@ impl Shard {
         let (jobs, queue) = mpsc::channel(options.waiting_max);
         let health = Arc::new(Health {
             breaker: Breaker::new(options.breaker),
-            window: Arc::new(Window::new()),
+            window: Arc::new(InFlightWindow::new()),
             started: Instant::now(),
         });
         let server = Arc::new(Server::new(connector, options.clock));
-        tokio::spawn(drive(queue, server, Arc::clone(&health), options.batch_max));
+        tokio::spawn(dispatch_loop(queue, server, Arc::clone(&health), options.batch_max));
         Self { jobs, health }
     }
 
@@ -112,7 +112,7 @@ impl Shard {
     /// deadline.
     pub(super) fn call(
         &self,
-        packed: Packed,
+        packed: ScriptCall,
         tiers: usize,
         is_asking: bool,
         deadline: Instant,
@@ -123,20 +123,26 @@ impl Shard {
             match timeout_at(deadline, sent?).await {
                 Ok(Ok(result)) => result,
                 Ok(Err(_)) => Err(CallError::Disconnected { reason: "the request was dropped".to_owned() }),
-                Err(_) => Err(CallError::Late),
+                Err(_) => Err(CallError::TimedOut),
             }
         }
     }
 
-    fn send(&self, packed: Packed, tiers: usize, is_asking: bool, deadline: Instant) -> Result<Waiting, CallError> {
+    fn send(
+        &self,
+        packed: ScriptCall,
+        tiers: usize,
+        is_asking: bool,
+        deadline: Instant,
+    ) -> Result<PendingReply, CallError> {
         let Health { breaker, .. } = &*self.health;
         if breaker.is_open() && !breaker.may_try(self.health.now_us()) {
-            return Err(CallError::NotAsked { reason: "its circuit breaker is open" });
+            return Err(CallError::NotSent { reason: "its circuit breaker is open" });
         }
         let (reply, waiting) = oneshot::channel();
         match self.jobs.try_send(Job { packed, tiers, is_asking, deadline, reply }) {
             Ok(()) => Ok(waiting),
-            Err(_) => Err(CallError::NotAsked { reason: "too many requests wait for it" }),
+            Err(_) => Err(CallError::NotSent { reason: "too many requests wait for it" }),
         }
     }
 
@@ -172,7 +178,7 @@ impl Link {
 
     /// A slow server keeps its connection; one that is silent may be a peer
     /// that has vanished without a word.
-    fn is_of_use(&self) -> bool {
+    fn is_usable(&self) -> bool {
         let unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
         !self.is_broken.load(Ordering::Relaxed) && unanswered.count < UNANSWERED_MAX
     }
@@ -188,12 +194,12 @@ impl Link {
 }
 
 /// Takes jobs off the queue and sends them, until the shard is dropped.
-async fn drive(mut queue: mpsc::Receiver<Job>, server: Arc<Server>, health: Arc<Health>, batch_max: usize) {
+async fn dispatch_loop(mut queue: mpsc::Receiver<Job>, server: Arc<Server>, health: Arc<Health>, batch_max: usize) {
     let mut dialer = Dialer { server: Arc::clone(&server), dialing: None };
     let mut link: Option<Link> = None;
     let mut next: Option<Job> = None;
     loop {
-        health.window.room().await;
+        health.window.wait_for_room().await;
         let first = match next.take() {
             Some(job) => job,
             None => match queue.recv().await {
@@ -204,9 +210,9 @@ async fn drive(mut queue: mpsc::Receiver<Job>, server: Arc<Server>, health: Arc<
         // Tasks that are ready to enqueue run first: the more requests share a call the
         // better.
         yield_now().await;
-        let batch = gather(first, &mut queue, &mut next);
+        let batch = drain_queue(first, &mut queue, &mut next);
         let Some(last) = batch.iter().map(|job| job.deadline).max() else { continue };
-        let current = match link.take().filter(Link::is_of_use) {
+        let current = match link.take().filter(Link::is_usable) {
             Some(current) => current,
             None => match dialer.connect(last).await {
                 Ok((connection, round_trip)) => {
@@ -215,14 +221,14 @@ async fn drive(mut queue: mpsc::Receiver<Job>, server: Arc<Server>, health: Arc<
                 }
                 Err(error) => {
                     health.learn(false);
-                    fail(batch, &error);
+                    send_errors(batch, &error);
                     continue;
                 }
             },
         };
         link = Some(current.clone());
-        let call = Call { server: Arc::clone(&server), link: current, health: Arc::clone(&health) };
-        tokio::spawn(call.send(split(batch, batch_max), last, health.window.enter()));
+        let call = Dispatch { server: Arc::clone(&server), link: current, health: Arc::clone(&health) };
+        tokio::spawn(call.send(split(batch, batch_max), last, health.window.begin_call()));
     }
 }
 
@@ -253,7 +259,7 @@ impl Dialer {
         let made = match timeout_at(deadline, dialing).await {
             Ok(made) => made,
             // It may still succeed, for the next requests.
-            Err(_) => return Err(CallError::NotAsked { reason: "its connection was not made in time" }),
+            Err(_) => return Err(CallError::NotSent { reason: "its connection was not made in time" }),
         };
         self.dialing = None;
         made.map_err(|error| unreachable(error.to_string()))?.map_err(|error| unreachable(error.to_string()))
@@ -261,11 +267,11 @@ impl Dialer {
 }
 
 /// The jobs that are sent together: those queued whose callers still wait.
-fn gather(first: Job, queue: &mut mpsc::Receiver<Job>, next: &mut Option<Job>) -> Vec<Job> {
+fn drain_queue(first: Job, queue: &mut mpsc::Receiver<Job>, next: &mut Option<Job>) -> Vec<Job> {
     let (since, until) = (first.deadline.checked_sub(WRITTEN_SPREAD), first.deadline + WRITTEN_SPREAD);
-    let mut batch = Vec::with_capacity(GATHERED_MAX);
+    let mut batch = Vec::with_capacity(WRITTEN_MAX);
     batch.push(first);
-    while batch.len() < GATHERED_MAX
+    while batch.len() < WRITTEN_MAX
         && let Ok(job) = queue.try_recv()
     {
         if job.deadline > until || Some(job.deadline) < since {
@@ -277,7 +283,7 @@ fn gather(first: Job, queue: &mut mpsc::Receiver<Job>, next: &mut Option<Job>) -
     let now = Instant::now();
     let is_waiting = |job: &mut Job| !job.reply.is_closed() && job.deadline > now;
     let gone: Vec<Job> = batch.extract_if(.., |job| !is_waiting(job)).collect();
-    fail(gone, &CallError::NotAsked { reason: "its turn came too late" });
+    send_errors(gone, &CallError::NotSent { reason: "its turn came too late" });
     batch
 }
 
@@ -303,14 +309,14 @@ fn split(mut batch: Vec<Job>, batch_max: usize) -> Vec<Vec<Job>> {
 }
 
 /// What the calls that are written together need.
-struct Call {
+struct Dispatch {
     server: Arc<Server>,
     link: Link,
     health: Arc<Health>,
 }
 
-impl Call {
-    async fn send(mut self, calls: Vec<Vec<Job>>, last: Instant, in_flight: InFlight) {
+impl Dispatch {
+    async fn send(mut self, calls: Vec<Vec<Job>>, last: Instant, in_flight: InFlightCall) {
         let sent = Instant::now();
         let results = {
             let mut evaluating = pin!(self.server.evaluate(&mut self.link.connection, &calls));
@@ -324,30 +330,30 @@ impl Call {
         };
         self.link.learn(sent, results.is_some());
         if results.is_some() {
-            self.health.window.measured(sent.elapsed());
+            self.health.window.record_round_trip(sent.elapsed());
         }
-        let results = results.unwrap_or_else(|| calls.iter().map(|_| Err(CallError::Late)).collect());
-        if results.iter().any(|result| result.as_ref().is_err_and(CallError::breaks_the_connection)) {
+        let results = results.unwrap_or_else(|| calls.iter().map(|_| Err(CallError::TimedOut)).collect());
+        if results.iter().any(|result| result.as_ref().is_err_and(CallError::breaks_connection)) {
             self.link.is_broken.store(true, Ordering::Relaxed);
         }
-        self.health.learn(results.iter().any(|result| !result.as_ref().is_err_and(CallError::is_of_the_server)));
+        self.health.learn(results.iter().any(|result| !result.as_ref().is_err_and(CallError::counts_against_server)));
         for (call, result) in calls.into_iter().zip(results) {
             match result {
-                Ok(reply) => answer(call, reply),
-                Err(error) => fail(call, &error),
+                Ok(reply) => send_replies(call, reply),
+                Err(error) => send_errors(call, &error),
             }
         }
     }
 }
 
-fn answer(call: Vec<Job>, mut reply: ScriptReply) {
+fn send_replies(call: Vec<Job>, mut reply: ScriptReply) {
     for job in call {
         // A caller that has gone no longer cares.
         let _ = job.reply.send(Ok(reply.next(job.tiers)));
     }
 }
 
-fn fail(call: Vec<Job>, error: &CallError) {
+fn send_errors(call: Vec<Job>, error: &CallError) {
     for job in call {
         let _ = job.reply.send(Err(error.clone()));
     }

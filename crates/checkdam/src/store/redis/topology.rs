@@ -10,7 +10,7 @@ use super::call_error::CallError;
 use super::cluster::Cluster;
 use super::key::Keys;
 use super::reply::RequestReply;
-use super::script::Packed;
+use super::script::ScriptCall;
 use super::server::Connector;
 use super::shard::{Shard, ShardOptions};
 use super::target::Target;
@@ -59,7 +59,7 @@ impl Topology {
     pub(super) fn call(
         &self,
         slot: u16,
-        packed: Packed,
+        packed: ScriptCall,
         tiers: usize,
         deadline: Instant,
     ) -> impl Future<Output = Result<RequestReply, CallError>> {

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::super::detached::{Detached, OwnedTiers};
-use super::super::{RedisStore, unseen};
-use super::{Leases, Purchase, Share, decision, terms};
+use super::super::run_to_completion::{OwnedTiers, RunToCompletion};
+use super::super::{RedisStore, not_decided};
+use super::{Leases, Purchase, TierPayment, decision, terms};
 use crate::decision::{DecidedBy, Decision, Verdict};
 use crate::lease::Spend;
 use crate::store::{Decisions, DeniedGroups, Operation, TIERS_INLINE, Tier, TierDecisions};
@@ -39,7 +39,7 @@ impl<L: Deref<Target = Leases>> Drop for Reserved<L> {
     #[inline]
     fn drop(&mut self) {
         for (_, bought) in &self.paid {
-            self.leases.book().accounts.account(bought.number).put_back(bought.paid.receipt);
+            self.leases.table().accounts.account(bought.number).put_back(bought.paid.receipt);
         }
     }
 }
@@ -58,30 +58,30 @@ impl RedisStore {
 
     #[inline]
     fn spend_all(&self, tiers: &[Tier<'_>], answer: &mut TierDecisions) -> Option<()> {
-        self.leases.book.get()?;
+        self.leases.table.get()?;
         let mut reserved = Reserved::new(&*self.leases);
         answer.by = DecidedBy::Lease;
         for (place, tier) in tiers.iter().enumerate() {
             terms(tier)?;
-            let (book, number, tag) = self.leases.find(tier)?;
-            match self.leases.spend(book, (number, tag), tier.cost) {
+            let (table, number, tag) = self.leases.find(tier)?;
+            match self.leases.spend(table, (number, tag), tier.cost) {
                 Ok(bought) => {
                     if bought.paid.is_low {
-                        self.fetch_ahead(tier, (number, tag), bought.paid.at_us);
+                        self.refill_ahead(tier, (number, tag), bought.paid.at_us);
                     }
                     answer.at_us = bought.at_us;
-                    let account = book.accounts.account(number);
+                    let account = table.accounts.account(number);
                     answer.decisions.push(decision(tier, account, bought.paid.left, bought.paid.at_us));
                     if place + 1 < tiers.len() {
                         reserved.paid.push((place, bought));
                     }
                 }
-                Err(Spend::Dry) if tier.group == 0 => {
+                Err(Spend::Insufficient) if tier.group == 0 => {
                     let (steady_us, now_us) = self.leases.clock.read();
-                    let wait_us = book.accounts.account(number).denied_for_us(tier.cost, steady_us)?;
-                    book.deny(number, tier.cost);
+                    let wait_us = table.accounts.account(number).denied_for_us(tier.cost, steady_us)?;
+                    table.deny(number, tier.cost);
                     answer.decisions.push(self.denied(tier, number, wait_us));
-                    answer.decisions.extend(tiers[place + 1..].iter().map(unseen));
+                    answer.decisions.extend(tiers[place + 1..].iter().map(not_decided));
                     answer.at_us = now_us;
                     return Some(());
                 }
@@ -103,13 +103,13 @@ impl RedisStore {
                 continue;
             }
             match self.pay(tier, deadline).await {
-                Share::Paid(bought) => reserved.paid.push((place, bought)),
-                Share::Denied { number, wait_us } => {
+                TierPayment::Paid(bought) => reserved.paid.push((place, bought)),
+                TierPayment::Denied { number, wait_us } => {
                     decisions[place] = Some(self.denied(tier, number, wait_us));
                     is_denied |= tier.group == 0;
                 }
-                Share::Direct => {}
-                Share::Failed => has_failed = true,
+                TierPayment::Direct => {}
+                TierPayment::Failed => has_failed = true,
             }
             if is_denied {
                 break;
@@ -117,26 +117,26 @@ impl RedisStore {
         }
         if !is_denied {
             for (place, Purchase { number, paid, .. }) in &reserved.paid {
-                let account = self.leases.book().accounts.account(*number);
+                let account = self.leases.table().accounts.account(*number);
                 decisions[*place] = Some(decision(&tiers[*place], account, paid.left, paid.at_us));
             }
         }
         let rest = (!is_denied && decisions.contains(&None)).then_some((has_failed, deadline));
         if rest.is_none() || reserved.paid.is_empty() {
-            return self.settle(tiers, decisions, reserved, rest).await;
+            return self.complete_take(tiers, decisions, reserved, rest).await;
         }
         // What was paid here and what Redis charges belong together, also if the
         // caller leaves meanwhile.
         let mut owned = Reserved::new(Arc::clone(&self.leases));
         owned.paid = std::mem::take(&mut reserved.paid);
         let (store, tiers) = (self.clone(), OwnedTiers::new(tiers));
-        let settling = async move { store.settle(&tiers.tiers(), decisions, owned, rest).await };
-        Detached::new(&self.runtime, settling).await
+        let completing = async move { store.complete_take(&tiers.tiers(), decisions, owned, rest).await };
+        RunToCompletion::new(&self.runtime, completing).await
     }
 
     /// Has the `rest` decided, if there is one, and keeps what was paid here if all
     /// passes.
-    async fn settle<L: Deref<Target = Leases> + Send>(
+    async fn complete_take<L: Deref<Target = Leases> + Send>(
         &self,
         tiers: &[Tier<'_>],
         mut decisions: SmallVec<[Option<Decision>; TIERS_INLINE]>,
@@ -149,7 +149,7 @@ impl RedisStore {
             (by, at_us) = (rest.by, rest.at_us);
         }
         let decisions: Decisions =
-            decisions.into_iter().zip(tiers).map(|(known, tier)| known.unwrap_or_else(|| unseen(tier))).collect();
+            decisions.into_iter().zip(tiers).map(|(known, tier)| known.unwrap_or_else(|| not_decided(tier))).collect();
         let denied = DeniedGroups::new(tiers, decisions.iter().map(Decision::is_allowed));
         reserved.keep_if(|place| denied.is_charged(&tiers[place]));
         TierDecisions { decisions, at_us, by }
@@ -193,7 +193,7 @@ impl RedisStore {
         };
         let mut answered = answer.decisions.iter().copied();
         let one = |(kept, tier): (Option<Decision>, &Tier<'_>)| {
-            kept.or_else(|| answered.next()).unwrap_or_else(|| unseen(tier))
+            kept.or_else(|| answered.next()).unwrap_or_else(|| not_decided(tier))
         };
         TierDecisions { decisions: kept.into_iter().zip(tiers).map(one).collect(), at_us: answer.at_us, by: answer.by }
     }
@@ -207,8 +207,8 @@ impl RedisStore {
 
     fn denied(&self, tier: &Tier<'_>, number: usize, wait_us: u64) -> Decision {
         let now_us = self.leases.clock.read().0;
-        let account = self.leases.book.get().map(|book| book.accounts.account(number));
-        let reset_after_us = account.map_or(0, |account| account.shared(now_us).1);
+        let account = self.leases.table.get().map(|table| table.accounts.account(number));
+        let reset_after_us = account.map_or(0, |account| account.shared_bucket(now_us).1);
         let remaining = account.map_or(0, |account| account.held(now_us));
         let (limit, retry_after_us) = (tier.quota.limit(), wait_us.max(1));
         Decision { verdict: Verdict::Denied, limit, remaining, retry_after_us, reset_after_us, delay_us: 0 }

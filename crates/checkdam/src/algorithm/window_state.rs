@@ -1,0 +1,218 @@
+//! State of the window algorithms (fixed, sliding, strict, log) as one type.
+
+use super::{fixed_window, sliding_log, sliding_window, sliding_window_strict};
+use crate::decision::Decision;
+use crate::quota::{Algorithm, Quota};
+use crate::time::EPOCH_UNIX_US;
+
+/// The state of a bucket that counts in windows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WindowState {
+    /// One counter.
+    Fixed(fixed_window::State),
+    /// Two counters.
+    Sliding(sliding_window::State),
+    /// Eleven counters.
+    Strict(Box<sliding_window_strict::State>),
+    /// Every request.
+    Log(sliding_log::State),
+}
+
+/// A state to keep, on the stack.
+enum NewState {
+    Fixed(fixed_window::State),
+    Sliding(sliding_window::State),
+    Strict(sliding_window_strict::State),
+}
+
+impl WindowState {
+    /// Takes `cost` if it fits.
+    pub fn take(quota: &Quota, slot: &mut Option<Self>, now_us: u64, cost: u64) -> Decision {
+        let (decision, state) = match quota.algorithm {
+            Algorithm::SlidingWindow { strict: false } => {
+                let (decision, state) = sliding_window::decide(quota, Self::sliding(slot.as_ref()), now_us, cost);
+                (decision, NewState::Sliding(state))
+            }
+            Algorithm::SlidingWindow { strict: true } => {
+                let (decision, state) = sliding_window_strict::decide(quota, Self::strict(slot.as_ref()), now_us, cost);
+                (decision, NewState::Strict(state))
+            }
+            Algorithm::SlidingLog => {
+                return Self::with_log(slot, |log| sliding_log::decide(quota, log, now_us, cost));
+            }
+            _ => {
+                let (decision, state) = fixed_window::decide(quota, Self::fixed(slot.as_ref()), now_us, cost);
+                (decision, NewState::Fixed(state))
+            }
+        };
+        if cost > 0 && (slot.is_some() || decision.is_allowed()) {
+            Self::keep(slot, state);
+        }
+        decision
+    }
+
+    /// The decision of a take of `cost`, without changes.
+    #[must_use]
+    pub fn peek(quota: &Quota, slot: Option<&Self>, now_us: u64, cost: u64) -> Decision {
+        match quota.algorithm {
+            Algorithm::SlidingWindow { strict: false } => {
+                sliding_window::peek(quota, Self::sliding(slot), now_us, cost)
+            }
+            Algorithm::SlidingWindow { strict: true } => {
+                sliding_window_strict::peek(quota, Self::strict(slot), now_us, cost)
+            }
+            Algorithm::SlidingLog => match slot {
+                Some(Self::Log(log)) => sliding_log::peek(quota, log, now_us, cost),
+                _ => sliding_log::peek(quota, &sliding_log::State::default(), now_us, cost),
+            },
+            _ => fixed_window::peek(quota, Self::fixed(slot), now_us, cost),
+        }
+    }
+
+    /// Gives back `cost`, at most what is used.
+    pub fn refund(quota: &Quota, slot: &mut Option<Self>, now_us: u64, cost: u64) -> Decision {
+        let (decision, state) = match quota.algorithm {
+            Algorithm::SlidingWindow { strict: false } => {
+                let (decision, state) = sliding_window::refund(quota, Self::sliding(slot.as_ref()), now_us, cost);
+                (decision, NewState::Sliding(state))
+            }
+            Algorithm::SlidingWindow { strict: true } => {
+                let (decision, state) = sliding_window_strict::refund(quota, Self::strict(slot.as_ref()), now_us, cost);
+                (decision, NewState::Strict(state))
+            }
+            Algorithm::SlidingLog => {
+                return Self::with_log(slot, |log| sliding_log::refund(quota, log, now_us, cost));
+            }
+            _ => {
+                let (decision, state) = fixed_window::refund(quota, Self::fixed(slot.as_ref()), now_us, cost);
+                (decision, NewState::Fixed(state))
+            }
+        };
+        if slot.is_some() {
+            Self::keep(slot, state);
+        }
+        decision
+    }
+
+    /// Counts `cost` for what has passed already: as much as is left, if that is
+    /// less.
+    pub fn charge(quota: &Quota, slot: &mut Option<Self>, now_us: u64, cost: u64) -> Decision {
+        if cost == 0 {
+            return Self::peek(quota, slot.as_ref(), now_us, 0);
+        }
+        let (decision, state) = match quota.algorithm {
+            Algorithm::SlidingWindow { strict: false } => {
+                let (decision, state) = sliding_window::charge(quota, Self::sliding(slot.as_ref()), now_us, cost);
+                (decision, NewState::Sliding(state))
+            }
+            Algorithm::SlidingWindow { strict: true } => {
+                let (decision, state) = sliding_window_strict::charge(quota, Self::strict(slot.as_ref()), now_us, cost);
+                (decision, NewState::Strict(state))
+            }
+            Algorithm::SlidingLog => {
+                return Self::with_log(slot, |log| sliding_log::charge(quota, log, now_us, cost));
+            }
+            _ => {
+                let (decision, state) = fixed_window::charge(quota, Self::fixed(slot.as_ref()), now_us, cost);
+                (decision, NewState::Fixed(state))
+            }
+        };
+        Self::keep(slot, state);
+        decision
+    }
+
+    /// When the state stops to matter, in our time.
+    #[must_use]
+    pub fn expires_at_us(&self, quota: &Quota) -> u64 {
+        let unix_us = match self {
+            Self::Fixed(state) => fixed_window::expires_at(quota, state),
+            Self::Sliding(state) => sliding_window::expires_at(quota, state),
+            Self::Strict(state) => sliding_window_strict::expires_at(quota, state),
+            Self::Log(log) => log.expires_at(quota),
+        };
+        unix_us.saturating_sub(EPOCH_UNIX_US)
+    }
+
+    /// For how long a state written at `now_us` can matter.
+    #[must_use]
+    pub fn lifetime_max_us(quota: &Quota, now_us: u64) -> u64 {
+        match quota.algorithm {
+            Algorithm::SlidingWindow { strict: false } => 2 * quota.spec.period_us,
+            Algorithm::SlidingWindow { strict: true } => sliding_window_strict::COUNTS as u64 * quota.interval,
+            Algorithm::SlidingLog => quota.spec.period_us,
+            _ => fixed_window::peek(quota, None, now_us, 0).reset_after_us,
+        }
+    }
+
+    /// What has been used, as far as it may still count.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        match self {
+            Self::Fixed(state) => state.count,
+            Self::Sliding(state) => state.current + state.previous,
+            Self::Strict(state) => state.counts.iter().sum(),
+            Self::Log(log) => log.used(),
+        }
+    }
+
+    /// A state that owes `used` until `expires_at_us`: what is left of an evicted
+    /// bucket. It never owes less than the evicted one did.
+    #[must_use]
+    pub fn owing(quota: &Quota, used: u64, expires_at_us: u64) -> Self {
+        let expires_at = expires_at_us + EPOCH_UNIX_US;
+        let period_us = quota.spec.period_us;
+        let used = used.min(quota.limit);
+        match quota.algorithm {
+            Algorithm::SlidingWindow { strict: false } => Self::Sliding(sliding_window::State {
+                start_us: expires_at - 2 * period_us,
+                current: used,
+                previous: 0,
+            }),
+            Algorithm::SlidingWindow { strict: true } => {
+                let mut counts = [0; sliding_window_strict::COUNTS];
+                counts[0] = used;
+                let start_us = expires_at - sliding_window_strict::COUNTS as u64 * quota.interval;
+                Self::Strict(Box::new(sliding_window_strict::State { start_us, counts }))
+            }
+            Algorithm::SlidingLog => Self::Log(sliding_log::State::owing(used, expires_at - period_us)),
+            _ => {
+                let start_us = super::window_start(quota, period_us, expires_at - 1);
+                Self::Fixed(fixed_window::State { start_us, count: used })
+            }
+        }
+    }
+
+    /// Replaces the old state, without allocating if it was of the same kind.
+    fn keep(slot: &mut Option<Self>, state: NewState) {
+        match (&mut *slot, state) {
+            (Some(Self::Strict(old)), NewState::Strict(state)) => **old = state,
+            (_, NewState::Strict(state)) => *slot = Some(Self::Strict(Box::new(state))),
+            (_, NewState::Sliding(state)) => *slot = Some(Self::Sliding(state)),
+            (_, NewState::Fixed(state)) => *slot = Some(Self::Fixed(state)),
+        }
+    }
+
+    fn fixed(slot: Option<&Self>) -> Option<fixed_window::State> {
+        if let Some(Self::Fixed(state)) = slot { Some(*state) } else { None }
+    }
+
+    fn sliding(slot: Option<&Self>) -> Option<sliding_window::State> {
+        if let Some(Self::Sliding(state)) = slot { Some(*state) } else { None }
+    }
+
+    fn strict(slot: Option<&Self>) -> Option<sliding_window_strict::State> {
+        if let Some(Self::Strict(state)) = slot { Some(**state) } else { None }
+    }
+
+    fn with_log(slot: &mut Option<Self>, decide: impl FnOnce(&mut sliding_log::State) -> Decision) -> Decision {
+        if let Some(Self::Log(log)) = slot {
+            return decide(log);
+        }
+        let mut log = sliding_log::State::default();
+        let decision = decide(&mut log);
+        if !log.is_empty() {
+            *slot = Some(Self::Log(log));
+        }
+        decision
+    }
+}

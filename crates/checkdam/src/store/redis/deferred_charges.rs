@@ -1,0 +1,292 @@
+//! Queue of charges for Redis: what this node admitted while Redis did not reply.
+//!
+//! Best effort, in bounded space: charges that do not fit, and those whose result is
+//! unknown, are dropped and counted, never retried. A request that Redis charged but
+//! whose reply was late is charged twice: errors count too much, never too little.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use indexmap::map::Entry;
+use tokio::time::Instant;
+
+use crate::algorithm::{fixed_window, sliding_window};
+use crate::decision::Decision;
+use crate::hash::RandomState;
+use crate::quota::{Algorithm, Quota};
+
+/// The maximum size of the queue, in bytes: about 60,000 buckets.
+const BYTES_MAX: usize = 16 << 20;
+/// What one bucket takes beside its key.
+const BYTES_EACH: usize = size_of::<AdmittedCost>() + size_of::<Key>() + 32;
+/// After a charge that failed, none is sent for this long.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// A bucket's key in Redis.
+pub(super) type Key = Box<[u8]>;
+
+/// Buckets that Redis is to be charged with.
+#[derive(Debug, Default)]
+pub(super) struct DeferredCharges {
+    waiting: Mutex<ChargeQueue>,
+    /// Whether any are queued; read after every reply of Redis.
+    is_due: AtomicBool,
+    is_sending: AtomicBool,
+    not_before: Mutex<Option<Instant>>,
+    charged: AtomicU64,
+    dropped: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct ChargeQueue {
+    /// Taken in no order: a server that is away delays the charges of others, and
+    /// does not hold them up.
+    buckets: IndexMap<Key, AdmittedCost, RandomState>,
+    bytes: usize,
+    drawn: u64,
+}
+
+/// What was admitted to one bucket, as far as it still counts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AdmittedCost {
+    /// The shared quota.
+    pub(super) quota: Quota,
+    /// What a token of this node's share takes to return, in ticks.
+    interval: u64,
+    state: AdmittedState,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum AdmittedState {
+    /// When the bucket would be full, in ticks: with what was admitted here, and
+    /// without it.
+    Bucket {
+        with: u64,
+        without: u64,
+    },
+    Fixed(Option<fixed_window::State>),
+    /// Also for logs and strict windows: nearly what they count, in little space.
+    Sliding(Option<sliding_window::State>),
+}
+
+impl AdmittedCost {
+    /// A bucket that this node's share of, after its first admission, decided so.
+    fn new(quota: &Quota, share: &Quota, decision: &Decision, cost: u64, now_us: u64) -> Self {
+        let interval = share.interval;
+        if quota.algorithm.is_bucket() {
+            let with = (now_us + decision.reset_after_us) * quota.ticks_per_us;
+            let without = with.saturating_sub(cost.saturating_mul(interval));
+            return Self { quota: *quota, interval, state: AdmittedState::Bucket { with, without } };
+        }
+        let (quota, state) = match quota.algorithm {
+            Algorithm::FixedWindow => (*quota, AdmittedState::Fixed(None)),
+            _ => (*quota, AdmittedState::Sliding(None)),
+        };
+        let mut admitted = Self { quota, interval, state };
+        admitted.add(cost, now_us);
+        admitted
+    }
+
+    fn add(&mut self, cost: u64, now_us: u64) {
+        let weighed = self.weighed();
+        match &mut self.state {
+            AdmittedState::Bucket { with, .. } => {
+                *with = (*with).max(now_us * self.quota.ticks_per_us) + cost.saturating_mul(self.interval);
+            }
+            AdmittedState::Fixed(state) => *state = Some(fixed_window::charge(&self.quota, *state, now_us, cost).1),
+            AdmittedState::Sliding(state) => *state = Some(sliding_window::charge(&weighed, *state, now_us, cost).1),
+        }
+    }
+
+    /// What of it still counts, in whole tokens, rounded up.
+    pub(super) fn cost(&self, now_us: u64) -> u64 {
+        let used = |decision: Decision| decision.limit - decision.remaining;
+        match self.state {
+            AdmittedState::Bucket { with, without } => {
+                let now = now_us * self.quota.ticks_per_us;
+                (with.max(now) - without.max(now).min(with.max(now))).div_ceil(self.interval.max(1))
+            }
+            AdmittedState::Fixed(state) => used(fixed_window::peek(&self.quota, state, now_us, 0)),
+            AdmittedState::Sliding(state) => used(sliding_window::peek(&self.weighed(), state, now_us, 0)),
+        }
+    }
+
+    /// The quota of two weighted counters over the same period.
+    fn weighed(&self) -> Quota {
+        let sliding = Algorithm::SlidingWindow { strict: false };
+        match self.quota.algorithm {
+            Algorithm::SlidingLog | Algorithm::SlidingWindow { strict: true } => {
+                Quota::new(self.quota.spec, sliding).unwrap_or(self.quota)
+            }
+            _ => self.quota,
+        }
+    }
+}
+
+impl DeferredCharges {
+    /// Notes an admission: the share of the quota that decided, and how.
+    pub(super) fn add(
+        &self,
+        key: &[u8],
+        (quota, share): (&Quota, &Quota),
+        decision: &Decision,
+        cost: u64,
+        now_us: u64,
+    ) {
+        let mut waiting = self.lock();
+        match waiting.buckets.get_mut(key) {
+            Some(admitted) => admitted.add(cost, now_us),
+            None => {
+                let admitted = AdmittedCost::new(quota, share, decision, cost, now_us);
+                if !waiting.insert(key.into(), admitted) {
+                    self.dropped.fetch_add(cost, Ordering::Relaxed);
+                }
+            }
+        }
+        self.is_due.store(true, Ordering::Release);
+    }
+
+    /// Forgets a bucket: it was reset.
+    pub(super) fn forget(&self, key: &[u8]) {
+        if self.is_due.load(Ordering::Acquire) {
+            self.lock().remove(key);
+        }
+    }
+
+    /// Whether Redis should be charged now, by the caller, while the guard lives.
+    #[inline]
+    pub(super) fn begin(self: &Arc<Self>) -> Option<SendGuard> {
+        if !self.is_due.load(Ordering::Relaxed) {
+            return None;
+        }
+        let not_before = *self.not_before.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_time = not_before.is_none_or(|not_before| not_before <= Instant::now());
+        (is_time && !self.is_sending.swap(true, Ordering::AcqRel)).then(|| SendGuard(Arc::clone(self)))
+    }
+
+    /// Redis did not take a charge: none is sent for a while.
+    pub(super) fn pause(&self) {
+        *self.not_before.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + PAUSE);
+    }
+
+    /// Takes out some buckets of which something still counts.
+    pub(super) fn take(&self, most: usize, now_us: u64) -> Vec<(Key, AdmittedCost)> {
+        let mut waiting = self.lock();
+        let mut taken = Vec::new();
+        while taken.len() < most
+            && let Some((key, admitted)) = waiting.draw()
+        {
+            if admitted.cost(now_us) > 0 {
+                taken.push((key, admitted));
+            }
+        }
+        self.is_due.store(!waiting.buckets.is_empty(), Ordering::Release);
+        taken
+    }
+
+    /// Puts back what Redis certainly was not charged with.
+    pub(super) fn put_back(&self, key: Key, admitted: AdmittedCost, now_us: u64) {
+        let mut waiting = self.lock();
+        let cost = admitted.cost(now_us);
+        match waiting.buckets.entry(key) {
+            Entry::Occupied(mut newer) => newer.get_mut().add(cost, now_us),
+            Entry::Vacant(free) => {
+                let key = free.into_key();
+                if !waiting.insert(key, admitted) {
+                    self.dropped.fetch_add(cost, Ordering::Relaxed);
+                }
+            }
+        }
+        self.is_due.store(true, Ordering::Release);
+    }
+
+    pub(super) fn note_charged(&self, cost: u64) {
+        self.charged.fetch_add(cost, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_dropped(&self, cost: u64) {
+        self.dropped.fetch_add(cost, Ordering::Relaxed);
+    }
+
+    /// What Redis was charged with, and what it never will be.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        (self.charged.load(Ordering::Relaxed), self.dropped.load(Ordering::Relaxed))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ChargeQueue> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Held by the one task that charges Redis.
+#[derive(Debug)]
+pub(super) struct SendGuard(Arc<DeferredCharges>);
+
+impl Drop for SendGuard {
+    fn drop(&mut self) {
+        self.0.is_sending.store(false, Ordering::Release);
+    }
+}
+
+impl ChargeQueue {
+    /// Whether there is room for it.
+    fn insert(&mut self, key: Key, admitted: AdmittedCost) -> bool {
+        let bytes = key.len() + BYTES_EACH;
+        if self.bytes + bytes > BYTES_MAX {
+            return false;
+        }
+        self.bytes += bytes;
+        self.buckets.insert(key, admitted);
+        true
+    }
+
+    /// Takes out any bucket.
+    fn draw(&mut self) -> Option<(Key, AdmittedCost)> {
+        // The golden ratio's multiples, which are well spread.
+        self.drawn = self.drawn.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let index = (self.drawn >> 32) as usize % self.buckets.len().max(1);
+        let (key, admitted) = self.buckets.swap_remove_index(index)?;
+        self.bytes -= key.len() + BYTES_EACH;
+        Some((key, admitted))
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Option<AdmittedCost> {
+        let removed = self.buckets.swap_remove(key)?;
+        self.bytes -= key.len() + BYTES_EACH;
+        Some(removed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::Verdict;
+
+    #[test]
+    fn what_is_put_back_lets_others_go_first_and_one_task_sends() {
+        let charges = Arc::new(DeferredCharges::default());
+        let quota: Quota = "10/s burst 50".parse().unwrap();
+        let decision = Decision { reset_after_us: 100_000, ..Decision::undecided(50, Verdict::Allowed) };
+        for key in [b"a", b"b", b"c"] {
+            charges.add(key, (&quota, &quota), &decision, 1, 0);
+        }
+        let mut order = Vec::new();
+        for _ in 0..30 {
+            let (key, admitted) = charges.take(1, 0).pop().unwrap();
+            order.push(key.clone());
+            charges.put_back(key, admitted, 0);
+        }
+        order.sort();
+        order.dedup();
+        assert_eq!(order.len(), 3, "{order:?}");
+        let sending = charges.begin().unwrap();
+        assert!(charges.begin().is_none());
+        drop(sending);
+        assert!(charges.begin().is_some());
+        charges.pause();
+        assert!(charges.begin().is_none());
+        assert!(charges.take(9, 1_000_000).is_empty(), "all has drained");
+    }
+}
