@@ -122,10 +122,10 @@ impl Overload {
     }
 
     /// Whether a request that has been waiting since then is shed; if so, it is counted.
-    pub fn should_shed(&self, entrance: SheddingListener, since: u64) -> bool {
+    pub fn should_shed(&self, listener: SheddingListener, since: u64) -> bool {
         let sheds = self.in_flight() >= self.options.in_flight_max || self.is_too_late(since, now());
         if sheds {
-            self.shed[entrance as usize].fetch_add(1, Ordering::Relaxed);
+            self.shed[listener as usize].fetch_add(1, Ordering::Relaxed);
         }
         sheds
     }
@@ -134,7 +134,7 @@ impl Overload {
     pub fn shed_by_listener(&self) -> impl Iterator<Item = (&'static str, u64)> {
         SheddingListener::ALL
             .into_iter()
-            .map(|entrance| (entrance.name(), self.shed[entrance as usize].load(Ordering::Relaxed)))
+            .map(|listener| (listener.name(), self.shed[listener as usize].load(Ordering::Relaxed)))
     }
 
     /// How many requests are being decided.

@@ -76,9 +76,9 @@ impl<R: Responder> Server<R> {
         self.socket.local_addr()
     }
 
-    /// Serves until `stop` has a message, then shuts down as `leave` says, or at once
+    /// Serves until `stop` has a message, then shuts down as `shutdown` says, or at once
     /// after another message.
-    pub async fn run(self, mut stop: mpsc::Receiver<()>, leave: ShutdownOptions) {
+    pub async fn run(self, mut stop: mpsc::Receiver<()>, shutdown: ShutdownOptions) {
         let Self { socket, connections, state, name: listener } = self;
         let accepting = match Acceptor::new(socket, Arc::clone(&connections)) {
             Ok(accepting) => accepting,
@@ -92,14 +92,14 @@ impl<R: Responder> Server<R> {
         tracing::info!(listener, connections = connections.count(), "shutdown: not ready, still serving new requests");
         tokio::select! {
             () = accepting.run() => {}
-            () = connections.until_quiet(), if leave.ends_when_idle() => {}
-            () = tokio::time::sleep(leave.notice) => {}
+            () = connections.until_quiet(), if shutdown.ends_when_idle() => {}
+            () = tokio::time::sleep(shutdown.notice) => {}
             _ = stop.recv() => return,
         }
         accepting.drain_and_close().await;
         tokio::select! {
             () = connections.until_none_open() => return,
-            () = tokio::time::sleep(leave.drain) => {}
+            () = tokio::time::sleep(shutdown.drain) => {}
             _ = stop.recv() => {}
         }
         tracing::warn!(listener, connections = connections.count(), "drain timeout: closing the remaining connections");

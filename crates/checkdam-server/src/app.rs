@@ -23,13 +23,13 @@ use crate::warnings::Warnings;
 pub(crate) struct App {
     limiter: Limiter<ConfiguredStore>,
     /// What the active rules were compiled from.
-    book: ArcSwap<Snapshot>,
+    rule_snapshot: ArcSwap<Snapshot>,
     loading: ReloadStatus,
     warnings: Warnings,
     /// The audit log; none if nothing is recorded.
     audit: Option<Arc<Audit>>,
     effects: ShadowEffects,
-    watch: Telemetry,
+    telemetry: Telemetry,
     server: Arc<ServerState>,
     tracer: Arc<Tracer>,
     /// Only for how long decisions take.
@@ -42,25 +42,25 @@ pub(crate) struct App {
 impl App {
     /// An app that is ready to decide.
     pub(crate) fn new(
-        (rules, book): (RuleSet, Snapshot),
+        (rules, rule_snapshot): (RuleSet, Snapshot),
         store: ConfiguredStore,
         dialect: Dialect,
         audit: Option<Arc<Audit>>,
-        (watch, tracer, server): (Telemetry, Tracer, ServerState),
+        (telemetry, tracer, server): (Telemetry, Tracer, ServerState),
     ) -> Self {
         let effects = ShadowEffects::default();
         effects.set_rules(&rules);
         let needs_store = all_rules_need_store(&rules);
         let limiter = Limiter::new(rules, store);
-        watch.set_rules(&limiter.rules(), &book);
+        telemetry.set_rules(&limiter.rules(), &rule_snapshot);
         Self {
             limiter,
-            book: ArcSwap::from_pointee(book),
+            rule_snapshot: ArcSwap::from_pointee(rule_snapshot),
             loading: ReloadStatus::new(),
             warnings: Warnings::default(),
             audit,
             effects,
-            watch,
+            telemetry,
             server: Arc::new(server),
             tracer: Arc::new(tracer),
             stopwatch: quanta::Clock::new(),
@@ -70,12 +70,12 @@ impl App {
     }
 
     /// Replaces the active rules atomically.
-    pub(crate) fn activate(&self, rules: RuleSet, book: Snapshot) {
+    pub(crate) fn activate(&self, rules: RuleSet, rule_snapshot: Snapshot) {
         self.effects.set_rules(&rules);
         self.needs_store.store(all_rules_need_store(&rules), Ordering::Relaxed);
         self.limiter.set_rules(rules);
-        self.watch.set_rules(&self.limiter.rules(), &book);
-        self.book.store(Arc::new(book));
+        self.telemetry.set_rules(&self.limiter.rules(), &rule_snapshot);
+        self.rule_snapshot.store(Arc::new(rule_snapshot));
         self.loading.set_loaded();
     }
 
@@ -125,9 +125,9 @@ impl App {
             log_decision("check", request, outcome);
             self.effects.record(request, outcome);
         }
-        self.watch.record(seen);
+        self.telemetry.record(seen);
         if let Some(trace) = self.tracer.record(&seen) {
-            self.watch.set_trace(&seen, trace);
+            self.telemetry.set_trace(&seen, trace);
         }
     }
 
@@ -162,7 +162,7 @@ impl App {
 
     /// What the active rules were compiled from.
     pub(crate) fn rule_snapshot(&self) -> Arc<Snapshot> {
-        self.book.load_full()
+        self.rule_snapshot.load_full()
     }
 
     /// Whether these are the newest.
@@ -187,7 +187,7 @@ impl App {
 
     /// What is seen of decisions.
     pub(crate) const fn telemetry(&self) -> &Telemetry {
-        &self.watch
+        &self.telemetry
     }
 
     /// How much there is to do.

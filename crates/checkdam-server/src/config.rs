@@ -86,7 +86,7 @@ pub(crate) struct Config {
     /// Which headers are sent. Default both.
     pub(crate) dialect: Dialect,
     /// How attributes are derived from others' requests.
-    pub(crate) origin: ClientIdentityOptions,
+    pub(crate) identity: ClientIdentityOptions,
     /// How Redis is reached; memory if absent. Default memory.
     pub(crate) redis: Option<RedisOptions>,
     /// The most buckets held in memory, a count. Default 1,000,000.
@@ -94,9 +94,9 @@ pub(crate) struct Config {
     /// Whether nodes publish their top subjects unencrypted.
     pub(crate) share_subjects: bool,
     /// Timeouts of graceful shutdown.
-    pub(crate) leave: ShutdownOptions,
+    pub(crate) shutdown: ShutdownOptions,
     /// What is seen of decisions.
-    pub(crate) watch: TelemetryOptions,
+    pub(crate) telemetry: TelemetryOptions,
     /// Where spans are sent, if anywhere. Default nowhere.
     pub(crate) trace: Option<TraceOptions>,
     /// How many connections each listener takes.
@@ -203,11 +203,11 @@ impl Config {
         let database = storage::database(&given, &from_file)?;
         let audit = AuditOptions::from_settings(&given, &from_file)?;
         let secret_attributes = storage::secret_attributes(&given, &from_file);
-        let origin = client_identity::options(&given, &from_file)?;
-        let watch = TelemetryOptions::from_settings(&given, &from_file)?;
+        let identity = client_identity::options(&given, &from_file)?;
+        let telemetry = TelemetryOptions::from_settings(&given, &from_file)?;
         let trace = TraceOptions::from_settings(&given, &from_file)?;
         let overload = overload::overload(&given, &from_file)?;
-        let connections = overload::connections(&given, &from_file, &origin)?;
+        let connections = overload::connections(&given, &from_file, &identity)?;
         let http_listen = given.http_listen.as_ref().or(from_file.http_listen.as_ref());
         let http_listen = http_listen.cloned().unwrap_or_else(|| address(&host, "8080"));
         if http_listen == "off" {
@@ -224,12 +224,12 @@ impl Config {
             database,
             audit,
             secret_attributes,
-            origin,
-            watch,
+            identity,
+            telemetry,
             trace,
             overload,
             connections,
-            leave: shutdown::options(&given, &from_file),
+            shutdown: shutdown::options(&given, &from_file),
             listen_host: host,
             rules: given.rules.or(from_file.rules),
             files: rule_files::options(

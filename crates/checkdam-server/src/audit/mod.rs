@@ -33,7 +33,7 @@ pub(crate) struct Audit {
     sample: RecordSampling,
     counters: AuditCounters,
     node: String,
-    recorded: Redaction,
+    redaction: Redaction,
 }
 
 #[derive(Debug, Default)]
@@ -61,10 +61,10 @@ pub(crate) struct AuditCounts {
 
 impl Audit {
     /// What notes denials, and what is to write them.
-    pub(crate) fn new(options: &AuditOptions, node: String, recorded: Redaction) -> (Self, mpsc::Receiver<Violation>) {
+    pub(crate) fn new(options: &AuditOptions, node: String, redaction: Redaction) -> (Self, mpsc::Receiver<Violation>) {
         let (queue, receiver) = mpsc::channel(options.queue_max);
         let sample = RecordSampling::new(options.per_rule_and_second);
-        (Self { queue, sample, counters: AuditCounters::default(), node, recorded }, receiver)
+        (Self { queue, sample, counters: AuditCounters::default(), node, redaction }, receiver)
     }
 
     /// Records the outcome if it is a denial. A denial because the store did not reply is
@@ -88,11 +88,11 @@ impl Audit {
     }
 
     fn violation(&self, request: &Request<'_>, outcome: &Outcome, rule: &str, now_us: u64) -> Violation {
-        let attribute = |name: &str| self.recorded.attribute(request, name);
+        let attribute = |name: &str| self.redaction.attribute(request, name);
         let violated = outcome.violated();
         let subject = match (&violated, outcome.ban()) {
-            (Some(tier), _) => self.recorded.subject(&tier.rule.key, request),
-            (None, Some(ban)) => self.recorded.ban_subject(ban),
+            (Some(tier), _) => self.redaction.subject(&tier.rule.key, request),
+            (None, Some(ban)) => self.redaction.ban_subject(ban),
             (None, None) => String::new(),
         };
         Violation {

@@ -80,21 +80,21 @@ pub(crate) fn ban(arguments: &BanArguments) -> anyhow::Result<ExitCode> {
         ))
         .into());
     }
-    let keeper = arguments.place.backend()?;
-    let row = keeper.put_ban(&ban)?;
+    let backend = arguments.place.backend()?;
+    let row = backend.put_ban(&ban)?;
     let until = ban.until_unix_s.map_or_else(|| "for ever".to_owned(), |until| format!("until {}", rfc3339(until)));
     let what = format!("{}: banned {until}", ban.subject());
-    EditOutput { what, row: Some(row), is_json: arguments.json }.print(keeper.as_ref())
+    EditOutput { what, row: Some(row), is_json: arguments.json }.print(backend.as_ref())
 }
 
 /// Ends a ban.
 pub(crate) fn unban(arguments: &UnbanArguments) -> anyhow::Result<ExitCode> {
-    let keeper = arguments.place.backend()?;
-    keeper
+    let backend = arguments.place.backend()?;
+    backend
         .remove_ban(&arguments.subject)
         .map_err(|failure| failure.advise(ErrorKind::NotFound, "`checkdam bans` shows those that are"))?;
     EditOutput { what: format!("{}: no longer banned", arguments.subject), row: None, is_json: false }
-        .print(keeper.as_ref())
+        .print(backend.as_ref())
 }
 
 /// Lists the bans.

@@ -37,9 +37,9 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     }
     let is_stopped = Arc::new(AtomicBool::new(false));
     stop_on_interrupt(&is_stopped)?;
-    let mut teller = ProgressPrinter::new(arguments.quiet, plan.bounds.duration);
-    let report = loadgen::run(&plan, &is_stopped, |progress| teller.print(progress));
-    teller.clear();
+    let mut printer = ProgressPrinter::new(arguments.quiet, plan.bounds.duration);
+    let report = loadgen::run(&plan, &is_stopped, |progress| printer.print(progress));
+    printer.clear();
     let report = report?;
     if arguments.json {
         print_value(&report.json())?;

@@ -20,12 +20,12 @@ pub(super) struct EditOutput {
 
 impl EditOutput {
     /// Prints it, and says when it counts.
-    pub(super) fn print(&self, keeper: &dyn Backend) -> anyhow::Result<ExitCode> {
+    pub(super) fn print(&self, backend: &dyn Backend) -> anyhow::Result<ExitCode> {
         match &self.row {
             Some(row) if self.is_json => print_value(row)?,
             _ => print(format!("{}\n", printable(&self.what)).as_bytes())?,
         }
-        print_notice(&keeper.activation_notice());
+        print_notice(&backend.activation_notice());
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -14,14 +14,14 @@ pub(super) struct Listeners {
 
 impl Listeners {
     /// Serves until a stop message, and then until requests in flight are answered.
-    pub(super) async fn run(self, stop: mpsc::Receiver<()>, leave: ShutdownOptions) {
+    pub(super) async fn run(self, stop: mpsc::Receiver<()>, shutdown: ShutdownOptions) {
         let [http_stop, grpc_stop] = duplicate(stop);
         let grpc = async {
             if let Some(grpc) = self.grpc {
-                grpc.run(grpc_stop, leave).await;
+                grpc.run(grpc_stop, shutdown).await;
             }
         };
-        tokio::join!(self.http.run(http_stop, leave), grpc);
+        tokio::join!(self.http.run(http_stop, shutdown), grpc);
     }
 }
 

@@ -127,7 +127,7 @@ impl Node {
         address: SocketAddr,
         control: Handle,
     ) -> anyhow::Result<Option<Self>> {
-        let tracer = Tracer::new(config.watch.exemplars, config.trace.as_ref())?;
+        let tracer = Tracer::new(config.telemetry.exemplars, config.trace.as_ref())?;
         let store = match &config.redis {
             Some(options) => ConfiguredStore::redis(options)?,
             None => ConfiguredStore::memory(config.max_buckets),
@@ -148,9 +148,9 @@ impl Node {
         rulebook::log_warnings(&loaded.0, &loaded.1);
         let revision = loaded.1.revision.clone();
         let key = config.redis.as_ref().map_or("", |options| options.key_secret.as_str());
-        let recorded = Redaction::new(&config.secret_attributes, key);
+        let redaction = Redaction::new(&config.secret_attributes, key);
         let audit =
-            rulebook.clone().map(|rulebook| (Audit::new(&config.audit, node.clone(), recorded.clone()), rulebook));
+            rulebook.clone().map(|rulebook| (Audit::new(&config.audit, node.clone(), redaction.clone()), rulebook));
         let (audit, writer) = match audit {
             Some(((audit, queue), rulebook)) => {
                 let audit = Arc::new(audit);
@@ -159,8 +159,11 @@ impl Node {
             }
             None => (None, None),
         };
-        let beside =
-            (Telemetry::new(&config.watch, config.origin.paths, recorded), tracer, ServerState::new(config.overload));
+        let beside = (
+            Telemetry::new(&config.telemetry, config.identity.paths, redaction),
+            tracer,
+            ServerState::new(config.overload),
+        );
         let app = Arc::new(App::new(loaded, store, config.dialect, audit, beside));
         let rules = Arc::new(follow_rules(&app, file, rulebook.as_ref(), revision, signals.reload));
         let nodes = Nodes::start(Arc::clone(&app), node, config.share_subjects);
@@ -203,7 +206,7 @@ impl Node {
 
     /// Runs the listeners until they are stopped and have ended; the admin listener stays
     /// open meanwhile. Last, the audit log is written and prepaid tokens are returned.
-    pub(super) async fn run<F>(self, doors: impl FnOnce(mpsc::Receiver<()>) -> F)
+    pub(super) async fn run<F>(self, listeners: impl FnOnce(mpsc::Receiver<()>) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -213,7 +216,7 @@ impl Node {
         let rules = self.app.limiter().rules().rules().len();
         systemd::notify_ready(&format!("{rules} rules are active"));
         // If it panics there is nothing left to wait for.
-        let _ = self.control.spawn(doors(self.stop)).await;
+        let _ = self.control.spawn(listeners(self.stop)).await;
         // Live event streams must not delay the exit.
         if let Some(live) = live {
             live.close();
@@ -262,7 +265,7 @@ fn follow_rules(
         if let Some(file) = file {
             let following = Arc::clone(app);
             let apply = move |loaded: Result<(RuleSet, Snapshot), String>| match loaded {
-                Ok((rules, book)) => following.activate(rules, book),
+                Ok((rules, snapshot)) => following.activate(rules, snapshot),
                 Err(reason) => following.reload_status().set_error(Some(reason)),
             };
             tokio::spawn(rulebook::watch(file, reload, apply));
@@ -270,9 +273,9 @@ fn follow_rules(
         return RuleSource::File(path);
     };
     let following = Arc::clone(app);
-    let apply = move |rules: RuleSet, book: Snapshot| {
-        rulebook::log_warnings(&rules, &book);
-        following.activate(rules, book);
+    let apply = move |rules: RuleSet, snapshot: Snapshot| {
+        rulebook::log_warnings(&rules, &snapshot);
+        following.activate(rules, snapshot);
     };
     let follower = DatabasePoller::start(rulebook.clone(), revision, PollOptions::default(), apply);
     if let ConfiguredStore::Redis(watched) = app.limiter().store() {

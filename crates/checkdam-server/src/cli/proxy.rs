@@ -43,11 +43,11 @@ async fn serve(config: &Config, options: &ProxyOptions, rules: Option<Rules>, co
     let listener = listen(&options.listen, "--listen").await?;
     let opening = Node::open(config, rules, signals, listener.local_addr()?, control);
     let Some(node) = opening.await? else { return Ok(()) };
-    let proxy = Proxy::start(Arc::clone(node.app()), options, &config.origin)?;
+    let proxy = Proxy::start(Arc::clone(node.app()), options, &config.identity)?;
     let server = proxy.serve(Listener::new(listener, &config.connections, &Handle::current())?);
     log_start(config, options, &server, &node)?;
-    let leave = config.leave;
-    node.run(move |stop| server.run(stop, leave)).await;
+    let shutdown = config.shutdown;
+    node.run(move |stop| server.run(stop, shutdown)).await;
     Ok(())
 }
 

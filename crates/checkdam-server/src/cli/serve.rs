@@ -46,27 +46,27 @@ async fn serve(config: &Config, file: Option<Rules>, control: Handle) -> anyhow:
     let Some(node) = respond_until_opened(&listener, opening).await? else { return Ok(()) };
     let app = node.app();
     let rate_limits = Arc::new(grpc::EnvoyRateLimits::new(Arc::clone(app), config.rate_limits.clone()));
-    let origin = Arc::new(ClientIdentity::new(&config.origin));
+    let identity = Arc::new(ClientIdentity::new(&config.identity));
     let (options, serving) = (&config.connections, Handle::current());
     let listener = Listener::new(listener, options, &serving)?;
-    let http = http::server(listener, Arc::clone(app), origin, Arc::clone(&rate_limits), &config.allowed_hosts);
+    let http = http::server(listener, Arc::clone(app), identity, Arc::clone(&rate_limits), &config.allowed_hosts);
     let grpc = match grpc_listener {
         Some(listener) => Some(
             grpc::GrpcListener::new(Listener::new(listener, options, &serving)?, Arc::clone(app), rate_limits).await?,
         ),
         None => None,
     };
-    let doors = Listeners { http, grpc };
-    log_start(config, &doors, &node)?;
-    let leave = config.leave;
-    node.run(move |stop| doors.run(stop, leave)).await;
+    let listeners = Listeners { http, grpc };
+    log_start(config, &listeners, &node)?;
+    let shutdown = config.shutdown;
+    node.run(move |stop| listeners.run(stop, shutdown)).await;
     Ok(())
 }
 
 /// Says what runs where, as an event or as a banner for people.
-fn log_start(config: &Config, doors: &Listeners, node: &Node) -> anyhow::Result<()> {
-    let address = doors.http.address()?;
-    let grpc = doors.grpc.as_ref().map(grpc::GrpcListener::address).transpose()?;
+fn log_start(config: &Config, listeners: &Listeners, node: &Node) -> anyhow::Result<()> {
+    let address = listeners.http.address()?;
+    let grpc = listeners.grpc.as_ref().map(grpc::GrpcListener::address).transpose()?;
     let admin = node.admin_address()?;
     let rules = node.app().limiter().rules().rules().len();
     let source = config.rules.as_ref().map_or_else(|| config.database.to_string(), |path| path.display().to_string());

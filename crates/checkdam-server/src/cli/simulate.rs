@@ -201,11 +201,11 @@ fn options(arguments: &SimulateArguments, sides: &[(String, RuleSet)]) -> Simula
     let of_descriptors = arguments.descriptor.iter().flat_map(DescriptorPattern::attributes);
     let of_suggestions = arguments.suggest.iter().flat_map(KeyPattern::attributes);
     let names = of_rules.chain(of_bans).chain(of_descriptors).chain(of_suggestions).map(ToOwned::to_owned);
-    let wanted = FieldMapping::new(names, &arguments.map, &arguments.set);
+    let mapping = FieldMapping::new(names, &arguments.map, &arguments.set);
     SimulateOptions {
         logs: arguments.logs.clone(),
         format: arguments.format,
-        wanted: wanted.with_fields(arguments.time_field.clone(), arguments.cost_field.clone()),
+        mapping: mapping.with_fields(arguments.time_field.clone(), arguments.cost_field.clone()),
         reorder_us: u64::try_from(Duration::from(arguments.reorder).as_micros()).unwrap_or(u64::MAX),
         domain: arguments.domain.clone().unwrap_or_default(),
         descriptors: arguments.descriptor.clone(),

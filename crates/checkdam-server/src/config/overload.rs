@@ -16,7 +16,7 @@ const CONNECTIONS_LIMIT: usize = 1 << 20;
 pub(super) fn connections(
     given: &Settings,
     file: &Settings,
-    origin: &ClientIdentityOptions,
+    identity: &ClientIdentityOptions,
 ) -> Result<ConnectionOptions, ConfigError> {
     let in_range = |name, value: usize| match value {
         1..=CONNECTIONS_LIMIT => Ok(value),
@@ -26,7 +26,7 @@ pub(super) fn connections(
     let max = in_range("connections_max", max)?;
     let per_peer = given.connections_per_peer.or(file.connections_per_peer).unwrap_or(max.div_ceil(2));
     let per_peer = in_range("connections_per_peer", per_peer)?;
-    Ok(ConnectionOptions { max, per_peer, trusted: origin.trusted.clone() })
+    Ok(ConnectionOptions { max, per_peer, trusted: identity.trusted.clone() })
 }
 
 /// When requests are shed.

@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn an_admin_door_that_others_can_reach_needs_a_token() {
-        let door = |listen: &str, token: Option<&str>| {
+        let listener = |listen: &str, token: Option<&str>| {
             let given = Settings {
                 admin_listen: Some(listen.to_owned()),
                 admin_token: token.map(str::to_owned),
@@ -175,14 +175,14 @@ mod tests {
             AdminListener::from_settings(&given, &Settings::default()).map_err(|error| error.to_string())
         };
         for address in ["127.0.0.1:8082", "[::1]:0", "localhost:8082"] {
-            assert!(door(address, None).is_ok(), "{address}");
+            assert!(listener(address, None).is_ok(), "{address}");
         }
         for address in ["0.0.0.0:8082", "[::]:8082", "example.com:8082", ":8082"] {
-            assert!(door(address, None).unwrap_err().contains("--admin-token"), "{address}");
-            assert!(door(address, Some("0123456789abcdef")).is_ok(), "{address}");
+            assert!(listener(address, None).unwrap_err().contains("--admin-token"), "{address}");
+            assert!(listener(address, Some("0123456789abcdef")).is_ok(), "{address}");
         }
-        assert_eq!(door("off", None), Ok(None));
-        assert!(door("127.0.0.1:1", Some("short")).unwrap_err().contains("5 characters"));
-        assert!(door("127.0.0.1:1", Some("with spaces in the token")).is_err());
+        assert_eq!(listener("off", None), Ok(None));
+        assert!(listener("127.0.0.1:1", Some("short")).unwrap_err().contains("5 characters"));
+        assert!(listener("127.0.0.1:1", Some("with spaces in the token")).is_err());
     }
 }

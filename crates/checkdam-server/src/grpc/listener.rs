@@ -66,15 +66,15 @@ impl GrpcListener {
     }
 
     /// Serves until `stop` has a message, then reports that it is shutting down and does
-    /// so as `leave` says, or at once after another message.
-    pub(crate) async fn run(self, mut stop: mpsc::Receiver<()>, leave: ShutdownOptions) {
+    /// so as `shutdown` says, or at once after another message.
+    pub(crate) async fn run(self, mut stop: mpsc::Receiver<()>, shutdown: ShutdownOptions) {
         let Self { app, server, mut health } = self;
         let (forward, stop_server) = mpsc::channel(1);
-        let leaving = async move {
+        let shutting_down = async move {
             follow_readiness(&app, &health, &mut stop).await;
             publish(&health, ServingStatus::NotServing).await;
             let _ = forward.send(()).await;
-            let heard = leave.notice + HEARD.min(leave.drain / 2);
+            let heard = shutdown.notice + HEARD.min(shutdown.drain / 2);
             if let Ok(Some(())) = tokio::time::timeout(heard, stop.recv()).await {
                 let _ = forward.send(()).await;
             }
@@ -85,8 +85,8 @@ impl GrpcListener {
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            () = server.run(stop_server, leave) => {}
-            () = leaving => {}
+            () = server.run(stop_server, shutdown) => {}
+            () = shutting_down => {}
         }
     }
 }

@@ -34,9 +34,9 @@ pub(crate) struct RankedSubjects {
 
 impl Ranking {
     /// Adds a sketch.
-    pub(crate) fn add(&mut self, sketch: &HeavyHitters) {
-        let listed = sketch.iter().map(|(name, count)| (name.clone(), count));
-        self.add_list(listed, sketch.missing_at_most(), sketch.total());
+    pub(crate) fn add(&mut self, hitters: &HeavyHitters) {
+        let listed = hitters.iter().map(|(name, count)| (name.clone(), count));
+        self.add_list(listed, hitters.missing_at_most(), hitters.total());
     }
 
     /// Adds a list without duplicate names.

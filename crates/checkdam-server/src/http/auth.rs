@@ -49,22 +49,22 @@ const DELAY: HeaderName = HeaderName::from_static("x-checkdam-delay-ms");
 /// The forward-auth endpoint.
 pub(super) struct ForwardAuth {
     app: Arc<App>,
-    origin: Arc<ClientIdentity>,
+    identity: Arc<ClientIdentity>,
     hosts: Arc<AllowedHosts>,
     has_warned: AtomicBool,
     has_warned_of_options: AtomicBool,
 }
 
 impl ForwardAuth {
-    pub(super) fn new(app: Arc<App>, origin: Arc<ClientIdentity>, hosts: Arc<AllowedHosts>) -> Self {
+    pub(super) fn new(app: Arc<App>, identity: Arc<ClientIdentity>, hosts: Arc<AllowedHosts>) -> Self {
         let (has_warned, has_warned_of_options) = Default::default();
-        Self { app, origin, hosts, has_warned, has_warned_of_options }
+        Self { app, identity, hosts, has_warned, has_warned_of_options }
     }
 
     /// Why a direct request of a browser is rejected. On this machine a trusted address
     /// proves nothing: browsers run here too.
     fn refuse_browser(&self, parts: &Parts, peer: IpAddr) -> Option<Problem> {
-        let is_of_proxy = self.origin.is_trusted(peer) && !peer.to_canonical().is_loopback();
+        let is_of_proxy = self.identity.is_trusted(peer) && !peer.to_canonical().is_loopback();
         self.hosts.refuse_auth(&parts.headers, &parts.uri, is_of_proxy)
     }
 
@@ -73,7 +73,7 @@ impl ForwardAuth {
             return Err(problem);
         }
         self.warn_of_untrusted_peer(peer, &parts.headers);
-        let request = options.apply(described_request(&self.origin, parts, peer)?)?;
+        let request = options.apply(described_request(&self.identity, parts, peer)?)?;
         if request.get("host").is_none() && self.app.telemetry().attributes().is_named("host") {
             let detail = "the request names no host, and rules go by it: let the proxy send X-Forwarded-Host";
             return Err(Problem::malformed_header("x-forwarded-host", detail.to_owned()));
@@ -101,7 +101,7 @@ impl ForwardAuth {
     /// Without trust all clients of a proxy count as one: an operator who has not set it
     /// should learn why.
     fn warn_of_untrusted_peer(&self, peer: IpAddr, headers: &HeaderMap) {
-        let is_ignored = headers.contains_key(X_FORWARDED_FOR) && !self.origin.is_trusted(peer);
+        let is_ignored = headers.contains_key(X_FORWARDED_FOR) && !self.identity.is_trusted(peer);
         if is_ignored && !self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(%peer, "ignoring X-Forwarded-For: the peer is not in --trusted-proxies");
         }
@@ -221,9 +221,9 @@ impl<'a> AuthOptions<'a> {
 }
 
 /// The request that the headers describe.
-fn described_request(origin: &ClientIdentity, parts: &Parts, peer: IpAddr) -> Result<Request<'static>, Problem> {
+fn described_request(identity: &ClientIdentity, parts: &Parts, peer: IpAddr) -> Result<Request<'static>, Problem> {
     let headers = &parts.headers;
-    let paths = origin.paths();
+    let paths = identity.paths();
     refuse_ambiguous_path(headers, paths)?;
     let method = agreeing_value(headers, &[X_FORWARDED_METHOD, X_ORIGINAL_METHOD], |text| Some(text.to_owned()))?;
     let target = agreeing_value(headers, &[X_FORWARDED_URI, X_ORIGINAL_URI, X_ORIGINAL_URL], |text| {
@@ -246,7 +246,7 @@ fn described_request(origin: &ClientIdentity, parts: &Parts, peer: IpAddr) -> Re
         headers,
         peer,
     };
-    origin.request(asked).map_err(|error| identity_problem(&error))
+    identity.request(asked).map_err(|error| identity_problem(&error))
 }
 
 /// The proxy forwards the path unchanged, and the application may resolve dot

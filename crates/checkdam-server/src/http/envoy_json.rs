@@ -42,14 +42,14 @@ pub(super) async fn decide(
 ) -> Result<Response<Body>, Problem> {
     let body = read(body).await?;
     let message = wire::parse_rate_limit(&body)?;
-    let answer = rate_limits.decide(&message).await.map_err(|refusal| decision_problem(&refusal))?;
+    let answer = rate_limits.decide(&message).await.map_err(|error| decision_problem(&error))?;
     let status = if answer.overall_code() == Code::Ok { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
     Ok((status, [(CONTENT_TYPE, "application/json")], wire::write_rate_limit(&answer)).into_response())
 }
 
-fn decision_problem(refusal: &DecisionError) -> Problem {
-    match refusal.field() {
-        Some(field) => Problem::malformed(field, refusal.to_string()),
-        None => Problem::cannot_decide(refusal.to_string()),
+fn decision_problem(error: &DecisionError) -> Problem {
+    match error.field() {
+        Some(field) => Problem::malformed(field, error.to_string()),
+        None => Problem::cannot_decide(error.to_string()),
     }
 }

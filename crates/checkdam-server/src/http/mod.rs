@@ -54,12 +54,12 @@ const SHEDDING: LoadShedding = LoadShedding {
 pub(crate) fn server(
     listener: Listener,
     app: Arc<App>,
-    origin: Arc<ClientIdentity>,
+    identity: Arc<ClientIdentity>,
     rate_limits: Arc<EnvoyRateLimits>,
     allowed_hosts: &[String],
 ) -> HttpServer {
     let hosts = Arc::new(AllowedHosts::new(listener.address().ok(), allowed_hosts));
-    let others = router(Arc::clone(&app), origin, rate_limits, &hosts);
+    let others = router(Arc::clone(&app), identity, rate_limits, &hosts);
     let (state, tracer) = (Arc::clone(app.server()), Arc::clone(app.tracer()));
     let kind = ListenerTraits {
         name: "http",
@@ -85,11 +85,11 @@ pub(crate) fn read_check_body(body: &[u8]) -> Result<(), String> {
 /// Every path of the listener.
 fn router(
     app: Arc<App>,
-    origin: Arc<ClientIdentity>,
+    identity: Arc<ClientIdentity>,
     rate_limits: Arc<EnvoyRateLimits>,
     hosts: &Arc<AllowedHosts>,
 ) -> Router {
-    let auth = Arc::new(auth::ForwardAuth::new(Arc::clone(&app), origin, Arc::clone(hosts)));
+    let auth = Arc::new(auth::ForwardAuth::new(Arc::clone(&app), identity, Arc::clone(hosts)));
     let for_proxies = Router::new().route(auth::PATH, any(auth::auth)).route("/v1/auth/{options}", any(auth::auth));
     let deciding = Router::new()
         .route("/json", post(envoy_json::decide).with_state(rate_limits))

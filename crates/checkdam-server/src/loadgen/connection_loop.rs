@@ -23,13 +23,13 @@ pub(crate) trait Client: Send {
 
 /// Sends requests by the schedule, and tallies the results.
 pub(crate) async fn run(
-    door: &mut impl Client,
+    client: &mut impl Client,
     keys: &mut KeyGenerator,
     schedule: &Schedule,
     tally: &Mutex<LoadTally>,
 ) {
     while let Some(turn) = schedule.next().await {
-        let answered = tokio::time::timeout(schedule.timeout(), door.send(keys.next_key())).await;
+        let answered = tokio::time::timeout(schedule.timeout(), client.send(keys.next_key())).await;
         let answered = answered.unwrap_or(Err(RequestFailure::Timeout));
         let is_refused = matches!(answered, Err(RequestFailure::Refused | RequestFailure::Other(_)));
         tally.lock().unwrap_or_else(PoisonError::into_inner).count(&turn, answered);

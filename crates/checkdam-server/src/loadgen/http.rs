@@ -210,9 +210,9 @@ mod tests {
             open
         });
         let request = HttpRequest::get(&KeyTemplate::literal("/"), "here", &[]);
-        let mut door = HttpClient::new(address, Arc::new(request));
+        let mut client = HttpClient::new(address, Arc::new(request));
         for _ in 0..2 {
-            assert_eq!(door.send(0).await.unwrap().status, Some(200));
+            assert_eq!(client.send(0).await.unwrap().status, Some(200));
         }
         serving.await.unwrap();
     }

@@ -94,8 +94,8 @@ pub(crate) fn probe_grpc(
     request: GrpcRequest,
     timeout: Duration,
 ) -> std::io::Result<Result<RequestResult, RequestFailure>> {
-    let mut door = GrpcClient::new(Arc::new(SharedChannel::new(address)), Arc::new(request));
-    let asked = async { tokio::time::timeout(timeout, door.send(0)).await.unwrap_or(Err(RequestFailure::Timeout)) };
+    let mut client = GrpcClient::new(Arc::new(SharedChannel::new(address)), Arc::new(request));
+    let asked = async { tokio::time::timeout(timeout, client.send(0)).await.unwrap_or(Err(RequestFailure::Timeout)) };
     Ok(runtime()?.block_on(asked))
 }
 

@@ -40,18 +40,18 @@ impl Worker {
                 let work = WorkerContext { plan: &plan, tally: &shared };
                 match &plan.asked {
                     PlannedRequest::Http(request) => {
-                        let doors = lanes.map(|lane| (lane, HttpClient::new(plan.address, Arc::clone(request))));
-                        work.run(doors, connected_sender, given).await;
+                        let clients = lanes.map(|lane| (lane, HttpClient::new(plan.address, Arc::clone(request))));
+                        work.run(clients, connected_sender, given).await;
                     }
                     PlannedRequest::Grpc(request) => {
                         let mut link = Arc::new(SharedChannel::new(plan.address));
-                        let doors = lanes.enumerate().map(|(place, lane)| {
+                        let clients = lanes.enumerate().map(|(place, lane)| {
                             if place.is_multiple_of(STREAMS_PER_CONNECTION) {
                                 link = Arc::new(SharedChannel::new(plan.address));
                             }
                             (lane, GrpcClient::new(Arc::clone(&link), Arc::clone(request)))
                         });
-                        work.run(doors, connected_sender, given).await;
+                        work.run(clients, connected_sender, given).await;
                     }
                 }
             });
@@ -97,27 +97,27 @@ struct WorkerContext<'a> {
 impl WorkerContext<'_> {
     async fn run<D: Client + 'static>(
         &self,
-        doors: impl Iterator<Item = (u64, D)>,
+        clients: impl Iterator<Item = (u64, D)>,
         connected: mpsc::Sender<()>,
         schedule: oneshot::Receiver<Arc<Schedule>>,
     ) {
         let LoadPlan { spread, keys, seed, .. } = *self.plan;
         let mut opening = JoinSet::new();
-        for (lane, mut door) in doors {
+        for (lane, mut client) in clients {
             let timeout = self.plan.bounds.timeout;
             opening.spawn(async move {
-                let _ = tokio::time::timeout(timeout, door.connect()).await;
-                (lane, door)
+                let _ = tokio::time::timeout(timeout, client.connect()).await;
+                (lane, client)
             });
         }
         let opened = opening.join_all().await;
         let _ = connected.send(());
         let Ok(schedule) = schedule.await else { return };
         let mut lanes = JoinSet::new();
-        for (lane, mut door) in opened {
+        for (lane, mut client) in opened {
             let (schedule, tally) = (Arc::clone(&schedule), Arc::clone(self.tally));
             let mut keys = KeyGenerator::new(spread, keys, seed, lane);
-            lanes.spawn(async move { connection_loop::run(&mut door, &mut keys, &schedule, &tally).await });
+            lanes.spawn(async move { connection_loop::run(&mut client, &mut keys, &schedule, &tally).await });
         }
         lanes.join_all().await;
     }

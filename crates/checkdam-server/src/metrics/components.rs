@@ -23,13 +23,13 @@ pub(super) fn write(text: &mut TextWriter, app: &App) {
 fn listeners(text: &mut TextWriter, app: &App) {
     text.family(&READY).sample(&[], u8::from(app.readiness().is_ready()));
     text.family(&CONNECTIONS);
-    for (door, count) in app.server().connections() {
-        text.sample(&[("door", door)], count);
+    for (listener, count) in app.server().connections() {
+        text.sample(&[("door", listener)], count);
     }
     let overload = app.overload();
     text.family(&SHED);
-    for (door, count) in overload.shed_by_listener() {
-        text.sample(&[("door", door)], count);
+    for (listener, count) in overload.shed_by_listener() {
+        text.sample(&[("door", listener)], count);
     }
     text.family(&IN_FLIGHT).sample(&[], overload.in_flight());
     text.family(&LATENESS).sample(&[], overload.max_wait_ms() as f64 / 1e3);
@@ -103,11 +103,11 @@ fn audit(text: &mut TextWriter, app: &App) {
 }
 
 fn rules(text: &mut TextWriter, app: &App) {
-    let (book, loading) = (app.rule_snapshot(), app.reload_status());
-    text.family(&RULES).sample(&[], book.listed_rules().count());
-    text.family(&OVERRIDES).sample(&[], book.overrides.len());
-    text.family(&BANS).sample(&[], book.bans.len());
-    text.family(&RULES_VERSION).sample(&[], book.revision.version);
+    let (snapshot, loading) = (app.rule_snapshot(), app.reload_status());
+    text.family(&RULES).sample(&[], snapshot.listed_rules().count());
+    text.family(&OVERRIDES).sample(&[], snapshot.overrides.len());
+    text.family(&BANS).sample(&[], snapshot.bans.len());
+    text.family(&RULES_VERSION).sample(&[], snapshot.revision.version);
     text.family(&RULES_LOADED).sample(&[], loading.loaded_unix_ms() as f64 / 1e3);
     text.family(&RULES_LOAD_FAILED).sample(&[], u8::from(loading.error().is_some()));
 }

@@ -32,8 +32,8 @@ impl RuleDecisions {
 /// The usual decisions of every rule in the `usual` store begin at 0: `rate()` does
 /// not see the first count of a series that starts with one. Others that were never
 /// counted are omitted: they would be rules times decisions times stores.
-pub(super) fn write(text: &mut TextWriter, watch: &Telemetry, usual: &str) {
-    let all: Vec<RuleDecisions> = watch.counters().all().into_iter().map(RuleDecisions::read).collect();
+pub(super) fn write(text: &mut TextWriter, telemetry: &Telemetry, usual: &str) {
+    let all: Vec<RuleDecisions> = telemetry.counters().all().into_iter().map(RuleDecisions::read).collect();
     text.family(&REQUESTS);
     for spoken in &all {
         for (place, (decision, by_store)) in DECISIONS.iter().zip(&spoken.by_decision).enumerate() {
@@ -54,7 +54,7 @@ pub(super) fn write(text: &mut TextWriter, watch: &Telemetry, usual: &str) {
         }
     }
     text.family(&LATENCY);
-    for counts in watch.latencies().all() {
+    for counts in telemetry.latencies().all() {
         text.histogram(&counts);
     }
 }

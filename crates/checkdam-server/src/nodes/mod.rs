@@ -213,10 +213,10 @@ impl Nodes {
     }
 
     fn rules_digest(&self) -> String {
-        let (book, mut known) = (self.app.rule_snapshot(), lock(&self.digest));
+        let (snapshot, mut known) = (self.app.rule_snapshot(), lock(&self.digest));
         match &*known {
-            Some((of, digest)) if Arc::ptr_eq(of, &book) => digest.clone(),
-            _ => known.insert((Arc::clone(&book), book.digest())).1.clone(),
+            Some((of, digest)) if Arc::ptr_eq(of, &snapshot) => digest.clone(),
+            _ => known.insert((Arc::clone(&snapshot), snapshot.digest())).1.clone(),
         }
     }
 
@@ -277,7 +277,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Publishes the status of this node, and its settings.
 async fn publish(nodes: Arc<Nodes>) {
     let Some(store) = nodes.app.limiter().store().redis_store() else { return };
-    let mut speaker = store.publisher();
+    let mut publisher = store.publisher();
     let mut due = Instant::now();
     loop {
         let is_due = tokio::select! {
@@ -293,11 +293,11 @@ async fn publish(nodes: Arc<Nodes>) {
         });
         let Ok((message, announcement)) = words.await else { return };
         if let Some(message) = message {
-            nodes.peers.publish_finished(speaker.publish(&message).await.err());
+            nodes.peers.publish_finished(publisher.publish(&message).await.err());
             due = Instant::now() + pace.every;
         }
         // If it cannot be said, the message could not either.
-        let _ = speaker.publish_plaintext(&announcement).await;
+        let _ = publisher.publish_plaintext(&announcement).await;
         nodes.compare_settings(Instant::now());
         if !is_due {
             tokio::time::sleep(ANSWER_PAUSE).await;

@@ -21,13 +21,13 @@ pub(crate) async fn survey(options: &RedisOptions) -> Result<Vec<AnnouncedNode>,
     let is_cluster = options.url.contains("-cluster://");
     // Without a secret all plaintext messages are received.
     let store = RedisStore::new(RedisOptions { key_secret: String::new(), ..options.clone() })?;
-    let (mut heard, mut speaker) = (store.subscribe(), store.publisher());
+    let (mut heard, mut publisher) = (store.subscribe(), store.publisher());
     let deadline = Instant::now() + LIMIT;
     let (mut nodes, mut expected) = (BTreeMap::new(), usize::MAX);
     while nodes.len() < expected {
         match timeout_at(deadline, heard.recv()).await {
             Ok(Some(PubSubEvent::Subscribed)) => {
-                let Ok(told) = speaker.publish_plaintext(&PlainMessage::announce_request()).await else { break };
+                let Ok(told) = publisher.publish_plaintext(&PlainMessage::announce_request()).await else { break };
                 // This process is one of the subscribers. In a cluster other servers do not count
                 // theirs.
                 let others = usize::try_from(told).unwrap_or(usize::MAX).saturating_sub(1);

@@ -38,7 +38,7 @@ pub(crate) type ProxyServer = Server<Traced<ProxyResponder>>;
 /// The proxy.
 pub(crate) struct Proxy {
     app: Arc<App>,
-    origin: ClientIdentity,
+    identity: ClientIdentity,
     routes: RouteTable,
     forwarder: Arc<Forwarder>,
     cost_header: Option<HeaderName>,
@@ -64,7 +64,11 @@ struct AdmittedRequest {
 
 impl Proxy {
     /// A proxy with these settings. It starts the health checks, if enabled.
-    pub(crate) fn start(app: Arc<App>, options: &ProxyOptions, origin: &ClientIdentityOptions) -> anyhow::Result<Self> {
+    pub(crate) fn start(
+        app: Arc<App>,
+        options: &ProxyOptions,
+        identity: &ClientIdentityOptions,
+    ) -> anyhow::Result<Self> {
         let (routes, forwarder) = (RouteTable::new(options), Arc::new(Forwarder::new(options)?));
         let is_http1 = !options.is_upstream_http2;
         let bytes_per_s_min = Some(options.body_rate_min).filter(|rate| *rate > 0 && is_http1);
@@ -85,15 +89,15 @@ impl Proxy {
         }
         Ok(Self {
             app,
-            origin: ClientIdentity::new(origin),
+            identity: ClientIdentity::new(identity),
             routes,
             forwarder,
-            cost_header: origin.cost_header.clone(),
-            decisive_headers: origin
+            cost_header: identity.cost_header.clone(),
+            decisive_headers: identity
                 .headers
                 .iter()
                 .map(|(header, _)| header)
-                .chain(&origin.cost_header)
+                .chain(&identity.cost_header)
                 .cloned()
                 .collect(),
             idle_timeout: options.idle_timeout,
@@ -133,9 +137,9 @@ impl Proxy {
         }
         let uploading = match self.upload_permit(&request, arrival.peer) {
             Ok(uploading) => uploading,
-            Err(refusal) => {
+            Err(error) => {
                 discard(request.into_body());
-                return Err(refusal);
+                return Err(error);
             }
         };
         if request.version() == Version::HTTP_2 {
@@ -145,7 +149,7 @@ impl Proxy {
         if host.as_ref().is_none_or(HeaderValue::is_empty) && self.needs_host() {
             return Err(ProxyError::BadHost("the request names no host, and rules or routes go by it: name one"));
         }
-        let asked = self.origin.request(DescribedRequest {
+        let asked = self.identity.request(DescribedRequest {
             method: request.method().as_str(),
             target: request.uri().path_and_query().map_or("/", PathAndQuery::as_str),
             host: host.as_ref().and_then(|host| host.to_str().ok()),
@@ -153,7 +157,7 @@ impl Proxy {
             peer: arrival.peer,
         })?;
         let route = self.routes.find(&asked).ok_or(ProxyError::NoRoute)?;
-        let is_trusted = self.origin.is_trusted(arrival.peer);
+        let is_trusted = self.identity.is_trusted(arrival.peer);
         let names_cost = |header: &HeaderName| is_trusted && request.headers().contains_key(header);
         let asked = route.charged_request(asked, request.method(), self.cost_header.as_ref().is_some_and(names_cost));
         // On the heap, so that a request that waits for its upstream does not carry the room for it.
@@ -164,10 +168,10 @@ impl Proxy {
                 return Ok(answer);
             }
         };
-        let head = ForwardedHead::new(&mut request, host, (arrival.peer, is_trusted), self.origin.paths());
+        let head = ForwardedHead::new(&mut request, host, (arrival.peer, is_trusted), self.identity.paths());
         let mut response = match self.forward(route, (request, uploading), &head, charge, arrival.under_way).await {
             Ok(response) => response,
-            Err(refusal) => error_response(refusal),
+            Err(error) => error_response(error),
         };
         set_headers(response.headers_mut(), standing);
         Ok(response)
@@ -177,10 +181,10 @@ impl Proxy {
     /// trusted or on this machine, and does not name its client, is not limited as one.
     fn upload_permit(&self, request: &Request<Incoming>, peer: IpAddr) -> Result<Option<UploadPermit>, ProxyError> {
         let Some(uploads) = self.uploads.as_ref().filter(|_| !request.body().is_end_stream()) else { return Ok(None) };
-        let client = self.origin.client_ip(peer, request.headers());
+        let client = self.identity.client_ip(peer, request.headers());
         let peer = peer.to_canonical();
         let is_local = peer.is_loopback() && client == checkdam::normalize::client_address(peer);
-        if is_local || self.origin.is_trusted(client) {
+        if is_local || self.identity.is_trusted(client) {
             return Ok(None);
         }
         let refused = ProxyError::TooManyUploads { max: uploads.per_client_max() };
@@ -228,11 +232,11 @@ impl Proxy {
             LentBody::new(request.into_body(), self.pace, uploading, &self.decisive_headers, under_way.client_wait());
         let mut response = match self.forwarder.forward(&route.upstreams, head, &source).await {
             Ok(response) => response,
-            Err(refusal) => {
+            Err(error) => {
                 if let Some(body) = source.into_untouched() {
                     discard(body);
                 }
-                return Err(refusal);
+                return Err(error);
             }
         };
         source.end_client_wait();
@@ -275,8 +279,8 @@ impl Responder for ProxyResponder {
     }
 }
 
-fn error_response(refusal: ProxyError) -> ResponderResponse<ProxyBody> {
-    refusal.into_response().map(Either::Right)
+fn error_response(error: ProxyError) -> ResponderResponse<ProxyBody> {
+    error.into_response().map(Either::Right)
 }
 
 /// Answers that the connection becomes something else.

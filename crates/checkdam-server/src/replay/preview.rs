@@ -106,8 +106,8 @@ pub(crate) fn preview(
     let buckets = (entries.len() * BUCKETS_EACH).clamp(BUCKETS.0, BUCKETS.1);
     let (mut before, mut after) =
         (ReplayedRules::new(before, buckets, is_own)?, ReplayedRules::new(after, buckets, is_own)?);
-    let loud = entries.iter().filter(|one| one.is_loud).count();
-    let others = sample_weight(sample, loud as u64, (entries.len() - loud) as u64);
+    let busy = entries.iter().filter(|one| one.is_loud).count();
+    let others = sample_weight(sample, busy as u64, (entries.len() - busy) as u64);
     let is_own = before.is_own && after.is_own;
     let (mut sums, mut subjects) = (Sums::default(), HashMap::new());
     for one in entries {
@@ -132,12 +132,12 @@ pub(crate) fn preview(
 /// The weight of a request of a client that is not busy: so that all together are as
 /// many as there were. That is about the inverse of the share of clients that were
 /// sampled, and differs by chance.
-fn sample_weight(sample: &RequestSample, loud: u64, others: u64) -> f64 {
+fn sample_weight(sample: &RequestSample, busy: u64, others: u64) -> f64 {
     let one_in = sample.sampling_ratio() as f64;
     if sample.sampling_ratio() == 1 || others == 0 {
         return 1.0;
     }
-    let rest = sample.live.sum().saturating_sub(loud);
+    let rest = sample.live.sum().saturating_sub(busy);
     // Where hardly any was kept, chance is all there is.
     (rest as f64 / others as f64).clamp(1.0, one_in * 4.0)
 }

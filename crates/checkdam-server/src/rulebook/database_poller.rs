@@ -242,7 +242,7 @@ impl<A: Fn(RuleSet, Snapshot) + Send + Sync> PollTask<A> {
         }
         match self.rulebook.load_compiled().await {
             // The polled and the loaded version may differ: then the next poll loads the newer.
-            Ok((book, rules)) => self.activate(&active, book, rules),
+            Ok((snapshot, rules)) => self.activate(&active, snapshot, rules),
             Err((_, error @ RulebookError::Unavailable { .. })) => return self.disconnected(&error),
             Err((seen, error)) => {
                 self.refuse(&active, seen.unwrap_or(revision), &error);
@@ -260,14 +260,14 @@ impl<A: Fn(RuleSet, Snapshot) + Send + Sync> PollTask<A> {
         self.status.send_modify(|status| status.error = Some(reason));
     }
 
-    fn activate(&mut self, active: &Revision, book: Snapshot, rules: RuleSet) {
-        let (revision, count, now) = (book.revision.clone(), rules.rules().len(), now_unix_ms());
+    fn activate(&mut self, active: &Revision, snapshot: Snapshot, rules: RuleSet) {
+        let (revision, count, now) = (snapshot.revision.clone(), rules.rules().len(), now_unix_ms());
         let lost = (revision.version <= active.version && revision != *active).then_some(LostEdits {
             from_version: active.version,
             to_version: revision.version,
             noticed_unix_ms: now,
         });
-        (self.apply)(rules, book);
+        (self.apply)(rules, snapshot);
         self.refused = None;
         let version = revision.version;
         match &lost {

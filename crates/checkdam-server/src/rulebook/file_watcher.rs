@@ -21,7 +21,7 @@ struct WatchedFile {
     path: PathBuf,
     options: FileOptions,
     /// The text last validated, or why there is none.
-    judged: Result<FileTexts, String>,
+    validated: Result<FileTexts, String>,
     /// The text of the last poll, if it was not yet validated: a file may be read half
     /// written, so it counts once two polls agree.
     seen: Option<Result<FileTexts, String>>,
@@ -35,7 +35,7 @@ type Loaded = Result<(RuleSet, Snapshot), String>;
 /// and is dropped when that is done.
 pub(crate) async fn watch<T>(file: RuleFile, mut reload: mpsc::Receiver<T>, apply: impl Fn(Loaded)) {
     let RuleFile { path, texts, options, is_followed } = file;
-    let mut watched = WatchedFile { path, options, judged: Ok(texts), seen: None };
+    let mut watched = WatchedFile { path, options, validated: Ok(texts), seen: None };
     loop {
         let asked = tokio::select! {
             asked = reload.recv() => match asked {
@@ -57,7 +57,7 @@ impl WatchedFile {
     fn poll(&mut self, apply: &impl Fn(Loaded), now: Result<FileTexts, LoadError>, is_asked: bool) {
         let now = now.map_err(|error| error.to_string());
         if !is_asked {
-            if now == self.judged {
+            if now == self.validated {
                 self.seen = None;
                 return;
             }
@@ -68,7 +68,7 @@ impl WatchedFile {
         }
         self.seen = None;
         self.validate(apply, &now);
-        self.judged = now;
+        self.validated = now;
     }
 
     fn validate(&self, apply: &impl Fn(Loaded), now: &Result<FileTexts, String>) {
@@ -84,9 +84,9 @@ impl WatchedFile {
         match texts.load(&self.options) {
             Ok((rules, definitions)) => {
                 let count = rules.rules().len();
-                let book = Snapshot::from_definitions(definitions).with_tree_rules(&rules);
-                log_warnings(&rules, &book);
-                apply(Ok((rules, book)));
+                let snapshot = Snapshot::from_definitions(definitions).with_tree_rules(&rules);
+                log_warnings(&rules, &snapshot);
+                apply(Ok((rules, snapshot)));
                 tracing::info!(file, rules = count, "rules reloaded");
             }
             Err(error) => {

@@ -27,14 +27,14 @@ impl Rulebook {
     pub(super) async fn apply_import(
         &self,
         definitions: Definitions,
-        how: ImportMode,
+        mode: ImportMode,
     ) -> Result<ImportCounts, RulebookError> {
         let plan = move |snapshot: &RowCache| {
             let mut imported = ImportCounts::default();
-            if how == ImportMode::Seed && !is_new(snapshot) {
+            if mode == ImportMode::Seed && !is_new(snapshot) {
                 return Ok(EditPlan { changes: Vec::new(), is_valid: false, planned: imported });
             }
-            let replace = matches!(how, ImportMode::Import { replace: true } | ImportMode::Rehearse { replace: true });
+            let replace = matches!(mode, ImportMode::Import { replace: true } | ImportMode::Rehearse { replace: true });
             let mut merged = snapshot.clone_for_edit();
             let changes = vec![
                 merge(&mut merged.rules, definitions.rules, replace, &mut imported)?,
@@ -42,7 +42,7 @@ impl Rulebook {
                 merge(&mut merged.bans, definitions.bans, replace, &mut imported)?,
             ];
             let is_valid = validate(&merged, snapshot.invalid_rows())?;
-            let is_written = !matches!(how, ImportMode::Rehearse { .. });
+            let is_written = !matches!(mode, ImportMode::Rehearse { .. });
             Ok(EditPlan { changes: if is_written { changes } else { Vec::new() }, is_valid, planned: imported })
         };
         let finish = async |session: &mut Session, _: Option<&str>, imported| {

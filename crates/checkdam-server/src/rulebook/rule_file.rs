@@ -48,8 +48,8 @@ impl RuleFile {
     /// Compiles what was read.
     pub(crate) fn load(&self) -> Result<(RuleSet, Snapshot), LoadError> {
         self.texts.load(&self.options).map(|(rules, definitions)| {
-            let book = Snapshot::from_definitions(definitions).with_tree_rules(&rules);
-            (rules, book)
+            let snapshot = Snapshot::from_definitions(definitions).with_tree_rules(&rules);
+            (rules, snapshot)
         })
     }
 
@@ -123,8 +123,8 @@ fn files_below(folder: &Path) -> Result<Vec<PathBuf>, LoadError> {
 }
 
 /// Logs parts of rules and trees that have no effect.
-pub(crate) fn log_warnings(rules: &RuleSet, book: &Snapshot) {
-    for tree in &book.trees {
+pub(crate) fn log_warnings(rules: &RuleSet, snapshot: &Snapshot) {
+    for tree in &snapshot.trees {
         for remark in &tree.warnings {
             tracing::warn!(domain = tree.domain, "{remark}");
         }

@@ -16,23 +16,23 @@ const FIELDS: [&str; 9] = ["ip", "user", "method", "endpoint", "status", "bytes"
 /// Reads lines of the combined format.
 #[derive(Debug)]
 pub(super) struct CombinedLogFormat {
-    wanted: FieldMapping,
+    mapping: FieldMapping,
     /// The index of each attribute in [`FIELDS`], if it has one.
     places: Vec<Option<usize>>,
     cost: Option<usize>,
 }
 
 impl CombinedLogFormat {
-    pub(super) fn new(wanted: FieldMapping) -> Result<Self, String> {
+    pub(super) fn new(mapping: FieldMapping) -> Result<Self, String> {
         let place = |name: &str| FIELDS.iter().position(|known| *known == name);
-        let places = wanted.attributes.iter().map(|attribute| attribute.fields().find_map(place)).collect();
-        let cost = match &wanted.cost_field {
+        let places = mapping.attributes.iter().map(|attribute| attribute.fields().find_map(place)).collect();
+        let cost = match &mapping.cost_field {
             Some(name) => Some(place(name).ok_or_else(|| {
                 format!("a combined log has no field {name:?} for the cost: use one of {}", FIELDS.join(", "))
             })?),
             None => None,
         };
-        Ok(Self { wanted, places, cost })
+        Ok(Self { mapping, places, cost })
     }
 
     /// Reads one line: the time, the cost, and what it says.
@@ -40,7 +40,7 @@ impl CombinedLogFormat {
         let found = LineParts::parse(line)?;
         let at_us = timestamps::clf(found.time.as_bytes()).ok_or_else(|| format!("{:?} is no time", found.time))?;
         let fields = found.fields();
-        for (number, (attribute, place)) in (0..).zip(self.wanted.attributes.iter().zip(&self.places)) {
+        for (number, (attribute, place)) in (0..).zip(self.mapping.attributes.iter().zip(&self.places)) {
             let text = place.map(|place| Cow::Borrowed(fields[place]));
             values.extend(attribute.normalized_value(text).map(|value| (number, value)));
         }
@@ -140,7 +140,7 @@ mod tests {
         let combined = CombinedLogFormat::new(FieldMapping::new(names, &[], &[])).unwrap();
         let mut values = Vec::new();
         combined.read(line, &mut values)?;
-        Ok(values.iter().map(|(number, value)| format!("{}={value}", combined.wanted.name(*number))).collect())
+        Ok(values.iter().map(|(number, value)| format!("{}={value}", combined.mapping.name(*number))).collect())
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::timestamps;
 /// Reads lines of a table.
 #[derive(Debug)]
 pub(super) struct Csv {
-    wanted: FieldMapping,
+    mapping: FieldMapping,
     columns: usize,
     /// The column of each attribute, if there is one.
     places: Vec<Option<usize>>,
@@ -20,7 +20,7 @@ pub(super) struct Csv {
 
 impl Csv {
     /// A table with this line of names.
-    pub(super) fn new(wanted: FieldMapping, header: &str) -> Result<Self, String> {
+    pub(super) fn new(mapping: FieldMapping, header: &str) -> Result<Self, String> {
         let mut cells = Cells::new(separator(header));
         let columns = cells.read(header)?;
         let names: Vec<&str> = (0..columns).map(|place| cells.get(place).trim()).collect();
@@ -28,16 +28,16 @@ impl Csv {
         let need = |name: &str, what: &str| {
             place(name).ok_or_else(|| format!("there is no column {name:?} with the {what}: the first line names them"))
         };
-        let time = match &wanted.time_field {
+        let time = match &mapping.time_field {
             Some(name) => need(name, "time")?,
             None => TIMES
                 .iter()
                 .find_map(|name| place(name))
                 .ok_or("the first line names no column with the time: name it with --time-field")?,
         };
-        let cost = wanted.cost_field.as_ref().map(|name| need(name, "cost")).transpose()?;
-        let places = wanted.attributes.iter().map(|attribute| attribute.fields().find_map(place)).collect();
-        Ok(Self { columns, places, time, cost, cells, wanted })
+        let cost = mapping.cost_field.as_ref().map(|name| need(name, "cost")).transpose()?;
+        let places = mapping.attributes.iter().map(|attribute| attribute.fields().find_map(place)).collect();
+        Ok(Self { columns, places, time, cost, cells, mapping })
     }
 
     /// Reads one line: the time, the cost, and what it says.
@@ -49,7 +49,7 @@ impl Csv {
         let time = self.cells.get(self.time);
         let at_us = timestamps::parse(time).ok_or_else(|| format!("{time:?} is no time"))?;
         let cost = self.cost.map_or(Ok(1), |place| super::parse_cost(self.cells.get(place)))?;
-        for (number, (attribute, place)) in (0..).zip(self.wanted.attributes.iter().zip(&self.places)) {
+        for (number, (attribute, place)) in (0..).zip(self.mapping.attributes.iter().zip(&self.places)) {
             let found = place.map(|place| Cow::Owned(self.cells.get(place).to_owned()));
             values.extend(attribute.normalized_value(found).map(|value| (number, value)));
         }

@@ -11,19 +11,19 @@ use super::timestamps;
 /// Reads lines of JSON.
 #[derive(Debug)]
 pub(super) struct JsonLines {
-    wanted: FieldMapping,
+    mapping: FieldMapping,
 }
 
 impl JsonLines {
-    pub(super) const fn new(wanted: FieldMapping) -> Self {
-        Self { wanted }
+    pub(super) const fn new(mapping: FieldMapping) -> Self {
+        Self { mapping }
     }
 
     /// Reads one line: the time, the cost, and what it says.
     pub(super) fn read(&self, line: &str, values: &mut LineValues<'_>) -> Result<(u64, u64), String> {
         let mut object: Map<String, Value> =
             serde_json::from_str(line).map_err(|error| format!("it is no JSON object: {error}"))?;
-        let time = match &self.wanted.time_field {
+        let time = match &self.mapping.time_field {
             Some(field) => find(&object, field).ok_or_else(|| format!("there is no field {field:?} with the time"))?,
             None => TIMES
                 .iter()
@@ -32,14 +32,14 @@ impl JsonLines {
         };
         let time = text(time).ok_or("the time is neither text nor a number")?;
         let at_us = timestamps::parse(&time).ok_or_else(|| format!("{time:?} is no time"))?;
-        let cost = match &self.wanted.cost_field {
+        let cost = match &self.mapping.cost_field {
             Some(field) => {
                 let found = find(&object, field).and_then(text);
                 super::parse_cost(&found.ok_or_else(|| format!("there is no field {field:?} with the cost"))?)?
             }
             None => 1,
         };
-        for (number, attribute) in (0..).zip(&self.wanted.attributes) {
+        for (number, attribute) in (0..).zip(&self.mapping.attributes) {
             let found = attribute.fields().find_map(|field| find(&object, field)).and_then(text);
             let found = found.map(|text| Cow::Owned(text.into_owned()));
             values.extend(attribute.normalized_value(found).map(|value| (number, value)));

@@ -46,7 +46,7 @@ pub(crate) enum LogFormat {
 #[derive(Debug, Clone)]
 pub(super) struct ReaderContext {
     pub(super) format: LogFormat,
-    pub(super) wanted: FieldMapping,
+    pub(super) mapping: FieldMapping,
     /// Bytes that were read, packed as they are.
     pub(super) read: Arc<AtomicU64>,
     pub(super) is_stopped: Arc<AtomicBool>,
@@ -93,9 +93,9 @@ fn read(counted: CountingReader, shared: &ReaderContext, sender: &SyncSender<Chu
             lines = Some(LineParser::detect(shared, &text)?);
         }
         if let Some(lines) = &mut lines {
-            let block = lines.parse_chunk(text, line);
-            line += block.lines;
-            if sender.send(Ok(block)).is_err() {
+            let chunk = lines.parse_chunk(text, line);
+            line += chunk.lines;
+            if sender.send(Ok(chunk)).is_err() {
                 return Ok(());
             }
         }
@@ -134,7 +134,7 @@ impl LineParser {
     /// Finds out how a log is written.
     fn detect(shared: &ReaderContext, text: &str) -> Result<Self, String> {
         let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-        let wanted = shared.wanted.clone();
+        let mapping = shared.mapping.clone();
         let format = match shared.format {
             LogFormat::Auto if first.trim_start().starts_with('{') => LogFormat::Json,
             LogFormat::Auto if text.lines().take(20).any(is_combined) => LogFormat::Combined,
@@ -146,19 +146,19 @@ impl LineParser {
             given => given,
         };
         match format {
-            LogFormat::Json => Ok(Self::Json(JsonLines::new(wanted))),
-            LogFormat::Csv => Csv::new(wanted, first).map(|csv| Self::Csv { csv, is_header_next: true }),
-            LogFormat::Combined | LogFormat::Auto => CombinedLogFormat::new(wanted).map(Self::Combined),
+            LogFormat::Json => Ok(Self::Json(JsonLines::new(mapping))),
+            LogFormat::Csv => Csv::new(mapping, first).map(|csv| Self::Csv { csv, is_header_next: true }),
+            LogFormat::Combined | LogFormat::Auto => CombinedLogFormat::new(mapping).map(Self::Combined),
         }
     }
 
     /// Parses some lines; `line` lines precede them.
     fn parse_chunk(&mut self, text: String, line: u64) -> LogChunk {
-        let mut block = LogChunk::default();
+        let mut chunk = LogChunk::default();
         {
             let mut values = Vec::new();
             for one in text.lines() {
-                block.lines += 1;
+                chunk.lines += 1;
                 if one.trim().is_empty() {
                     continue;
                 }
@@ -172,19 +172,19 @@ impl LineParser {
                     Self::Csv { csv, .. } => csv.read(one, &mut values),
                 };
                 match read.and_then(|read| check_plausible(read.0).map(|()| read)) {
-                    Ok((at_us, cost)) => block.add(&text, at_us, cost, &values),
+                    Ok((at_us, cost)) => chunk.add(&text, at_us, cost, &values),
                     Err(reason) => {
-                        block.unreadable += 1;
-                        if block.faults.len() < FAULTS_MAX {
-                            block.faults.push(UnreadableLine { line: line + block.lines, reason });
+                        chunk.unreadable += 1;
+                        if chunk.faults.len() < FAULTS_MAX {
+                            chunk.faults.push(UnreadableLine { line: line + chunk.lines, reason });
                         }
                     }
                 }
                 values.clear();
             }
         }
-        block.text = text;
-        block
+        chunk.text = text;
+        chunk
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) struct LogMerge {
     sources: Vec<LogSource>,
     reorder_us: u64,
     held: BinaryHeap<Reverse<HeldRequest>>,
-    blocks: VecDeque<PendingChunk>,
+    chunks: VecDeque<PendingChunk>,
     /// The number of the first of them.
     first: u64,
     sequence: u64,
@@ -85,7 +85,7 @@ impl LogSource {
 }
 
 struct PendingChunk {
-    block: Arc<LogChunk>,
+    chunk: Arc<LogChunk>,
     left: usize,
 }
 
@@ -94,7 +94,7 @@ struct PendingChunk {
 struct HeldRequest {
     at_us: u64,
     sequence: u64,
-    block: u64,
+    chunk: u64,
     record: u32,
 }
 
@@ -105,7 +105,7 @@ impl LogMerge {
             sources: sources.into_iter().map(source).collect(),
             reorder_us,
             held: BinaryHeap::new(),
-            blocks: VecDeque::new(),
+            chunks: VecDeque::new(),
             first: 0,
             sequence: 0,
             now_us: 0,
@@ -130,7 +130,7 @@ impl LogMerge {
             }
             let source = &mut self.sources[place];
             match source.heard.recv_timeout(LOOK_EVERY) {
-                Ok(Ok(block)) => self.push_chunk(place, block),
+                Ok(Ok(chunk)) => self.push_chunk(place, chunk),
                 Ok(Err(reason)) => return Err(format!("{}: {reason}", source.path.display())),
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => source.seen_us = u64::MAX,
@@ -139,7 +139,7 @@ impl LogMerge {
             let certain = self.sources.iter().map(|source| source.seen_us).min().unwrap_or(u64::MAX);
             let until = if certain == u64::MAX { u64::MAX } else { certain.saturating_sub(self.reorder_us) };
             self.emit_until(until, &mut each);
-            if self.blocks.len() > BLOCKS_MAX {
+            if self.chunks.len() > BLOCKS_MAX {
                 self.compact();
             }
         }
@@ -152,22 +152,22 @@ impl LogMerge {
         open.min_by_key(|(_, source)| source.seen_us).map(|(place, _)| place)
     }
 
-    fn push_chunk(&mut self, place: usize, block: LogChunk) {
+    fn push_chunk(&mut self, place: usize, chunk: LogChunk) {
         let source = &mut self.sources[place];
-        self.counts.lines += block.lines;
-        self.counts.unreadable += block.unreadable;
+        self.counts.lines += chunk.lines;
+        self.counts.unreadable += chunk.unreadable;
         let room = FAULTS_MAX.saturating_sub(self.counts.faults.len());
-        self.counts.faults.extend(block.faults.iter().take(room).map(|fault| (source.path.clone(), fault.clone())));
-        let number = self.first + self.blocks.len() as u64;
-        for (index, record) in (0..).zip(&block.records) {
+        self.counts.faults.extend(chunk.faults.iter().take(room).map(|fault| (source.path.clone(), fault.clone())));
+        let number = self.first + self.chunks.len() as u64;
+        for (index, record) in (0..).zip(&chunk.records) {
             source.advance(record.at_us, self.reorder_us);
-            let held = HeldRequest { at_us: record.at_us, sequence: self.sequence, block: number, record: index };
+            let held = HeldRequest { at_us: record.at_us, sequence: self.sequence, chunk: number, record: index };
             self.held.push(Reverse(held));
             self.sequence += 1;
         }
-        let left = block.records.len();
+        let left = chunk.records.len();
         if left > 0 {
-            self.blocks.push_back(PendingChunk { block: Arc::new(block), left });
+            self.chunks.push_back(PendingChunk { chunk: Arc::new(chunk), left });
         }
     }
 
@@ -179,15 +179,15 @@ impl LogMerge {
             self.held.pop();
             self.counts.late += u64::from(held.at_us < self.now_us);
             self.now_us = self.now_us.max(held.at_us);
-            let place = (held.block - self.first) as usize;
-            let Some(waiting) = self.blocks.get_mut(place) else { continue };
-            each(self.now_us, &waiting.block, &waiting.block.records[held.record as usize]);
+            let place = (held.chunk - self.first) as usize;
+            let Some(waiting) = self.chunks.get_mut(place) else { continue };
+            each(self.now_us, &waiting.chunk, &waiting.chunk.records[held.record as usize]);
             waiting.left -= 1;
             if waiting.left == 0 {
-                waiting.block = Arc::default();
+                waiting.chunk = Arc::default();
             }
-            while self.blocks.front().is_some_and(|waiting| waiting.left == 0) {
-                self.blocks.pop_front();
+            while self.chunks.front().is_some_and(|waiting| waiting.left == 0) {
+                self.chunks.pop_front();
                 self.first += 1;
             }
         }
@@ -195,20 +195,20 @@ impl LogMerge {
 
     /// Copies what is held back into one block.
     fn compact(&mut self) {
-        let mut block = LogChunk::default();
+        let mut chunk = LogChunk::default();
         let mut held = std::mem::take(&mut self.held).into_vec();
         for Reverse(held) in &mut held {
-            let from = &self.blocks[(held.block - self.first) as usize].block;
+            let from = &self.chunks[(held.chunk - self.first) as usize].chunk;
             let record = &from.records[held.record as usize];
             let values: LineValues<'_> =
                 from.values(record).map(|(number, value)| (number, Cow::Borrowed(value))).collect();
-            (held.block, held.record) = (0, block.records.len() as u32);
-            block.add("", record.at_us, record.cost, &values);
+            (held.chunk, held.record) = (0, chunk.records.len() as u32);
+            chunk.add("", record.at_us, record.cost, &values);
         }
         self.first = 0;
-        self.blocks.clear();
+        self.chunks.clear();
         if !held.is_empty() {
-            self.blocks.push_back(PendingChunk { left: held.len(), block: Arc::new(block) });
+            self.chunks.push_back(PendingChunk { left: held.len(), chunk: Arc::new(chunk) });
         }
         self.held = held.into();
     }
@@ -221,13 +221,13 @@ mod tests {
     use super::*;
 
     /// A log whose blocks have requests at these seconds.
-    fn source(name: &str, blocks: &[&[u64]]) -> (PathBuf, Receiver<ChunkResult>) {
-        let (sender, receiver) = sync_channel(blocks.len() + 1);
-        for times in blocks {
-            let mut block = LogChunk::default();
-            times.iter().for_each(|at_s| block.add("", at_s * 1_000_000, 1, &Vec::new()));
-            block.lines = times.len() as u64;
-            sender.send(Ok(block)).unwrap();
+    fn source(name: &str, chunks: &[&[u64]]) -> (PathBuf, Receiver<ChunkResult>) {
+        let (sender, receiver) = sync_channel(chunks.len() + 1);
+        for times in chunks {
+            let mut chunk = LogChunk::default();
+            times.iter().for_each(|at_s| chunk.add("", at_s * 1_000_000, 1, &Vec::new()));
+            chunk.lines = times.len() as u64;
+            sender.send(Ok(chunk)).unwrap();
         }
         (PathBuf::from(name), receiver)
     }
@@ -237,7 +237,7 @@ mod tests {
         let mut times = Vec::new();
         let whole = merge.run(&AtomicBool::new(false), |at_us, _, _| times.push(at_us / 1_000_000), |_| Ok(()));
         assert_eq!(whole, Ok(true));
-        assert!(merge.blocks.is_empty() && merge.held.is_empty());
+        assert!(merge.chunks.is_empty() && merge.held.is_empty());
         (times, merge.counts)
     }
 
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn a_line_far_ahead_neither_spoils_the_order_nor_keeps_the_text() {
         let mut with_leap: Vec<Vec<u64>> =
-            (0..3 * BLOCKS_MAX as u64).map(|block| (0..20).map(|second| 20 * block + (second ^ 1)).collect()).collect();
+            (0..3 * BLOCKS_MAX as u64).map(|chunk| (0..20).map(|second| 20 * chunk + (second ^ 1)).collect()).collect();
         with_leap[1].insert(7, 9_000_000);
         let slices: Vec<&[u64]> = with_leap.iter().map(Vec::as_slice).collect();
         let (times, counts) = merged(vec![source("log", &slices)]);
@@ -279,16 +279,16 @@ mod tests {
             heard: sync_channel(0).1,
         });
         for times in &with_leap {
-            let mut block = LogChunk::default();
-            block.text = "x".repeat(1_000);
-            times.iter().for_each(|at_s| block.add("", at_s * 1_000_000, 1, &Vec::new()));
-            merge.push_chunk(0, block);
+            let mut chunk = LogChunk::default();
+            chunk.text = "x".repeat(1_000);
+            times.iter().for_each(|at_s| chunk.add("", at_s * 1_000_000, 1, &Vec::new()));
+            merge.push_chunk(0, chunk);
             merge.emit_until(merge.sources[0].seen_us.saturating_sub(5_000_000), &mut |_, _, _| {});
-            let texts: usize = merge.blocks.iter().map(|waiting| waiting.block.text.len()).sum();
+            let texts: usize = merge.chunks.iter().map(|waiting| waiting.chunk.text.len()).sum();
             assert!(texts <= 4_000, "{texts}");
         }
         merge.compact();
-        assert_eq!((merge.blocks.len(), merge.held.len()), (1, 6));
+        assert_eq!((merge.chunks.len(), merge.held.len()), (1, 6));
         let mut last = Vec::new();
         merge.emit_until(u64::MAX, &mut |at_us, _, _| last.push(at_us / 1_000_000));
         assert_eq!(last.last(), Some(&9_000_000));

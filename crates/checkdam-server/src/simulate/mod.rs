@@ -58,7 +58,7 @@ const PENDING_MAX: usize = 4_096;
 pub(crate) struct SimulateOptions {
     pub(crate) logs: Vec<PathBuf>,
     pub(crate) format: LogFormat,
-    pub(crate) wanted: FieldMapping,
+    pub(crate) mapping: FieldMapping,
     /// For how long lines are held back to be put in order.
     pub(crate) reorder_us: u64,
     /// The domain of the requests.
@@ -97,7 +97,7 @@ pub(crate) fn run(
     for path in &options.logs {
         let shared = ReaderContext {
             format: options.format,
-            wanted: options.wanted.clone(),
+            mapping: options.mapping.clone(),
             read: Arc::clone(&progress.read),
             is_stopped: Arc::clone(&progress.is_stopped),
         };
@@ -115,7 +115,7 @@ pub(crate) fn run(
         }
     };
     let is_whole =
-        merge.run(&progress.is_stopped, |at_us, block, record| deciding.push(at_us, block, *record), after_block)?;
+        merge.run(&progress.is_stopped, |at_us, chunk, record| deciding.push(at_us, chunk, *record), after_block)?;
     deciding.decide_pending();
     Ok(deciding.summary(&merge.counts, !is_whole))
 }
@@ -135,7 +135,7 @@ fn log_name(path: &std::path::Path) -> String {
 struct PendingRequest {
     at_us: u64,
     unix_s: u64,
-    block: Arc<LogChunk>,
+    chunk: Arc<LogChunk>,
     record: LogRecord,
 }
 
@@ -169,7 +169,7 @@ impl<'o> Simulation<'o> {
             pending: Vec::with_capacity(PENDING_MAX),
             peaks: options.suggest.iter().cloned().map(Peaks::new).collect(),
             differing: Default::default(),
-            present: vec![0; options.wanted.attributes.len()],
+            present: vec![0; options.mapping.attributes.len()],
             busiest: Busiest::default(),
             requests: 0,
             beyond: 0,
@@ -181,7 +181,7 @@ impl<'o> Simulation<'o> {
     }
 
     /// Takes one request; times never go back.
-    fn push(&mut self, unix_us: u64, block: &Arc<LogChunk>, record: LogRecord) {
+    fn push(&mut self, unix_us: u64, chunk: &Arc<LogChunk>, record: LogRecord) {
         let Some(at_us) = self.virtual_time(unix_us) else {
             self.beyond += 1;
             return;
@@ -193,7 +193,7 @@ impl<'o> Simulation<'o> {
         (self.at_us, self.last_us) = (at_us, unix_us);
         self.requests += 1;
         self.busiest.note(unix_s);
-        self.pending.push(PendingRequest { at_us, unix_s, block: Arc::clone(block), record });
+        self.pending.push(PendingRequest { at_us, unix_s, chunk: Arc::clone(chunk), record });
         if self.pending.len() == PENDING_MAX {
             self.decide_pending();
         }
@@ -219,13 +219,13 @@ impl<'o> Simulation<'o> {
     where
         'o: 'b,
     {
-        let PendingRequest { at_us, unix_s, block, record } = pending;
+        let PendingRequest { at_us, unix_s, chunk, record } = pending;
         let options = self.options;
         let mut request = Request::new().in_domain(options.domain.as_str()).costing(record.cost);
-        for (number, value) in block.values(record) {
+        for (number, value) in chunk.values(record) {
             self.present[usize::from(number)] += 1;
             // Names are different and few; a value may be of any length.
-            let _ = request.insert_unbounded(options.wanted.name(number), value);
+            let _ = request.insert_unbounded(options.mapping.name(number), value);
         }
         for peaks in &mut self.peaks {
             peaks.note(*unix_s, &request);
@@ -274,7 +274,7 @@ impl<'o> Simulation<'o> {
             line: fault.line,
             reason: fault.reason.clone(),
         });
-        let attributes = options.wanted.attributes.iter().zip(&self.present);
+        let attributes = options.mapping.attributes.iter().zip(&self.present);
         let absent = attributes.filter(|(_, count)| **count == 0).map(|(attribute, _)| attribute.name.clone());
         let result = |side: &Candidate| {
             let Candidate { name, replay, tally } = side;

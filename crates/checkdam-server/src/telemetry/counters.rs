@@ -146,7 +146,7 @@ impl DecisionCounters {
 
     /// Counts requests that were decided.
     pub(super) fn record(&self, seen: &Observation<'_, '_>) {
-        let Some(Representative { outcome: speaking, decision, store }) = seen.speaking else { return };
+        let Some(Representative { outcome: representative, decision, store }) = seen.representative else { return };
         add_one(if seen.is_allowed { &self.passed } else { &self.refused });
         match decision {
             BANNED => add_one(&self.banned),
@@ -154,11 +154,11 @@ impl DecisionCounters {
             _ => {}
         }
         let numbered = self.numbered.load();
-        match speaking.governing() {
-            Some(_) if speaking.has_detailed_metric() => {
-                add_one(&self.value_counts(seen, speaking).spoken[decision][store]);
+        match representative.governing() {
+            Some(_) if representative.has_detailed_metric() => {
+                add_one(&self.value_counts(seen, representative).spoken[decision][store]);
             }
-            Some(tier) => self.count(&numbered, speaking, &tier, |counts| &counts.spoken[decision][store]),
+            Some(tier) => self.count(&numbered, representative, &tier, |counts| &counts.spoken[decision][store]),
             None => add_one(&self.none.spoken[decision][store]),
         }
         let mut is_shadowed = false;
@@ -172,8 +172,8 @@ impl DecisionCounters {
 
     /// The counts of a request with detailed metrics, by its values.
     #[cold]
-    fn value_counts(&self, seen: &Observation<'_, '_>, speaking: &Outcome) -> Arc<RuleCounts> {
-        let asked = seen.iter().find(|(_, outcome)| std::ptr::eq(*outcome, speaking));
+    fn value_counts(&self, seen: &Observation<'_, '_>, representative: &Outcome) -> Arc<RuleCounts> {
+        let asked = seen.iter().find(|(_, outcome)| std::ptr::eq(*outcome, representative));
         let name = asked.and_then(|(request, outcome)| outcome.metric_name(request)).unwrap_or_default();
         let name = checkdam::shortened(&name);
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);

@@ -20,7 +20,7 @@ pub(crate) struct DenialLog {
     second: AtomicU64,
     /// Those that have denied something lately.
     rules: Mutex<HashMap<String, RuleLogCount>>,
-    recorded: Redaction,
+    redaction: Redaction,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -32,8 +32,8 @@ struct RuleLogCount {
 }
 
 impl DenialLog {
-    pub(super) fn new(log_denials: u32, recorded: Redaction) -> Self {
-        Self { per_second: log_denials, second: AtomicU64::new(0), rules: Mutex::default(), recorded }
+    pub(super) fn new(log_denials: u32, redaction: Redaction) -> Self {
+        Self { per_second: log_denials, second: AtomicU64::new(0), rules: Mutex::default(), redaction }
     }
 
     /// Requests were decided.
@@ -93,8 +93,8 @@ impl DenialLog {
 
     fn log(&self, request: &Request<'_>, outcome: &Outcome, violated: Option<&TierView<'_>>, left_out: u64) {
         let (rule, subject) = match (violated, outcome.ban()) {
-            (Some(tier), _) => (tier.rule.name.as_str(), self.recorded.subject(&tier.rule.key, request)),
-            (None, ban) => (BAN, ban.map(|ban| self.recorded.ban_subject(ban)).unwrap_or_default()),
+            (Some(tier), _) => (tier.rule.name.as_str(), self.redaction.subject(&tier.rule.key, request)),
+            (None, ban) => (BAN, ban.map(|ban| self.redaction.ban_subject(ban)).unwrap_or_default()),
         };
         tracing::info!(
             rule,

@@ -77,7 +77,7 @@ impl Latencies {
 
     /// Requests were decided.
     pub(super) fn record(&self, seen: &Observation<'_, '_>) {
-        let Some(Representative { decision, store, .. }) = seen.speaking else { return };
+        let Some(Representative { decision, store, .. }) = seen.representative else { return };
         let (series, latency_ns) = (&self.by_decision[decision][store], latency_ns(seen));
         series.buckets[bucket_index(latency_ns)].fetch_add(1, Ordering::Relaxed);
         series.sum_ns.fetch_add(latency_ns, Ordering::Relaxed);
@@ -85,7 +85,8 @@ impl Latencies {
 
     /// They belong to this trace.
     pub(super) fn set_trace(&self, seen: &Observation<'_, '_>, trace: TraceId) {
-        let (Some(exemplars), Some(Representative { decision, store, .. })) = (&self.exemplars, seen.speaking) else {
+        let (Some(exemplars), Some(Representative { decision, store, .. })) = (&self.exemplars, seen.representative)
+        else {
             return;
         };
         let latency_ns = latency_ns(seen);

@@ -56,7 +56,7 @@ pub(crate) struct Observation<'a, 'r> {
     /// How long the decision took.
     pub(crate) latency: Duration,
     /// The outcome that represents all, if there is one.
-    pub(crate) speaking: Option<Representative<'a>>,
+    pub(crate) representative: Option<Representative<'a>>,
 }
 
 /// The outcome that represents all: the first that denies, if they do not pass.
@@ -77,11 +77,11 @@ impl<'a, 'r> Observation<'a, 'r> {
         latency: Duration,
     ) -> Self {
         let denying = outcomes.iter().find(|outcome| !is_allowed && !outcome.is_allowed());
-        let speaking = denying.or_else(|| outcomes.first()).map(|outcome| {
+        let representative = denying.or_else(|| outcomes.first()).map(|outcome| {
             let verdict = if is_allowed { Verdict::Allowed } else { outcome.verdict() };
             Representative { outcome, decision: decision_index(verdict), store: outcome.decided_by().number() }
         });
-        Self { requests, outcomes, is_allowed, latency, speaking }
+        Self { requests, outcomes, is_allowed, latency, representative }
     }
 
     /// Each request with its outcome.
@@ -92,23 +92,23 @@ impl<'a, 'r> Observation<'a, 'r> {
 
 impl Telemetry {
     /// Nothing has been seen yet.
-    pub(crate) fn new(options: &TelemetryOptions, paths: PathNormalization, recorded: Redaction) -> Self {
+    pub(crate) fn new(options: &TelemetryOptions, paths: PathNormalization, redaction: Redaction) -> Self {
         Self {
             counters: DecisionCounters::new(options.rules_max),
             latencies: Latencies::new(options.exemplars),
             traffic: TrafficHistory::new(),
             top: TopSubjects::new(),
             recent: RecentRequests::new(options.recent_max),
-            denials: DenialLog::new(options.log_denials, recorded),
+            denials: DenialLog::new(options.log_denials, redaction),
             attributes: AttributeUsage::new(),
             paths,
         }
     }
 
     /// Other rules are active.
-    pub(crate) fn set_rules(&self, rules: &Arc<RuleSet>, book: &Snapshot) {
+    pub(crate) fn set_rules(&self, rules: &Arc<RuleSet>, snapshot: &Snapshot) {
         self.counters.set_rules(rules);
-        self.attributes.set_rules(rules, book.trees.iter().map(|tree| tree.domain.clone()).collect());
+        self.attributes.set_rules(rules, snapshot.trees.iter().map(|tree| tree.domain.clone()).collect());
         attribute_usage::warn_of_unmatched_paths(rules, &self.paths);
     }
 

@@ -42,7 +42,7 @@ pub(crate) struct RecentRequests {
     mask: AtomicU64,
     hasher: foldhash::quality::RandomState,
     /// Clients that are sampled whatever their hash is.
-    loud: BusyClients,
+    busy: BusyClients,
     /// Requests since the last tick.
     fresh: Mutex<SecondOfRequests>,
     /// Whether that is full, so that nothing waits to find out.
@@ -62,7 +62,7 @@ struct SecondOfRequests {
     /// Whether a request was dropped for lack of room: the sequence is incomplete.
     is_cut: bool,
     /// Clients that were sampled whatever their hash is.
-    loud: ClientHashes,
+    busy: ClientHashes,
     live: DecidedTotals,
 }
 
@@ -109,7 +109,7 @@ impl RecentRequests {
             entries_max,
             mask: AtomicU64::new(0),
             hasher: foldhash::quality::RandomState::default(),
-            loud: BusyClients::new(),
+            busy: BusyClients::new(),
             fresh: Mutex::default(),
             is_full: AtomicBool::new(false),
             kept: Mutex::default(),
@@ -124,8 +124,8 @@ impl RecentRequests {
         let client = HashedClient::from_requests(seen.requests, &self.hasher);
         let mask = self.mask.load(Ordering::Relaxed);
         let Some(outcome) = seen.outcomes.first() else { return };
-        if client.hash & mask != 0 && !self.loud.contains(client.hash) {
-            self.loud.record_dropped(client.hash);
+        if client.hash & mask != 0 && !self.busy.contains(client.hash) {
+            self.busy.record_dropped(client.hash);
             return;
         }
         let mut fresh = lock(&self.fresh);
@@ -153,24 +153,24 @@ impl RecentRequests {
         kept.decided = decided;
         // As much capacity as was needed last, allocated before it is needed.
         let bytes = Vec::with_capacity(kept.blocks.back().map_or(0, |last| last.bytes.len()));
-        let mut block = {
+        let mut second = {
             let mut fresh = lock(&self.fresh);
             self.is_full.store(false, Ordering::Relaxed);
             let last_us = fresh.last_us;
             std::mem::replace(&mut *fresh, SecondOfRequests { bytes, last_us, ..SecondOfRequests::default() })
         };
-        kept.blocks.retain(|block| block.tick + SECONDS_MAX > now);
-        if block.entries > 0 || live != DecidedTotals::default() {
-            block.bytes.shrink_to_fit();
-            (block.tick, block.mask) = (now, self.mask.load(Ordering::Relaxed));
-            (block.loud, block.live) = (self.loud.hashes(), live);
-            if block.is_cut || kept.blocks.back().is_some_and(|last| last.is_cut) {
+        kept.blocks.retain(|second| second.tick + SECONDS_MAX > now);
+        if second.entries > 0 || live != DecidedTotals::default() {
+            second.bytes.shrink_to_fit();
+            (second.tick, second.mask) = (now, self.mask.load(Ordering::Relaxed));
+            (second.busy, second.live) = (self.busy.hashes(), live);
+            if second.is_cut || kept.blocks.back().is_some_and(|last| last.is_cut) {
                 // The sequences before it have a gap.
                 kept.blocks.clear();
             }
-            kept.blocks.push_back(Arc::new(block));
+            kept.blocks.push_back(Arc::new(second));
         }
-        self.loud.tick(live.sum());
+        self.busy.tick(live.sum());
         self.evict_to_fit(&mut kept);
         self.keep_more_clients(&mut kept);
     }
@@ -187,11 +187,11 @@ impl RecentRequests {
             if fresh.is_cut || blocks.last().is_some_and(|last| last.is_cut) {
                 blocks.clear();
             }
-            let (mask, loud) = (self.mask.load(Ordering::Relaxed), self.loud.hashes());
-            blocks.push(Arc::new(SecondOfRequests { mask, loud, live, ..fresh }));
+            let (mask, busy) = (self.mask.load(Ordering::Relaxed), self.busy.hashes());
+            blocks.push(Arc::new(SecondOfRequests { mask, busy, live, ..fresh }));
         }
-        let mask = blocks.iter().map(|block| block.mask).max().unwrap_or(0);
-        let live = blocks.iter().fold(DecidedTotals::default(), |sum, block| sum.plus(block.live));
+        let mask = blocks.iter().map(|second| second.mask).max().unwrap_or(0);
+        let live = blocks.iter().fold(DecidedTotals::default(), |sum, second| sum.plus(second.live));
         RequestSample { seconds: if blocks.is_empty() { 0 } else { seconds }, blocks, mask, live }
     }
 
@@ -217,17 +217,17 @@ impl RecentRequests {
     /// would be left to represent the others.
     fn drop_clients(&self, kept: &mut RecentState, mask: u64) -> bool {
         let mut counts: HashMap<u64, u64> = HashMap::new();
-        for entry in kept.blocks.iter().flat_map(|block| EncodedEntry::decode_all(&block.bytes)) {
+        for entry in kept.blocks.iter().flat_map(|second| EncodedEntry::decode_all(&second.bytes)) {
             *counts.entry(entry.hash()).or_default() += 1;
         }
-        let asked = kept.blocks.iter().map(|block| block.live.sum()).sum::<u64>().max(kept.entries() as u64);
-        let loud = self.loud.set_busy(&counts, asked);
-        let is_left = |hash: &&u64| **hash & mask == 0 && loud.binary_search(hash).is_err();
+        let asked = kept.blocks.iter().map(|second| second.live.sum()).sum::<u64>().max(kept.entries() as u64);
+        let busy = self.busy.set_busy(&counts, asked);
+        let is_left = |hash: &&u64| **hash & mask == 0 && busy.binary_search(hash).is_err();
         if mask > MASK_MAX || counts.keys().filter(is_left).count() < CLIENTS_MIN {
             return false;
         }
-        for block in &mut kept.blocks {
-            *block = block.without_clients(mask, &loud);
+        for second in &mut kept.blocks {
+            *second = second.without_clients(mask, &busy);
         }
         kept.changed_at = kept.ticks;
         self.mask.store(mask, Ordering::Relaxed);
@@ -240,15 +240,15 @@ impl RecentRequests {
         if mask == 0 || kept.ticks < kept.changed_at + LATELY_S {
             return;
         }
-        let lately = || kept.blocks.iter().filter(|block| block.tick + LATELY_S > kept.ticks);
+        let lately = || kept.blocks.iter().filter(|second| second.tick + LATELY_S > kept.ticks);
         let grown = (SECONDS_MIN / LATELY_S) as usize * 2;
-        let entries = lately().map(|block| block.entries).sum::<usize>() * grown;
-        let bytes = lately().map(|block| block.bytes.len()).sum::<usize>() * grown;
+        let entries = lately().map(|second| second.entries).sum::<usize>() * grown;
+        let bytes = lately().map(|second| second.bytes.len()).sum::<usize>() * grown;
         if entries < self.entries_max / 5 * 4 && bytes < self.bytes_max() / 5 * 4 {
             self.mask.store(mask >> 1, Ordering::Relaxed);
             kept.changed_at = kept.ticks;
             if mask == 1 {
-                self.loud.clear();
+                self.busy.clear();
             }
         }
     }
@@ -260,11 +260,11 @@ impl RecentRequests {
 
 impl RecentState {
     fn entries(&self) -> usize {
-        self.blocks.iter().map(|block| block.entries).sum()
+        self.blocks.iter().map(|second| second.entries).sum()
     }
 
     fn bytes(&self) -> usize {
-        self.blocks.iter().map(|block| block.bytes.len()).sum()
+        self.blocks.iter().map(|second| second.bytes.len()).sum()
     }
 
     /// Whether a second alone was too much.
@@ -293,14 +293,14 @@ impl DecidedTotals {
 
 impl SecondOfRequests {
     /// The same with only the clients that a mask includes, and the busy ones.
-    fn without_clients(&self, mask: u64, loud: &ClientHashes) -> Arc<Self> {
-        let loud: Vec<u64> = loud.iter().chain(self.loud.iter()).copied().collect();
-        let loud = busy_clients::sorted_unique(loud);
+    fn without_clients(&self, mask: u64, busy: &ClientHashes) -> Arc<Self> {
+        let busy: Vec<u64> = busy.iter().chain(self.busy.iter()).copied().collect();
+        let busy = busy_clients::sorted_unique(busy);
         let mut thinned = Self {
             bytes: Vec::new(),
             entries: 0,
             mask: self.mask.max(mask),
-            loud: Arc::new(loud),
+            busy: Arc::new(busy),
             tick: self.tick,
             last_us: self.last_us,
             is_cut: self.is_cut,
@@ -316,7 +316,7 @@ impl SecondOfRequests {
     }
 
     fn is_busy(&self, entry: EncodedEntry<'_>) -> bool {
-        self.loud.binary_search(&entry.hash()).is_ok()
+        self.busy.binary_search(&entry.hash()).is_ok()
     }
 }
 
@@ -328,9 +328,9 @@ impl RequestSample {
 
     /// The requests, in the order in which they were decided.
     pub(crate) fn entries(&self) -> Vec<SampledRequest<'_>> {
-        let all = self.blocks.iter().flat_map(|block| {
-            let sampled = |entry| SampledRequest { entry, is_loud: self.mask == 0 || block.is_busy(entry) };
-            EncodedEntry::decode_all(&block.bytes).map(sampled)
+        let all = self.blocks.iter().flat_map(|second| {
+            let sampled = |entry| SampledRequest { entry, is_loud: self.mask == 0 || second.is_busy(entry) };
+            EncodedEntry::decode_all(&second.bytes).map(sampled)
         });
         let mut entries: Vec<_> = all.filter(|one| one.is_loud || one.entry.hash() & self.mask == 0).collect();
         self.mark_busy(&mut entries);

@@ -67,11 +67,11 @@ impl ExportQueue {
 
     /// Requests were decided: their trace, if they are recorded.
     pub(super) fn record(&self, seen: &Observation<'_, '_>, parent: Option<TraceParent>) -> Option<TraceId> {
-        let speaking = seen.speaking?.outcome;
+        let representative = seen.representative?.outcome;
         if !self.spans.is_sampled(parent) {
             return None;
         }
-        let span = self.spans.span(seen, speaking, parent);
+        let span = self.spans.span(seen, representative, parent);
         let trace = trace_of(&span);
         if self.queue.try_send(span).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);

@@ -42,7 +42,12 @@ impl SpanBuilder {
     }
 
     /// The span of requests that were decided just now.
-    pub(super) fn span(&self, seen: &Observation<'_, '_>, speaking: &Outcome, parent: Option<TraceParent>) -> SpanData {
+    pub(super) fn span(
+        &self,
+        seen: &Observation<'_, '_>,
+        representative: &Outcome,
+        parent: Option<TraceParent>,
+    ) -> SpanData {
         let trace = parent.map_or_else(|| self.trace(), |parent| parent.trace.0);
         let end = UNIX_EPOCH + Duration::from_micros(checkdam::time::unix_us());
         let span = SpanId::from_bytes(self.nonzero().to_be_bytes());
@@ -55,7 +60,7 @@ impl SpanBuilder {
             name: NAME.into(),
             start_time: end.checked_sub(seen.latency).unwrap_or(end),
             end_time: end,
-            attributes: attributes(seen, speaking),
+            attributes: attributes(seen, representative),
             dropped_attributes_count: 0,
             events: Default::default(),
             links: Default::default(),
@@ -79,13 +84,13 @@ impl SpanBuilder {
     }
 }
 
-fn attributes(seen: &Observation<'_, '_>, speaking: &Outcome) -> Vec<KeyValue> {
-    let verdict = if seen.is_allowed { Verdict::Allowed } else { speaking.verdict() };
-    let rule = speaking.governing().map(|tier| tier.rule.name.clone()).unwrap_or_default();
+fn attributes(seen: &Observation<'_, '_>, representative: &Outcome) -> Vec<KeyValue> {
+    let verdict = if seen.is_allowed { Verdict::Allowed } else { representative.verdict() };
+    let rule = representative.governing().map(|tier| tier.rule.name.clone()).unwrap_or_default();
     vec![
         KeyValue::new("checkdam.rule", rule),
         KeyValue::new("checkdam.decision", decision_name(verdict)),
-        KeyValue::new("checkdam.store", speaking.decided_by().name()),
+        KeyValue::new("checkdam.store", representative.decided_by().name()),
         KeyValue::new("checkdam.latency_us", seen.latency.as_micros() as i64),
     ]
 }

@@ -97,55 +97,55 @@ fn everywhere(test: impl Fn(&BackendCase)) {
     let server = Server::start();
     let url = postgres.create_database();
     insta::allow_duplicates! {
-        for keeper in [BackendCase::new_file(), BackendCase::database(url), BackendCase::server(&server)] {
-            test(&keeper.with(RULES));
+        for backend in [BackendCase::new_file(), BackendCase::database(url), BackendCase::server(&server)] {
+            test(&backend.with(RULES));
         }
     }
 }
 
 #[test]
 fn what_is_imported_is_exported_and_listed() {
-    everywhere(|keeper| {
-        assert_eq!(keeper.ok(&["rules", "export"]), RULES);
-        insta::assert_snapshot!(keeper.ok(&["rules", "list"]), @r"
+    everywhere(|backend| {
+        assert_eq!(backend.ok(&["rules", "export"]), RULES);
+        insta::assert_snapshot!(backend.ok(&["rules", "list"]), @r"
         NAME      KEY          LIMITS                 ALGORITHM                MODE     WHEN                       PRIORITY  VERSION
         per-user  user:{user}  10/s burst 50, 5000/h  token_bucket             enforce  method=GET,POST plan=free         0        1
         per-ip    ip:{ip}      100/m                  sliding_window (strict)  shadow   ip!=10.0.0.0/8,::1/128            5        1
         global    global       50000/s burst 100000   token_bucket             enforce  -                                 0        1
         ");
-        insta::assert_snapshot!(keeper.ok(&["rules", "overrides"]), @r"
+        insta::assert_snapshot!(backend.ok(&["rules", "overrides"]), @r"
         RULE      SUBJECT     INSTEAD   VERSION  DESCRIPTION
         per-user  user:42     10 times        1
         per-user  user:bot-*  1/s             1
         ");
-        insta::assert_snapshot!(keeper.ok(&["bans"]), @r"
+        insta::assert_snapshot!(backend.ok(&["bans"]), @r"
         SUBJECT             UNTIL                 REASON
         user:13             for ever              spam
         ip:198.51.100.0/24  2999-12-01T00:00:00Z
         ");
-        assert_eq!(keeper.ok(&["violations"]).lines().count(), 1, "headings only");
+        assert_eq!(backend.ok(&["violations"]).lines().count(), 1, "headings only");
 
         let again = rule_file(RULES);
         let again = again.to_str().unwrap();
-        assert_eq!(keeper.ok(&["rules", "import", again]), "added 0, changed 0, removed 0, left 7 as they were\n");
+        assert_eq!(backend.ok(&["rules", "import", again]), "added 0, changed 0, removed 0, left 7 as they were\n");
         let fewer = rule_file("rules: [{ name: new, key: k, limits: [1/s] }]");
         let fewer = ["rules", "import", fewer.to_str().unwrap(), "--dry-run", "--replace"];
-        assert_eq!(keeper.ok(&fewer), "would add 1, change 0, remove 7, leave 0 as they are\n");
-        assert_eq!(keeper.ok(&["rules", "export"]), RULES, "a dry run changes nothing");
+        assert_eq!(backend.ok(&fewer), "would add 1, change 0, remove 7, leave 0 as they are\n");
+        assert_eq!(backend.ok(&["rules", "export"]), RULES, "a dry run changes nothing");
 
-        let copy = BackendCase::new_file().with(&keeper.ok(&["rules", "export"]));
+        let copy = BackendCase::new_file().with(&backend.ok(&["rules", "export"]));
         assert_eq!(copy.ok(&["rules", "export"]), RULES);
     });
 }
 
 #[test]
 fn json_is_the_same_from_a_server_and_from_a_database() {
-    let shape = |keeper: &BackendCase| {
+    let shape = |backend: &BackendCase| {
         let mut answers = Vec::new();
         for command in [&["rules", "list"][..], &["rules", "show", "per-ip"], &["rules", "overrides"], &["bans"]] {
-            answers.push(without_row(keeper.json(command)));
+            answers.push(without_row(backend.json(command)));
         }
-        answers.push(keeper.json(&["violations"]));
+        answers.push(backend.json(&["violations"]));
         answers
     };
     let server = Server::start();
@@ -175,8 +175,8 @@ fn without_row(mut value: Value) -> Value {
 
 #[test]
 fn rules_are_added_changed_and_removed() {
-    everywhere(|keeper| {
-        let added = keeper.ok(&[
+    everywhere(|backend| {
+        let added = backend.ok(&[
             "rules",
             "add",
             "new one",
@@ -196,7 +196,7 @@ fn rules_are_added_changed_and_removed() {
             "for a test",
         ]);
         assert_eq!(added, "rule \"new one\": added, version 1\n");
-        insta::assert_snapshot!(keeper.ok(&["rules", "show", "new one"]), @r#"
+        insta::assert_snapshot!(backend.ok(&["rules", "show", "new one"]), @r#"
         rules:
           - name: "new one"
             description: "for a test"
@@ -205,49 +205,49 @@ fn rules_are_added_changed_and_removed() {
             when: { ip: { not_in: "10.0.0.0/8" }, plan: [pro, max] }
             limits: ["1/s", "9/m"]
         "#);
-        let changed = keeper.ok(&["rules", "set", "new one", "--mode", "shadow", "--no-when", "--limit", "2/s"]);
+        let changed = backend.ok(&["rules", "set", "new one", "--mode", "shadow", "--no-when", "--limit", "2/s"]);
         assert_eq!(changed, "rule \"new one\": changed, version 2\n");
         let expected = json!({
             "name": "new one", "key": "k:{user}", "limits": ["2/s"], "mode": "shadow", "priority": -3,
             "description": "for a test",
         });
-        assert_eq!(without_row(keeper.json(&["rules", "show", "new one"])), expected);
-        let tried = keeper.json(&["rules", "set", "per-ip", "--algorithm", "token_bucket", "--mode", "enforce"]);
+        assert_eq!(without_row(backend.json(&["rules", "show", "new one"])), expected);
+        let tried = backend.json(&["rules", "set", "per-ip", "--algorithm", "token_bucket", "--mode", "enforce"]);
         assert_eq!((&tried["strict"], &tried["algorithm"]), (&Value::Null, &Value::Null), "as usual: {tried}");
-        let lease = keeper.json(&["rules", "set", "global", "--lease", "off", "--description", ""]);
+        let lease = backend.json(&["rules", "set", "global", "--lease", "off", "--description", ""]);
         assert_eq!((&lease["lease"], &lease["on_store_failure"]), (&Value::Null, &json!("open")));
-        assert_eq!(keeper.ok(&["rules", "remove", "new one"]), "rule \"new one\": removed\n");
-        keeper.refused(&["rules", "remove", "new one"], &["no rule \"new one\"", "rules list"]);
+        assert_eq!(backend.ok(&["rules", "remove", "new one"]), "rule \"new one\": removed\n");
+        backend.refused(&["rules", "remove", "new one"], &["no rule \"new one\"", "rules list"]);
     });
 }
 
 #[test]
 fn overrides_and_bans_are_set_and_removed() {
-    everywhere(|keeper| {
+    everywhere(|backend| {
         let one = ["rules", "override", "per-user", "user:7"];
-        let set = |what: &[&str]| keeper.json(&[&one[..], what].concat());
+        let set = |what: &[&str]| backend.json(&[&one[..], what].concat());
         assert_eq!(set(&["--limit", "1/s", "--limit", "50/m"])["limits"], json!(["1/s", "50/m"]));
         assert_eq!(set(&["--scale", "0.5"])["scale"], json!(0.5));
         let last = set(&["--unlimited", "--description", "the boss"]);
         assert_eq!((&last["unlimited"], &last["version"]), (&json!(true), &json!(3)));
         let removed = "override of \"user:7\" for rule \"per-user\": removed\n";
-        assert_eq!(keeper.ok(&[&one[..], &["--remove"]].concat()), removed);
-        keeper.refused(&[&one[..], &["--remove"]].concat(), &["user:7", "rules overrides"]);
+        assert_eq!(backend.ok(&[&one[..], &["--remove"]].concat()), removed);
+        backend.refused(&[&one[..], &["--remove"]].concat(), &["user:7", "rules overrides"]);
         let commands = ["cannot be removed", "checkdam rules override per-user user:42 --remove"];
-        keeper.refused(&["rules", "remove", "per-user"], &commands);
+        backend.refused(&["rules", "remove", "per-user"], &commands);
 
-        let banned = keeper.ok(&["ban", "ip:203.0.113.9/24", "--until", "2999-01-01T02:00:00+02:00"]);
+        let banned = backend.ok(&["ban", "ip:203.0.113.9/24", "--until", "2999-01-01T02:00:00+02:00"]);
         assert_eq!(banned, "ip:203.0.113.0/24: banned until 2999-01-01T00:00:00Z\n");
-        assert!(keeper.ok(&["ban", "user:9", "--for", "1h", "--reason", "flood"]).contains("banned until 2"));
-        assert_eq!(keeper.json(&["bans"])["total"], 4);
-        assert_eq!(keeper.ok(&["unban", "ip:203.0.113.0/24"]), "ip:203.0.113.0/24: no longer banned\n");
-        keeper.refused(&["unban", "ip:203.0.113.0/24"], &["203.0.113.0/24", "checkdam bans"]);
+        assert!(backend.ok(&["ban", "user:9", "--for", "1h", "--reason", "flood"]).contains("banned until 2"));
+        assert_eq!(backend.json(&["bans"])["total"], 4);
+        assert_eq!(backend.ok(&["unban", "ip:203.0.113.0/24"]), "ip:203.0.113.0/24: no longer banned\n");
+        backend.refused(&["unban", "ip:203.0.113.0/24"], &["203.0.113.0/24", "checkdam bans"]);
     });
 }
 
 #[test]
 fn what_is_not_valid_is_refused_with_its_name_and_advice() {
-    everywhere(|keeper| {
+    everywhere(|backend| {
         let add = ["rules", "add", "x", "--key", "k:{user}", "--limit"];
         let rule = |rest: &[&'static str]| [&add[..], rest].concat();
         for (arguments, parts) in [
@@ -274,31 +274,31 @@ fn what_is_not_valid_is_refused_with_its_name_and_advice() {
             (vec!["ban", "user:1", "--until", "tomorrow"], ["tomorrow", "2026-12-01T00:00:00Z"]),
             (vec!["ban", "user:1", "--until", "2026-01-01T00:00:00Z"], ["2026-01-01T00:00:00Z", "passed"]),
         ] {
-            keeper.refused(&arguments, &parts);
+            backend.refused(&arguments, &parts);
         }
         let bad = rule_file("rules:\n  - name: a\n    key: k\n    limits: [lots]\n");
         let bad = bad.to_str().unwrap();
-        keeper.refused(&["rules", "import", bad], &[&format!("{bad}:4:"), "lots"]);
+        backend.refused(&["rules", "import", bad], &[&format!("{bad}:4:"), "lots"]);
         let lost = rule_file("rules: []\noverrides: [{ rule: nobody, subject: s, scale: 2 }]");
-        keeper.refused(&["rules", "import", lost.to_str().unwrap()], &["nobody", "\"s\""]);
-        keeper.refused(&["rules", "import", lost.to_str().unwrap(), "--dry-run"], &["nobody", "\"s\""]);
-        assert_eq!(keeper.ok(&["rules", "export"]), RULES, "what is refused changes nothing");
+        backend.refused(&["rules", "import", lost.to_str().unwrap()], &["nobody", "\"s\""]);
+        backend.refused(&["rules", "import", lost.to_str().unwrap(), "--dry-run"], &["nobody", "\"s\""]);
+        assert_eq!(backend.ok(&["rules", "export"]), RULES, "what is refused changes nothing");
     });
 }
 
 #[test]
 fn a_rule_and_a_document_may_come_from_a_file_or_a_pipe() {
-    let keeper = BackendCase::new_file().with("rules: []");
+    let backend = BackendCase::new_file().with("rules: []");
     let one = rule_file("name: one\nkey: k\nlimits: [1/s]\n");
-    assert_eq!(keeper.ok(&["rules", "add", "--file", one.to_str().unwrap()]), "rule \"one\": added, version 1\n");
+    assert_eq!(backend.ok(&["rules", "add", "--file", one.to_str().unwrap()]), "rule \"one\": added, version 1\n");
     let bad = rule_file("name: two\nkey: k\nlimits: [never]\n");
-    keeper.refused(&["rules", "add", "--file", bad.to_str().unwrap()], &[&format!("{}:3:", bad.display()), "never"]);
+    backend.refused(&["rules", "add", "--file", bad.to_str().unwrap()], &[&format!("{}:3:", bad.display()), "never"]);
     let whole = rule_file(RULES);
-    keeper.refused(&["rules", "add", "--file", whole.to_str().unwrap()], &["rules import"]);
+    backend.refused(&["rules", "add", "--file", whole.to_str().unwrap()], &["rules import"]);
 
     let pipe = |arguments: &[&str], input: &str| {
         let mut child = checkdam();
-        child.args(arguments).args(&keeper.place).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        child.args(arguments).args(&backend.place).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = child.spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         child.wait_with_output().unwrap()
@@ -312,7 +312,7 @@ fn a_rule_and_a_document_may_come_from_a_file_or_a_pipe() {
     assert!(text(&refused.stderr).contains("standard input:1:"), "{refused:?}");
 
     let output = folder().join("out.yaml");
-    assert_eq!(keeper.ok(&["rules", "export", "--output", output.to_str().unwrap()]), "");
+    assert_eq!(backend.ok(&["rules", "export", "--output", output.to_str().unwrap()]), "");
     assert_eq!(std::fs::read_to_string(output).unwrap(), RULES);
 }
 
@@ -351,15 +351,15 @@ fn wrong_usage_and_nobody_to_ask_are_exit_2() {
 
 #[test]
 fn changes_at_the_same_time_are_not_lost() {
-    let keeper = BackendCase::new_file().with("rules: [{ name: a, key: k, limits: [1/s] }]");
+    let backend = BackendCase::new_file().with("rules: [{ name: a, key: k, limits: [1/s] }]");
     let changes = [("--priority", "7"), ("--scope", "wide"), ("--description", "words"), ("--mode", "shadow")];
     let children = changes.map(|(flag, value)| {
         let mut command = checkdam();
-        command.args(["rules", "set", "a", flag, value]).args(&keeper.place);
+        command.args(["rules", "set", "a", flag, value]).args(&backend.place);
         (flag, value, command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
     });
     let outputs = children.map(|(flag, value, child)| (flag, value, child.wait_with_output().unwrap()));
-    let rule = keeper.json(&["rules", "show", "a"]);
+    let rule = backend.json(&["rules", "show", "a"]);
     for (flag, value, output) in outputs {
         let said = rule[flag.trim_start_matches('-')].to_string();
         match output.status.code() {
@@ -398,7 +398,7 @@ fn edits_count_at_once_on_the_server_and_soon_after_those_of_its_database() {
 
     while client.post("/v1/check", tiny).status == 200 {}
     let written =
-        |keeper: &BackendCase| keeper.json(&["violations", "--rule", "tiny", "--user", "42", "--since", "1h"]);
+        |backend: &BackendCase| backend.json(&["violations", "--rule", "tiny", "--user", "42", "--since", "1h"]);
     while written(&by_server)["violations"].as_array().unwrap().is_empty() {
         assert!(start.elapsed() < 2 * PATIENCE, "the violation is not written");
     }
@@ -414,33 +414,33 @@ fn edits_count_at_once_on_the_server_and_soon_after_those_of_its_database() {
 #[test]
 fn effects_are_shown_of_rules_in_shadow() {
     let server = Server::start();
-    let keeper = BackendCase::server(&server);
-    keeper.ok(&["rules", "add", "tried", "--key", "t:{t}", "--limit", "1/h burst 2", "--mode", "shadow"]);
+    let backend = BackendCase::server(&server);
+    backend.ok(&["rules", "add", "tried", "--key", "t:{t}", "--limit", "1/h burst 2", "--mode", "shadow"]);
     let mut client = server.client();
     for _ in 0..5 {
         assert_eq!(client.post("/v1/check", r#"{"attributes": {"t": "1"}}"#).status, 200);
     }
-    let said = keeper.ok(&["rules", "effect", "tried"]);
+    let said = backend.ok(&["rules", "effect", "tried"]);
     assert!(said.starts_with("tried: would have denied 3 of 5 requests (60.0 %) since 20"), "{said}");
     assert!(said.ends_with("SUBJECT  WOULD DENY  ERROR BOUND\nt:1               3            0\n"), "{said}");
-    assert_eq!(keeper.json(&["rules", "effect", "tried"])["would_deny"], 3);
-    keeper.refused(&["rules", "effect", "global"], &["global", "shadow"]);
-    keeper.refused(&["rules", "effect", "nobody"], &["nobody", "rules list"]);
+    assert_eq!(backend.json(&["rules", "effect", "tried"])["would_deny"], 3);
+    backend.refused(&["rules", "effect", "global"], &["global", "shadow"]);
+    backend.refused(&["rules", "effect", "nobody"], &["nobody", "rules list"]);
 }
 
 #[test]
 fn who_is_not_let_in_or_asks_at_the_wrong_door_is_told() {
     let token = "a-token-of-some-length";
     let server = Server::with(&["--admin-token", token]);
-    let keeper = BackendCase::server(&server);
-    let refused = keeper.run(&["rules", "list"]);
+    let backend = BackendCase::server(&server);
+    let refused = backend.run(&["rules", "list"]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     assert!(text(&refused.stderr).contains("CHECKDAM_ADMIN_TOKEN"), "{refused:?}");
     let file = folder().join("token");
     std::fs::write(&file, format!("{token}\n")).unwrap();
-    keeper.ok(&["rules", "list", "--token-file", file.to_str().unwrap()]);
-    keeper.ok(&["rules", "list", "--token", token]);
-    let (name, url) = ("CHECKDAM_ADMIN_SERVER", &keeper.place[1]);
+    backend.ok(&["rules", "list", "--token-file", file.to_str().unwrap()]);
+    backend.ok(&["rules", "list", "--token", token]);
+    let (name, url) = ("CHECKDAM_ADMIN_SERVER", &backend.place[1]);
     let listed = |name: &str, value: &str| {
         checkdam().args(["rules", "list"]).env("CHECKDAM_ADMIN_SERVER", url).env(name, value).output().unwrap()
     };
@@ -456,9 +456,9 @@ fn who_is_not_let_in_or_asks_at_the_wrong_door_is_told() {
 #[test]
 fn rules_from_a_file_are_shown_and_not_edited() {
     let server = Server::with_rules(RULES);
-    let keeper = BackendCase::server(&server);
-    assert_eq!(keeper.ok(&["rules", "export"]), RULES);
-    assert_eq!(keeper.ok(&["rules", "list"]).lines().count(), 4);
+    let backend = BackendCase::server(&server);
+    assert_eq!(backend.ok(&["rules", "export"]), RULES);
+    assert_eq!(backend.ok(&["rules", "list"]).lines().count(), 4);
     for arguments in [
         vec!["rules", "remove", "global"],
         vec!["rules", "set", "global", "--mode", "off"],
@@ -466,7 +466,7 @@ fn rules_from_a_file_are_shown_and_not_edited() {
         vec!["rules", "override", "global", "global", "--unlimited"],
         vec!["ban", "user:1"],
     ] {
-        keeper.refused(&arguments, &["file"]);
+        backend.refused(&arguments, &["file"]);
     }
 }
 

@@ -164,25 +164,25 @@ impl Backend for DatabaseBackend {
         self.run(self.rulebook.remove_ban(subject, None))
     }
 
-    fn violations(&self, wanted: &ViolationQuery) -> Result<Value, CommandError> {
+    fn violations(&self, query: &ViolationQuery) -> Result<Value, CommandError> {
         let ms = |at: Option<u64>| at.and_then(|at| i64::try_from(at.saturating_mul(1_000)).ok());
         let mut filter = ViolationFilter {
-            user: wanted.user.clone(),
-            ip: wanted.ip.clone(),
-            rule: wanted.rule.clone(),
-            since_unix_ms: ms(wanted.since_unix_s),
-            until_unix_ms: ms(wanted.until_unix_s),
+            user: query.user.clone(),
+            ip: query.ip.clone(),
+            rule: query.rule.clone(),
+            since_unix_ms: ms(query.since_unix_s),
+            until_unix_ms: ms(query.until_unix_s),
             ..ViolationFilter::default()
         };
         let mut found = Vec::new();
         loop {
-            let limit = (wanted.limit - found.len()).min(PAGE);
+            let limit = (query.limit - found.len()).min(PAGE);
             filter.limit = u32::try_from(limit).unwrap_or(u32::MAX);
             let page = self.run(self.rulebook.violations(&filter))?;
             filter.before_id = page.last().map(|last| last.id);
             let is_end = page.len() < limit;
             found.extend(page);
-            if is_end || found.len() >= wanted.limit {
+            if is_end || found.len() >= query.limit {
                 return Ok(json!({"violations": found}));
             }
         }

@@ -97,7 +97,7 @@ pub(super) trait Backend {
     fn put_ban(&self, ban: &Ban) -> Result<Value, CommandError>;
     fn remove_ban(&self, subject: &str) -> Result<(), CommandError>;
     /// `{violations: […]}`, newest first.
-    fn violations(&self, wanted: &ViolationQuery) -> Result<Value, CommandError>;
+    fn violations(&self, query: &ViolationQuery) -> Result<Value, CommandError>;
     /// When an edit counts, for people.
     fn activation_notice(&self) -> String;
 }

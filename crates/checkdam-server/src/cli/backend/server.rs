@@ -199,17 +199,17 @@ impl Backend for ServerBackend {
         self.send(ApiRequest::new(Method::DELETE, query("/admin/v1/bans", &[("subject", Some(subject))]))).map(drop)
     }
 
-    fn violations(&self, wanted: &ViolationQuery) -> Result<Value, CommandError> {
+    fn violations(&self, filter: &ViolationQuery) -> Result<Value, CommandError> {
         let seconds = |at: Option<u64>| at.map(|at| at.to_string());
-        let (since, until) = (seconds(wanted.since_unix_s), seconds(wanted.until_unix_s));
+        let (since, until) = (seconds(filter.since_unix_s), seconds(filter.until_unix_s));
         let mut found = Vec::new();
         let mut before: Option<String> = None;
         loop {
-            let limit = (wanted.limit - found.len()).min(PAGE).to_string();
+            let limit = (filter.limit - found.len()).min(PAGE).to_string();
             let given = [
-                ("user", wanted.user.as_deref()),
-                ("ip", wanted.ip.as_deref()),
-                ("rule", wanted.rule.as_deref()),
+                ("user", filter.user.as_deref()),
+                ("ip", filter.ip.as_deref()),
+                ("rule", filter.rule.as_deref()),
                 ("since", since.as_deref()),
                 ("until", until.as_deref()),
                 ("limit", Some(limit.as_str())),
@@ -223,7 +223,7 @@ impl Backend for ServerBackend {
                 Value::String(place) => Some(place.clone()),
                 place => Some(place.to_string()),
             };
-            if before.is_none() || found.len() >= wanted.limit {
+            if before.is_none() || found.len() >= filter.limit {
                 return Ok(json!({"violations": found}));
             }
         }

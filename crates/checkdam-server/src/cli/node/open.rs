@@ -83,12 +83,12 @@ async fn open_database(config: &Config, has_file: bool) -> anyhow::Result<Option
 async fn load_rules(rulebook: Option<&Rulebook>, database: &DatabaseUrl) -> anyhow::Result<(RuleSet, Snapshot)> {
     let rulebook = rulebook.context("there are no rules: neither a file nor a database")?;
     rulebook.seed(rule_file::parse_definitions(rulebook::STARTER)?).await?;
-    let (book, rules) = rulebook.load_compiled().await.map_err(|(_, error)| match error {
+    let (snapshot, rules) = rulebook.load_compiled().await.map_err(|(_, error)| match error {
         error @ RulebookError::Unavailable { .. } => anyhow::Error::new(error),
         invalid => anyhow::Error::new(invalid).context(format!(
             "the rules in the database are not valid: mend that row, or remove it, a rule for example with \
              `checkdam rules remove NAME --database {database}`"
         )),
     })?;
-    Ok((rules, book))
+    Ok((rules, snapshot))
 }

@@ -74,12 +74,12 @@ pub(crate) fn add(arguments: &AddArguments) -> anyhow::Result<ExitCode> {
         Some(path) => from_file(path)?,
         None => arguments.fields.rule(arguments.name.as_deref().unwrap_or_default())?,
     };
-    let keeper = arguments.place.backend()?;
-    let added = keeper.add_rule(&rule).map_err(|failure| {
+    let backend = arguments.place.backend()?;
+    let added = backend.add_rule(&rule).map_err(|failure| {
         failure.advise(ErrorKind::Exists, &format!("change it with `checkdam rules set {}`", rule.name))
     })?;
     let what = format!("rule {:?}: added, version {}", rule.name, added["version"]);
-    EditOutput { what, row: Some(added), is_json: arguments.json }.print(keeper.as_ref())
+    EditOutput { what, row: Some(added), is_json: arguments.json }.print(backend.as_ref())
 }
 
 fn from_file(path: &Path) -> anyhow::Result<Rule> {
@@ -99,42 +99,42 @@ pub(crate) fn set(arguments: &SetArguments) -> anyhow::Result<ExitCode> {
     if fields.is_empty() && !no_when {
         anyhow::bail!("nothing to change: give for example --limit or --mode; see checkdam rules set --help");
     }
-    let keeper = place.backend()?;
-    let mut changed = read_modify_write(keeper.as_ref(), arguments);
+    let backend = place.backend()?;
+    let mut changed = read_modify_write(backend.as_ref(), arguments);
     if matches!(&changed, Err(failure) if failure.kind == ErrorKind::Changed) {
         print_notice("the rule was changed concurrently: retrying with its new version");
-        changed = read_modify_write(keeper.as_ref(), arguments);
+        changed = read_modify_write(backend.as_ref(), arguments);
     }
     let changed =
         changed.map_err(|failure| failure.advise(ErrorKind::Changed, "see what it says now, and try again"))?;
     let what = format!("rule {name:?}: changed, version {}", changed["version"]);
-    EditOutput { what, row: Some(changed), is_json: *json }.print(keeper.as_ref())
+    EditOutput { what, row: Some(changed), is_json: *json }.print(backend.as_ref())
 }
 
 /// Reads the rule, changes it, and writes it unless it was changed meanwhile.
-fn read_modify_write(keeper: &dyn Backend, arguments: &SetArguments) -> Result<Value, CommandError> {
-    let mut rule = keeper.rule(&arguments.name).map_err(explain_unknown)?;
+fn read_modify_write(backend: &dyn Backend, arguments: &SetArguments) -> Result<Value, CommandError> {
+    let mut rule = backend.rule(&arguments.name).map_err(explain_unknown)?;
     let version = rule["version"].as_u64().unwrap_or_default();
     if arguments.no_when {
         rule["when"] = Value::Null;
     }
-    keeper.set_rule(&arguments.fields.apply_to(rule)?, version).map_err(explain_unknown)
+    backend.set_rule(&arguments.fields.apply_to(rule)?, version).map_err(explain_unknown)
 }
 
 /// Removes a rule.
 pub(crate) fn remove(arguments: &RemoveArguments) -> anyhow::Result<ExitCode> {
     let RemoveArguments { name, place } = arguments;
-    let keeper = place.backend()?;
-    keeper.remove_rule(name).map_err(|failure| match failure.kind {
-        ErrorKind::Invalid => explain_blocked(keeper.as_ref(), name, &failure),
+    let backend = place.backend()?;
+    backend.remove_rule(name).map_err(|failure| match failure.kind {
+        ErrorKind::Invalid => explain_blocked(backend.as_ref(), name, &failure),
         _ => explain_unknown(failure),
     })?;
-    EditOutput { what: format!("rule {name:?}: removed"), row: None, is_json: false }.print(keeper.as_ref())
+    EditOutput { what: format!("rule {name:?}: removed"), row: None, is_json: false }.print(backend.as_ref())
 }
 
 /// What would name a rule that is no longer there, and how to remove that.
-fn explain_blocked(keeper: &dyn Backend, name: &str, failure: &CommandError) -> CommandError {
-    let found = keeper.overrides(Some(name)).unwrap_or_default();
+fn explain_blocked(backend: &dyn Backend, name: &str, failure: &CommandError) -> CommandError {
+    let found = backend.overrides(Some(name)).unwrap_or_default();
     let subjects = found["overrides"].as_array().into_iter().flatten().filter_map(|one| one["subject"].as_str());
     let commands: Vec<String> = subjects
         .map(|subject| format!("  checkdam rules override {} {} --remove", shell_quoted(name), shell_quoted(subject)))

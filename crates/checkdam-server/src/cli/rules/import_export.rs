@@ -86,8 +86,8 @@ pub(crate) fn import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
         print_notice(&format!("{shown}: {rules} rules, {overrides} overrides and {bans} bans are being imported …"));
     }
     // A new file is made by what fills it, not by a rehearsal.
-    let keeper = if *dry_run { where_to.backend()? } else { where_to.backend_or_create()? };
-    let answer = keeper.import(ImportRequest { text, definitions, replace: *replace, dry_run: *dry_run })?;
+    let backend = if *dry_run { where_to.backend()? } else { where_to.backend_or_create()? };
+    let answer = backend.import(ImportRequest { text, definitions, replace: *replace, dry_run: *dry_run })?;
     if *json {
         print_value(&answer)?;
     } else {
@@ -100,7 +100,7 @@ pub(crate) fn import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
         print(text.as_bytes())?;
     }
     if !dry_run {
-        print_notice(&keeper.activation_notice());
+        print_notice(&backend.activation_notice());
     }
     Ok(ExitCode::SUCCESS)
 }

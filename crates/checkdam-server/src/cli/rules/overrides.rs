@@ -69,16 +69,16 @@ pub(crate) fn put_or_remove(arguments: &OverrideArguments) -> anyhow::Result<Exi
     let OverrideArguments { rule, subject, .. } = arguments;
     let what = format!("override of {subject:?} for rule {rule:?}");
     if arguments.remove {
-        let keeper = arguments.place.backend()?;
-        keeper.remove_override(rule, subject).map_err(|failure| {
+        let backend = arguments.place.backend()?;
+        backend.remove_override(rule, subject).map_err(|failure| {
             failure.advise(ErrorKind::NotFound, "`checkdam rules overrides` shows those that are")
         })?;
-        return EditOutput { what: format!("{what}: removed"), row: None, is_json: false }.print(keeper.as_ref());
+        return EditOutput { what: format!("{what}: removed"), row: None, is_json: false }.print(backend.as_ref());
     }
     let one = Override::try_from(arguments.spec()).map_err(CommandError::from)?;
-    let keeper = arguments.place.backend()?;
-    let row = keeper.put_override(&one).map_err(explain_unknown)?;
-    EditOutput { what: format!("{what}: set"), row: Some(row), is_json: arguments.json }.print(keeper.as_ref())
+    let backend = arguments.place.backend()?;
+    let row = backend.put_override(&one).map_err(explain_unknown)?;
+    EditOutput { what: format!("{what}: set"), row: Some(row), is_json: arguments.json }.print(backend.as_ref())
 }
 
 impl OverrideArguments {

@@ -78,40 +78,40 @@ impl TopWindow {
 
 /// Shows a server's lists until the user quits, or once.
 pub(crate) fn run(arguments: &TopArguments) -> anyhow::Result<ExitCode> {
-    let keeper = arguments.place.backend()?;
-    let wanted = TopQuery { kind: arguments.kind, window: arguments.window, rule: arguments.rule.clone() };
+    let backend = arguments.place.backend()?;
+    let query = TopQuery { kind: arguments.kind, window: arguments.window, rule: arguments.rule.clone() };
     if arguments.json {
-        return print_all(&keeper, &wanted);
+        return print_all(&backend, &query);
     }
     // A server that cannot be reached is reported before the screen is switched.
-    let picture = ServerSnapshot::fetch(&keeper, &wanted)?;
+    let snapshot = ServerSnapshot::fetch(&backend, &query)?;
     let is_screen = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if arguments.once || !is_screen {
-        print(render_text(&picture).as_bytes())?;
-        if let Some(hint) = &picture.top.hint {
+        print(render_text(&snapshot).as_bytes())?;
+        if let Some(hint) = &snapshot.top.hint {
             print_notice(hint);
         }
         return Ok(ExitCode::SUCCESS);
     }
-    terminal::run(keeper, ViewState::new(wanted), picture)?;
+    terminal::run(backend, ViewState::new(query), snapshot)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_all(keeper: &ServerBackend, wanted: &TopQuery) -> anyhow::Result<ExitCode> {
+fn print_all(backend: &ServerBackend, query: &TopQuery) -> anyhow::Result<ExitCode> {
     let mut all = json!({});
-    for (name, path) in wanted.paths() {
-        all[name] = keeper.get(&path)?;
+    for (name, path) in query.paths() {
+        all[name] = backend.get(&path)?;
     }
     print_value(&all)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The list as a table, and a line of what else is to be known.
-fn render_text(picture: &ServerSnapshot) -> String {
+fn render_text(snapshot: &ServerSnapshot) -> String {
     let mut table = Table::new(&["COUNT", "ERROR BOUND", "RULE", "SUBJECT"]);
-    for subject in &picture.top.subjects {
+    for subject in &snapshot.top.subjects {
         let (count, too_high_by) = (subject.count.to_string(), subject.too_high_by.to_string());
         table.row([count, too_high_by, subject.rule.clone(), subject.subject.clone()]);
     }
-    format!("{}\n\n{}", picture.summary(), table.text())
+    format!("{}\n\n{}", snapshot.summary(), table.text())
 }

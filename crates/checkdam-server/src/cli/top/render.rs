@@ -29,7 +29,7 @@ const HELP: [&str; 11] = [
 
 /// What is on the screen besides the choices.
 pub(super) struct RenderState {
-    pub(super) picture: ServerSnapshot,
+    pub(super) snapshot: ServerSnapshot,
     /// Why the last fetch failed.
     pub(super) trouble: Option<String>,
     pub(super) has_colour: bool,
@@ -44,7 +44,7 @@ impl RenderState {
 
 /// Draws everything, as far as there is room.
 pub(super) fn draw(frame: &mut Frame<'_>, view: &ViewState, shown: &RenderState) {
-    let nodes = shown.picture.nodes.nodes.len().min(NODES_SHOWN) as u16;
+    let nodes = shown.snapshot.nodes.nodes.len().min(NODES_SHOWN) as u16;
     let [head, traffic, list, health, nodes, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(6),
@@ -66,7 +66,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &ViewState, shown: &RenderState)
 }
 
 fn draw_header(frame: &mut Frame<'_>, area: Rect, view: &ViewState, shown: &RenderState) {
-    let status = &shown.picture.status;
+    let status = &shown.snapshot.status;
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let mut line = Line::from(vec![
         Span::styled("checkdam top", bold),
@@ -82,7 +82,7 @@ fn draw_header(frame: &mut Frame<'_>, area: Rect, view: &ViewState, shown: &Rend
 }
 
 fn draw_traffic(frame: &mut Frame<'_>, area: Rect, shown: &RenderState) {
-    let total = &shown.picture.traffic.total;
+    let total = &shown.snapshot.traffic.total;
     let block = Block::bordered().title(" requests per second, last minute, this node ");
     let inside = block.inner(area);
     frame.render_widget(block, area);
@@ -108,9 +108,9 @@ fn last_value(series: &[u64]) -> u64 {
 }
 
 fn draw_list(frame: &mut Frame<'_>, area: Rect, view: &ViewState, shown: &RenderState) {
-    let found = view.matching(&shown.picture);
-    let mut block = Block::bordered().title(format!(" {} ", shown.picture.summary()));
-    if let Some(rule) = &view.wanted.rule {
+    let found = view.matching(&shown.snapshot);
+    let mut block = Block::bordered().title(format!(" {} ", shown.snapshot.summary()));
+    if let Some(rule) = &view.query.rule {
         block = block.title_bottom(format!(" rule {} ", printable(rule)));
     }
     if !view.search.is_empty() {
@@ -139,14 +139,14 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, view: &ViewState, shown: &Render
 }
 
 fn draw_health(frame: &mut Frame<'_>, area: Rect, shown: &RenderState) {
-    let (text, is_well) = shown.picture.health();
+    let (text, is_well) = shown.snapshot.health();
     let (mark, colour) = if is_well { ("ok", Color::Green) } else { ("warn", Color::Red) };
     let line = Line::from(vec![Span::styled(format!(" {mark}  "), shown.style(colour)), Span::raw(text)]);
     frame.render_widget(line, area);
 }
 
 fn draw_nodes(frame: &mut Frame<'_>, area: Rect, shown: &RenderState) {
-    let nodes = &shown.picture.nodes;
+    let nodes = &shown.snapshot.nodes;
     let title = match (nodes.nodes.len(), &nodes.hint) {
         (1, Some(hint)) => format!(" 1 node · {} ", printable(hint)),
         (count, _) => format!(" {count} node{} ", if count == 1 { "" } else { "s" }),

@@ -130,13 +130,13 @@ impl TopQuery {
 
 impl ServerSnapshot {
     /// Asks a server.
-    pub(super) fn fetch(keeper: &ServerBackend, wanted: &TopQuery) -> Result<Self, CommandError> {
-        let [top, traffic, nodes, status] = wanted.paths().map(|(_, path)| path);
+    pub(super) fn fetch(backend: &ServerBackend, query: &TopQuery) -> Result<Self, CommandError> {
+        let [top, traffic, nodes, status] = query.paths().map(|(_, path)| path);
         Ok(Self {
-            top: fetch_path(keeper, &top)?,
-            traffic: fetch_path(keeper, &traffic)?,
-            nodes: fetch_path(keeper, &nodes)?,
-            status: fetch_path(keeper, &status)?,
+            top: fetch_path(backend, &top)?,
+            traffic: fetch_path(backend, &traffic)?,
+            nodes: fetch_path(backend, &nodes)?,
+            status: fetch_path(backend, &status)?,
         })
     }
 
@@ -174,8 +174,8 @@ impl ServerSnapshot {
     }
 }
 
-fn fetch_path<T: DeserializeOwned>(keeper: &ServerBackend, path: &str) -> Result<T, CommandError> {
-    let value = keeper.get(path)?;
+fn fetch_path<T: DeserializeOwned>(backend: &ServerBackend, path: &str) -> Result<T, CommandError> {
+    let value = backend.get(path)?;
     T::deserialize(value).map_err(|_| {
         let path = path.parse::<Uri>().map(|uri| uri.path().to_owned()).unwrap_or_default();
         let reason = format!("cannot parse the response of {path}: does the server have another version?");

@@ -39,11 +39,11 @@ enum TerminalEvent {
 
 /// Shows the screen until the user quits, a signal arrives, or the terminal hangs up.
 /// However it ends, also by a panic, the terminal is restored.
-pub(super) fn run(keeper: ServerBackend, view: ViewState, first: ServerSnapshot) -> anyhow::Result<()> {
+pub(super) fn run(backend: ServerBackend, view: ViewState, first: ServerSnapshot) -> anyhow::Result<()> {
     let (sender, awaited) = channel();
     wait_for_end(sender.clone())?;
     let mut terminal = ratatui::try_init().context("cannot draw on this terminal: use --once")?;
-    let done = show(&mut terminal, keeper, view, first, (sender, &awaited));
+    let done = show(&mut terminal, backend, view, first, (sender, &awaited));
     // A terminal that has hung up cannot be restored, and need not be.
     let _ = ratatui::try_restore();
     done
@@ -51,27 +51,29 @@ pub(super) fn run(keeper: ServerBackend, view: ViewState, first: ServerSnapshot)
 
 fn show(
     terminal: &mut DefaultTerminal,
-    keeper: ServerBackend,
+    backend: ServerBackend,
     mut view: ViewState,
     first: ServerSnapshot,
     (sender, awaited): (Sender<TerminalEvent>, &Receiver<TerminalEvent>),
 ) -> anyhow::Result<()> {
-    let (wants, wanted) = channel();
-    let asked = view.wanted.clone();
+    let (wants, query) = channel();
+    let asked = view.query.clone();
     let answers = sender.clone();
-    std::thread::spawn(move || fetch_every_second(&keeper, asked, &wanted, &answers));
+    std::thread::spawn(move || fetch_every_second(&backend, asked, &query, &answers));
     std::thread::spawn(move || read_keys(&sender));
-    let mut shown = RenderState { picture: first, trouble: None, has_colour: has_colour() };
+    let mut shown = RenderState { snapshot: first, trouble: None, has_colour: has_colour() };
     loop {
         terminal.draw(|frame| draw(frame, &view, &shown)).context("cannot draw on the terminal")?;
         match awaited.recv().context("the terminal threads have ended")? {
-            TerminalEvent::Answer(Ok(picture)) if !view.is_paused => (shown.picture, shown.trouble) = (*picture, None),
+            TerminalEvent::Answer(Ok(snapshot)) if !view.is_paused => {
+                (shown.snapshot, shown.trouble) = (*snapshot, None)
+            }
             TerminalEvent::Answer(Ok(_)) => shown.trouble = None,
             TerminalEvent::Answer(Err(failure)) => shown.trouble = Some(failure.reason),
             TerminalEvent::Key(key) => match view.press(key) {
                 KeyAction::Quit => return Ok(()),
                 KeyAction::Draw => {}
-                KeyAction::Ask => drop(wants.send(view.wanted.clone())),
+                KeyAction::Ask => drop(wants.send(view.query.clone())),
             },
             TerminalEvent::Resized => {}
             TerminalEvent::Unreadable(error) => return Err(error).context("cannot read keys"),
@@ -139,18 +141,18 @@ fn wait_for_close(mut poll: Poll) {
 /// Fetches every second, and at once when the query changes, while the receiver
 /// exists.
 fn fetch_every_second(
-    keeper: &ServerBackend,
+    backend: &ServerBackend,
     mut asked: TopQuery,
-    wanted: &Receiver<TopQuery>,
+    query: &Receiver<TopQuery>,
     answers: &Sender<TerminalEvent>,
 ) {
     loop {
-        match wanted.recv_timeout(ASK_EVERY) {
-            Ok(wanted) => asked = wanted,
+        match query.recv_timeout(ASK_EVERY) {
+            Ok(query) => asked = query,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        if answers.send(TerminalEvent::Answer(ServerSnapshot::fetch(keeper, &asked).map(Box::new))).is_err() {
+        if answers.send(TerminalEvent::Answer(ServerSnapshot::fetch(backend, &asked).map(Box::new))).is_err() {
             return;
         }
     }

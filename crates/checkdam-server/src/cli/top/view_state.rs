@@ -9,7 +9,7 @@ use super::{TopOf, TopWindow};
 /// What has been chosen.
 #[derive(Debug)]
 pub(super) struct ViewState {
-    pub(super) wanted: TopQuery,
+    pub(super) query: TopQuery,
     /// Only subjects that contain this.
     pub(super) search: String,
     /// What is being typed.
@@ -38,8 +38,8 @@ pub(super) enum KeyAction {
 }
 
 impl ViewState {
-    pub(super) const fn new(wanted: TopQuery) -> Self {
-        Self { wanted, search: String::new(), prompt: None, is_paused: false, is_help: false, above: 0 }
+    pub(super) const fn new(query: TopQuery) -> Self {
+        Self { query, search: String::new(), prompt: None, is_paused: false, is_help: false, above: 0 }
     }
 
     /// Does what a key says.
@@ -56,10 +56,10 @@ impl ViewState {
         }
         match key.code {
             KeyCode::Char('q') | KeyCode::Esc => return KeyAction::Quit,
-            KeyCode::Char('m') => self.wanted.window = TopWindow::Minute,
-            KeyCode::Char('h') => self.wanted.window = TopWindow::Hour,
+            KeyCode::Char('m') => self.query.window = TopWindow::Minute,
+            KeyCode::Char('h') => self.query.window = TopWindow::Hour,
             KeyCode::Tab | KeyCode::BackTab => {
-                self.wanted.kind = match self.wanted.kind {
+                self.query.kind = match self.query.kind {
                     TopOf::Limited => TopOf::Allowed,
                     TopOf::Allowed => TopOf::Limited,
                 };
@@ -77,7 +77,7 @@ impl ViewState {
                 self.is_paused = !self.is_paused;
                 return if self.is_paused { KeyAction::Draw } else { KeyAction::Ask };
             }
-            KeyCode::Char('r') => self.prompt = Some((Prompt::Rule, self.wanted.rule.clone().unwrap_or_default())),
+            KeyCode::Char('r') => self.prompt = Some((Prompt::Rule, self.query.rule.clone().unwrap_or_default())),
             KeyCode::Char('/') => self.prompt = Some((Prompt::Search, self.search.clone())),
             KeyCode::Char('?') => self.is_help = true,
             KeyCode::Down | KeyCode::Char('j') => self.above = self.above.saturating_add(1),
@@ -98,7 +98,7 @@ impl ViewState {
                 match prompt {
                     Prompt::Search => self.search = text,
                     Prompt::Rule => {
-                        self.wanted.rule = Some(text).filter(|rule| !rule.is_empty());
+                        self.query.rule = Some(text).filter(|rule| !rule.is_empty());
                         return KeyAction::Ask;
                     }
                 }
@@ -113,9 +113,9 @@ impl ViewState {
     }
 
     /// Those of the list that are searched for, with their place in it.
-    pub(super) fn matching<'a>(&self, picture: &'a ServerSnapshot) -> Vec<(usize, &'a Subject)> {
+    pub(super) fn matching<'a>(&self, snapshot: &'a ServerSnapshot) -> Vec<(usize, &'a Subject)> {
         let search = self.search.to_lowercase();
-        let subjects = picture.top.subjects.iter().enumerate().map(|(place, subject)| (place + 1, subject));
+        let subjects = snapshot.top.subjects.iter().enumerate().map(|(place, subject)| (place + 1, subject));
         subjects.filter(|(_, subject)| subject.subject.to_lowercase().contains(&search)).collect()
     }
 }

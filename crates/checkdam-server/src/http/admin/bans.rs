@@ -40,11 +40,11 @@ pub(super) struct BansAnswer {
     responses((status = 200, description = "A page of bans", body = BansAnswer), AdminErrorResponses))]
 pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResult {
     let query = QueryParameters::read(&uri, &["search", "limit", "after"])?;
-    let book = admin.app.rule_snapshot();
+    let snapshot = admin.app.rule_snapshot();
     let search = query.text("search").unwrap_or_default();
     let is_wanted = |ban: &Ban| ban.subject().contains(search) || ban.reason.contains(search);
-    let Page { total, rows, next } = page(&query, &book.bans, Ban::subject, is_wanted)?;
-    Ok(json_response(&BansAnswer { version: book.revision.version, total, bans: rows, next }))
+    let Page { total, rows, next } = page(&query, &snapshot.bans, Ban::subject, is_wanted)?;
+    Ok(json_response(&BansAnswer { version: snapshot.revision.version, total, bans: rows, next }))
 }
 
 /// Bans a subject, or changes its ban.
@@ -55,8 +55,8 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResu
 pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, body: Body) -> AdminResult {
     let rulebook = editable(&admin)?;
     let ban = read_item::<BanSpec, Ban>(body).await?;
-    let book = admin.app.rule_snapshot();
-    let exists = book.bans.iter().any(|stored| stored.item.subject() == ban.subject());
+    let snapshot = admin.app.rule_snapshot();
+    let exists = snapshot.bans.iter().any(|stored| stored.item.subject() == ban.subject());
     let expected = ExpectedVersion::read(&headers)?.check(exists)?;
     let stored = rulebook.put_ban(ban, expected).await.map_err(rulebook_problem)?;
     let row = || ([etag(stored.version)], json_response(&StoredSpec::<BanSpec>::from(&stored))).into_response();

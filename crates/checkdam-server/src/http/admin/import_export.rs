@@ -118,9 +118,9 @@ pub(super) async fn import(State(admin): State<Arc<Admin>>, uri: Uri, body: Body
     responses((status = 200, description = "Rules, overrides and bans", body = String, content_type = "application/yaml"),
         AdminErrorResponses))]
 pub(super) async fn export(State(admin): State<Arc<Admin>>) -> AdminResult {
-    let book = admin.app.rule_snapshot();
+    let snapshot = admin.app.rule_snapshot();
     let text = blocking(move || {
-        let (definitions, left_out) = flatten_trees(book.definitions());
+        let (definitions, left_out) = flatten_trees(snapshot.definitions());
         let comments = left_out.iter().map(|text| format!("# left out: {}\n", text.replace('\n', " ")));
         Ok(comments.chain([rule_file::write(&definitions)]).collect::<String>())
     })

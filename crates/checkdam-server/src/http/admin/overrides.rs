@@ -41,7 +41,7 @@ pub(super) struct OverridesAnswer {
     responses((status = 200, description = "A page of overrides", body = OverridesAnswer), AdminErrorResponses))]
 pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResult {
     let query = QueryParameters::read(&uri, &["rule", "search", "limit", "after"])?;
-    let book = admin.app.rule_snapshot();
+    let snapshot = admin.app.rule_snapshot();
     let (rule, search) = (query.text("rule"), query.text("search").unwrap_or_default());
     let is_wanted = |one: &Override| {
         rule.is_none_or(|rule| one.rule == rule) && {
@@ -50,8 +50,8 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResu
         }
     };
     let name = |one: &Override| format!("{} {}", one.rule, one.subject.text());
-    let Page { total, rows, next } = page(&query, &book.overrides, name, is_wanted)?;
-    Ok(json_response(&OverridesAnswer { version: book.revision.version, total, overrides: rows, next }))
+    let Page { total, rows, next } = page(&query, &snapshot.overrides, name, is_wanted)?;
+    Ok(json_response(&OverridesAnswer { version: snapshot.revision.version, total, overrides: rows, next }))
 }
 
 /// Adds an override, or replaces the one of the same rule and subject.
@@ -62,8 +62,9 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResu
 pub(super) async fn put(State(admin): State<Arc<Admin>>, headers: HeaderMap, body: Body) -> AdminResult {
     let rulebook = editable(&admin)?;
     let one = read_item::<OverrideSpec, Override>(body).await?;
-    let book = admin.app.rule_snapshot();
-    let exists = book.overrides.iter().any(|stored| stored.item.rule == one.rule && stored.item.subject == one.subject);
+    let snapshot = admin.app.rule_snapshot();
+    let exists =
+        snapshot.overrides.iter().any(|stored| stored.item.rule == one.rule && stored.item.subject == one.subject);
     let expected = ExpectedVersion::read(&headers)?.check(exists)?;
     let stored = rulebook.put_override(one, expected).await.map_err(rulebook_problem)?;
     let row = || ([etag(stored.version)], json_response(&StoredSpec::<OverrideSpec>::from(&stored))).into_response();

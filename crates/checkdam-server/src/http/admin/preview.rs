@@ -115,16 +115,17 @@ pub(super) async fn preview(State(admin): State<Arc<Admin>>, body: Body) -> Admi
     let Ok(permit) = Arc::clone(&admin.previews).try_acquire_owned() else {
         return Err(Problem::busy("two previews are being made already: try again in a moment".to_owned()));
     };
-    let (book, app) = (admin.app.rule_snapshot(), Arc::clone(&admin.app));
+    let (snapshot, app) = (admin.app.rule_snapshot(), Arc::clone(&admin.app));
     let is_shadow = rule.as_ref().is_some_and(|rule| rule.mode == Mode::Shadow);
     let done = blocking(move || {
         let _permit = permit;
         let after_name = rule.as_ref().map(|rule| rule.name.clone());
-        let candidate = book.definitions_after_edit(name.as_deref(), rule).map_err(rulebook_problem)?;
+        let candidate = snapshot.definitions_after_edit(name.as_deref(), rule).map_err(rulebook_problem)?;
         // Judged as an edit is, before anything is made smaller for a sample.
         rulebook::compile(candidate.clone()).map_err(rulebook_problem)?;
         let sample = app.telemetry().sample();
-        let (before, after) = (PreviewRules::new(book.definitions(), name), PreviewRules::new(candidate, after_name));
+        let (before, after) =
+            (PreviewRules::new(snapshot.definitions(), name), PreviewRules::new(candidate, after_name));
         let preview = replay::preview(&sample, before, after);
         let preview =
             preview.map_err(|error| rulebook_problem(RulebookError::Invalid { reason: error.to_string() }))?;

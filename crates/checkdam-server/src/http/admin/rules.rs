@@ -86,11 +86,11 @@ pub(super) fn json_response(value: &impl Serialize) -> Response<Body> {
     responses((status = 200, description = "A page of rules", body = RulesAnswer), AdminErrorResponses))]
 pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResult {
     let query = QueryParameters::read(&uri, &["search", "limit", "after"])?;
-    let book = admin.app.rule_snapshot();
+    let snapshot = admin.app.rule_snapshot();
     let search = query.text("search").unwrap_or_default().to_lowercase();
     let is_wanted = |rule: &Rule| is_found(rule, &search);
-    let Page { total, rows, next } = page(&query, book.listed_rules(), |rule| rule.name.clone(), is_wanted)?;
-    Ok(json_response(&RulesAnswer { version: book.revision.version, total, rules: rows, next }))
+    let Page { total, rows, next } = page(&query, snapshot.listed_rules(), |rule| rule.name.clone(), is_wanted)?;
+    Ok(json_response(&RulesAnswer { version: snapshot.revision.version, total, rules: rows, next }))
 }
 
 /// Shows one rule, with its version as ETag.
@@ -100,8 +100,9 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResu
         (status = 404, description = "There is no such rule", body = Problem, content_type = "application/problem+json"),
         AdminErrorResponses))]
 pub(super) async fn show(State(admin): State<Arc<Admin>>, PathName(name): PathName) -> AdminResult {
-    let book = admin.app.rule_snapshot();
-    let stored = book.listed_rules().find(|stored| stored.item.name == name).ok_or_else(|| rule_not_found(&name))?;
+    let snapshot = admin.app.rule_snapshot();
+    let stored =
+        snapshot.listed_rules().find(|stored| stored.item.name == name).ok_or_else(|| rule_not_found(&name))?;
     Ok(rule_response(StatusCode::OK, stored))
 }
 
@@ -204,8 +205,8 @@ pub(super) async fn effect(State(admin): State<Arc<Admin>>, PathName(name): Path
     if let Some(effect) = admin.app.shadow_effects().effect_of(&name) {
         return Ok(json_response(&effect));
     }
-    let book = admin.app.rule_snapshot();
-    match book.rules.iter().find(|stored| stored.item.name == name) {
+    let snapshot = admin.app.rule_snapshot();
+    match snapshot.rules.iter().find(|stored| stored.item.name == name) {
         Some(stored) => {
             let mode = if stored.item.mode == Mode::Off { "off" } else { "enforced" };
             Err(Problem::not_in_shadow(format!("rule {name:?} is {mode}: its effect is seen while its mode is shadow")))

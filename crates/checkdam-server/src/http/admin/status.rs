@@ -116,8 +116,8 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> AdminResult {
 }
 
 fn rules(admin: &Admin) -> RulesStatus {
-    let book = admin.app.rule_snapshot();
-    let (count, overrides, bans) = (book.listed_rules().count(), book.overrides.len(), book.bans.len());
+    let snapshot = admin.app.rule_snapshot();
+    let (count, overrides, bans) = (snapshot.listed_rules().count(), snapshot.overrides.len(), snapshot.bans.len());
     match &*admin.rules {
         RuleSource::File(path) => RulesStatus {
             source: "file",

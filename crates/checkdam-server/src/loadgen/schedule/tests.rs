@@ -48,9 +48,9 @@ async fn measure(bounds: LoadLimits, lanes: u64, stalls_for: Duration) -> LoadTa
     for lane in 0..lanes {
         let (schedule, tally) = (Arc::clone(&schedule), Arc::clone(&tally));
         tasks.spawn(async move {
-            let mut door = StallingServer { stalls_at, stalls_for };
+            let mut client = StallingServer { stalls_at, stalls_for };
             connection_loop::run(
-                &mut door,
+                &mut client,
                 &mut KeyGenerator::new(KeyDistribution::One, 1, 1, lane),
                 &schedule,
                 &tally,

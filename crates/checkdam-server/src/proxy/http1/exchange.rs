@@ -55,7 +55,7 @@ pub(in crate::proxy) enum ExchangeError {
 /// How far it is.
 struct ExchangeState {
     connection: Box<Connection>,
-    feed: RequestWriter,
+    writer: RequestWriter,
     begun: Instant,
     interim: usize,
     /// Whether any byte has arrived.
@@ -68,30 +68,30 @@ impl Exchange<'_> {
     /// Sends the request, and waits for the head of its response.
     pub(in crate::proxy) async fn run(&self, mut connection: Box<Connection>) -> Result<Response<Body>, ExchangeError> {
         let outbox = std::mem::take(&mut connection.outbox);
-        let feed = RequestWriter::new(self.head, self.source, self.host, outbox);
+        let writer = RequestWriter::new(self.head, self.source, self.host, outbox);
         // Concurrent requests are written together: an upstream on the same machine is woken
         // once for all of them instead of for each.
         tokio::task::yield_now().await;
         let begun = Instant::now();
-        let mut state = ExchangeState { connection, feed, begun, interim: 0, is_answering: false, blocked: None };
+        let mut state = ExchangeState { connection, writer, begun, interim: 0, is_answering: false, blocked: None };
         let reply = std::future::poll_fn(|context| self.poll(&mut state, context)).await?;
         let ResponseHead { status, headers, framing, is_lasting } = reply;
-        let ExchangeState { mut connection, mut feed, .. } = state;
-        let is_over = feed.is_finished();
+        let ExchangeState { mut connection, mut writer, .. } = state;
+        let is_over = writer.is_finished();
         let body = if status == StatusCode::SWITCHING_PROTOCOLS {
             if !is_over {
                 return Err(ExchangeError::EarlySwitch);
             }
             Body::tunnel(connection)
         } else if is_over {
-            connection.outbox = feed.into_outbox();
+            connection.outbox = writer.into_outbox();
             Body::new(connection, framing, is_lasting.then(|| Arc::clone(self.pool)))
         } else if state.blocked.is_some() {
-            feed.abandon();
+            writer.abandon();
             Body::new(connection, framing, None)
         } else {
             // The response is early: the rest of the request is written concurrently.
-            tokio::spawn(feed.finish(connection.stream.split_write_half(), self.patience));
+            tokio::spawn(writer.finish(connection.stream.split_write_half(), self.patience));
             Body::new(connection, framing, None)
         };
         let mut response = Response::new(body);
@@ -101,7 +101,7 @@ impl Exchange<'_> {
 
     fn poll(&self, state: &mut ExchangeState, context: &mut Context<'_>) -> Poll<Result<ResponseHead, ExchangeError>> {
         if state.blocked.is_none() {
-            match state.feed.poll(&mut state.connection.stream, context) {
+            match state.writer.poll(&mut state.connection.stream, context) {
                 Poll::Ready(Err(WriteError::Upload(error))) => return Poll::Ready(Err(ExchangeError::Upload(error))),
                 // It may have responded before it closed the connection.
                 Poll::Ready(Err(WriteError::Upstream(error))) => state.blocked = Some((error, Instant::now())),

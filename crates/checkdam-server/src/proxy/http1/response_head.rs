@@ -77,7 +77,7 @@ impl ResponseHead {
         let malformed = ReplyError::Malformed(httparse::Error::Status);
         let status = parsed.code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or(malformed)?;
         let is_modern = parsed.version == Some(1);
-        let marks = FramingHeaders::parse(parsed.headers, is_modern)?;
+        let framing_headers = FramingHeaders::parse(parsed.headers, is_modern)?;
         let is_switch = status == StatusCode::SWITCHING_PROTOCOLS;
         if is_switch && !may_switch {
             return Err(ReplyError::Switched);
@@ -86,49 +86,52 @@ impl ResponseHead {
             && !status.is_informational()
             && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         // A body may follow although it must not.
-        let is_odd =
-            status == StatusCode::NO_CONTENT && (marks.is_chunked || marks.length.is_some_and(|length| length > 0));
-        let framing = match (has_body, marks.is_chunked, marks.length) {
+        let is_odd = status == StatusCode::NO_CONTENT
+            && (framing_headers.is_chunked || framing_headers.length.is_some_and(|length| length > 0));
+        let framing = match (has_body, framing_headers.is_chunked, framing_headers.length) {
             (false, _, _) => BodyFraming::Length(0),
             (true, true, _) => BodyFraming::Chunked,
             (true, false, Some(length)) => BodyFraming::Length(length),
             (true, false, None) => BodyFraming::Closed,
         };
-        let is_lasting = !marks.closes && (is_modern || marks.keeps) && framing != BodyFraming::Closed && !is_odd;
-        let headers = forwarded_headers(&bytes[..length], parsed.headers, &marks, is_switch)?;
+        let is_lasting = !framing_headers.closes
+            && (is_modern || framing_headers.keeps)
+            && framing != BodyFraming::Closed
+            && !is_odd;
+        let headers = forwarded_headers(&bytes[..length], parsed.headers, &framing_headers, is_switch)?;
         Ok(Some((Self { status, headers, framing, is_lasting }, length)))
     }
 }
 
 impl<'a> FramingHeaders<'a> {
     fn parse(headers: &[httparse::Header<'a>], is_modern: bool) -> Result<Self, ReplyError> {
-        let mut marks = Self::default();
+        let mut framing_headers = Self::default();
         for header in headers {
             let value = header.value.trim_ascii();
             if header.name.eq_ignore_ascii_case("content-length") {
                 let length = Some(content_length(value).ok_or(ReplyError::BadLength)?);
                 // The same twice means one thing only.
-                if marks.length.is_some() && marks.length != length {
+                if framing_headers.length.is_some() && framing_headers.length != length {
                     return Err(ReplyError::BadLength);
                 }
-                marks.length = length;
+                framing_headers.length = length;
             } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
-                if marks.is_chunked || !is_modern || !value.eq_ignore_ascii_case(b"chunked") {
+                if framing_headers.is_chunked || !is_modern || !value.eq_ignore_ascii_case(b"chunked") {
                     return Err(ReplyError::BadCoding);
                 }
-                marks.is_chunked = true;
+                framing_headers.is_chunked = true;
             } else if header.name.eq_ignore_ascii_case("connection") {
                 for token in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-                    marks.closes |= token.eq_ignore_ascii_case(b"close");
-                    marks.keeps |= token.eq_ignore_ascii_case(b"keep-alive");
-                    marks.listed.push(token);
+                    framing_headers.closes |= token.eq_ignore_ascii_case(b"close");
+                    framing_headers.keeps |= token.eq_ignore_ascii_case(b"keep-alive");
+                    framing_headers.listed.push(token);
                 }
             }
         }
-        if marks.is_chunked && marks.length.is_some() {
+        if framing_headers.is_chunked && framing_headers.length.is_some() {
             return Err(ReplyError::TwoLengths);
         }
-        Ok(marks)
+        Ok(framing_headers)
     }
 
     fn connection_has(&self, name: &HeaderName) -> bool {
@@ -140,7 +143,7 @@ impl<'a> FramingHeaders<'a> {
 fn forwarded_headers(
     head: &[u8],
     headers: &[httparse::Header<'_>],
-    marks: &FramingHeaders<'_>,
+    framing_headers: &FramingHeaders<'_>,
     is_switch: bool,
 ) -> Result<HeaderMap, ReplyError> {
     let mut map = HeaderMap::with_capacity(headers.len() + HEADERS_MORE);
@@ -156,7 +159,7 @@ fn forwarded_headers(
             "upgrade" if !is_switch => continue,
             "content-length" if map.contains_key(&name) => continue,
             "content-length" | "upgrade" => {}
-            _ if marks.connection_has(&name) => continue,
+            _ if framing_headers.connection_has(&name) => continue,
             _ => {}
         }
         let start = header.value.as_ptr().addr() - head.as_ptr().addr();

@@ -24,14 +24,14 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) type ActiveRules = Arc<Mutex<Vec<String>>>;
 
 pub(super) async fn follow(home: &TestDatabase, poll: Duration, listens: bool) -> (DatabasePoller, ActiveRules) {
-    let in_force = ActiveRules::default();
-    let applied = Arc::clone(&in_force);
+    let active = ActiveRules::default();
+    let applied = Arc::clone(&active);
     let revision = home.rulebook.revision().await.unwrap();
     let follower =
         DatabasePoller::start(home.rulebook.clone(), revision, PollOptions { poll, listens }, move |rules, _| {
             *applied.lock().unwrap() = rules.rules().map(|rule| rule.name.clone()).collect();
         });
-    (follower, in_force)
+    (follower, active)
 }
 
 async fn reached(follower: &DatabasePoller, version: u64) {
@@ -39,47 +39,47 @@ async fn reached(follower: &DatabasePoller, version: u64) {
 }
 
 async fn a_change_by_anybody_is_in_force_by_asking_alone(home: TestDatabase) {
-    let (follower, in_force) = follow(&home, Duration::from_millis(50), false).await;
+    let (follower, active) = follow(&home, Duration::from_millis(50), false).await;
     home.rulebook.add_rule(rule("{name: a, key: a, limits: [1/s]}")).await.unwrap();
     reached(&follower, home.version().await).await;
-    assert_eq!(*in_force.lock().unwrap(), ["a"]);
+    assert_eq!(*active.lock().unwrap(), ["a"]);
     home.sql("INSERT INTO rate_limit_rule (name, key_pattern, rate_per_second) VALUES ('b', 'b', 1)").await.unwrap();
     let version = home.version().await;
     reached(&follower, version).await;
-    assert_eq!(*in_force.lock().unwrap(), ["a", "b"]);
+    assert_eq!(*active.lock().unwrap(), ["a", "b"]);
     let status = follower.status();
     assert_eq!((status.revision.version, status.is_connected, status.error), (version, true, None));
     assert!(status.loaded_unix_ms > 1_767_225_600_000);
 }
 
 async fn an_edit_of_ones_own_is_in_force_at_once(home: TestDatabase) {
-    let (follower, in_force) = follow(&home, NEVER, false).await;
+    let (follower, active) = follow(&home, NEVER, false).await;
     home.rulebook.import(definitions("{rules: [{name: a, key: a, limits: [1/s]}]}"), true).await.unwrap();
     follower.poll_hint().notify_one();
     reached(&follower, home.version().await).await;
-    assert_eq!(*in_force.lock().unwrap(), ["a"]);
+    assert_eq!(*active.lock().unwrap(), ["a"]);
     // As a task would that is notified of changes from elsewhere.
     home.rulebook.remove_rule("a", None).await.unwrap();
     follower.poll_hint().notify_one();
     reached(&follower, home.version().await).await;
-    assert!(in_force.lock().unwrap().is_empty());
+    assert!(active.lock().unwrap().is_empty());
 }
 
 async fn whoever_has_it_looked_at_hears_when_that_was_done(home: TestDatabase) {
-    let (follower, in_force) = follow(&home, NEVER, false).await;
+    let (follower, active) = follow(&home, NEVER, false).await;
     let mut looks = follower.poll_requests();
     for name in ["a", "b", "c"] {
         home.rulebook.add_rule(rule(&format!("{{name: {name}, key: {name}, limits: [1/s]}}"))).await.unwrap();
         // Another poll may be running, which has not seen it yet.
         follower.poll_hint().notify_one();
         tokio::time::timeout(PATIENCE, looks.poll()).await.expect("it is looked at");
-        assert!(in_force.lock().unwrap().iter().any(|rule| rule == name), "{name}");
+        assert!(active.lock().unwrap().iter().any(|rule| rule == name), "{name}");
     }
 }
 
 async fn an_invalid_book_leaves_the_old_rules_in_force(home: TestDatabase) {
     home.rulebook.add_rule(rule("{name: a, key: a, limits: [1/s]}")).await.unwrap();
-    let (follower, in_force) = follow(&home, Duration::from_millis(20), false).await;
+    let (follower, active) = follow(&home, Duration::from_millis(20), false).await;
     let before = follower.status();
     home.sql("INSERT INTO rate_limit_rule (name, key_pattern, rate_per_second) VALUES ('bad', '{', 1)").await.unwrap();
     let start = Instant::now();
@@ -89,11 +89,11 @@ async fn an_invalid_book_leaves_the_old_rules_in_force(home: TestDatabase) {
     let status = follower.status();
     assert!(status.error.as_ref().is_some_and(|error| error.contains("rule \"bad\"")), "{status:?}");
     assert_eq!((status.revision, status.is_connected), (before.revision, true));
-    assert!(in_force.lock().unwrap().is_empty(), "nothing was applied");
+    assert!(active.lock().unwrap().is_empty(), "nothing was applied");
     assert!(matches!(home.book().await.compile(), Err(RulebookError::Invalid { .. })));
     home.rulebook.remove_rule("bad", None).await.unwrap();
     reached(&follower, home.version().await).await;
-    assert_eq!((in_force.lock().unwrap().clone(), follower.status().error), (vec!["a".to_owned()], None));
+    assert_eq!((active.lock().unwrap().clone(), follower.status().error), (vec!["a".to_owned()], None));
 }
 
 /// Rules, overrides and bans that two rulebooks on one database see, each through its own cache.
@@ -155,7 +155,7 @@ async fn a_database_that_lost_edits_is_loaded_and_told() {
     let copies: String = TABLES.iter().map(|table| format!("CREATE TABLE old_{table} AS TABLE {table};")).collect();
     home.sql(&copies).await.unwrap();
     let kept = home.version().await;
-    let (follower, in_force) = follow(&home, Duration::from_millis(20), false).await;
+    let (follower, active) = follow(&home, Duration::from_millis(20), false).await;
     for name in ["b", "c"] {
         home.rulebook.add_rule(rule(&format!("{{name: {name}, key: {name}, limits: [1/s]}}"))).await.unwrap();
     }
@@ -170,7 +170,7 @@ async fn a_database_that_lost_edits_is_loaded_and_told() {
         home.rulebook.add_rule(rule(&format!("{{name: {name}, key: {name}, limits: [1/s]}}"))).await.unwrap();
         assert!(tokio::time::timeout(PATIENCE, follower.poll_requests().poll_until_read()).await.unwrap());
         let expected: Vec<&str> = ["a", "x", "y", "z"].into_iter().take(number + 2).collect();
-        assert_eq!(*in_force.lock().unwrap(), expected);
+        assert_eq!(*active.lock().unwrap(), expected);
     }
     let told = follower.status().lost.expect("it is told");
     assert_eq!(told.from_version, lost);
@@ -181,7 +181,7 @@ async fn a_database_that_lost_edits_is_loaded_and_told() {
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_tells_of_changes_long_before_anybody_asks() {
     let home = TestDatabase::postgres().await;
-    let (follower, in_force) = follow(&home, NEVER, true).await;
+    let (follower, active) = follow(&home, NEVER, true).await;
     for number in 0..5 {
         // By hand: this node is not notified.
         let insert = "INSERT INTO rate_limit_rule (name, key_pattern, rate_per_second)";
@@ -191,7 +191,7 @@ async fn postgres_tells_of_changes_long_before_anybody_asks() {
         reached(&follower, version).await;
         println!("told of the change and in force after {:?}", start.elapsed());
     }
-    assert_eq!(in_force.lock().unwrap().len(), 5);
+    assert_eq!(active.lock().unwrap().len(), 5);
     // The listener's connection is cut; it comes back by itself.
     home.sql(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' \
@@ -201,5 +201,5 @@ async fn postgres_tells_of_changes_long_before_anybody_asks() {
     .unwrap();
     home.rulebook.remove_rule("r0", None).await.unwrap();
     reached(&follower, home.version().await).await;
-    assert_eq!(in_force.lock().unwrap().len(), 4);
+    assert_eq!(active.lock().unwrap().len(), 4);
 }

@@ -168,12 +168,12 @@ impl Busy {
         Self { traffic: Traffic::new(20_000), second: 0 }
     }
 
-    fn seconds(&mut self, count: u64, loud: std::ops::Range<usize>) {
+    fn seconds(&mut self, count: u64, busy: std::ops::Range<usize>) {
         for _ in 0..count {
             self.second += 1;
             self.traffic.at_us = self.second * 1_000_000;
             for round in 0..300 {
-                loud.clone().for_each(|user| self.traffic.ask(1_000_000 + user));
+                busy.clone().for_each(|user| self.traffic.ask(1_000_000 + user));
                 (0..2_000).filter(|user| user % 300 == round).for_each(|user| self.traffic.ask(user));
             }
             self.traffic.tick();

@@ -8,7 +8,7 @@ use crate::cli::top::server_snapshot::TopQuery;
 use crate::cli::top::view_state::KeyAction;
 use crate::cli::top::{TopOf, TopWindow};
 
-fn picture() -> ServerSnapshot {
+fn snapshot() -> ServerSnapshot {
     let subject = |rule: &str, subject: &str, count: u64, too_high_by: u64| json!({"rule": rule, "subject": subject, "count": count, "too_high_by": too_high_by});
     let series = |last: u64| (0..60).map(|second| last * second / 59).collect::<Vec<u64>>();
     let node = |node: &str, is_self: bool| {
@@ -44,7 +44,7 @@ fn drawn(view: &ViewState, shown: &RenderState, width: u16, height: u16) -> Stri
 }
 
 fn shown() -> RenderState {
-    RenderState { picture: picture(), trouble: None, has_colour: true }
+    RenderState { snapshot: snapshot(), trouble: None, has_colour: true }
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn the_whole_screen() {
 fn trouble_is_shown_beside_what_was_last_known() {
     let mut shown = shown();
     shown.trouble = Some("cannot reach a server".to_owned());
-    shown.picture.status.store.is_open = true;
+    shown.snapshot.status.store.is_open = true;
     let text = drawn(&view(), &shown, 100, 28);
     assert!(text.contains("cannot reach a server") && text.contains("user:42"), "{text}");
     assert!(text.contains("warn  store redis, breaker open"), "{text}");
@@ -105,11 +105,11 @@ fn keys_choose_what_is_shown() {
     let mut view = view();
     let mut press = |code: KeyCode| {
         let pressed = view.press(KeyEvent::from(code));
-        (pressed, drawn(&view, &shown(), 100, 28), view.wanted.clone())
+        (pressed, drawn(&view, &shown(), 100, 28), view.query.clone())
     };
     assert_eq!(press(KeyCode::Tab).2.kind, TopOf::Allowed);
-    let (pressed, _, wanted) = press(KeyCode::Char('h'));
-    assert_eq!((pressed, wanted.window), (KeyAction::Ask, TopWindow::Hour));
+    let (pressed, _, query) = press(KeyCode::Char('h'));
+    assert_eq!((pressed, query.window), (KeyAction::Ask, TopWindow::Hour));
     assert_eq!(press(KeyCode::Char('m')).2.window, TopWindow::Minute);
     assert!(press(KeyCode::Char('p')).1.contains("PAUSED"));
     assert!(!press(KeyCode::Char('p')).1.contains("PAUSED"));
@@ -126,8 +126,8 @@ fn keys_choose_what_is_shown() {
     assert_eq!(press(KeyCode::Esc).2.rule, None, "nothing was chosen");
     press(KeyCode::Char('r'));
     press(KeyCode::Char('x'));
-    let (pressed, text, wanted) = press(KeyCode::Enter);
-    assert_eq!((pressed, wanted.rule.as_deref()), (KeyAction::Ask, Some("x")));
+    let (pressed, text, query) = press(KeyCode::Enter);
+    assert_eq!((pressed, query.rule.as_deref()), (KeyAction::Ask, Some("x")));
     assert!(text.contains("rule x"), "{text}");
     for _ in 0..200 {
         press(KeyCode::Down);
