@@ -14,7 +14,7 @@ export function token() {
   return CARRIED.test(kept) ? kept : "";
 }
 
-export function forget() {
+export function forgetToken() {
   sessionStorage.removeItem(KEY);
 }
 

@@ -15,13 +15,13 @@ export class Refusal extends Error {
 export class Unreachable extends Error {}
 
 // Hears of "lost" and "back": whether the server can be reached.
-export const wire = new EventTarget();
+export const connectivity = new EventTarget();
 let is_lost = false;
 
-function reached(is_reached) {
+function setReachable(is_reached) {
   if (is_lost === !is_reached) return;
   is_lost = !is_reached;
-  wire.dispatchEvent(new Event(is_lost ? "lost" : "back"));
+  connectivity.dispatchEvent(new Event(is_lost ? "lost" : "back"));
 }
 
 // The answer itself, whatever its status but 401.
@@ -36,24 +36,24 @@ export async function send(method, path, { body, headers, signal } = {}) {
       answer = await fetch(path, { method, body, headers: sent, signal, cache: "no-store" });
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      reached(false);
+      setReachable(false);
       throw new Unreachable("The server does not answer.");
     }
-    reached(true);
+    setReachable(true);
     if (answer.status !== 401) return answer;
     await askForToken(is_wrong || Boolean(used), used);
     if (signal?.aborted) throw new DOMException("no longer wanted", "AbortError");
   }
 }
 
-async function problem(answer) {
+async function refusalOf(answer) {
   const told = await answer.json().catch(() => ({}));
   return new Refusal(answer.status, told);
 }
 
-async function ask(method, path, options) {
+async function request(method, path, options) {
   const answer = await send(method, path, options);
-  if (!answer.ok) throw await problem(answer);
+  if (!answer.ok) throw await refusalOf(answer);
   try {
     const data = answer.status === 204 ? null : await answer.json();
     // Stored, and not yet active: whoever waits for it must know.
@@ -61,7 +61,7 @@ async function ask(method, path, options) {
     return { data, etag: answer.headers.get("etag") };
   } catch (error) {
     if (error.name === "AbortError" || error instanceof Refusal) throw error;
-    reached(false);
+    setReachable(false);
     throw new Unreachable("The answer broke off.");
   }
 }
@@ -71,28 +71,28 @@ function query(given) {
   return kept.length ? `?${new URLSearchParams(kept)}` : "";
 }
 
-export const get = async (path, given, signal) => (await ask("GET", `/admin/v1/${path}${query(given)}`, { signal })).data;
+export const get = async (path, given, signal) => (await request("GET", `/admin/v1/${path}${query(given)}`, { signal })).data;
 export const post = async (path, body, signal) =>
-  (await ask("POST", `/admin/v1/${path}`, { body: typeof body === "string" ? body : JSON.stringify(body), signal })).data;
+  (await request("POST", `/admin/v1/${path}`, { body: typeof body === "string" ? body : JSON.stringify(body), signal })).data;
 
-const place = (name) => `/admin/v1/rules/${encodeURIComponent(name)}`;
+const rulePath = (name) => `/admin/v1/rules/${encodeURIComponent(name)}`;
 
 // One rule and the tag that an edit of it must name.
-export const readRule = (name, signal) => ask("GET", place(name), { signal });
+export const readRule = (name, signal) => request("GET", rulePath(name), { signal });
 export const writeRule = (name, text, etag) =>
-  ask("PUT", place(name), { body: text, headers: etag ? { "if-match": etag } : { "if-none-match": "*" } });
-export const removeRule = (name, etag) => ask("DELETE", place(name), { headers: { "if-match": etag } });
+  request("PUT", rulePath(name), { body: text, headers: etag ? { "if-match": etag } : { "if-none-match": "*" } });
+export const removeRule = (name, etag) => request("DELETE", rulePath(name), { headers: { "if-match": etag } });
 
 // Overrides and bans: what they say tells which they are; `version` is what was read
 // of one that is to be changed, and a new one must not be there yet.
 export const writeEntry = (kind, entry, version) =>
-  ask("PUT", `/admin/v1/${kind}`, { body: JSON.stringify(entry), headers: version ? { "if-match": `"${version}"` } : { "if-none-match": "*" } });
-export const removeEntry = (kind, given, version) => ask("DELETE", `/admin/v1/${kind}${query(given)}`, { headers: { "if-match": `"${version}"` } });
+  request("PUT", `/admin/v1/${kind}`, { body: JSON.stringify(entry), headers: version ? { "if-match": `"${version}"` } : { "if-none-match": "*" } });
+export const removeEntry = (kind, given, version) => request("DELETE", `/admin/v1/${kind}${query(given)}`, { headers: { "if-match": `"${version}"` } });
 
 // Events of a stream, one after the other, until it ends.
 export async function* events(path, signal) {
   const answer = await send("GET", path, { signal, headers: { accept: "text/event-stream" } });
-  if (!answer.ok) throw await problem(answer);
+  if (!answer.ok) throw await refusalOf(answer);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   try {
@@ -109,34 +109,34 @@ export async function* events(path, signal) {
     }
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    reached(false);
+    setReachable(false);
     throw new Unreachable("The connection broke.");
   }
 }
 
 // Resolves when there is somebody to look and a server to ask: until then asking
 // would only fill the console. Whoever follows the stream finds out about the latter.
-function worthwhile() {
+function visibleAndReachable() {
   if (!is_lost && !document.hidden) return Promise.resolve();
   return new Promise((resolve) => {
     const look = () => {
       if (is_lost || document.hidden) return;
-      wire.removeEventListener("back", look);
+      connectivity.removeEventListener("back", look);
       document.removeEventListener("visibilitychange", look);
       resolve();
     };
-    wire.addEventListener("back", look);
+    connectivity.addEventListener("back", look);
     document.addEventListener("visibilitychange", look);
   });
 }
 
 // Calls `work` now and every so often, never twice at a time; errors go to
 // `failed`. Gives what ends it.
-export function every(ms, work, failed) {
+export function poll(ms, work, failed) {
   const stop = new AbortController();
   let timer;
   const round = async () => {
-    await worthwhile();
+    await visibleAndReachable();
     if (stop.signal.aborted) return;
     try {
       await work(stop.signal);

@@ -1,7 +1,7 @@
 // The frame: which view is shown, whether the server can be reached, light or
 // dark, and who is let in.
 
-import { get, wire } from "./api.js";
+import { connectivity, get } from "./api.js";
 import * as bans from "./bans.js";
 import { confirm, h } from "./dom.js";
 import * as health from "./health.js";
@@ -12,8 +12,8 @@ import * as overrides from "./overrides.js";
 import * as overview from "./overview.js";
 import * as rule from "./rule_editor.js";
 import * as rules from "./rules.js";
-import { forget, token } from "./admin_token.js";
-import { forgetEdit, isUnsaved } from "./unsaved_changes.js";
+import { forgetToken, token } from "./admin_token.js";
+import { clearUnsaved, isUnsaved } from "./unsaved_changes.js";
 import * as violations from "./violations.js";
 
 const at = (id) => document.getElementById(id);
@@ -67,7 +67,7 @@ async function move({ oldURL }) {
     history.replaceState(null, "", oldURL);
     if (document.querySelector("dialog[open]")) return;
     if (!await confirm("Leave without saving?", h("p", null, "What you have edited here is not saved and would be lost."), "Leave")) return;
-    forgetEdit();
+    clearUnsaved();
     location.hash = wanted;
     return;
   }
@@ -80,7 +80,7 @@ function banner(text) {
 }
 
 // What the header says of the server's health.
-function mark({ status, fault }) {
+function showStatus({ status, fault }) {
   if (fault) banner(fault);
   else if (!at("banner").dataset.lost) banner("");
   if (!status) return;
@@ -98,13 +98,13 @@ function mark({ status, fault }) {
 }
 
 function watchConnection() {
-  wire.addEventListener("lost", () => {
+  connectivity.addEventListener("lost", () => {
     at("banner").dataset.lost = "yes";
     at("health").className = "pill bad";
     at("health-text").textContent = "connection lost";
     banner("The connection to the server is lost. This page reconnects automatically; what it shows may be old.");
   });
-  wire.addEventListener("back", () => {
+  connectivity.addEventListener("back", () => {
     delete at("banner").dataset.lost;
     banner("");
     at("health-text").textContent = "connected";
@@ -134,7 +134,7 @@ function prepareToken() {
   const paint = () => { at("leave").hidden = !token(); };
   document.addEventListener("token", paint);
   at("leave").addEventListener("click", () => {
-    forget();
+    forgetToken();
     paint();
     restart();
     show(false);
@@ -154,7 +154,7 @@ watchConnection();
 prepareTheme();
 prepareToken();
 addEventListener("hashchange", move);
-listen(mark);
+listen(showStatus);
 start();
 nameNode();
 show(true);

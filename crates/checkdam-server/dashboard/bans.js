@@ -1,9 +1,9 @@
 // Who is not served at all, until when and why.
 
-import { askForEntry, takeAway } from "./entry_dialog.js";
+import { confirmRemoval, openEntryDialog } from "./entry_dialog.js";
 import { field, h, table } from "./dom.js";
-import { listing } from "./paged_list.js";
-import { moment } from "./format.js";
+import { pagedList } from "./paged_list.js";
+import { dateTime } from "./format.js";
 
 const LENGTHS = [["3600", "for an hour"], ["86400", "for a day"], ["604800", "for a week"], ["2592000", "for 30 days"], ["", "for good"], ["at", "until…"]];
 
@@ -12,14 +12,14 @@ export const title = () => "Bans";
 const has_ended = (ban) => Boolean(ban.until) && Date.parse(ban.until) <= Date.now();
 
 // As a control for dates and times has it: local, to the minute.
-function local(time) {
+function toLocalInput(time) {
   const date = new Date(time);
   date.setMinutes(date.getMinutes() - date.getTimezoneOffset());
   return date.toISOString().slice(0, 16);
 }
 
 // Asks for a ban; `ban` is what it says so far.
-function ask(ban) {
+function editBan(ban) {
   const subject = field("Whom", h("input", { name: "subject", value: ban.subject ?? "", readonly: Boolean(ban.version), autocomplete: "off", spellcheck: "false", placeholder: "ip:198.51.100.0/24" }),
     "An attribute and its value, a wildcard or a network: user:42, user:bot-*, ip:198.51.100.0/24.");
   const reason = field("Why", h("input", { name: "reason", value: ban.reason ?? "", autocomplete: "off" }), "The banned are told.");
@@ -27,7 +27,7 @@ function ask(ban) {
   const until = field("Until (this browser's time)", h("input", { type: "datetime-local", name: "until" }));
   const paint = () => { until.node.hidden = length.control.value !== "at"; };
   length.control.value = ban.until ? "at" : ban.version ? "" : "3600";
-  until.control.value = local(ban.until ?? Date.now() + 3_600_000);
+  until.control.value = toLocalInput(ban.until ?? Date.now() + 3_600_000);
   const known = until.control.value;
   length.control.addEventListener("change", paint);
   paint();
@@ -44,7 +44,7 @@ function ask(ban) {
     return said;
   }
 
-  return askForEntry({
+  return openEntryDialog({
     kind: "bans", title: ban.version ? "Change a ban" : "Ban a subject", read, version: ban.version,
     note: "It counts before every rule, at once and on every node.", nodes: [subject.node, length.node, until.node, reason.node],
   });
@@ -52,18 +52,18 @@ function ask(ban) {
 
 export function show({ body, actions, query }) {
   const then = (done) => { if (done) bans.load(); };
-  const lift = (row) => takeAway({ kind: "bans", title: "Lift the ban?", told: `The rules of ${row.subject} apply again.`, verb: "Lift", given: { subject: row.subject }, version: row.version }).then(then);
+  const lift = (row) => confirmRemoval({ kind: "bans", title: "Lift the ban?", told: `The rules of ${row.subject} apply again.`, verb: "Lift", given: { subject: row.subject }, version: row.version }).then(then);
   const list = (rows, caption, is_fixed) => table(caption, [
     { label: "Who", cell: (row) => h("code", null, row.subject) },
-    { label: "Until", cell: (row) => (row.until ? [moment(row.until), has_ended(row) ? [" ", h("span", { class: "tag off" }, "ended")] : null].flat() : "for good") },
+    { label: "Until", cell: (row) => (row.until ? [dateTime(row.until), has_ended(row) ? [" ", h("span", { class: "tag off" }, "ended")] : null].flat() : "for good") },
     { label: "Why", cell: (row) => row.reason || "–" },
-    { label: "Since", cell: (row) => (row.created_at ? moment(row.created_at) : "–") },
+    { label: "Since", cell: (row) => (row.created_at ? dateTime(row.created_at) : "–") },
     ...(is_fixed ? [] : [{ label: "Edit", unseen: true, cell: (row) => h("div", { class: "row" },
-      h("button", { type: "button", "data-key": `edit ${row.subject}`, "aria-label": `Change the ban of ${row.subject}`, click: () => ask(row).then(then) }, "Change…"),
+      h("button", { type: "button", "data-key": `edit ${row.subject}`, "aria-label": `Change the ban of ${row.subject}`, click: () => editBan(row).then(then) }, "Change…"),
       h("button", { type: "button", class: "harm", "aria-label": `Lift the ban of ${row.subject}`, click: () => lift(row) }, "Lift…")) }]),
   ], rows);
-  const add = h("button", { type: "button", class: "main", click: () => ask({ subject: query.get("subject") ?? "" }).then(then) }, "Ban a subject…");
+  const add = h("button", { type: "button", class: "main", click: () => editBan({ subject: query.get("subject") ?? "" }).then(then) }, "Ban a subject…");
   actions.append(add);
-  const bans = listing({ body, query, kind: "bans", hint: "part of a subject or reason", none: "No subject is banned.", list, fixed: () => { add.hidden = true; } });
+  const bans = pagedList({ body, query, kind: "bans", hint: "part of a subject or reason", none: "No subject is banned.", list, fixed: () => { add.hidden = true; } });
   return bans.stop;
 }

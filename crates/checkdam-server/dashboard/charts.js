@@ -3,12 +3,12 @@
 // would have denied.
 
 import { h, s } from "./dom.js";
-import { KINDS, REFUSED, brief, clock, count, hour, moment, sum } from "./format.js";
+import { NOT_ALLOWED, OUTCOMES, compact, count, dateTime, hourAndMinute, sum, timeOfDay } from "./format.js";
 
 const EDGE = { left: 44, right: 8, top: 8, bottom: 22 };
 
 // The smallest round number that is not below `value`.
-function ceiling(value) {
+function roundUp(value) {
   if (value <= 4) return 4;
   const unit = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 4, 5, 10].map((factor) => factor * unit).find((top) => top >= value);
@@ -26,7 +26,7 @@ function path(x, ys, base) {
 function frame({ x, y, width, height, top, points, label }) {
   const lines = [0, 0.25, 0.5, 0.75, 1].flatMap((part) => [
     s("line", { class: "grid", x1: EDGE.left, x2: width - EDGE.right, y1: y(top * part), y2: y(top * part) }),
-    s("text", { x: EDGE.left - 6, y: y(top * part) + 4, "text-anchor": "end" }, brief(top * part)),
+    s("text", { x: EDGE.left - 6, y: y(top * part) + 4, "text-anchor": "end" }, compact(top * part)),
   ]);
   const marks = (width < 480 ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1]).map((part) => {
     const index = Math.round((points - 1) * part);
@@ -40,16 +40,16 @@ function frame({ x, y, width, height, top, points, label }) {
 // that there is. `y` makes a height of a value of `series`.
 function refusals(series, x, y) {
   const heights = [...series.allowed];
-  return REFUSED.map((kind) => {
+  return NOT_ALLOWED.map((kind) => {
     const base = heights.map(y);
     series[kind].forEach((value, index) => { heights[index] += value; });
     return s("path", { class: kind, d: path(x, heights.map(y), base), visibility: series[kind].some(Boolean) ? "visible" : "hidden" });
   });
 }
 
-const sums = (series) => series.allowed.map((value, index) => REFUSED.reduce((all, kind) => all + series[kind][index], value));
+const sums = (series) => series.allowed.map((value, index) => NOT_ALLOWED.reduce((all, kind) => all + series[kind][index], value));
 
-// A chart of KINDS, each a list of counts of `step_s` seconds, the
+// A chart of OUTCOMES, each a list of counts of `step_s` seconds, the
 // last of which ended at `end`.
 export class TrafficChart {
   constructor() {
@@ -59,9 +59,9 @@ export class TrafficChart {
       class: "chart", tabindex: "0", role: "img",
       pointermove: (event) => this.point(event), pointerleave: () => this.choose(null), blur: () => this.choose(null), keydown: (event) => this.step(event),
     });
-    this.values = new Map(Object.keys(KINDS).map((kind) => [kind, h("strong")]));
+    this.values = new Map(Object.keys(OUTCOMES).map((kind) => [kind, h("strong")]));
     this.when = h("span", { class: "soft" });
-    const keys = Object.entries(KINDS).map(([kind, label]) => h("span", { class: "key" }, h("span", { class: `swatch ${kind}` }), label, this.values.get(kind)));
+    const keys = Object.entries(OUTCOMES).map(([kind, label]) => h("span", { class: "key" }, h("span", { class: `swatch ${kind}` }), label, this.values.get(kind)));
     this.node = h("div", { class: "stack" }, h("div", { class: "row legend" }, keys, this.when), this.svg);
     this.watcher = new ResizeObserver(() => this.paint());
     this.watcher.observe(this.svg);
@@ -73,13 +73,13 @@ export class TrafficChart {
 
   draw(series, end, step_s, label) {
     this.shown = { series, end, step_s, last: series.allowed.length - 1 };
-    this.svg.setAttribute("aria-label", `${label}: ${inWords(series)}. Arrow keys read single points.`);
+    this.svg.setAttribute("aria-label", `${label}: ${describe(series)}. Arrow keys read single points.`);
     this.paint();
   }
 
   time(index) {
     const { end, step_s, last } = this.shown;
-    return (step_s >= 300 ? hour : clock)(end - (last + 1 - index) * step_s);
+    return (step_s >= 300 ? hourAndMinute : timeOfDay)(end - (last + 1 - index) * step_s);
   }
 
   paint() {
@@ -89,7 +89,7 @@ export class TrafficChart {
     const width = Math.max(this.svg.clientWidth, 200);
     const height = Math.max(this.svg.clientHeight, 120);
     const per_s = (value) => value / step_s;
-    const top = ceiling(Math.max(...sums(series).map(per_s), ...shadow.map(per_s)));
+    const top = roundUp(Math.max(...sums(series).map(per_s), ...shadow.map(per_s)));
     const x = (index) => EDGE.left + ((width - EDGE.left - EDGE.right) * index) / Math.max(last, 1);
     const y = (value) => height - EDGE.bottom - ((height - EDGE.top - EDGE.bottom) * value) / top;
     const passed = allowed.map((value) => y(per_s(value)));
@@ -100,14 +100,14 @@ export class TrafficChart {
       ...refusals(series, x, (value) => y(per_s(value))),
       s("path", { class: "shadow", d: path(x, shadow.map((value) => y(per_s(value)))), visibility: shadow.some(Boolean) ? "visible" : "hidden" }));
     if (this.chosen !== null) this.svg.append(s("line", { class: "at", x1: x(this.chosen), x2: x(this.chosen), y1: EDGE.top, y2: height - EDGE.bottom }));
-    this.tell();
+    this.showPoint();
   }
 
   // Says the values of the chosen point, or of the last.
-  tell() {
+  showPoint() {
     const { series, step_s, last } = this.shown;
     const index = Math.min(this.chosen ?? last, last);
-    for (const [kind, node] of this.values) node.textContent = `${brief(series[kind][index] / step_s)}/s`;
+    for (const [kind, node] of this.values) node.textContent = `${compact(series[kind][index] / step_s)}/s`;
     this.when.textContent = this.chosen === null ? "now" : `at ${this.time(index)}`;
   }
 
@@ -131,14 +131,14 @@ export class TrafficChart {
   }
 }
 
-const inWords = ({ allowed, limited, banned, unavailable, shadow }) =>
+const describe = ({ allowed, limited, banned, unavailable, shadow }) =>
   `${count(sum(allowed))} allowed, ${count(sum(limited))} denied, ${count(sum(banned))} banned, ${count(sum(unavailable))} denied because the store was unavailable, ${count(sum(shadow))} would be denied by rules in shadow mode`;
 
 // The same numbers for those who would rather read them.
 export function trafficRows(series, end, step_s) {
   const { length } = series.allowed;
   return series.allowed.map((_, index) => ({
-    time: moment((end - (length - index) * step_s) * 1000), ...Object.fromEntries(Object.keys(KINDS).map((kind) => [kind, series[kind][index]])),
+    time: dateTime((end - (length - index) * step_s) * 1000), ...Object.fromEntries(Object.keys(OUTCOMES).map((kind) => [kind, series[kind][index]])),
   })).reverse();
 }
 

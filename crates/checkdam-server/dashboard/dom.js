@@ -21,7 +21,7 @@ export const s = (name, attributes, ...children) => fill(document.createElementN
 
 // Puts other children into `node`; what had the focus keeps it, if something
 // with the same key is still there.
-export function swap(node, ...children) {
+export function replaceContent(node, ...children) {
   const key = node.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
   node.replaceChildren(...children.flat(Infinity).filter(Boolean));
   if (key !== undefined) node.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
@@ -29,14 +29,14 @@ export function swap(node, ...children) {
 
 // Whether somebody presses something in `node` or has selected text there: what
 // is replaced under a pointer swallows its click.
-export function isHeld(node) {
+export function isInteracting(node) {
   const chosen = getSelection();
   return node.querySelector(":active") !== null || (!chosen.isCollapsed && node.contains(chosen.anchorNode));
 }
 
-// The same as `swap` for what is drawn anew by itself: it can wait for the next time.
+// The same as `replaceContent` for what is drawn anew by itself: it can wait for the next time.
 export function refresh(node, ...children) {
-  if (!isHeld(node)) swap(node, ...children);
+  if (!isInteracting(node)) replaceContent(node, ...children);
 }
 
 // A table. A column is {label, cell(row), number?, unseen?}; on a phone every row is a
@@ -51,7 +51,7 @@ export function table(caption, columns, rows, attributes = {}) {
 }
 
 // Buttons of which one is pressed.
-export function choice(label, options, chosen, choose) {
+export function buttonGroup(label, options, chosen, choose) {
   const buttons = options.map(([value, text]) => h("button", {
     type: "button", "data-key": `${label} ${value}`, "aria-pressed": String(value === chosen),
     click: () => {
@@ -63,13 +63,13 @@ export function choice(label, options, chosen, choose) {
 }
 
 // A bar of `part` between 0 and 1. It is beside a number that says the same.
-export function level(part, kind = "") {
+export function meter(part, kind = "") {
   const bar = h("div", { class: `level ${kind}`, "aria-hidden": "true" }, h("div"));
-  setLevel(bar, part);
+  setMeter(bar, part);
   return bar;
 }
 
-export function setLevel(bar, part) {
+export function setMeter(bar, part) {
   bar.style.setProperty("--level", `${(Math.min(Math.max(part, 0), 1) * 100).toFixed(1)}%`);
 }
 
@@ -87,14 +87,14 @@ export function field(label, control, hint) {
 }
 
 // Says at a field what is wrong with it; nothing if `text` is empty.
-export function blame(one, text) {
+export function setFieldError(one, text) {
   if (one.fault.textContent !== text) one.fault.textContent = text;
   if (text) one.control.setAttribute("aria-invalid", "true");
   else one.control.removeAttribute("aria-invalid");
 }
 
 // Tells screen readers something that others see.
-export function say(text) {
+export function announce(text) {
   document.getElementById("said").textContent = text;
 }
 

@@ -1,11 +1,11 @@
 // Overrides and bans, one at a time: asked for in a dialog, and taken away.
 
 import { Unreachable, removeEntry, writeEntry } from "./api.js";
-import { confirm, h, say } from "./dom.js";
+import { announce, confirm, h } from "./dom.js";
 import { sentence } from "./format.js";
 
 // What is wrong, without the place in a text that only we know.
-function fault(error) {
+function errorText(error) {
   if (error instanceof Unreachable) return error.message;
   if (error.status === undefined) throw error;
   if (error.status === 412) return "It was changed or created concurrently. Nothing was saved: close this and check the list.";
@@ -15,7 +15,7 @@ function fault(error) {
 // Asks for an entry: `nodes` are its fields, `read` what they say. It stays open
 // until the server has taken it; the promise says whether it has. `version` is that
 // of the entry which is edited.
-export function askForEntry({ kind, title, note, nodes, read, version }) {
+export function openEntryDialog({ kind, title, note, nodes, read, version }) {
   return new Promise((resolve) => {
     const told = h("p", { class: "fault", role: "alert" });
     const close = (is_saved) => { dialog.close(); dialog.remove(); resolve(is_saved); };
@@ -25,11 +25,11 @@ export function askForEntry({ kind, title, note, nodes, read, version }) {
       save.disabled = true;
       try {
         await writeEntry(kind, read(), version);
-        say("Saved. It is active.");
+        announce("Saved. It is active.");
         close(true);
       } catch (error) {
         save.disabled = false;
-        told.textContent = fault(error);
+        told.textContent = errorText(error);
       }
     }
     const dialog = h("dialog", { "aria-labelledby": "entry-title", cancel: (event) => { event.preventDefault(); close(false); } },
@@ -41,14 +41,14 @@ export function askForEntry({ kind, title, note, nodes, read, version }) {
 }
 
 // Takes an entry away, if that is meant; `given` says which it is.
-export async function takeAway({ kind, title, told, verb, given, version }) {
+export async function confirmRemoval({ kind, title, told, verb, given, version }) {
   if (!await confirm(title, h("p", null, told), verb)) return false;
   try {
     await removeEntry(kind, given, version);
-    say("It is gone, at once and on every node.");
+    announce("It is gone, at once and on every node.");
   } catch (error) {
     // Who finds that somebody else was faster sees the list as it is now.
-    if (![404, 412].includes(error.status)) await confirm("It is still there", h("p", null, fault(error)), "Close");
+    if (![404, 412].includes(error.status)) await confirm("It is still there", h("p", null, errorText(error)), "Close");
   }
   return true;
 }

@@ -4,16 +4,16 @@ const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const rough = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
 // What becomes of a request, as rules count it.
-export const KINDS = {
+export const OUTCOMES = {
   allowed: "Allowed", limited: "Denied", banned: "Banned", unavailable: "Store unavailable", shadow: "Would be denied (shadow)",
 };
 
 // Those that did not pass, in the order in which charts stack them.
-export const REFUSED = ["limited", "banned", "unavailable"];
+export const NOT_ALLOWED = ["limited", "banned", "unavailable"];
 
-// Counts as the API has them, where `limited` is all that did not pass, as KINDS has them:
+// Counts as the API has them, where `limited` is all that did not pass, as OUTCOMES has them:
 // each request in one kind. Works on single numbers and on lists of them.
-export function apart(counts) {
+export function byOutcome(counts) {
   const others = (limited, banned = 0, unavailable = 0) => Math.max(limited - banned - unavailable, 0);
   const { limited, banned, unavailable } = counts;
   if (limited === undefined) return counts;
@@ -26,7 +26,7 @@ export const sum = (values) => values.reduce((all, value) => all + value, 0);
 export const count = (number) => whole.format(number ?? 0);
 
 // A number in little room.
-export const brief = (number) => (Math.abs(number) < 10_000 ? perhapsTenths(number) : rough.format(number));
+export const compact = (number) => (Math.abs(number) < 10_000 ? perhapsTenths(number) : rough.format(number));
 
 const perhapsTenths = (number) => (Number.isInteger(number) || Math.abs(number) >= 100 ? whole.format(number) : number.toFixed(1));
 
@@ -36,16 +36,16 @@ export function percent(part, all) {
   return `${share > 0 && share < 10 ? share.toFixed(1) : Math.round(share)} %`;
 }
 
-export const clock = (unix_s) => new Date(unix_s * 1000).toLocaleTimeString("en-GB");
-export const hour = (unix_s) => clock(unix_s).slice(0, 5);
+export const timeOfDay = (unix_s) => new Date(unix_s * 1000).toLocaleTimeString("en-GB");
+export const hourAndMinute = (unix_s) => timeOfDay(unix_s).slice(0, 5);
 
-export function moment(text_or_ms) {
+export function dateTime(text_or_ms) {
   const date = new Date(text_or_ms);
   return Number.isNaN(date.getTime()) ? String(text_or_ms) : `${date.toLocaleDateString("en-CA")} ${date.toLocaleTimeString("en-GB")}`;
 }
 
 // A length of time: the two largest units are enough.
-export function span(seconds) {
+export function duration(seconds) {
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
   const units = [[86_400, "d"], [3_600, "h"], [60, "min"], [1, "s"]];
   const parts = [];

@@ -1,9 +1,9 @@
 // Whether the limiter itself is well: rules, store, record, nodes.
 
-import { every, get } from "./api.js";
-import { h, refresh, swap, table } from "./dom.js";
+import { get, poll } from "./api.js";
+import { h, refresh, replaceContent, table } from "./dom.js";
 import { live } from "./live_traffic.js";
-import { brief, count, moment, sentence, span } from "./format.js";
+import { compact, count, dateTime, duration, sentence } from "./format.js";
 
 export const title = () => "Health";
 
@@ -20,7 +20,7 @@ function rulesCard(rules) {
   return card("Rules", kind, verdict, [
     ["Source", rules.source], ["From", h("span", { class: "mono" }, rules.from)], ["Version", rules.source === "file" ? null : count(rules.version)],
     ["Rules", count(rules.count)], ["Overrides", count(rules.overrides)], ["Bans", count(rules.bans)],
-    ["Loaded", rules.loaded_at && moment(rules.loaded_at)], ["Error", rules.error && h("span", { class: "bad" }, rules.error)],
+    ["Loaded", rules.loaded_at && dateTime(rules.loaded_at)], ["Error", rules.error && h("span", { class: "bad" }, rules.error)],
   ], rules.connected === false ? "The active rules stay; edits fail until the database is available." : null);
 }
 
@@ -69,12 +69,12 @@ function nodesPanel({ nodes, hint }) {
       { label: "Node", cell: (row) => [h("span", { class: "mono" }, row.node), row.is_self ? h("span", { class: "tag" }, "this one") : null].filter(Boolean).flatMap((part) => [part, " "]) },
       { label: "State", cell: (row) => h("span", { class: row.ready ? "good" : "bad" }, row.ready ? "ready" : "not ready") },
       { label: "Version", cell: (row) => row.version },
-      { label: "Up for", cell: (row) => span(row.uptime_s) },
+      { label: "Up for", cell: (row) => duration(row.uptime_s) },
       { label: "Store", cell: (row) => row.store },
       { label: "Rules version", number: true, cell: (row) => (row.rules_version ? count(row.rules_version) : "–") },
-      { label: "Requests/s", number: true, cell: (row) => brief(row.requests_per_s) },
-      { label: "Denied/s", number: true, cell: (row) => brief(row.limited_per_s) },
-      { label: "Seen", number: true, cell: (row) => (row.is_self ? "now" : `${span(row.seen_s_ago)} ago`) },
+      { label: "Requests/s", number: true, cell: (row) => compact(row.requests_per_s) },
+      { label: "Denied/s", number: true, cell: (row) => compact(row.limited_per_s) },
+      { label: "Seen", number: true, cell: (row) => (row.is_self ? "now" : `${duration(row.seen_s_ago)} ago`) },
     ], nodes), hint ? h("p", { class: "note" }, sentence(hint)) : null);
 }
 
@@ -90,14 +90,14 @@ export function show({ body }) {
     const is_ready = now ? now.ready : true;
     refresh(cards, warningsPanel(status.warnings),
       card("This node", is_ready ? "good" : "bad", is_ready ? "ready" : "not ready",
-        [["Node", h("span", { class: "mono" }, status.node)], ["Version", status.version], ["Up for", span(status.uptime_s)]]),
+        [["Node", h("span", { class: "mono" }, status.node)], ["Version", status.version], ["Up for", duration(status.uptime_s)]]),
       rulesCard(status.rules), storeCard(status.store), auditCard(status.audit));
   }
 
-  const fail = (box) => (error) => swap(box, h("p", { class: "told bad" }, error.message));
+  const fail = (box) => (error) => replaceContent(box, h("p", { class: "told bad" }, error.message));
   const stops = [
-    every(2_000, async (signal) => { status = await get("status", null, signal); draw(); }, fail(cards)),
-    every(2_000, async (signal) => refresh(nodes, nodesPanel(await get("nodes", null, signal))), fail(nodes)),
+    poll(2_000, async (signal) => { status = await get("status", null, signal); draw(); }, fail(cards)),
+    poll(2_000, async (signal) => refresh(nodes, nodesPanel(await get("nodes", null, signal))), fail(nodes)),
   ];
   return () => stops.forEach((stop) => stop());
 }

@@ -1,9 +1,9 @@
 // One request's buckets: which rules concern it, and how full each tier is,
 // refilling as one looks.
 
-import { Refusal, Unreachable, every, post } from "./api.js";
-import { blame, confirm, field, h, isHeld, level, say, setLevel, swap } from "./dom.js";
-import { count, limitInWords, sentence, span } from "./format.js";
+import { Refusal, Unreachable, poll, post } from "./api.js";
+import { announce, confirm, field, h, isInteracting, meter, replaceContent, setFieldError, setMeter } from "./dom.js";
+import { count, duration, limitInWords, sentence } from "./format.js";
 
 const POLL_MS = 1_000;
 const DRAW_MS = 100;
@@ -15,7 +15,7 @@ export const title = () => "Bucket inspector";
 
 // A tier's bar, number and promise; `refresh` moves them to now.
 function tierRow(rule, tier, asked_ms) {
-  const bar = level(0);
+  const bar = meter(0);
   const number = h("strong", { "data-level": `${rule.rule} ${tier.quota}` });
   const promise = h("span", { class: "soft" });
   const refresh = () => {
@@ -23,11 +23,11 @@ function tierRow(rule, tier, asked_ms) {
     const is_over = passed_ms >= tier.reset_after_ms;
     const gained = is_over ? 1 : STEADY.includes(rule.algorithm) ? passed_ms / tier.reset_after_ms : 0;
     const now = tier.remaining + (tier.limit - tier.remaining) * (tier.reset_after_ms ? gained : 0);
-    setLevel(bar, now / tier.limit);
+    setMeter(bar, now / tier.limit);
     bar.classList.toggle("low", now < tier.limit * 0.1);
     number.textContent = count(Math.floor(now));
     const left_ms = tier.reset_after_ms - passed_ms;
-    promise.textContent = tier.reset_after_ms === 0 || left_ms <= 0 ? "full" : `full in ${span(left_ms / 1000)}`;
+    promise.textContent = tier.reset_after_ms === 0 || left_ms <= 0 ? "full" : `full in ${duration(left_ms / 1000)}`;
   };
   refresh();
   const node = h("div", { class: "stack" }, h("div", { class: "row spread" },
@@ -100,7 +100,7 @@ export function show({ body, query }) {
     const is_open = found.querySelector("details")?.open ?? false;
     const cards = answer.matches.map((rule) => ruleCard(rule, asked_ms, refreshers));
     const hints = (answer.hints ?? []).map((hint) => h("p", { class: "told warn" }, sentence(hint)));
-    swap(found, verdict(answer), ...hints, ...cards, others(answer, is_open));
+    replaceContent(found, verdict(answer), ...hints, ...cards, others(answer, is_open));
     reset.disabled = refund.disabled = !answer.matches.length;
   }
 
@@ -113,13 +113,13 @@ export function show({ body, query }) {
     refreshers = [];
     fault.textContent = "";
     if (!Object.keys(asked.attributes).length) {
-      swap(found, h("p", { class: "empty" }, "Type the attributes of a request, such as user = 42."));
+      replaceContent(found, h("p", { class: "empty" }, "Type the attributes of a request, such as user = 42."));
       return;
     }
     let is_first = true;
-    stop = every(POLL_MS, async (signal) => {
+    stop = poll(POLL_MS, async (signal) => {
       const answer = await post("inspect", asked, signal);
-      if (is_first || !isHeld(found)) draw(answer, performance.now());
+      if (is_first || !isInteracting(found)) draw(answer, performance.now());
       is_first = false;
     }, (error) => { fault.textContent = error.message; });
   }
@@ -127,8 +127,8 @@ export function show({ body, query }) {
   async function act(verb) {
     const subjects = last.matches.map((rule) => h("li", null, h("strong", null, rule.rule), " ", h("code", null, rule.subject)));
     const amount = Number(cost.control.value);
-    if (verb === "refund" && !(Number.isInteger(amount) && amount >= 1)) return blame(cost, "Give a whole number from 1.");
-    blame(cost, "");
+    if (verb === "refund" && !(Number.isInteger(amount) && amount >= 1)) return setFieldError(cost, "Give a whole number from 1.");
+    setFieldError(cost, "");
     const told = verb === "reset" ? "These buckets become full again, for every request that shares them."
       : `${count(amount)} is refunded to each of these buckets, at most until it is full.`;
     const is_meant = await confirm(verb === "reset" ? "Reset these buckets?" : "Refund these buckets?",
@@ -136,7 +136,7 @@ export function show({ body, query }) {
     if (!is_meant) return undefined;
     try {
       await post(verb, verb === "refund" ? { ...request(), cost: amount } : request());
-      say(verb === "reset" ? "The buckets are full again." : "The cost is refunded.");
+      announce(verb === "reset" ? "The buckets are full again." : "The cost is refunded.");
       begin();
     } catch (error) {
       if (!(error instanceof Refusal || error instanceof Unreachable)) throw error;

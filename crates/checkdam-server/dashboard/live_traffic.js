@@ -2,11 +2,11 @@
 // is shown, closed while nobody looks.
 
 import { Refusal, Unreachable, events, get } from "./api.js";
-import { KINDS, apart } from "./format.js";
+import { OUTCOMES, byOutcome } from "./format.js";
 
 const SECONDS = 60;
 const LATEST_RETRY_MS = 15_000;
-const NAMES = Object.keys(KINDS);
+const NAMES = Object.keys(OUTCOMES);
 
 const listeners = new Set();
 const state = { end: 0, total: blank(), rules: new Map(), status: null, fault: "" };
@@ -25,15 +25,15 @@ export function listen(heard) {
   return () => listeners.delete(heard);
 }
 
-function tell() {
+function notify() {
   for (const heard of listeners) heard(state);
 }
 
-async function seed(signal) {
+async function loadLastMinute(signal) {
   const { end, total, rules } = await get("traffic", { window: "minute" }, signal);
   state.end = end;
-  state.total = apart(total);
-  state.rules = new Map(rules.map((rule) => [rule.rule, apart(rule)]));
+  state.total = byOutcome(total);
+  state.rules = new Map(rules.map((rule) => [rule.rule, byOutcome(rule)]));
 }
 
 function push(series, tick) {
@@ -45,13 +45,13 @@ function push(series, tick) {
 
 // Seconds that were missed are empty, and one that is known already is left out:
 // points stand where their time is. A clock that was set back begins anew.
-function take(tick) {
+function applyTick(tick) {
   state.status = tick.status;
   const passed = tick.at - state.end;
   if (passed <= 0 && passed > -SECONDS) return;
   const missed = passed > 0 ? Math.min(passed - 1, SECONDS) : SECONDS;
   for (let second = 0; second < missed; second += 1) advance({}, []);
-  advance(apart(tick.total), tick.rules.map(apart));
+  advance(byOutcome(tick.total), tick.rules.map(byOutcome));
   state.end = tick.at;
 }
 
@@ -66,23 +66,23 @@ function advance(total, rules) {
   }
 }
 
-async function follow(signal) {
+async function followStream(signal) {
   let wait_ms = 1000;
   while (!signal.aborted) {
     try {
-      await seed(signal);
-      tell();
+      await loadLastMinute(signal);
+      notify();
       for await (const tick of events("/admin/v1/live", signal)) {
         wait_ms = 1000;
         state.fault = "";
-        take(tick);
-        tell();
+        applyTick(tick);
+        notify();
       }
     } catch (error) {
       if (signal.aborted) return;
       state.fault = error instanceof Refusal ? error.message : "";
       if (!(error instanceof Refusal || error instanceof Unreachable)) throw error;
-      tell();
+      notify();
     }
     await new Promise((resolve) => { setTimeout(resolve, wait_ms); });
     wait_ms = Math.min(wait_ms * 2, LATEST_RETRY_MS);
@@ -92,7 +92,7 @@ async function follow(signal) {
 function begin() {
   if (stop || document.hidden) return;
   stop = new AbortController();
-  follow(stop.signal);
+  followStream(stop.signal);
 }
 
 export function start() {

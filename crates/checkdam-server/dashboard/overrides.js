@@ -1,15 +1,15 @@
 // Other limits for some subjects of a rule.
 
-import { askForEntry, takeAway } from "./entry_dialog.js";
+import { confirmRemoval, openEntryDialog } from "./entry_dialog.js";
 import { field, h, table } from "./dom.js";
-import { listing } from "./paged_list.js";
-import { limitsInWords, moment } from "./format.js";
+import { pagedList } from "./paged_list.js";
+import { dateTime, limitsInWords } from "./format.js";
 
 const KINDS = [["limits", "these limits"], ["scale", "a multiple of the rule's own"], ["unlimited", "no limit"]];
 
 export const title = () => "Overrides";
 
-function instead(row) {
+function allowanceText(row) {
   if (row.unlimited) return "no limit";
   return row.scale === undefined ? limitsInWords(row.limits) : `${row.scale} times the rule's own`;
 }
@@ -17,7 +17,7 @@ function instead(row) {
 const kindOf = (row) => (row.unlimited ? "unlimited" : row.scale === undefined ? "limits" : "scale");
 
 // Asks for an override; `row` is what it says so far.
-function ask(row) {
+function editOverride(row) {
   const input = (name, value, more) => h("input", { name, value: value ?? "", autocomplete: "off", spellcheck: "false", ...more });
   const is_known = Boolean(row.version);
   const rule = field("Rule", input("rule", row.rule, { readonly: is_known }));
@@ -45,7 +45,7 @@ function ask(row) {
     return said;
   }
 
-  return askForEntry({
+  return openEntryDialog({
     kind: "overrides", title: is_known ? "Change an override" : "Add an override", read, version: row.version,
     note: "It is active on this node at once and on every other within a second; earlier charges stay.",
     nodes: [rule.node, subject.node, kind.node, limits.node, scale.node, why.node],
@@ -54,23 +54,23 @@ function ask(row) {
 
 export function show({ body, actions, query }) {
   const then = (done) => { if (done) overrides.load(); };
-  const remove = (row) => takeAway({
+  const remove = (row) => confirmRemoval({
     kind: "overrides", title: "Remove the override?", told: `${row.subject} has the limits of the rule ${row.rule} again.`, verb: "Remove",
     given: { rule: row.rule, subject: row.subject }, version: row.version,
   }).then(then);
   const list = (rows, caption, is_fixed) => table(caption, [
     { label: "Whose", cell: (row) => h("code", null, row.subject) },
     { label: "Rule", cell: (row) => h("a", { href: `#/rules/${encodeURIComponent(row.rule)}`, "data-key": `rule ${row.rule} ${row.subject}` }, row.rule) },
-    { label: "Allows instead", cell: instead },
+    { label: "Allows instead", cell: allowanceText },
     { label: "Why", cell: (row) => row.description || "–" },
-    { label: "Changed", cell: (row) => (row.updated_at ? moment(row.updated_at) : "–") },
+    { label: "Changed", cell: (row) => (row.updated_at ? dateTime(row.updated_at) : "–") },
     ...(is_fixed ? [] : [{ label: "Edit", unseen: true, cell: (row) => h("div", { class: "row" },
-      h("button", { type: "button", "data-key": `edit ${row.rule} ${row.subject}`, "aria-label": `Change the override of ${row.subject}`, click: () => ask(row).then(then) }, "Change…"),
+      h("button", { type: "button", "data-key": `edit ${row.rule} ${row.subject}`, "aria-label": `Change the override of ${row.subject}`, click: () => editOverride(row).then(then) }, "Change…"),
       h("button", { type: "button", class: "harm", "aria-label": `Remove the override of ${row.subject}`, click: () => remove(row) }, "Remove…")) }]),
   ], rows);
   const given = { rule: query.get("rule") ?? "", subject: query.get("subject") ?? "" };
-  const add = h("button", { type: "button", class: "main", click: () => ask(given).then(then) }, "Add an override…");
+  const add = h("button", { type: "button", class: "main", click: () => editOverride(given).then(then) }, "Add an override…");
   actions.append(add);
-  const overrides = listing({ body, query, kind: "overrides", hint: "part of a subject, rule or description", none: "There are no overrides.", list, fixed: () => { add.hidden = true; } });
+  const overrides = pagedList({ body, query, kind: "overrides", hint: "part of a subject, rule or description", none: "There are no overrides.", list, fixed: () => { add.hidden = true; } });
   return overrides.stop;
 }

@@ -1,10 +1,10 @@
 // What goes on: numbers, the chart of traffic, the busiest rules, who is limited.
 
-import { every, get } from "./api.js";
+import { get, poll } from "./api.js";
 import { TrafficChart, sparkline, trafficRows } from "./charts.js";
-import { choice, h, refresh, say, swap, table } from "./dom.js";
+import { announce, buttonGroup, h, refresh, replaceContent, table } from "./dom.js";
 import { listen, live } from "./live_traffic.js";
-import { KINDS, REFUSED, apart, brief, count, percent, sum } from "./format.js";
+import { NOT_ALLOWED, OUTCOMES, byOutcome, compact, count, percent, sum } from "./format.js";
 
 const WINDOWS = [["minute", "1 min"], ["quarter", "15 min"], ["day", "24 h"]];
 const RULES_SHOWN = 12;
@@ -29,14 +29,14 @@ function tiles() {
   return {
     node,
     draw({ total }) {
-      const refused = sum(REFUSED.map((kind) => recent(total[kind])));
-      figures.requests.textContent = brief(recent(total.allowed) + refused);
-      figures.limited.textContent = brief(recent(total.limited));
-      const [allowed, ...others] = ["allowed", ...REFUSED].map((kind) => sum(total[kind]));
+      const refused = sum(NOT_ALLOWED.map((kind) => recent(total[kind])));
+      figures.requests.textContent = compact(recent(total.allowed) + refused);
+      figures.limited.textContent = compact(recent(total.limited));
+      const [allowed, ...others] = ["allowed", ...NOT_ALLOWED].map((kind) => sum(total[kind]));
       figures.share.textContent = percent(others[0], allowed + sum(others));
       // Neither is a limit's doing: they are told only where there are any.
-      hints.limited.textContent = [`mean of ${AVERAGED_S} s`, ...["banned", "unavailable"].filter((kind) => recent(total[kind])).map((kind) => `${KINDS[kind].toLowerCase()} ${brief(recent(total[kind]))}`)].join("; ");
-      figures.shadow.textContent = brief(recent(total.shadow));
+      hints.limited.textContent = [`mean of ${AVERAGED_S} s`, ...["banned", "unavailable"].filter((kind) => recent(total[kind])).map((kind) => `${OUTCOMES[kind].toLowerCase()} ${compact(recent(total[kind]))}`)].join("; ");
+      figures.shadow.textContent = compact(recent(total.shadow));
     },
   };
 }
@@ -50,10 +50,10 @@ function busiest(rules, step_s, chosen, choose) {
   const columns = [
     { label: "Rule", cell: (row) => h("button", { type: "button", class: "link", "data-key": row.rule, "aria-pressed": String(row.rule === chosen), click: () => choose(row.rule === chosen ? null : row.rule) }, row.rule) },
     { label: "Traffic", unseen: true, cell: (row) => sparkline(row) },
-    { label: "Allowed/s", number: true, cell: (row) => brief(row.passed / seconds) },
-    { label: "Denied/s", number: true, cell: (row) => h("span", { class: row.denied ? "bad" : "soft" }, brief(row.denied / seconds)) },
-    ...(rows.some((row) => row.stranded) ? [{ label: "Store unavailable/s", number: true, cell: (row) => h("span", { class: row.stranded ? "warn" : "soft" }, brief(row.stranded / seconds)) }] : []),
-    { label: "Shadow/s", number: true, cell: (row) => h("span", { class: row.watched ? "shade" : "soft" }, brief(row.watched / seconds)) },
+    { label: "Allowed/s", number: true, cell: (row) => compact(row.passed / seconds) },
+    { label: "Denied/s", number: true, cell: (row) => h("span", { class: row.denied ? "bad" : "soft" }, compact(row.denied / seconds)) },
+    ...(rows.some((row) => row.stranded) ? [{ label: "Store unavailable/s", number: true, cell: (row) => h("span", { class: row.stranded ? "warn" : "soft" }, compact(row.stranded / seconds)) }] : []),
+    { label: "Shadow/s", number: true, cell: (row) => h("span", { class: row.watched ? "shade" : "soft" }, compact(row.watched / seconds)) },
   ];
   return table("Means of the whole window. Choose a rule to see only its traffic in the chart.", columns, rows, { row: (row) => ({ class: row.rule === chosen && "chosen" }) });
 }
@@ -77,7 +77,7 @@ function mostLimited(subjects) {
 }
 
 export function show({ body, actions }) {
-  let span = "minute";
+  let window_name = "minute";
   let chosen = null;
   let fetched = null;
   const numbers = tiles();
@@ -90,20 +90,20 @@ export function show({ body, actions }) {
   const figures = h("details", null, h("summary", null, "The chart as a table"), h("div", { class: "scroll", tabindex: "0" }));
   let stopFetching = () => {};
 
-  const data = () => (span === "minute" ? { step_s: 1, end: live().end, total: live().total, rules: [...live().rules.values()] } : fetched);
+  const data = () => (window_name === "minute" ? { step_s: 1, end: live().end, total: live().total, rules: [...live().rules.values()] } : fetched);
 
   function draw() {
     const now = data();
     if (!now?.end) return;
     const one = chosen === null ? null : now.rules.find((rule) => rule.rule === chosen);
     const none = now.total.allowed.map(() => 0);
-    const series = chosen === null ? now.total : one ?? Object.fromEntries(Object.keys(KINDS).map((kind) => [kind, none]));
+    const series = chosen === null ? now.total : one ?? Object.fromEntries(Object.keys(OUTCOMES).map((kind) => [kind, none]));
     chart.draw(series, now.end, now.step_s, heading.textContent);
     refresh(list, busiest(now.rules, now.step_s, chosen, choose));
     if (figures.open) {
       refresh(figures.lastChild, table(heading.textContent, [
         { label: "From", cell: (row) => row.time },
-        ...Object.entries(KINDS).map(([kind, label]) => ({ label: kind === "shadow" ? "Shadow" : label, number: true, cell: (row) => count(row[kind]) })),
+        ...Object.entries(OUTCOMES).map(([kind, label]) => ({ label: kind === "shadow" ? "Shadow" : label, number: true, cell: (row) => count(row[kind]) })),
       ], trafficRows(series, now.end, now.step_s)));
     }
   }
@@ -112,27 +112,27 @@ export function show({ body, actions }) {
     chosen = rule;
     heading.textContent = rule === null ? "Traffic, all rules" : `Traffic of ${rule}`;
     clear.hidden = rule === null;
-    if (span !== "minute") choseSpan(span);
+    if (window_name !== "minute") chooseWindow(window_name);
     else draw();
   }
 
-  function choseSpan(value) {
+  function chooseWindow(value) {
     stopFetching();
-    span = value;
+    window_name = value;
     fetched = null;
-    if (span === "minute") return draw();
-    stopFetching = every(span === "day" ? 60_000 : 5_000, async (signal) => {
-      const { total, rules, ...found } = await get("traffic", { window: span }, signal);
-      Object.assign(found, { total: apart(total), rules: rules.map(apart) });
+    if (window_name === "minute") return draw();
+    stopFetching = poll(window_name === "day" ? 60_000 : 5_000, async (signal) => {
+      const { total, rules, ...found } = await get("traffic", { window: window_name }, signal);
+      Object.assign(found, { total: byOutcome(total), rules: rules.map(byOutcome) });
       if (chosen !== null && !found.rules.some((rule) => rule.rule === chosen)) {
-        found.rules.push(...(await get("traffic", { window: span, rule: chosen }, signal)).rules.map(apart));
+        found.rules.push(...(await get("traffic", { window: window_name, rule: chosen }, signal)).rules.map(byOutcome));
       }
       fetched = found;
       draw();
-    }, (error) => swap(list, h("p", { class: "told bad" }, error.message)));
+    }, (error) => replaceContent(list, h("p", { class: "told bad" }, error.message)));
   }
 
-  actions.append(choice("Time", WINDOWS, span, choseSpan));
+  actions.append(buttonGroup("Time", WINDOWS, window_name, chooseWindow));
   figures.addEventListener("toggle", draw);
   body.append(numbers.node, idle,
     h("section", { class: "panel stack" }, h("div", { class: "row spread" }, heading, clear), chart.node, figures),
@@ -142,19 +142,19 @@ export function show({ body, actions }) {
 
   const heard = (state) => {
     numbers.draw(state);
-    if (span === "minute") draw();
+    if (window_name === "minute") draw();
   };
   if (live().end) heard(live());
   const stops = [
-    every(10_000, async (signal) => refresh(idle, idleRules((await get("status", {}, signal)).unseen_attributes)), () => swap(idle)),
+    poll(10_000, async (signal) => refresh(idle, idleRules((await get("status", {}, signal)).unseen_attributes)), () => replaceContent(idle)),
     listen(heard),
-    every(3_000, async (signal) => refresh(top, mostLimited((await get("top", { kind: "limited", window: "minute", limit: 8 }, signal)).subjects)),
-      (error) => swap(top, h("p", { class: "told bad" }, error.message))),
+    poll(3_000, async (signal) => refresh(top, mostLimited((await get("top", { kind: "limited", window: "minute", limit: 8 }, signal)).subjects)),
+      (error) => replaceContent(top, h("p", { class: "told bad" }, error.message))),
   ];
   const speaker = setInterval(() => {
     const { total } = live();
-    const all = sum(["allowed", ...REFUSED].map((kind) => recent(total[kind])));
-    say(`${brief(all)} requests per second, ${brief(recent(total.limited))} of them denied`);
+    const all = sum(["allowed", ...NOT_ALLOWED].map((kind) => recent(total[kind])));
+    announce(`${compact(all)} requests per second, ${compact(recent(total.limited))} of them denied`);
   }, SAID_EVERY_MS);
   return () => {
     stops.forEach((stop) => stop());

@@ -2,7 +2,7 @@
 // shown a page at a time: there may be tens of thousands.
 
 import { get } from "./api.js";
-import { h, say, swap } from "./dom.js";
+import { announce, h, replaceContent } from "./dom.js";
 import { count } from "./format.js";
 
 const PAGE = 50;
@@ -16,7 +16,7 @@ function tabs(chosen) {
 
 // `list(rows, caption, is_fixed)` draws a page; `is_fixed` if nothing can be edited
 // here, which `fixed` hears of as well. Gives `load` to draw it anew, and `stop`.
-export function listing({ body, query, kind, hint, none, list, fixed }) {
+export function pagedList({ body, query, kind, hint, none, list, fixed }) {
   const label = KINDS.find(([name]) => name === kind)[1];
   const search = h("input", { type: "search", id: "search", placeholder: hint, autocomplete: "off", spellcheck: "false" });
   const found = h("div", { id: kind }, h("p", { class: "empty" }, "Asking…"));
@@ -35,7 +35,7 @@ export function listing({ body, query, kind, hint, none, list, fixed }) {
     const from = (starts.length - 1) * PAGE;
     const caption = `${label} ${count(from + 1)} to ${count(from + rows.length)} of ${count(page.total)}`;
     const empty = search.value.trim() ? "Nothing matches." : none;
-    swap(found, rows.length ? list(rows, caption, is_fixed) : h("p", { class: "empty" }, empty));
+    replaceContent(found, rows.length ? list(rows, caption, is_fixed) : h("p", { class: "empty" }, empty));
     back.disabled = starts.length === 1;
     next.disabled = page.next === null;
   }
@@ -46,7 +46,7 @@ export function listing({ body, query, kind, hint, none, list, fixed }) {
     try {
       page = await get(kind, { search: search.value.trim(), limit: PAGE, after: starts.at(-1) }, asked.signal);
       draw();
-      say(`${count(page.total)} ${kind} found`);
+      announce(`${count(page.total)} ${kind} found`);
     } catch (error) {
       if (error.name === "AbortError") return;
       // That at which a page began may be gone.
@@ -55,7 +55,7 @@ export function listing({ body, query, kind, hint, none, list, fixed }) {
         load();
         return;
       }
-      swap(found, h("p", { class: "told bad" }, error.message));
+      replaceContent(found, h("p", { class: "told bad" }, error.message));
     }
   }
 

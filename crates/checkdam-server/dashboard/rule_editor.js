@@ -2,12 +2,12 @@
 // edit before it is made.
 
 import { Unreachable, get, post, readRule, removeRule, writeRule } from "./api.js";
-import { confirm, h, say, swap } from "./dom.js";
+import { announce, confirm, h, replaceContent } from "./dom.js";
 import { previewPanel } from "./rule_preview.js";
 import { ruleForm } from "./rule_form.js";
-import { bare, blamed, written } from "./rule_json.js";
-import { forgetEdit, watchEdit } from "./unsaved_changes.js";
-import { count, limitInWords, moment, span, whenInWords } from "./format.js";
+import { locateError, toLines, withoutRowFields } from "./rule_json.js";
+import { clearUnsaved, trackUnsaved } from "./unsaved_changes.js";
+import { count, dateTime, duration, limitInWords, whenInWords } from "./format.js";
 
 const TYPING_MS = 400;
 const NEW = { name: "", key: "user:{user}", limits: ["10/s burst 50"] };
@@ -20,11 +20,11 @@ function summary(rule) {
     h("dl", null, h("dt", null, "Matches"), h("dd", null, whenInWords(rule.when)), h("dt", null, "Counts by"), h("dd", null, h("code", null, rule.key)),
       h("dt", null, "Allows"), h("dd", null, rule.limits.map((limit) => h("div", null, limitInWords(limit)))),
       h("dt", null, "Mode"), h("dd", null, h("span", { class: `tag ${rule.mode ?? ""}` }, rule.mode ?? "enforce")),
-      rule.updated_at ? [h("dt", null, "Changed"), h("dd", null, `${moment(rule.updated_at)}, version ${count(rule.version)}`)] : null));
+      rule.updated_at ? [h("dt", null, "Changed"), h("dd", null, `${dateTime(rule.updated_at)}, version ${count(rule.version)}`)] : null));
 }
 
 const withoutIt = ({ requests, seconds, newly_allowed }) => (requests
-  ? `Of the last ${count(requests)} requests (${span(seconds)}), ${count(newly_allowed)} that were denied would have been allowed.` : "");
+  ? `Of the last ${count(requests)} requests (${duration(seconds)}), ${count(newly_allowed)} that were denied would have been allowed.` : "");
 
 class Editor {
   constructor(body, name) {
@@ -44,7 +44,7 @@ class Editor {
   async begin() {
     if (!this.is_new) {
       const { data, etag } = await readRule(this.name);
-      this.take(data, etag);
+      this.setSaved(data, etag);
       if (data.mode === "shadow") this.showShadow().catch(() => {});
     }
     const { rules } = await get("status");
@@ -53,8 +53,8 @@ class Editor {
 
   open({ source, from }) {
     const is_fixed = source === "file";
-    this.form = ruleForm(bare(this.saved), () => this.typed());
-    if (!is_fixed) this.settle();
+    this.form = ruleForm(withoutRowFields(this.saved), () => this.typed());
+    if (!is_fixed) this.markSaved();
     this.body.append(h("form", { class: "panel stack", id: "editor", novalidate: true, submit: (event) => { event.preventDefault(); this.save(); } },
       h("h2", null, this.is_new ? "What it says" : "Edit"),
       is_fixed ? h("p", { class: "told warn" }, `The rules come from ${from}: edit that file. Here an edit can be tried, not saved.`) : null,
@@ -66,59 +66,59 @@ class Editor {
   }
 
   // What stands in the form now may be left.
-  settle() {
+  markSaved() {
     const written = () => JSON.stringify(this.form.read());
     const settled = written();
-    watchEdit(() => written() !== settled);
+    trackUnsaved(() => written() !== settled);
   }
 
   close() {
     this.is_closed = true;
-    forgetEdit();
+    clearUnsaved();
     clearTimeout(this.timer);
   }
 
-  take(rule, etag) {
+  setSaved(rule, etag) {
     this.etag = etag;
     this.saved = rule;
-    swap(this.shown, summary(rule));
+    replaceContent(this.shown, summary(rule));
   }
 
   async showShadow() {
     const { seen, would_deny, since } = await get(`rules/${encodeURIComponent(this.name)}/effect`);
     this.shown.firstChild.append(h("p", { class: "told" },
-      `In shadow: it would have denied ${count(would_deny)} of ${count(seen)} requests on this node since ${moment(since * 1000)}.`));
+      `In shadow: it would have denied ${count(would_deny)} of ${count(seen)} requests on this node since ${dateTime(since * 1000)}.`));
   }
 
-  tell(kind, ...parts) {
-    swap(this.told, parts.length ? h("div", { class: `told ${kind}` }, ...parts) : null);
+  showMessage(kind, ...parts) {
+    replaceContent(this.told, parts.length ? h("div", { class: `told ${kind}` }, ...parts) : null);
   }
 
   // Shows an error at its field, or above the buttons.
   complain(error, fields) {
     if (error instanceof Unreachable) {
-      this.tell("bad", error.message);
+      this.showMessage("bad", error.message);
       return;
     }
     if (error.status === undefined) throw error;
-    const { name, text } = blamed(error.message, fields);
-    if (!this.form.blame(name ?? error.field, text)) this.tell("bad", text);
+    const { name, text } = locateError(error.message, fields);
+    if (!this.form.showError(name ?? error.field, text)) this.showMessage("bad", text);
   }
 
   typed() {
     clearTimeout(this.timer);
     // What was previewed is another edit by now.
-    swap(this.seen, null);
+    replaceContent(this.seen, null);
     this.timer = setTimeout(() => this.judged().catch(() => {}), TYPING_MS);
   }
 
   // The rule of the form if the server finds it valid.
   async judged() {
     this.form.clear();
-    this.tell("");
+    this.showMessage("");
     const rule = this.form.read();
     if (rule === null) return null;
-    const { text, fields } = written(rule);
+    const { text, fields } = toLines(rule);
     try {
       await post("rules/validate", text);
     } catch (error) {
@@ -145,7 +145,7 @@ class Editor {
     if (!edit) return;
     try {
       const effect = await post("rules/preview", { name: this.is_new ? null : this.name, rule: edit.rule });
-      swap(this.seen, previewPanel(effect));
+      replaceContent(this.seen, previewPanel(effect));
       this.seen.querySelector("h2").focus();
     } catch (error) {
       this.complain(error, edit.fields);
@@ -157,16 +157,16 @@ class Editor {
     if (!edit) return;
     try {
       const { data, etag } = await writeRule(this.is_new ? edit.rule.name : this.name, edit.text, this.etag);
-      forgetEdit();
+      clearUnsaved();
       if (data.name !== this.name) {
         location.hash = `#/rules/${encodeURIComponent(data.name)}`;
         return;
       }
-      this.take(data, etag);
-      this.form.write(bare(data));
-      this.settle();
-      swap(this.seen, null);
-      this.tell("", h("strong", { class: "good" }, "Saved."), " It is active on this node, and within a second on every other.");
+      this.setSaved(data, etag);
+      this.form.write(withoutRowFields(data));
+      this.markSaved();
+      replaceContent(this.seen, null);
+      this.showMessage("", h("strong", { class: "good" }, "Saved."), " It is active on this node, and within a second on every other.");
     } catch (error) {
       if (error.status === 412) await this.disagree(error);
       else this.complain(error, edit.fields);
@@ -176,19 +176,19 @@ class Editor {
   // Somebody else was faster: shows theirs, and lets the user choose.
   async disagree(error) {
     if (this.is_new) {
-      this.form.blame("name", error.message);
+      this.form.showError("name", error.message);
       return;
     }
     try {
       const { data, etag } = await readRule(this.name);
-      this.tell("warn", h("p", null, h("strong", null, "This rule was changed concurrently."), " Nothing was saved. The stored rule:"),
-        h("pre", { tabindex: "0" }, JSON.stringify(bare(data), null, 2)),
+      this.showMessage("warn", h("p", null, h("strong", null, "This rule was changed concurrently."), " Nothing was saved. The stored rule:"),
+        h("pre", { tabindex: "0" }, JSON.stringify(withoutRowFields(data), null, 2)),
         h("div", { class: "row" },
-          h("button", { type: "button", click: () => { this.take(data, etag); this.form.write(bare(data)); this.settle(); this.tell(""); } }, "Take theirs"),
-          h("button", { type: "button", click: () => { this.take(data, etag); this.tell("", "Yours is kept: save again to replace theirs."); } }, "Keep mine")));
+          h("button", { type: "button", click: () => { this.setSaved(data, etag); this.form.write(withoutRowFields(data)); this.markSaved(); this.showMessage(""); } }, "Take theirs"),
+          h("button", { type: "button", click: () => { this.setSaved(data, etag); this.showMessage("", "Yours is kept: save again to replace theirs."); } }, "Keep mine")));
     } catch (gone) {
       if (gone.status !== 404) throw gone;
-      this.tell("warn", "This rule was removed concurrently. Nothing was saved.");
+      this.showMessage("warn", "This rule was removed concurrently. Nothing was saved.");
     }
   }
 
@@ -199,8 +199,8 @@ class Editor {
     if (!is_meant) return;
     try {
       await removeRule(this.name, this.etag);
-      forgetEdit();
-      say(`The rule ${this.name} is removed.`);
+      clearUnsaved();
+      announce(`The rule ${this.name} is removed.`);
       location.hash = "#/rules";
     } catch (error) {
       if (error.status === 412) await this.disagree(error);
@@ -215,7 +215,7 @@ export function show({ body, actions, heading, item }) {
   editor.begin().catch((error) => {
     if (error.name === "AbortError") return;
     if (error.status === 404) heading.textContent = `There is no rule ${item}`;
-    swap(editor.shown, h("p", { class: "told bad" }, error.message));
+    replaceContent(editor.shown, h("p", { class: "told bad" }, error.message));
   });
   return () => editor.close();
 }

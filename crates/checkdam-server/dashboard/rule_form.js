@@ -1,6 +1,6 @@
 // The editor's form: the common fields one by one, or the whole rule as JSON.
 
-import { blame, choice, field, h } from "./dom.js";
+import { buttonGroup, field, h, setFieldError } from "./dom.js";
 import { limitInWords } from "./format.js";
 
 const ALGORITHMS = ["token_bucket", "leaky_bucket", "fixed_window", "sliding_window", "sliding_log"];
@@ -20,12 +20,12 @@ function limitList(changed) {
     const input = text({ value, placeholder: "10/s burst 50", class: "limit" });
     const one = field("", input, "");
     const words = h("p", { class: "note" });
-    const tell = () => { words.textContent = limitInWords(input.value.trim()) === input.value.trim() ? "" : limitInWords(input.value.trim()); };
+    const describe = () => { words.textContent = limitInWords(input.value.trim()) === input.value.trim() ? "" : limitInWords(input.value.trim()); };
     const remove = h("button", { type: "button", click: () => { all = all.filter((other) => other !== one); row.remove(); number(); changed(); } }, "×");
     const row = h("div", null, h("div", { class: "row" }, h("div", { class: "grow" }, input), remove), one.fault, words);
     one.remove = remove;
-    input.addEventListener("input", () => { tell(); changed(); });
-    tell();
+    input.addEventListener("input", () => { describe(); changed(); });
+    describe();
     all.push(one);
     rows.append(row);
     number();
@@ -76,7 +76,7 @@ export function ruleForm(rule, changed) {
     try {
       return JSON.parse(source);
     } catch (error) {
-      blame(one, `Not JSON: ${error.message}`);
+      setFieldError(one, `Not JSON: ${error.message}`);
       return null;
     }
   }
@@ -100,7 +100,7 @@ export function ruleForm(rule, changed) {
   const parts = h("div", { class: "stack" }, h("div", { class: "fields" }, fields.name.node, fields.description.node), fields.key.node, fields.when.node, limits.node,
     h("div", { class: "fields" }, fields.mode.node, fields.algorithm.node, fields.on_store_failure.node, fields.priority.node));
   whole.node.hidden = true;
-  const toggle = choice("Edit as", [["form", "Form"], ["json", "JSON"]], "form", (value) => {
+  const toggle = buttonGroup("Edit as", [["form", "Form"], ["json", "JSON"]], "form", (value) => {
     const now = read();
     if (now !== null) write(now);
     is_whole = value === "json";
@@ -110,17 +110,17 @@ export function ruleForm(rule, changed) {
   write(rule);
 
   function clear() {
-    for (const one of [...Object.values(fields), ...limits.fields(), whole]) blame(one, "");
+    for (const one of [...Object.values(fields), ...limits.fields(), whole]) setFieldError(one, "");
   }
 
   return {
     node: h("div", { class: "stack" }, h("div", null, toggle), parts, whole.node),
     read, write, clear,
     // Says what is wrong at the field it is about; false if there is no such field.
-    blame(name, message) {
+    showError(name, message) {
       const place = name?.startsWith("limits.") ? limits.fields()[Number(name.slice(7))] : name === "limits" ? limits.fields()[0] : fields[name];
       const one = is_whole ? whole : place;
-      if (one) blame(one, message);
+      if (one) setFieldError(one, message);
       return Boolean(one);
     },
   };

@@ -5,11 +5,11 @@ import { sentence } from "./format.js";
 // What only the row of a rule knows.
 const OF_THE_ROW = ["id", "version", "created_at", "updated_at"];
 
-export const bare = (rule) => Object.fromEntries(Object.entries(rule).filter(([name]) => !OF_THE_ROW.includes(name)));
+export const withoutRowFields = (rule) => Object.fromEntries(Object.entries(rule).filter(([name]) => !OF_THE_ROW.includes(name)));
 
 // The rule as JSON with one field, and one limit, to a line: the server names the
 // line of an error, and `fields` tells which field stands there.
-export function written(rule) {
+export function toLines(rule) {
   const lines = ["{"];
   const fields = [null];
   const put = (text, name) => { lines.push(text); fields.push(name); };
@@ -30,7 +30,7 @@ export function written(rule) {
 const SPOKEN = [[/the name|is called|cannot be called|name is taken|exists/, "name"], [/the key/, "key"], [/limits? |quota|burst/, "limits.0"]];
 
 // The field that an error is about, and the error without the place that only we know.
-export function blamed(message, fields) {
+export function locateError(message, fields) {
   const place = /^line (\d+), column \d+: /.exec(message);
   const text = message.replace(/^line \d+, column \d+: /, "").replace(/^rule "(?:[^"\\]|\\.)*": /, "");
   const named = place ? fields[Number(place[1]) - 1] : SPOKEN.find(([pattern]) => pattern.test(text))?.[1];

@@ -1,11 +1,11 @@
 // What an edit would have done to the last minutes' traffic.
 
-import { h, level, table } from "./dom.js";
-import { count, percent, sentence, span } from "./format.js";
+import { h, meter, table } from "./dom.js";
+import { count, duration, percent, sentence } from "./format.js";
 
 function bar(label, limited, all) {
   return h("div", { class: "stack" }, h("div", { class: "row spread" }, h("span", null, label),
-    h("span", null, h("strong", null, count(limited)), ` of ${count(all)} denied (${percent(limited, all)})`)), level(all ? limited / all : 0, "harm"));
+    h("span", null, h("strong", null, count(limited)), ` of ${count(all)} denied (${percent(limited, all)})`)), meter(all ? limited / all : 0, "harm"));
 }
 
 function change(preview) {
@@ -29,7 +29,7 @@ export function previewPanel(preview) {
   if (!requests) return close([h("p", { class: "told" }, "No recent requests are kept, so there is nothing to replay."), told]);
   const sampled = preview.sampled_one_in > 1 ? `, counted from the busiest clients and one in ${count(preview.sampled_one_in)} of the others` : "";
   return close([
-    h("p", { class: "note" }, `Replayed ${count(requests)} requests of the last ${span(seconds)}${sampled}, with the active rules and with this edit.`),
+    h("p", { class: "note" }, `Replayed ${count(requests)} requests of the last ${duration(seconds)}${sampled}, with the active rules and with this edit.`),
     change(preview),
     apart,
     h("div", { class: "columns" },

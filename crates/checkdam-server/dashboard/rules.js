@@ -1,7 +1,7 @@
 // The rules.
 
 import { h, table } from "./dom.js";
-import { listing } from "./paged_list.js";
+import { pagedList } from "./paged_list.js";
 import { limitsInWords, whenInWords } from "./format.js";
 
 export const title = () => "Rules";
@@ -18,5 +18,5 @@ export function show({ body, actions, query }) {
   const add = h("a", { class: "button main", href: "#/rules/" }, "Add a rule");
   actions.append(add);
   const hint = "part of a name, key, scope or description";
-  return listing({ body, query, kind: "rules", hint, none: "There is no rule: everything passes.", list, fixed: () => { add.hidden = true; } }).stop;
+  return pagedList({ body, query, kind: "rules", hint, none: "There is no rule: everything passes.", list, fixed: () => { add.hidden = true; } }).stop;
 }

@@ -1,8 +1,8 @@
 // Who is limited, or allowed, most; and why.
 
-import { Refusal, every, get, readRule } from "./api.js";
-import { choice, h, level, refresh, swap, table } from "./dom.js";
-import { attributesOf, count, limitInWords, moment, sentence, span, whenInWords } from "./format.js";
+import { Refusal, get, poll, readRule } from "./api.js";
+import { buttonGroup, h, meter, refresh, replaceContent, table } from "./dom.js";
+import { attributesOf, count, dateTime, duration, limitInWords, sentence, whenInWords } from "./format.js";
 
 const KINDS = [["limited", "Limited"], ["allowed", "Allowed"]];
 const WINDOWS = [["minute", "Last minute"], ["hour", "Last hour"]];
@@ -10,7 +10,7 @@ const SHOWN = 50;
 
 export const title = () => "Denied subjects";
 
-function place(rule, subject) {
+function subjectHref(rule, subject) {
   return `#/limited?${new URLSearchParams({ rule, subject })}`;
 }
 
@@ -19,9 +19,9 @@ function ranking(answer) {
   if (!subjects.length) return h("p", { class: "empty" }, `No subject was ${answer.kind === "limited" ? "denied" : "allowed"} in this time.`);
   const most = subjects[0].count;
   const columns = [
-    { label: "Subject", cell: (row) => h("a", { class: "mono", "data-key": `${row.rule} ${row.subject}`, href: place(row.rule, row.subject) }, row.subject) },
+    { label: "Subject", cell: (row) => h("a", { class: "mono", "data-key": `${row.rule} ${row.subject}`, href: subjectHref(row.rule, row.subject) }, row.subject) },
     { label: "Rule", cell: (row) => (row.rule === "ban" ? h("span", { class: "tag" }, "ban") : h("a", { href: `#/rules/${encodeURIComponent(row.rule)}`, "data-key": `rule ${row.rule} ${row.subject}` }, row.rule)) },
-    { label: "Share", unseen: true, cell: (row) => level(row.count / most, answer.kind === "limited" ? "thin harm" : "thin") },
+    { label: "Share", unseen: true, cell: (row) => meter(row.count / most, answer.kind === "limited" ? "thin harm" : "thin") },
     { label: "Times", number: true, cell: (row) => [count(row.count), row.too_high_by ? h("span", { class: "soft" }, ` − ${count(row.too_high_by)}`) : null].filter(Boolean) },
   ];
   const error = answer.missing_at_most
@@ -32,19 +32,19 @@ function ranking(answer) {
   return answer.hint ? h("div", null, listed, h("p", { class: "note" }, sentence(answer.hint))) : listed;
 }
 
-function record(violations) {
+function violationTable(violations) {
   if (!violations.length) return h("p", { class: "note" }, "No violations of this subject are recorded yet.");
   return table("Last recorded violations", [
-    { label: "When", cell: (row) => moment(row.requested_at_ms) },
+    { label: "When", cell: (row) => dateTime(row.requested_at_ms) },
     { label: "Limit", cell: (row) => row.limit ?? "–" },
     { label: "Request", cell: (row) => [row.method, row.endpoint].filter(Boolean).join(" ") || "–" },
     { label: "Address", cell: (row) => row.ip_address ?? "–" },
-    { label: "Retry in", number: true, cell: (row) => (row.retry_after_ms === null ? "–" : span(row.retry_after_ms / 1000)) },
+    { label: "Retry in", number: true, cell: (row) => (row.retry_after_ms === null ? "–" : duration(row.retry_after_ms / 1000)) },
   ], violations);
 }
 
 // Why `subject` is limited by `name`: the rule, its limits, and what is on record.
-async function why(box, name, subject) {
+async function explainSubject(box, name, subject) {
   const link = (href, text, is_main) => h("a", { class: is_main ? "button main" : "button", href, "data-key": text }, text);
   const parts = [h("div", { class: "row spread" }, h("h2", { tabindex: "-1" }, "Why ", h("span", { class: "mono" }, subject), " is denied"),
     h("a", { href: "#/limited", "data-key": "close" }, "Close"))];
@@ -52,7 +52,7 @@ async function why(box, name, subject) {
   if (name === "ban") {
     const bans = (await get("bans", { search: subject })).bans ?? [];
     const ban = bans.find((one) => one.subject === subject);
-    parts.push(h("p", null, "It is banned", ban?.until ? ` until ${moment(ban.until)}` : "", ban?.reason ? `: ${ban.reason}.` : "."));
+    parts.push(h("p", null, "It is banned", ban?.until ? ` until ${dateTime(ban.until)}` : "", ban?.reason ? `: ${ban.reason}.` : "."));
     actions.append(link(`#/bans?${new URLSearchParams({ search: subject })}`, "Open the ban", true));
   } else {
     try {
@@ -71,7 +71,7 @@ async function why(box, name, subject) {
   actions.append(link(`#/violations?${new URLSearchParams({ subject })}`, "All its violations"));
   parts.push(actions);
   try {
-    parts.push(record((await get("violations", { subject, rule: name, limit: 10 })).violations));
+    parts.push(violationTable((await get("violations", { subject, rule: name, limit: 10 })).violations));
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     parts.push(h("p", { class: "note" }, error.message));
@@ -87,20 +87,20 @@ export function show({ body, actions, query }) {
   const list = h("div", { id: "ranking" }, h("p", { class: "empty" }, "Asking…"));
   const told = (error) => h("p", { class: "told bad" }, error.message);
 
-  function follow() {
+  function restart() {
     stop();
-    stop = every(2_000, async (signal) => refresh(list, ranking(await get("top", { kind, window: within, limit: SHOWN }, signal))),
-      (error) => swap(list, told(error)));
+    stop = poll(2_000, async (signal) => refresh(list, ranking(await get("top", { kind, window: within, limit: SHOWN }, signal))),
+      (error) => replaceContent(list, told(error)));
   }
 
-  actions.append(choice("What", KINDS, kind, (value) => { kind = value; follow(); }), choice("Time", WINDOWS, within, (value) => { within = value; follow(); }));
+  actions.append(buttonGroup("What", KINDS, kind, (value) => { kind = value; restart(); }), buttonGroup("Time", WINDOWS, within, (value) => { within = value; restart(); }));
   if (query.get("subject")) {
     const box = h("section", { class: "panel stack", id: "why" }, h("p", { class: "empty" }, "Asking…"));
     body.append(box);
-    stopWhy = every(5_000, () => why(box, query.get("rule") ?? "", query.get("subject")), (error) => swap(box, told(error)));
+    stopWhy = poll(5_000, () => explainSubject(box, query.get("rule") ?? "", query.get("subject")), (error) => replaceContent(box, told(error)));
   }
   body.append(h("section", { class: "panel" }, list));
-  follow();
+  restart();
   return () => {
     stop();
     stopWhy();

@@ -4,11 +4,11 @@ const nothing = () => false;
 let check = nothing;
 
 // `is_unsaved` says so from now on.
-export function watchEdit(is_unsaved) {
+export function trackUnsaved(is_unsaved) {
   check = is_unsaved;
 }
 
-export function forgetEdit() {
+export function clearUnsaved() {
   check = nothing;
 }
 

@@ -1,8 +1,8 @@
 // Who was denied, newest first.
 
 import { get } from "./api.js";
-import { h, swap, table } from "./dom.js";
-import { moment, span } from "./format.js";
+import { h, replaceContent, table } from "./dom.js";
+import { dateTime, duration } from "./format.js";
 
 const PAGE = 50;
 const SINCE = [["", "any time"], ["900", "last 15 min"], ["3600", "last hour"], ["86400", "last 24 h"], ["604800", "last 7 days"]];
@@ -13,14 +13,14 @@ export const title = () => "Violations";
 function list(violations) {
   if (!violations.length) return h("p", { class: "empty" }, "No violation on record matches.");
   return table("Newest first. Times are those of this browser.", [
-    { label: "When", cell: (row) => h("time", { datetime: row.requested_at }, moment(row.requested_at_ms)) },
+    { label: "When", cell: (row) => h("time", { datetime: row.requested_at }, dateTime(row.requested_at_ms)) },
     { label: "Subject", cell: (row) => (row.subject ? h("a", { class: "mono", href: `#/limited?${new URLSearchParams({ rule: row.rule ?? "", subject: row.subject })}` }, row.subject) : "–") },
     { label: "Rule", cell: (row) => (row.rule === null || row.rule === "ban" ? h("span", { class: "tag" }, row.rule ?? "–") : h("a", { href: `#/rules/${encodeURIComponent(row.rule)}` }, row.rule)) },
     { label: "Limit", cell: (row) => row.limit ?? "–" },
     { label: "Request", cell: (row) => [row.method, row.endpoint].filter(Boolean).join(" ") || "–" },
     { label: "Address", cell: (row) => row.ip_address ?? "–" },
     { label: "Cost", number: true, cell: (row) => row.cost },
-    { label: "To wait", number: true, cell: (row) => (row.retry_after_ms === null ? "–" : span(row.retry_after_ms / 1000)) },
+    { label: "To wait", number: true, cell: (row) => (row.retry_after_ms === null ? "–" : duration(row.retry_after_ms / 1000)) },
   ], violations);
 }
 
@@ -49,11 +49,11 @@ export function show({ body, query }) {
     try {
       const page = await get("violations", { ...filter, limit: PAGE, before: places.at(-1) }, asked.signal);
       next = page.next;
-      swap(found, list(page.violations));
+      replaceContent(found, list(page.violations));
       newer.disabled = places.length === 1;
       older.disabled = next === null;
     } catch (error) {
-      if (error.name !== "AbortError") swap(found, h("p", { class: "told bad" }, error.message));
+      if (error.name !== "AbortError") replaceContent(found, h("p", { class: "told bad" }, error.message));
     }
   }
 
