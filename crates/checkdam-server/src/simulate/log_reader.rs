@@ -147,7 +147,9 @@ impl LineParser {
         };
         match format {
             LogFormat::Json => Ok(Self::Json(JsonLines::new(mapping))),
-            LogFormat::Csv => Csv::new(mapping, first).map(|csv| Self::Csv { csv, is_header_next: true }),
+            LogFormat::Csv => {
+                Csv::new(mapping, first).map(|csv| Self::Csv { csv: Box::new(csv), is_header_next: true })
+            }
             LogFormat::Combined | LogFormat::Auto => CombinedLogFormat::new(mapping).map(Self::Combined),
         }
     }
