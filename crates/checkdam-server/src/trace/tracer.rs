@@ -49,11 +49,11 @@ impl Tracer {
         match options {
             None => Ok(Self { wants_exemplars }),
             Some(options) if options.is_general => {
-                let endpoint = options.shown_endpoint();
+                let endpoint = options.redacted_endpoint();
                 tracing::warn!(endpoint, "OTEL_EXPORTER_OTLP_ENDPOINT is set, but this build has no OTLP support");
                 Ok(Self { wants_exemplars })
             }
-            Some(options) => Err(TracerError::NotBuilt { endpoint: options.shown_endpoint() }),
+            Some(options) => Err(TracerError::NotBuilt { endpoint: options.redacted_endpoint() }),
         }
     }
 
