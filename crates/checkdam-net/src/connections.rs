@@ -193,7 +193,9 @@ impl<R: Responder> Connections<R> {
             Ok(0) => {}
             // Its request arrived before it was accepted.
             Ok(length) => {
-                accepted.progress.wakeups.first_waits_since(queued_since);
+                if is_request(&start[..length]) {
+                    accepted.progress.wakeups.first_waits_since(queued_since);
+                }
                 if is_probe(self.kind.health_paths, &start[..length]) {
                     let connections = Arc::clone(self);
                     tokio::spawn(record_wakeups(Arc::clone(&accepted.progress.wakeups), async move {
@@ -231,7 +233,9 @@ impl<R: Responder> Connections<R> {
         if is_probe(self.kind.health_paths, &start[..length]) {
             self.serve(stream, accepted, true).await;
         } else {
-            accepted.progress.wakeups.first_waits_since(accepted.progress.wakeups.waiting_since());
+            if is_request(&start[..length]) {
+                accepted.progress.wakeups.first_waits_since(accepted.progress.wakeups.waiting_since());
+            }
             // It is registered with the other runtime instead of this.
             let Ok(stream) = stream.into_std() else { return };
             self.hand_over(stream, accepted);
@@ -380,6 +384,12 @@ impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.count.send_modify(|open| *open -= 1);
     }
+}
+
+/// Whether these first bytes of a connection are those of a request. After the HTTP/2
+/// connection preface (RFC 9113, section 3.4) the first request may come any time later.
+fn is_request(start: &[u8]) -> bool {
+    !start.is_empty() && !start.starts_with(b"PRI ")
 }
 
 /// Whether the request was rejected as malformed by ourselves: then the connection is
