@@ -2,7 +2,7 @@
 
 #[cfg(feature = "rivals")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    const PROTO: &str = "../crates/checkdam-server/proto";
+    const PROTO: &str = "../crates/checkdam-envoy-proto/proto";
     println!("cargo::rerun-if-changed={PROTO}");
     let descriptors = protox::compile(["envoy/service/ratelimit/v3/rls.proto"], [PROTO])?;
     tonic_prost_build::configure().build_client(false).include_file("messages.rs").compile_fds(descriptors)?;

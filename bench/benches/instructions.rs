@@ -12,10 +12,10 @@ use std::hint::black_box;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use bench::{Checkdam, write_key};
+use bench::{Checkdam, keyed_limiter, write_key};
 use checkdam::headers::{self, Dialect};
 use checkdam::store::{MemoryOptions, MemoryStore};
-use checkdam::{Condition, Limiter, Outcome, Request, Rule, RuleSet};
+use checkdam::{Condition, KeyedLimiter, Limiter, Outcome, Request, Rule, RuleSet};
 use gungraun::{Callgrind, EventKind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main};
 
 /// How often a path is gone in one count, so that what comes before and after
@@ -62,6 +62,22 @@ fn take((store, keys): (Checkdam, Vec<String>)) -> (Checkdam, Vec<String>) {
         black_box(store.take(key));
     }
     (store, keys)
+}
+
+fn keyed_known(limit: &str) -> (KeyedLimiter<str>, Vec<String>) {
+    let (limiter, keys) = (keyed_limiter(10_000, limit), take_known(limit).1);
+    black_box(limiter.check(&keys[0]));
+    (limiter, keys)
+}
+
+#[library_benchmark]
+#[bench::hot(args = (FAST), setup = keyed_known, config = at_most(188))]
+#[bench::denied(args = (SLOW), setup = keyed_known, config = at_most(188))]
+fn keyed((limiter, keys): (KeyedLimiter<str>, Vec<String>)) -> (KeyedLimiter<str>, Vec<String>) {
+    for key in &keys {
+        black_box(limiter.check(key).is_allowed());
+    }
+    (limiter, keys)
 }
 
 type Checked = (Limiter<MemoryStore>, Request<'static>);
@@ -166,5 +182,5 @@ fn head(outcome: Outcome) -> Outcome {
     outcome
 }
 
-library_benchmark_group!(name = paths, benchmarks = [take, check, build, head]);
+library_benchmark_group!(name = paths, benchmarks = [take, keyed, check, build, head]);
 main!(library_benchmark_groups = paths);

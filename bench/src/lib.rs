@@ -32,7 +32,7 @@ pub mod session;
 #[cfg(feature = "rivals")]
 pub mod suites;
 
-use checkdam::Quota;
+use checkdam::{KeyedLimiter, Quota};
 use checkdam::conformance::TestBucket;
 use checkdam::store::{BucketName, FailurePolicy, MemoryOptions, MemoryStore, Tier};
 
@@ -70,6 +70,17 @@ impl Walk {
         self.state ^= self.state << 17;
         ((u128::from(self.state) * self.count as u128) >> 64) as usize
     }
+}
+
+/// checkdam's keyed limiter, with room for twice as many buckets as there will be.
+///
+/// # Panics
+/// If the quota is not understood.
+#[must_use]
+#[allow(clippy::expect_used)]
+pub fn keyed_limiter(buckets: usize, quota: &str) -> KeyedLimiter<str> {
+    let store = MemoryStore::new(MemoryOptions { max_buckets: buckets * 2 });
+    KeyedLimiter::with_store(quota.parse().expect("the quota is fixed"), store)
 }
 
 /// checkdam's memory store with one quota.

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use crate::Checkdam;
+use checkdam::KeyedLimiter;
+
+use crate::{Checkdam, keyed_limiter};
 use crate::contest::Contest;
 use crate::figures::{Bound, Figures};
 use crate::inside::{Keys, fill, takes_ns};
@@ -11,11 +13,16 @@ use crate::rivals::{Governor, LeakyBucket, OnDashMap, OnShards, QUOTA, Swap, Thr
 use crate::session::{Judged, Over, Session};
 
 const MILLION: usize = 1_000_000;
+/// A take of the store, as a rule's only tier makes it.
+const STORE: &str = "checkdam";
+/// The same by [`KeyedLimiter`], which the library offers for one limit a key.
+const KEYED: &str = "checkdam keyed";
 
 /// All limiters over the same keys.
 struct Field {
     swap: Swap,
     checkdam: Checkdam,
+    keyed: KeyedLimiter<str>,
     governor: Governor,
     on_dashmap: OnDashMap,
     on_shards: OnShards,
@@ -29,6 +36,7 @@ impl Field {
         let mut field = Self {
             swap: Swap::new(keys),
             checkdam: Checkdam::new(keys, QUOTA),
+            keyed: keyed_limiter(keys, QUOTA),
             governor: Governor::default(),
             on_dashmap: OnDashMap::default(),
             on_shards: OnShards::default(),
@@ -39,6 +47,7 @@ impl Field {
         };
         fill(keys, Duration::from_secs(60), &|key| {
             field.checkdam.take(key)
+                && field.keyed.check(key).is_allowed()
                 && field.governor.take(key)
                 && field.on_dashmap.take(key)
                 && field.on_shards.take(key)
@@ -54,7 +63,8 @@ impl Field {
             contest.add(name, move |length| vec![self.measure(take, threads, length, keys)]);
         };
         add("bare compare-and-swap", "swap");
-        add("checkdam", "checkdam");
+        add(STORE, "checkdam");
+        add(KEYED, "keyed");
         add("governor keyed", "governor");
         add("DashMap + compare-and-swap", "dashmap");
         add("64 × Mutex<hashbrown>", "shards");
@@ -75,6 +85,7 @@ impl Field {
         match which {
             "swap" => takes_ns(threads, length, keys, &|number, _| self.swap.take(number)),
             "checkdam" => takes_ns(threads, length, keys, &|_, key| self.checkdam.take(key)),
+            "keyed" => takes_ns(threads, length, keys, &|_, key| self.keyed.check(key).is_allowed()),
             "governor" => takes_ns(threads, length, keys, &|_, key| self.governor.take(key)),
             "dashmap" => takes_ns(threads, length, keys, &|_, key| self.on_dashmap.take(key)),
             "shards" => takes_ns(threads, length, keys, &|_, key| self.on_shards.take(key)),
@@ -89,7 +100,8 @@ pub(super) fn run(session: &mut Session) {
     for threads in [1, 2] {
         let figures = hot.contest(session, "one hot key", Keys::Even(1), threads);
         if threads == 1 {
-            judge(session, &figures, "store take, hot key, 1 thread", 2.2);
+            judge(session, &figures, (STORE, "store take, hot key, 1 thread"), 2.2);
+            judge(session, &figures, (KEYED, "keyed limiter, hot key, 1 thread"), 2.2);
         }
         session.keep(figures);
     }
@@ -98,20 +110,24 @@ pub(super) fn run(session: &mut Session) {
     let many = Field::new(MILLION);
     for threads in [1, 2] {
         let figures = many.contest(session, "a million keys", Keys::Even(MILLION), threads);
-        let what = if threads == 1 { "store take, 1M keys, 1 thread" } else { "store take, 1M keys, 2 threads" };
-        judge(session, &figures, what, 4.0);
+        let [store, keyed] = match threads {
+            1 => ["store take, 1M keys, 1 thread", "keyed limiter, 1M keys, 1 thread"],
+            _ => ["store take, 1M keys, 2 threads", "keyed limiter, 1M keys, 2 threads"],
+        };
+        judge(session, &figures, (STORE, store), 4.0);
+        judge(session, &figures, (KEYED, keyed), 4.0);
         session.keep(figures);
     }
     let figures = many.contest(session, "a million keys, skewed (Zipf)", Keys::Skewed(MILLION), 1);
     session.keep(figures);
 }
 
-fn judge(session: &mut Session, figures: &Figures, what: &str, least: f64) {
+fn judge(session: &mut Session, figures: &Figures, (ours, what): (&'static str, &str), least: f64) {
     session.judge(Judged {
         figures,
         metric: 0,
         what,
-        ours: "checkdam",
+        ours,
         against: "governor keyed",
         theirs: "governor keyed",
         over: Over::Theirs,

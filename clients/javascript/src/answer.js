@@ -12,7 +12,7 @@ const PASSED_ON = [
   "retry-after",
 ];
 
-/** Judges types only: what a value may be is the server's to say. */
+/** Checks types only: the server validates values. */
 export function requestJson(attributes, { cost = 1, domain, ...unknown } = {}) {
   for (const name of Object.keys(unknown)) throw new TypeError(`there is no option ${show(name)}`);
   if (attributes === null || typeof attributes !== "object" || Array.isArray(attributes)) {
@@ -83,8 +83,8 @@ export function unreachableAnswer(onUnreachable, error) {
 }
 
 /**
- * A denial as problem details (RFC 9457) for whoever made the request. Tiers and
- * bans are left out: they name other people's subjects.
+ * A denial as problem details (RFC 9457) for the client. Tiers and bans are left out:
+ * they may name other subjects.
  */
 export function problem(denied) {
   return {
@@ -151,7 +151,7 @@ function tier(value) {
 
 function refusal(status, value) {
   const detail = String(value.detail ?? value.title ?? `status ${status}`);
-  // 408: the body did not arrive in time, which is nobody's mistake.
+  // 408: the body did not arrive in time, which is not an error of the request.
   if (status >= 400 && status < 500 && status !== 408) return new Refused(status, detail, value.field ?? null);
   return new Unreachable(`the server answered with status ${status}: ${detail}`);
 }

@@ -15,14 +15,17 @@ export class Client {
   #url;
   #timeoutMs;
   #onUnreachable;
+  #headers;
   #fetch;
 
   /**
    * `timeoutMs` bounds a whole call. `onUnreachable` says what happens when there
    * is no answer: "raise" (default) throws `Unreachable`, "open" allows, "closed"
-   * denies with status 503. `fetch` is what is called instead of the global one.
+   * denies with status 503. `token` is the server's API token, if it has one; without
+   * a valid one it answers with `Refused` (401). `fetch` is what is called instead of
+   * the global one.
    */
-  constructor(url = "http://127.0.0.1:8080", { timeoutMs = 1000, onUnreachable = "raise", fetch } = {}) {
+  constructor(url = "http://127.0.0.1:8080", { timeoutMs = 1000, onUnreachable = "raise", token, fetch } = {}) {
     let parsed = null;
     try {
       parsed = new URL(url);
@@ -35,13 +38,17 @@ export class Client {
     if (!POLICIES.includes(onUnreachable)) {
       throw new TypeError(`onUnreachable is ${JSON.stringify(onUnreachable)}: it must be one of ${POLICIES.join(", ")}`);
     }
+    if (token !== undefined && !/^[!-~]+$/.test(token)) {
+      throw new TypeError("the token is empty or has a character that no header can carry");
+    }
+    this.#headers = { "content-type": "application/json", ...(token !== undefined && { authorization: `Bearer ${token}` }) };
     this.#url = String(url).replace(/\/+$/, "");
     this.#timeoutMs = timeoutMs;
     this.#onUnreachable = onUnreachable;
     this.#fetch = fetch ?? ((...request) => globalThis.fetch(...request));
   }
 
-  /** Charges a request to every limit that concerns it, or to none. */
+  /** Charges a request to every limit that applies, or to none. */
   check(attributes, options) {
     return this.#ask("/v1/check", attributes, options);
   }
@@ -51,12 +58,12 @@ export class Client {
     return this.#ask("/v1/peek", attributes, options);
   }
 
-  /** Gives back a cost to every limit that concerns the request. */
+  /** Gives back a cost to every limit that applies. */
   refund(attributes, options) {
     return this.#ask("/v1/refund", attributes, options);
   }
 
-  /** Forgets what is owed to every limit that concerns the request. */
+  /** Forgets what is owed to every limit that applies. */
   reset(attributes, options) {
     return this.#ask("/v1/reset", attributes, options);
   }
@@ -87,7 +94,7 @@ export class Client {
     try {
       const response = await this.#fetch(this.#url + path, {
         method: "POST",
-        headers: { "content-type": "application/json" },
+        headers: this.#headers,
         body: JSON.stringify(body),
         redirect: "manual",
         signal: AbortSignal.timeout(this.#timeoutMs),

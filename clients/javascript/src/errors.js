@@ -1,6 +1,6 @@
 /**
- * What can go wrong. A denied request is an answer, not an error, except where
- * nobody could look at an answer: in limited functions.
+ * Errors. A denied request is an answer, not an error, except in limited functions,
+ * whose callers receive no answer.
  */
 
 /** Any error of this package. */

@@ -1,5 +1,5 @@
 /**
- * What the headers of an answer say about limits, whoever sent it.
+ * Parses the rate-limit headers of any API.
  *
  * Reads `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-11),
  * else `X-RateLimit-*` or `RateLimit-Limit` and its like, and `Retry-After`. What
@@ -18,15 +18,15 @@ const PARAMETER = new RegExp(String.raw` *; *([a-z*][a-z0-9_.*-]*)(?:=(${STRING}
 const NEXT = /[ \t]*(,|$)/y;
 const INTEGER = /^[0-9]{1,15}$/;
 
-/** Where the caller stands with each limit: `{remaining, resetAfter, limit, window}`, undefined where not told. */
+/** Where the caller stands with each limit: `{remaining, resetAfter, limit, window}`, undefined where not stated. */
 export function standings(headers, nowUnix) {
   const policies = new Map(fields(headers.get("ratelimit-policy")));
-  const told = [];
+  const found = [];
   for (const [name, { r, t }] of fields(headers.get("ratelimit"))) {
     const { q, w } = policies.get(name) ?? {};
-    if (r !== undefined) told.push({ remaining: r, resetAfter: t, limit: q, window: w });
+    if (r !== undefined) found.push({ remaining: r, resetAfter: t, limit: q, window: w });
   }
-  return told.length > 0 ? told : customary(headers, nowUnix);
+  return found.length > 0 ? found : customary(headers, nowUnix);
 }
 
 /** How long the server asks to wait: given in seconds, or as a date. */
@@ -37,7 +37,7 @@ export function retryAfter(headers, nowUnix) {
   return date === undefined ? undefined : Math.max(0, date - serverUnix(headers, nowUnix));
 }
 
-/** The server's clock, which its dates are by; ours if it does not tell. */
+/** The server's clock, which its dates are by; ours if the response has no date. */
 function serverUnix(headers, nowUnix) {
   return dateUnix(headers.get("date") ?? "") ?? nowUnix;
 }

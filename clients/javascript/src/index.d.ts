@@ -7,7 +7,7 @@ export type OnUnreachable = "raise" | "open" | "closed";
 export interface RequestOptions {
   /** How much to charge: a whole number, at least 1. Default 1. */
   cost?: number;
-  /** Only rules of this domain concern the request; without it, only rules without one. */
+  /** Only rules of this domain apply; without it, only rules without one. */
   domain?: string;
 }
 
@@ -22,7 +22,7 @@ export interface Tier {
   readonly rule: string;
   /** What kind of subject it counts. */
   readonly scope: string;
-  /** Whose bucket it is. */
+  /** The subject that its bucket belongs to. */
   readonly subject: string;
   /** Whether it lets the request pass. */
   readonly allowed: boolean;
@@ -34,13 +34,13 @@ export interface Tier {
   readonly retryAfterMs: number;
   /** How long until it owes nothing any more. */
   readonly resetAfterMs: number;
-  /** True if the rule only watches: it never denies. */
+  /** True if the rule is in shadow mode: it never denies. */
   readonly shadow: boolean;
 }
 
 /** A ban on a request. */
 export interface Ban {
-  /** Who is banned, such as `ip:198.51.100.0/24`. */
+  /** The banned subject, such as `ip:198.51.100.0/24`. */
   readonly subject: string;
   /** Why. */
   readonly reason: string;
@@ -54,7 +54,7 @@ export interface Answer {
   readonly allowed: boolean;
   /** 200, 429 (must wait), 422 (can never pass), 403 (banned), 503 (cannot be decided). */
   readonly status: number;
-  /** The limit that speaks for the request; null if no rule concerns it. */
+  /** The limit of the governing tier; null if no rule applies. */
   readonly limit: number | null;
   /** What is left of it. */
   readonly remaining: number | null;
@@ -68,15 +68,15 @@ export interface Answer {
   readonly violated: string | null;
   /** The ban on the request, if it is banned. */
   readonly ban: Ban | null;
-  /** Who decided: a store, a policy, or `client` if the server was unreachable. */
+  /** What decided: a store, a policy, or `client` if the server was unreachable. */
   readonly decidedBy: string;
-  /** Every limit that concerns the request. */
+  /** Every tier of the request. */
   readonly tiers: readonly Tier[];
   /** The kind of problem, if denied. */
   readonly kind: string | null;
   /** The same for people. */
   readonly title: string | null;
-  /** Which rule denies it, and when to come back. */
+  /** Which rule denies it, and when it would pass. */
   readonly detail: string | null;
   /** The policies that deny it, by their names in RateLimit-Policy. */
   readonly violatedPolicies: readonly string[];
@@ -89,6 +89,8 @@ export interface ClientOptions {
   timeoutMs?: number;
   /** Default "raise". */
   onUnreachable?: OnUnreachable;
+  /** The server's API token, if it has one. */
+  token?: string;
   /** What is called instead of the global fetch. */
   fetch?: typeof fetch;
 }
@@ -97,13 +99,13 @@ export interface ClientOptions {
 export class Client {
   /** `url` is by default `http://127.0.0.1:8080`. */
   constructor(url?: string | URL, options?: ClientOptions);
-  /** Charges a request to every limit that concerns it, or to none. */
+  /** Charges a request to every limit that applies, or to none. */
   check(attributes: Attributes, options?: RequestOptions): Promise<Answer>;
   /** Answers as `check` would, charging nothing; the status is always 200. */
   peek(attributes: Attributes, options?: RequestOptions): Promise<Answer>;
-  /** Gives back a cost to every limit that concerns the request. */
+  /** Gives back a cost to every limit that applies. */
   refund(attributes: Attributes, options?: RequestOptions): Promise<Answer>;
-  /** Forgets what is owed to every limit that concerns the request. */
+  /** Forgets what is owed to every limit that applies. */
   reset(attributes: Attributes, options?: RequestOptions): Promise<Answer>;
   /** Charges several requests, each by itself, in their order: at most 256. */
   checkBatch(requests: readonly BatchRequest[]): Promise<Answer[]>;
@@ -122,14 +124,14 @@ export class Refused extends CheckdamError {
   readonly status: number;
   /** What is wrong, and what to do. */
   readonly detail: string;
-  /** Where it stands, such as `attributes.user`. */
+  /** The field of the request, such as `attributes.user`. */
   readonly field: string | null;
 }
 
 /** A call of a limited function was denied; the function was not called. */
 export class Limited extends CheckdamError {
   constructor(answer: Answer);
-  /** What the server said. */
+  /** The server's answer. */
   readonly answer: Answer;
 }
 
@@ -231,12 +233,12 @@ export class Pace {
   sent(now: number): void;
   /** A request ended without an answer. */
   failed(): void;
-  /** A request was answered; tells whether it was refused and may be sent again. */
+  /** A request was answered; returns whether it was refused and may be sent again. */
   answered(now: number, nowUnix: number, status: number, headers: { get(name: string): string | null }): boolean;
 }
 
 export interface PoliteOptions {
-  /** Who would have to wait longer is told so. Default 60000. */
+  /** A call that would have to wait longer fails with `WaitTooLong`. Default 60000. */
   waitMaxMs?: number;
   /** How many calls may wait. Default 1000. */
   queueMax?: number;
@@ -245,5 +247,5 @@ export interface PoliteOptions {
   pace?: Pace;
 }
 
-/** A fetch that waits its turn, slows down before the limit and comes back when told. */
+/** A fetch that queues calls, slows down before the limit and retries when the server permits. */
 export function polite(send?: typeof fetch, options?: PoliteOptions): typeof fetch;

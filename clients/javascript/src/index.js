@@ -8,6 +8,6 @@ export { Client } from "./client.js";
 export { CheckdamError, Limited, QueueFull, Refused, Unreachable, WaitTooLong } from "./errors.js";
 export { limited } from "./limited.js";
 export { rateLimit } from "./middleware.js";
-export { AmbiguousPath, requestAttributes } from "./origin.js";
+export { AmbiguousPath, requestAttributes } from "./normalize.js";
 export { Pace } from "./pace.js";
 export { polite } from "./polite.js";

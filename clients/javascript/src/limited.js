@@ -2,7 +2,7 @@
 
 import { Limited } from "./errors.js";
 
-/** How long a request is held back at most where nothing else is said. */
+/** The default bound on how long a request is held back. */
 export const DELAY_MAX_MS = 10_000;
 
 /** The longest that a timer can be set to. */

@@ -3,7 +3,7 @@
 import { problem, unreachableAnswer } from "./answer.js";
 import { Limited, Refused, Unreachable } from "./errors.js";
 import { admit, DELAY_MAX_MS } from "./limited.js";
-import { AmbiguousPath, pathForms, requestAttributes } from "./origin.js";
+import { AmbiguousPath, pathForms, requestAttributes } from "./normalize.js";
 
 /**
  * Asks checkdam before the next handler is called.

@@ -9,13 +9,13 @@
 
 import { retryAfter, standings } from "./headers.js";
 
-/** Answers that ask to come again later. */
+/** Statuses that ask to retry later. */
 const REFUSALS = [429, 503];
 
-/** How much slower than told a caller gets at most that is refused again and again. */
+/** The largest factor by which repeated refusals lengthen the intervals. */
 const SLOWNESS_MAX = 16;
 
-/** What each answer that is no refusal leaves of that. */
+/** What remains of that factor after each answer that is no refusal. */
 const RECOVERY = 0.95;
 
 /** Follows the answers of one API and says how long to wait before the next request. */
@@ -23,8 +23,8 @@ export class Pace {
   #backoffFirst;
   #backoffMax;
   #random;
-  #told = [];
-  #toldAt = 0;
+  #standings = [];
+  #standingsAt = 0;
   #sentAt = -Infinity;
   #blockedUntil = -Infinity;
   /** Whether the last answer was no refusal, so that several may be under way. */
@@ -43,8 +43,8 @@ export class Pace {
   wait(now) {
     if (this.#pending > 0 && !this.#isOpen) return null;
     let at = this.#blockedUntil;
-    for (const told of this.#told) {
-      const earliest = this.#earliest(told);
+    for (const standing of this.#standings) {
+      const earliest = this.#earliest(standing);
       if (earliest === null) return null;
       at = Math.max(at, earliest);
     }
@@ -62,13 +62,13 @@ export class Pace {
     this.#pending -= 1;
   }
 
-  /** A request was answered; tells whether it was refused and may be sent again. */
+  /** A request was answered; returns whether it was refused and may be sent again. */
   answered(now, nowUnix, status, headers) {
     this.#pending -= 1;
-    const told = standings(headers, nowUnix);
-    if (told.length > 0 || status === 429) {
-      this.#told = told;
-      this.#toldAt = now;
+    const found = standings(headers, nowUnix);
+    if (found.length > 0 || status === 429) {
+      this.#standings = found;
+      this.#standingsAt = now;
     }
     this.#isOpen = !REFUSALS.includes(status);
     if (this.#isOpen) {
@@ -82,19 +82,19 @@ export class Pace {
     return true;
   }
 
-  /** How long to leave a server alone that refused. */
+  /** How long to pause after a refusal. */
   #pause(headers, nowUnix) {
-    const resets = this.#told.filter((told) => told.remaining === 0).map((told) => told.resetAfter ?? 0);
+    const resets = this.#standings.filter((standing) => standing.remaining === 0).map((standing) => standing.resetAfter ?? 0);
     const asked = retryAfter(headers, nowUnix) || Math.max(0, ...resets);
-    // A tenth more at most, so that those who were refused together do not come back together.
+    // A tenth more at most, so that callers that were refused together do not retry together.
     if (asked > 0) return asked * (1 + 0.1 * this.#random());
     const backoff = this.#backoffFirst * 2 ** Math.min(this.#refusals - 1, 32);
     return this.#random() * Math.min(this.#backoffMax, backoff);
   }
 
-  /** When one limit has room for the next request; null if only an answer can tell. */
-  #earliest(told) {
-    const { remaining, resetAfter, limit, window } = told;
+  /** When one limit has room for the next request; null if that depends on the next answer. */
+  #earliest(standing) {
+    const { remaining, resetAfter, limit, window } = standing;
     const left = remaining - this.#pending;
     // The pace that never exceeds the limit: the time for one request.
     const interval = limit && window ? window / limit : undefined;
@@ -103,12 +103,12 @@ export class Pace {
       const spread = resetAfter === undefined ? undefined : resetAfter / left;
       const spacings = [interval, spread].filter((spacing) => spacing !== undefined);
       const spacing = spacings.length > 0 ? Math.min(...spacings) : 0;
-      return this.#sentAt + spacing * haste(told, left) * this.#slowness;
+      return this.#sentAt + spacing * haste(standing, left) * this.#slowness;
     }
-    const resetAt = this.#toldAt + (resetAfter ?? 0);
+    const resetAt = this.#standingsAt + (resetAfter ?? 0);
     // Nothing is left, and how fast it comes back is not known: one at a time after the reset.
     if (interval === undefined) return this.#pending > 0 ? null : resetAt;
-    const earliest = Math.max(this.#sentAt, this.#toldAt) + interval * this.#slowness;
+    const earliest = Math.max(this.#sentAt, this.#standingsAt) + interval * this.#slowness;
     const isWindow = remaining === 0 && resetAfter !== undefined && resetAfter < window;
     return isWindow ? Math.max(earliest, resetAt) : earliest;
   }

@@ -11,7 +11,7 @@ import { Pace } from "./pace.js";
 const TIMER_MAX_MS = 2 ** 31 - 1;
 
 /**
- * A fetch that waits its turn, slows down before the limit and comes back when told.
+ * A fetch that queues calls, slows down before the limit and retries when the server permits.
  *
  *     const fetch = polite(globalThis.fetch);
  *     const response = await fetch("https://api.example.com/items");
@@ -43,13 +43,13 @@ export function polite(
         throw error;
       }
       if (!turns.answered(response) || isLast) return response;
-      // Its connection is free for others only when nobody waits for its body.
+      // The connection can be used again only once the body is read or cancelled.
       await response.body?.cancel();
     }
   };
 }
 
-/** Who is next, by the numbers that callers drew when they came. */
+/** A queue of callers in the order of their arrival. */
 class Turns {
   #pace;
   #waitMaxMs;
@@ -90,7 +90,7 @@ class Turns {
     }
   }
 
-  /** Takes note of a response; tells whether it is to be sent again. */
+  /** Records a response; returns whether the request is to be sent again. */
   answered(response) {
     const refused = this.#pace.answered(performance.now() / 1000, Date.now() / 1000, response.status, response.headers);
     const waitMs = (this.#pace.wait(performance.now() / 1000) ?? 0) * 1000;

@@ -5,8 +5,8 @@ import { readFileSync } from "node:fs";
 import { createServer, get } from "node:http";
 import { after, before, test } from "node:test";
 
-import { Client, rateLimit } from "../src/index.js";
-import { AmbiguousPath, clientAddress, endpoint, hasDotSegments, hostName, pathForms } from "../src/origin.js";
+import { Client, rateLimit, requestAttributes } from "../src/index.js";
+import { AmbiguousPath, clientAddress, endpoint, hasDotSegments, hostName, pathForms } from "../src/normalize.js";
 import { silentAddress, startServer } from "./server.js";
 
 let server;
@@ -56,7 +56,7 @@ test("denied requests do not reach the application", async () => {
   assert.equal(calls, 2);
 });
 
-test("attributes and cost by functions, and who is not limited", async () => {
+test("attributes and cost by functions, and requests that are not limited", async () => {
   const settings = {
     attributes: (request) => (request.url === "/free" ? null : { user: request.headers["x-user"] }),
     cost: async () => 3,
@@ -100,8 +100,8 @@ test("a path that is too long does not pass; the application's mistakes are erro
   assert.deepEqual([tooLong, mistaken], [0, 0]);
 });
 
-test("there is one way of writing", () => {
-  const cases = JSON.parse(readFileSync(new URL("../../origin-cases.json", import.meta.url), "utf8"));
+test("paths, hosts and addresses are normalized", () => {
+  const cases = JSON.parse(readFileSync(new URL("../../normalize-cases.json", import.meta.url), "utf8"));
   for (const [kind, written] of Object.entries({ endpoints: endpoint, hosts: hostName, addresses: clientAddress })) {
     for (const [sent, expected] of cases[kind]) assert.equal(written(sent), expected, `${kind}: ${sent}`);
   }
@@ -114,6 +114,11 @@ test("there is one way of writing", () => {
   }
   for (const sent of cases.refused) assert.throws(() => endpoint(sent), AmbiguousPath, sent);
   assert.throws(() => pathForms({ slashes: "allow" }), /slashes is "allow": use one of refuse, keep, decode/);
+});
+
+test("a router that Express mounts below a path counts the whole path", () => {
+  const request = { method: "GET", originalUrl: "/api/items?page=2", url: "/items?page=2", headers: {}, ip: "203.0.113.9" };
+  assert.deepEqual(requestAttributes(request), { method: "GET", endpoint: "/api/items", ip: "203.0.113.9" });
 });
 
 test("a path that can be read in two ways does not pass", async () => {

@@ -24,14 +24,14 @@ bans:
 const PATIENCE_MS = 20_000;
 
 /** Starts a server; `stop` ends it. */
-export async function startServer() {
+export async function startServer(rulesText = RULES, settings = []) {
   const binary = process.env.CHECKDAM_BIN;
   if (!binary || !existsSync(binary)) {
     throw new Error(`CHECKDAM_BIN is ${JSON.stringify(binary)}: set it to the path of the checkdam binary`);
   }
   const folder = mkdtempSync(join(tmpdir(), "checkdam-"));
   const rules = join(folder, "rules.yaml");
-  writeFileSync(rules, RULES);
+  writeFileSync(rules, rulesText);
   const around = Object.entries(process.env).filter(([name]) => !/^(CHECKDAM_|LOG_|DATABASE_URL)/.test(name));
   const env = {
     ...Object.fromEntries(around),
@@ -39,7 +39,7 @@ export async function startServer() {
     CHECKDAM_GRPC_LISTEN: "off",
     CHECKDAM_DATA_DIR: folder,
   };
-  const server = spawn(resolve(binary), ["serve", "--http-listen", "127.0.0.1:0", "--rules", rules], {
+  const server = spawn(resolve(binary), ["serve", "--http-listen", "127.0.0.1:0", "--rules", rules, ...settings], {
     cwd: folder,
     env,
     stdio: ["ignore", "ignore", "pipe"],
@@ -74,7 +74,7 @@ function listening(server) {
   });
 }
 
-/** An address where nobody listens. */
+/** An address where no server listens. */
 export async function silentAddress() {
   const free = createServer();
   await new Promise((done) => free.listen(0, "127.0.0.1", done));

@@ -29,20 +29,20 @@ PATIENCE_S = 20
 class Server:
     url = None
 
-    def __init__(self):
+    def __init__(self, rules_text=RULES, arguments=()):
         binary = os.environ.get("CHECKDAM_BIN")
         if not binary or not Path(binary).is_file():
             raise SystemExit(f"CHECKDAM_BIN is {binary!r}: set it to the path of the checkdam binary")
         self._folder = tempfile.TemporaryDirectory()
         rules = Path(self._folder.name, "rules.yaml")
-        rules.write_text(RULES)
+        rules.write_text(rules_text)
         settings = ("CHECKDAM_", "LOG_", "DATABASE_URL")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(settings)}
         environment.update(
             CHECKDAM_ADMIN_LISTEN="127.0.0.1:0", CHECKDAM_GRPC_LISTEN="off", CHECKDAM_DATA_DIR=self._folder.name
         )
         self._process = subprocess.Popen(
-            [os.path.abspath(binary), "serve", "--http-listen", "127.0.0.1:0", "--rules", str(rules)],
+            [os.path.abspath(binary), "serve", "--http-listen", "127.0.0.1:0", "--rules", str(rules), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -82,8 +82,18 @@ def server_url():
     return Server().url
 
 
+#: The API token of `guarded_url`.
+TOKEN = "the-api-token-of-tests"
+
+
+@functools.lru_cache(maxsize=None)
+def guarded_url():
+    """The address of a server that needs `TOKEN`."""
+    return Server(arguments=("--api-token", TOKEN)).url
+
+
 def silent_address():
-    """An address where nobody listens."""
+    """An address where no server listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{free.getsockname()[1]}"

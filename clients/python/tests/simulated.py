@@ -1,4 +1,4 @@
-"""Limited servers in virtual time, by the book of each algorithm."""
+"""Limited servers in virtual time, as each algorithm is defined."""
 
 import random
 from math import ceil, floor
@@ -58,7 +58,7 @@ def run(server, pace, seconds, seed):
     while now < seconds:
         wait = pace.wait(now)
         if wait:
-            # Nobody wakes up in time to the microsecond.
+            # Timers fire up to a millisecond late.
             now += wait + chance.random() * 0.001
             continue
         pace.sent(now)

@@ -13,7 +13,7 @@ from unittest import mock
 
 from checkdam_client import Answer, AsyncClient, Ban, Client, Refused, Tier, Unreachable
 
-from .server import server_url, silent_address
+from .server import TOKEN, guarded_url, server_url, silent_address
 
 
 class Awaited:
@@ -42,6 +42,22 @@ class ClientTests:
 
     def user(self, name):
         return {"user": f"{self.make.__name__}-{name}"}
+
+    def test_the_token_is_sent(self):
+        user = self.user("token")
+        client = self.client(guarded_url(), token=TOKEN)
+        self.assertEqual(client.check(user).remaining, 2)
+        self.assertEqual(client.reset(user).remaining, 3)
+        self.assertEqual([answer.allowed for answer in client.check_batch([{"attributes": user}])], [True])
+        for settings in ({}, {"token": "a-wrong-token-of-tests"}):
+            stranger = self.client(guarded_url(), on_unreachable="open", **settings)
+            with self.assertRaises(Refused) as refused:
+                stranger.check(user)
+            self.assertEqual(refused.exception.status, 401)
+        for token in ("", "two words", "a\r\nHost: b", "\u00e4"):
+            with self.assertRaises(ValueError) as refused:
+                self.make(guarded_url(), token=token)
+            self.assertNotIn(token or " two", str(refused.exception))
 
     def test_check_until_denied(self):
         client, user = self.client(), self.user("check")
@@ -79,7 +95,7 @@ class ClientTests:
         answer = self.client().check(self.user("domain"), domain="elsewhere")
         self.assertEqual([tier.rule for tier in answer.tiers], ["elsewhere"])
 
-    def test_nobody_concerned(self):
+    def test_no_rule_applies(self):
         answer = self.client().check({"colour": "red"})
         self.assertEqual((answer.allowed, answer.limit, answer.remaining, answer.tiers), (True, None, None, ()))
 
@@ -165,7 +181,7 @@ class ClientTests:
             with self.assertRaises(Unreachable):
                 client.check(self.user("silent"))
 
-    def test_somebody_else_listens(self):
+    def test_another_program_listens(self):
         for answer, error in [
             (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello", Unreachable),
             (b'HTTP/1.1 200 OK\r\ncontent-length: 16\r\n\r\n{"allowed":true}', Unreachable),
@@ -329,18 +345,23 @@ class Schema(unittest.TestCase):
         return {self.WIRE.get(field.name, field.name) for field in fields(kind)} - set(without)
 
     def test_fields(self):
+        """Follows the schemas from the operation, since their names are the server's own."""
         with urllib.request.urlopen(server_url() + "/openapi.json") as response:
-            schemas = json.load(response)["components"]["schemas"]
+            document = json.load(response)
 
         def properties(schema):
-            own = set(schema.get("properties", ()))
-            for part in schema.get("allOf", ()):
-                own |= properties(schemas[part["$ref"].split("/")[-1]] if "$ref" in part else part)
+            if "$ref" in schema:
+                return properties(document["components"]["schemas"][schema["$ref"].split("/")[-1]])
+            own = dict(schema.get("properties", {}))
+            for part in [*schema.get("allOf", ()), *schema.get("oneOf", ())]:
+                own.update(properties(part))
             return own
 
-        self.assertEqual(self.wire_names(Answer, without=["headers"]), properties(schemas["Denied"]))
-        self.assertEqual(self.wire_names(Tier), properties(schemas["TierAnswer"]))
-        self.assertEqual(self.wire_names(Ban), properties(schemas["BanAnswer"]))
+        denied = document["paths"]["/v1/check"]["post"]["responses"]["429"]["content"]["application/problem+json"]
+        answer = properties(denied["schema"])
+        self.assertEqual(self.wire_names(Answer, without=["headers"]), set(answer))
+        self.assertEqual(self.wire_names(Tier), set(properties(answer["tiers"]["items"])))
+        self.assertEqual(self.wire_names(Ban), set(properties(answer["ban"])))
 
 
 if __name__ == "__main__":

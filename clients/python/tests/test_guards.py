@@ -22,7 +22,7 @@ from checkdam_client import (
     limited,
     scope_attributes,
 )
-from checkdam_client.origin import client_address, endpoint, has_dot_segments, host_name
+from checkdam_client.normalize import client_address, endpoint, has_dot_segments, host_name
 
 from .server import server_url, silent_address
 
@@ -86,10 +86,10 @@ class Decorated(unittest.TestCase):
         self.assertGreaterEqual(self.client.peek(queue).remaining, before)
 
 
-class Origin(unittest.TestCase):
-    CASES = json.loads((Path(__file__).parents[2] / "origin-cases.json").read_text("utf-8"))
+class Normalization(unittest.TestCase):
+    CASES = json.loads((Path(__file__).parents[2] / "normalize-cases.json").read_text("utf-8"))
 
-    def test_one_way_of_writing(self):
+    def test_paths_hosts_and_addresses(self):
         for kind, written in [("endpoints", endpoint), ("hosts", host_name), ("addresses", client_address)]:
             for sent, expected in self.CASES[kind]:
                 with self.subTest(kind, sent=sent):
@@ -200,7 +200,7 @@ class Asgi(unittest.TestCase):
         self.assertEqual((plain[0], plain[1][0]["type"], plain[1][0]["code"]), (0, "websocket.close", 1013))
         self.assertEqual((extended[1][0]["type"], extended[1][0]["status"]), ("websocket.http.response.start", 429))
 
-    def test_who_is_not_limited(self):
+    def test_requests_that_are_not_limited(self):
         async def scenario(app):
             lifespan = await self.request(app, type="lifespan")
             return [lifespan[0]] + [(await self.request(app))[0] for _ in range(4)]

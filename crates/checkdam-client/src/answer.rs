@@ -122,7 +122,6 @@ impl Answer {
 
 const BY_CLIENT: &str = "client";
 
-/// The answers of a batch.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Batch {
     pub(crate) results: Vec<Answer>,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::{StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::client::legacy::Client as Pool;
@@ -36,12 +36,20 @@ pub enum OnFailure {
 
 /// Why a client could not be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the server {url:?} is not reached by plain HTTP: give a URL such as http://127.0.0.1:8080")]
+#[error("the server {url:?} is not usable: {reason}")]
 #[non_exhaustive]
 pub struct UrlError {
     /// The URL.
     pub url: String,
+    /// What is wrong with it.
+    pub reason: String,
 }
+
+/// Why a token cannot be used. It does not show the token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the token is empty or has a character that no header can carry")]
+#[non_exhaustive]
+pub struct TokenError;
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -84,6 +92,37 @@ pub enum CallError {
     },
 }
 
+/// How connections are made.
+#[cfg(feature = "tls")]
+type Connector = hyper_rustls::HttpsConnector<HttpConnector>;
+#[cfg(not(feature = "tls"))]
+type Connector = HttpConnector;
+
+fn tcp_connector() -> HttpConnector {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    // The connector around it knows https.
+    connector.enforce_http(false);
+    connector
+}
+
+/// Whether a valid URL is one of HTTPS.
+fn is_https(url: &str) -> Result<bool, UrlError> {
+    let refused = || UrlError {
+        url: url.to_owned(),
+        reason: "give a URL such as http://127.0.0.1:8080, without a query".to_owned(),
+    };
+    let uri: Uri = url.parse().map_err(|_| refused())?;
+    if uri.host().is_none_or(str::is_empty) || uri.query().is_some() {
+        return Err(refused());
+    }
+    match uri.scheme_str() {
+        Some("http") => Ok(false),
+        Some("https") => Ok(true),
+        _ => Err(refused()),
+    }
+}
+
 /// A client of one server. Clones share its connections.
 ///
 /// ```no_run
@@ -98,10 +137,12 @@ pub enum CallError {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Client {
-    pool: Pool<HttpConnector, Full<Bytes>>,
+    pool: Pool<Connector, Full<Bytes>>,
     server: String,
     deadline: Duration,
     on_failure: OnFailure,
+    /// `Authorization`, if the server needs a token.
+    authorization: Option<HeaderValue>,
 }
 
 impl Client {
@@ -109,18 +150,58 @@ impl Client {
     /// `on_failure` is the answer to checks while the server cannot be reached.
     ///
     /// # Errors
-    /// If the URL is invalid, or not plain HTTP.
+    /// If the URL is invalid; of an `https` URL, if the system has no CA certificates, or
+    /// without the feature `tls`.
     pub fn new(url: &str, on_failure: OnFailure) -> Result<Self, UrlError> {
-        let refused = || UrlError { url: url.to_owned() };
-        let uri: Uri = url.parse().map_err(|_| refused())?;
-        if uri.scheme_str() != Some("http") || uri.host().is_none_or(str::is_empty) || uri.query().is_some() {
-            return Err(refused());
+        let is_tls = is_https(url)?;
+        #[cfg(feature = "tls")]
+        let connector = {
+            let tls = if is_tls { crate::ClientTls::system_roots() } else { crate::ClientTls::without_roots() };
+            let tls = tls.map_err(|error| UrlError { url: url.to_owned(), reason: error.to_string() })?;
+            tls.connector(tcp_connector())
+        };
+        #[cfg(not(feature = "tls"))]
+        let connector = if is_tls {
+            let reason = "it needs the feature `tls`: enable it, or give a URL such as http://127.0.0.1:8080";
+            return Err(UrlError { url: url.to_owned(), reason: reason.to_owned() });
+        } else {
+            tcp_connector()
+        };
+        Ok(Self::with_connector(url, connector, on_failure))
+    }
+
+    /// The same with CAs of one's own, or with a client certificate, for an `https` URL.
+    ///
+    /// # Errors
+    /// If the URL is invalid, or not `https`.
+    #[cfg(feature = "tls")]
+    pub fn with_tls(url: &str, on_failure: OnFailure, tls: &crate::ClientTls) -> Result<Self, UrlError> {
+        if !is_https(url)? {
+            let reason = "certificates are given with it, and it is not TLS: write https://";
+            return Err(UrlError { url: url.to_owned(), reason: reason.to_owned() });
         }
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
+        Ok(Self::with_connector(url, tls.connector(tcp_connector()), on_failure))
+    }
+
+    fn with_connector(url: &str, connector: Connector, on_failure: OnFailure) -> Self {
         let pool =
             Pool::builder(TokioExecutor::new()).pool_idle_timeout(IDLE).pool_timer(TokioTimer::new()).build(connector);
-        Ok(Self { pool, server: url.trim_end_matches('/').to_owned(), deadline: DEADLINE, on_failure })
+        Self { pool, server: url.trim_end_matches('/').to_owned(), deadline: DEADLINE, on_failure, authorization: None }
+    }
+
+    /// The same with the server's API token. Without a valid one such a server answers with
+    /// 401, which is [`CallError::Refused`].
+    ///
+    /// # Errors
+    /// If no header can carry the token.
+    pub fn token(mut self, token: &str) -> Result<Self, TokenError> {
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(TokenError);
+        }
+        let mut authorization = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| TokenError)?;
+        authorization.set_sensitive(true);
+        self.authorization = Some(authorization);
+        Ok(self)
     }
 
     /// The same with another deadline for every answer. Default: 100 ms.
@@ -196,10 +277,12 @@ impl Client {
 
     async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, CallError> {
         let body = serde_json::to_vec(body).map_err(|error| self.unreachable(&error))?;
-        let request = http::Request::post(format!("{}{path}", self.server))
-            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
-            .body(Full::new(Bytes::from(body)))
-            .map_err(|error| self.unreachable(&error))?;
+        let mut request = http::Request::post(format!("{}{path}", self.server))
+            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization.clone());
+        }
+        let request = request.body(Full::new(Bytes::from(body))).map_err(|error| self.unreachable(&error))?;
         let talked = async {
             let response = self.pool.request(request).await.map_err(|error| self.unreachable(&error))?;
             let status = response.status();

@@ -1,21 +1,21 @@
 //! Client-side throttling for any rate-limited API.
 //!
 //! It waits as long as `Retry-After` demands, and without that header backs off
-//! exponentially, with jitter; it slows down before the limit is reached, by the
-//! rate-limit headers of responses; and it serves waiting callers in order. It needs
-//! no knowledge of the server beyond its headers.
+//! exponentially, with jitter. It uses the rate-limit headers of responses to slow down
+//! before the limit is reached, and serves waiting callers in order. It needs no knowledge
+//! of the server beyond its headers.
 //!
 //! Headers have whole seconds and whole numbers, which bounds its precision: a limit
 //! of one call that refills in less than a second looks like one call per second, and
 //! part of a window that ends within a second stays unused.
 
 mod backoff;
-mod options;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod pace;
 mod refill;
 mod signal;
 
-pub use options::PoliteOptions;
 pub use signal::Told;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,6 +28,43 @@ use tokio::time::Instant;
 use backoff::Backoff;
 use pace::{Pace, Turn};
 use signal::Signal;
+
+/// Options of a polite caller.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct PoliteOptions {
+    /// The maximum number of waiting calls; more fail at once. Default: 1,024.
+    pub queue_max: usize,
+    /// The maximum number of calls in flight. Default: 64.
+    pub in_flight_max: usize,
+    /// The longest interval between calls while tokens remain. Default: 10 s.
+    pub space_max: Duration,
+    /// The maximum number of attempts of one call; then the denial is returned.
+    /// Default: 5.
+    pub attempts_max: u32,
+    /// The longest wait for a limit to reset, or for `Retry-After`; a longer one is an
+    /// error. Default: 60 s.
+    pub wait_max: Duration,
+    /// The longest first delay if a denial has no `Retry-After`; it doubles with every
+    /// denial in a row. Default: 200 ms.
+    pub backoff: Duration,
+    /// The longest of these delays. Default: 30 s.
+    pub backoff_max: Duration,
+}
+
+impl Default for PoliteOptions {
+    fn default() -> Self {
+        Self {
+            queue_max: 1_024,
+            in_flight_max: 64,
+            space_max: Duration::from_secs(10),
+            attempts_max: 5,
+            wait_max: Duration::from_secs(60),
+            backoff: Duration::from_millis(200),
+            backoff_max: Duration::from_secs(30),
+        }
+    }
+}
 
 /// Why a call was not made, or failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -81,7 +118,7 @@ struct Shared {
     /// Held by first attempts while they wait, in order.
     line: Mutex<()>,
     /// Held by the first of the line and by retries, which bypass the line.
-    door: Mutex<()>,
+    turn_lock: Mutex<()>,
 }
 
 impl Polite {
@@ -96,7 +133,7 @@ impl Polite {
             answered: Notify::new(),
             waiting: AtomicUsize::new(0),
             line: Mutex::new(()),
-            door: Mutex::new(()),
+            turn_lock: Mutex::new(()),
             options,
         };
         Self { shared: Arc::new(shared) }
@@ -126,7 +163,7 @@ impl Polite {
                 return Ok(answer);
             }
             drop(answer);
-            let _door = self.shared.door.lock().await;
+            let _turn = self.shared.turn_lock.lock().await;
             ticket = self.turn().await?;
         }
         // More attempts than can be counted.
@@ -142,11 +179,11 @@ impl Polite {
     async fn first_turn<E>(&self) -> Result<Ticket, PoliteError<E>> {
         let _waiting = Waiting::new(&self.shared)?;
         let _line = self.shared.line.lock().await;
-        let _door = self.shared.door.lock().await;
+        let _turn = self.shared.turn_lock.lock().await;
         self.turn().await
     }
 
-    /// Waits for permission; the caller holds `door`.
+    /// Waits for permission; the caller holds `turn_lock`.
     async fn turn<E>(&self) -> Result<Ticket, PoliteError<E>> {
         let shared = &self.shared;
         loop {

@@ -1,4 +1,5 @@
-//! Timeouts of connections: incomplete request heads, and idle connections.
+//! Connection timeouts: incomplete request heads, idle connections, and clients that stop
+//! reading or sending.
 //!
 //! hyper's own header timeout also ends idle connections, which would break clients
 //! that pool them; and it arms a timer for every request.
@@ -14,13 +15,13 @@ use std::time::Duration;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 use super::lazy_timer::LazyTimer;
-use super::overload;
+use super::load_shedding;
 use super::queueing_delay::Wakeups;
 use super::request_framing::{FramingFault, FramingScanner};
+use super::tls::ServerStream;
 
 /// Timeout of a request's head; of the first one from the start of the connection.
 pub(crate) const HEAD: Duration = Duration::from_secs(5);
@@ -106,7 +107,7 @@ impl RequestProgress {
     /// still come.
     pub(crate) fn idle_since(&self) -> Option<u64> {
         let active = self.active.load(Ordering::Relaxed);
-        let is_idle = self.is_idle() && !(self.is_new() && overload::elapsed(active) < GRACE);
+        let is_idle = self.is_idle() && !(self.is_new() && load_shedding::elapsed(active) < GRACE);
         is_idle.then_some(active)
     }
 
@@ -144,17 +145,17 @@ impl RequestProgress {
     pub(crate) fn stalled_since(&self) -> Option<u64> {
         let under_way = self.begun.load(Ordering::Relaxed).saturating_sub(self.ended.load(Ordering::Relaxed));
         let is_waiting = under_way > 0 && self.waiting.load(Ordering::Relaxed) >= under_way;
-        let (now, body_bytes) = (overload::now(), self.body_bytes.load(Ordering::Relaxed));
+        let (now, body_bytes) = (load_shedding::now(), self.body_bytes.load(Ordering::Relaxed));
         let mut stall = self.stall.lock().unwrap_or_else(PoisonError::into_inner);
         let goes_on = |stall: &Stall| {
             let passed = body_bytes.saturating_sub(stall.body_bytes);
-            let expected = u128::from(STALLED_RATE_MAX) * overload::elapsed(stall.since).as_millis() / 1_000;
-            overload::elapsed(stall.last_observed) < STALLED && (passed == 0 || u128::from(passed) < expected)
+            let expected = u128::from(STALLED_RATE_MAX) * load_shedding::elapsed(stall.since).as_millis() / 1_000;
+            load_shedding::elapsed(stall.last_observed) < STALLED && (passed == 0 || u128::from(passed) < expected)
         };
         let known = stall.filter(|stall| is_waiting && goes_on(stall));
         let observed = known.unwrap_or(Stall { since: now, body_bytes, last_observed: now });
         *stall = is_waiting.then_some(Stall { last_observed: now, ..observed });
-        (is_waiting && overload::elapsed(observed.since) >= STALLED).then_some(observed.since)
+        (is_waiting && load_shedding::elapsed(observed.since) >= STALLED).then_some(observed.since)
     }
 
     /// A request begins or ends to wait for the client.
@@ -199,7 +200,7 @@ impl RequestProgress {
 
 /// A connection with a deadline for its client.
 pub(crate) struct TimedConnection {
-    io: TokioIo<TcpStream>,
+    io: TokioIo<ServerStream>,
     progress: Arc<RequestProgress>,
     /// Detects ambiguous requests, on listeners that forward them.
     framing: Option<FramingScanner>,
@@ -215,12 +216,22 @@ pub(crate) struct TimedConnection {
 }
 
 impl TimedConnection {
-    /// For a connection that was accepted then.
-    pub(crate) fn new(stream: TcpStream, progress: Arc<RequestProgress>, is_strict: bool, accepted: Instant) -> Self {
+    /// For a connection that was accepted then, or whose TLS handshake ended then.
+    pub(crate) fn new(
+        stream: ServerStream,
+        progress: Arc<RequestProgress>,
+        is_strict: bool,
+        accepted: Instant,
+    ) -> Self {
         let due = accepted + HEAD;
         let (io, framing, timer) = (TokioIo::new(stream), is_strict.then(FramingScanner::new), LazyTimer::default());
         // Connecting counts as the beginning of the first head.
         Self { io, progress, framing, due, has_begun_head: true, begun: 0, timer, stuck: None }
+    }
+
+    /// Whether it is secure.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.io.inner().is_tls()
     }
 
     fn poll_bytes(&mut self, context: &mut Context<'_>, mut buffer: ReadBufCursor<'_>) -> Poll<Result<(), Error>> {
@@ -264,8 +275,24 @@ impl TimedConnection {
 
     /// Called when the client reads nothing; whether it has timed out.
     fn is_write_timed_out(&mut self, context: &mut Context<'_>) -> bool {
+        if self.io.inner_mut().take_write_progress() {
+            self.stuck = None;
+        }
         let stuck = self.stuck.get_or_insert_with(|| Box::pin(tokio::time::sleep(STUCK)));
         stuck.as_mut().poll(context).is_ready()
+    }
+
+    /// Bounds how long a flush or a shutdown waits for the client. Only TLS, which holds
+    /// bytes that are not sent yet, ever waits here.
+    fn bounded(&mut self, done: Poll<Result<(), Error>>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        match done {
+            Poll::Pending if self.is_write_timed_out(context) => Poll::Ready(Err(ErrorKind::TimedOut.into())),
+            Poll::Ready(_) if self.io.inner().is_tls() => {
+                self.stuck = None;
+                done
+            }
+            done => done,
+        }
     }
 
     /// Called when the client sends nothing; whether it has timed out.
@@ -314,11 +341,13 @@ impl Write for TimedConnection {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        Pin::new(&mut self.io).poll_flush(context)
+        let flushed = Pin::new(&mut self.io).poll_flush(context);
+        self.bounded(flushed, context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        Pin::new(&mut self.io).poll_shutdown(context)
+        let closed = Pin::new(&mut self.io).poll_shutdown(context);
+        self.bounded(closed, context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -363,7 +392,7 @@ mod tests {
         let progress = RequestProgress::default();
         // Since the clock's first instant.
         let stalled_since = |body_bytes| {
-            let last_observed = overload::now();
+            let last_observed = load_shedding::now();
             *progress.stall.lock().unwrap() = Some(Stall { since: 1, body_bytes, last_observed });
             progress.stalled_since()
         };

@@ -1,15 +1,17 @@
 //! The connections of a listener: serves, counts and closes them.
 //!
-//! Connections are accepted on the runtime for operators and health, and served on
-//! the one for requests. A connection whose first request is for health or metrics
-//! stays on the former, so that it is answered whatever the load of the other.
+//! Connections are accepted on the runtime for operators and health, and served on the one
+//! for requests. A connection whose first request is for health or metrics stays on the
+//! first runtime, so that it is answered under any load of the second. With TLS
+//! the request is known only after the handshake, so such a listener's handshakes are made
+//! on the first runtime too, up to a rate; beyond it the second makes them.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::net::{IpAddr, TcpStream as StdTcpStream};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -27,12 +29,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
 use super::connection_timeouts::{HEAD, RequestProgress, TimedConnection};
-use super::load_shedding::LoadShedding;
-use super::options::ConnectionOptions;
+use super::options::{ConnectionOptions, Protocol};
 use super::peer_connections::{PeerConnection, PeerConnections, SEARCH_AGAIN};
 use super::queueing_delay::record_wakeups;
 use super::responder::{RequestArrival, Responder, ResponderResponse};
-use super::server_state::ServerState;
+use super::shared_state::ServerState;
+use super::shedding_policy::LoadShedding;
+use super::tls::{ListenerTls, START_MAX, ServerStream, TlsConnection};
 
 /// The longest head of a request in bytes.
 const HEAD_MAX: usize = 32 << 10;
@@ -44,8 +47,6 @@ const CALL_HEAD_MAX: u32 = 256 << 10;
 const RESETS_MAX: usize = 2 * STREAMS_MAX as usize;
 /// The maximum number of concurrent requests on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
-/// How much of a request is read to detect health paths.
-const START_MAX: usize = 24;
 /// How long no connection must be open for clients to count as gone: one that
 /// connects for each request may be about to.
 const QUIET: Duration = Duration::from_millis(100);
@@ -54,19 +55,14 @@ const QUIET: Duration = Duration::from_millis(100);
 const LAST_CALL: Duration = Duration::from_millis(100);
 /// The same if it makes room for waiting clients.
 const LAST_CALL_FOR_ROOM: Duration = Duration::from_millis(20);
+/// How long a TLS handshake may go on once the listener is closing.
+const LAST_CALL_FOR_HANDSHAKE: Duration = Duration::from_secs(1);
+/// How many TLS handshakes a second are made on the runtime for health. With the slowest
+/// common key (RSA 4096, about 5 ms) these take half of one of its threads.
+const CONTROL_HANDSHAKES_PER_S: u32 = 100;
 /// Timeout of a graceful shutdown that makes room while no request is in flight.
 /// HTTP/2 waits in it for the acknowledgement of a PING, which may never come.
 const SHUTDOWN_FOR_ROOM: Duration = Duration::from_secs(1);
-
-/// The protocol of a listener's clients, without TLS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
-    /// HTTP/1.1 or HTTP/2.
-    Http,
-    /// HTTP/2 with gRPC. Clients keep such connections for hours, and may open them long
-    /// before their first call.
-    Grpc,
-}
 
 /// The connections of a listener.
 pub(crate) struct Connections<R> {
@@ -79,6 +75,8 @@ pub(crate) struct Connections<R> {
     closing: watch::Sender<bool>,
     /// The runtime that serves them.
     serving: Handle,
+    tls: Option<Arc<ListenerTls>>,
+    control_handshakes: Mutex<HandshakeBudget>,
 }
 
 /// The properties of a listener.
@@ -124,7 +122,7 @@ impl<R: Responder> Connections<R> {
         responder: R,
         kind: ListenerTraits,
         options: &ConnectionOptions,
-        serving: Handle,
+        (serving, tls): (Handle, Option<Arc<ListenerTls>>),
     ) -> Self {
         Self {
             responder,
@@ -135,6 +133,8 @@ impl<R: Responder> Connections<R> {
             open: Arc::new(watch::Sender::new(0)),
             closing: watch::Sender::new(false),
             serving,
+            tls,
+            control_handshakes: Mutex::default(),
         }
     }
 
@@ -187,6 +187,9 @@ impl<R: Responder> Connections<R> {
         let Some(member) = self.peers.add(peer, &progress) else { return };
         let open = OpenConnection::new(&self.open, slot, member);
         let accepted = AcceptedConnection { peer, at: Instant::now(), progress, open };
+        if let Some(tls) = &self.tls {
+            return self.accept_tls(tls, stream, accepted);
+        }
         let mut start = [0; START_MAX];
         match stream.peek(&mut start) {
             // It ended.
@@ -200,7 +203,7 @@ impl<R: Responder> Connections<R> {
                     let connections = Arc::clone(self);
                     tokio::spawn(record_wakeups(Arc::clone(&accepted.progress.wakeups), async move {
                         if let Ok(stream) = TcpStream::from_std(stream) {
-                            connections.serve(stream, accepted, true).await;
+                            connections.serve(ServerStream::Plain(stream), accepted, true).await;
                         }
                     }));
                 } else {
@@ -231,7 +234,7 @@ impl<R: Responder> Connections<R> {
             () = close_requested(&mut closing, &accepted.progress) => 0,
         };
         if is_probe(self.kind.health_paths, &start[..length]) {
-            self.serve(stream, accepted, true).await;
+            self.serve(ServerStream::Plain(stream), accepted, true).await;
         } else {
             if is_request(&start[..length]) {
                 accepted.progress.wakeups.first_waits_since(accepted.progress.wakeups.waiting_since());
@@ -246,16 +249,85 @@ impl<R: Responder> Connections<R> {
         let (connections, wakeups) = (Arc::clone(self), Arc::clone(&accepted.progress.wakeups));
         self.serving.spawn(record_wakeups(wakeups, async move {
             if let Ok(stream) = TcpStream::from_std(stream) {
-                connections.serve(stream, accepted, false).await;
+                connections.serve(ServerStream::Plain(stream), accepted, false).await;
             }
         }));
     }
 
+    /// Makes a connection secure on the runtime that will probably serve it, and serves it.
+    fn accept_tls(self: &Arc<Self>, tls: &Arc<ListenerTls>, stream: StdTcpStream, accepted: AcceptedConnection) {
+        let is_control = !self.kind.health_paths.is_empty() && {
+            let mut budget = self.control_handshakes.lock().unwrap_or_else(PoisonError::into_inner);
+            budget.take(accepted.at)
+        };
+        // The runtime that accepts connections is the one for health.
+        let control = Handle::current();
+        let runtime = if is_control { control.clone() } else { self.serving.clone() };
+        let (connections, tls) = (Arc::clone(self), Arc::clone(tls));
+        let wakeups = Arc::clone(&accepted.progress.wakeups);
+        let secured = connections.secure(tls, stream, accepted, (control, is_control));
+        runtime.spawn(record_wakeups(wakeups, secured));
+    }
+
+    /// The handshake, within the time of a request's head. Then the connection is served by
+    /// the runtime for health if its first request is for that, and by the other if not.
+    async fn secure(
+        self: Arc<Self>,
+        tls: Arc<ListenerTls>,
+        stream: StdTcpStream,
+        mut accepted: AcceptedConnection,
+        (control, is_control): (Handle, bool),
+    ) {
+        let Ok(stream) = TcpStream::from_std(stream) else { return };
+        // As for plain connections; also for the messages of the handshake.
+        let _ = stream.set_nodelay(true);
+        let mut closing = self.closing.subscribe();
+        let secured = tokio::select! {
+            secured = tokio::time::timeout_at(accepted.at + HEAD, Box::pin(tls.accept(stream))) => secured,
+            () = handshake_aborted(&mut closing, &accepted.progress) => return,
+        };
+        let mut stream = match secured {
+            Ok(Some(stream)) => Box::new(TlsConnection::new(stream)),
+            Ok(None) => return,
+            Err(_) => return tls.record_timeout(),
+        };
+        accepted.at = Instant::now();
+        if self.kind.health_paths.is_empty() {
+            return self.serve(ServerStream::Tls(stream), accepted, false).await;
+        }
+        let (is_begun, is_probe) = tokio::select! {
+            peeked = tokio::time::timeout_at(accepted.at + HEAD, stream.peek()) => match peeked {
+                Ok(start) if !start.is_empty() => (is_request(start), is_probe(self.kind.health_paths, start)),
+                // It ended, or nothing came in time.
+                _ => return,
+            },
+            // What has arrived by now is still answered.
+            () = close_requested(&mut closing, &accepted.progress) => (false, false),
+        };
+        if is_probe == is_control {
+            return self.serve(ServerStream::Tls(stream), accepted, is_probe).await;
+        }
+        if is_begun {
+            accepted.progress.wakeups.first_waits_since(accepted.progress.wakeups.waiting_since());
+        }
+        let Some(socket) = stream.detach() else { return };
+        let (connections, wakeups) = (Arc::clone(&self), Arc::clone(&accepted.progress.wakeups));
+        let serving = record_wakeups(wakeups, async move {
+            if stream.attach(socket).is_ok() {
+                connections.serve(ServerStream::Tls(stream), accepted, is_probe).await;
+            }
+        });
+        let runtime = if is_probe { &control } else { &self.serving };
+        runtime.spawn(serving);
+    }
+
     /// Serves a connection to its end. One that `is_apart` is for health: another request
     /// on it is answered, but closes the connection.
-    async fn serve(&self, stream: TcpStream, accepted: AcceptedConnection, is_apart: bool) {
-        // Responses are small and must not be delayed. If this fails they are slower.
-        let _ = stream.set_nodelay(true);
+    async fn serve(&self, stream: ServerStream, accepted: AcceptedConnection, is_apart: bool) {
+        if let ServerStream::Plain(stream) = &stream {
+            // Responses are small and must not be delayed. If this fails they are slower.
+            let _ = stream.set_nodelay(true);
+        }
         let AcceptedConnection { peer, at, progress, open } = accepted;
         let io = TimedConnection::new(stream, Arc::clone(&progress), R::IS_STRICT, at);
         let open = Arc::new(open);
@@ -267,6 +339,7 @@ impl<R: Responder> Connections<R> {
             open: Arc::clone(&open),
             peer,
             is_apart,
+            is_tls: io.is_tls(),
         });
         let service = service_fn(move |request: Request<Incoming>| {
             let arrival = context.begin(&request);
@@ -333,6 +406,7 @@ struct ConnectionContext<R> {
     peer: IpAddr,
     /// Whether the connection is for health.
     is_apart: bool,
+    is_tls: bool,
 }
 
 impl<R: Responder> ConnectionContext<R> {
@@ -340,7 +414,7 @@ impl<R: Responder> ConnectionContext<R> {
         let is_http2 = request.version() == Version::HTTP_2;
         let (fault, since) = (self.progress.begin_request(is_http2), self.progress.wakeups.request_since());
         let under_way = InFlightRequest { progress: Arc::clone(&self.progress), _open: Arc::clone(&self.open) };
-        RequestArrival { peer: self.peer, since, fault, under_way }
+        RequestArrival { peer: self.peer, since, is_tls: self.is_tls, fault, under_way }
     }
 
     async fn respond(&self, request: Request<Incoming>, arrival: RequestArrival) -> ResponderResponse<R::Own> {
@@ -446,6 +520,34 @@ async fn close_requested(closing: &mut watch::Receiver<bool>, progress: &Request
     .await;
 }
 
+/// Waits until a handshake is to be given up: at once if its connection makes room for
+/// others, and after a moment if the listener is closing.
+async fn handshake_aborted(closing: &mut watch::Receiver<bool>, progress: &RequestProgress) {
+    close_requested(closing, progress).await;
+    if !progress.is_close_requested() {
+        tokio::time::sleep(LAST_CALL_FOR_HANDSHAKE).await;
+    }
+}
+
+/// Bounds the handshakes on the runtime for health, by the second.
+#[derive(Debug, Default)]
+struct HandshakeBudget {
+    /// The current second, and how many were made in it.
+    since: Option<Instant>,
+    taken: u32,
+}
+
+impl HandshakeBudget {
+    /// Whether one more is within the bound.
+    fn take(&mut self, now: Instant) -> bool {
+        if self.since.is_none_or(|since| now.duration_since(since) >= Duration::from_secs(1)) {
+            *self = Self { since: Some(now), taken: 0 };
+        }
+        self.taken = self.taken.saturating_add(1);
+        self.taken <= CONTROL_HANDSHAKES_PER_S
+    }
+}
+
 /// Waits until a graceful shutdown that makes room has timed out, and no request was
 /// in flight at two polls: the last response is written between them. A connection that
 /// is to be aborted is not waited for.
@@ -540,6 +642,16 @@ mod tests {
     use super::*;
 
     const PATHS: [&str; 4] = ["/livez", "/readyz", "/healthcheck", "/metrics"];
+
+    #[tokio::test(start_paused = true)]
+    async fn handshakes_beyond_the_bound_are_for_the_other_runtime() {
+        let mut budget = HandshakeBudget::default();
+        for _ in 0..2 {
+            let taken = (0..1_000).filter(|_| budget.take(Instant::now())).count();
+            assert_eq!(taken, CONTROL_HANDSHAKES_PER_S as usize);
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+    }
 
     #[test]
     fn probes_are_known_by_how_they_begin() {

@@ -1,4 +1,4 @@
-//! Transport: listeners, connections and their limits, request framing, load
+//! Transport: listeners, TLS, connections and their limits, request framing, load
 //! shedding and graceful shutdown.
 //!
 //! A listener's requests are answered by a [`Responder`]; nothing here knows what
@@ -7,23 +7,32 @@
 mod backlog_drain;
 mod connection_timeouts;
 mod connections;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod lazy_timer;
 mod load_shedding;
 mod options;
-mod overload;
 mod peer_connections;
 mod queueing_delay;
 mod request_framing;
 mod responder;
+mod response_framing;
 mod server;
-mod server_state;
+mod shared_state;
+mod shedding_policy;
+mod tls;
 
-pub use self::connections::{ClientWait, InFlightRequest, ListenerTraits, Protocol, RequestPeer};
+pub use self::connections::{ClientWait, InFlightRequest, ListenerTraits, RequestPeer};
 pub use self::lazy_timer::LazyTimer;
-pub use self::load_shedding::LoadShedding;
-pub use self::options::{ConnectionOptions, OverloadOptions, ShutdownOptions};
-pub use self::overload::{Overload, SheddingListener, log_episodes as log_overload};
+pub use self::load_shedding::{Overload, SheddingListener, log_episodes as log_overload};
+pub use self::options::{ConnectionOptions, OverloadOptions, Protocol, ShutdownOptions};
 pub use self::request_framing::{FramingFault, chunk_size, content_length};
 pub use self::responder::{RequestArrival, Responder, ResponderResponse, StreamingResponse, route};
+pub use self::response_framing::{BodyFraming, ResponseFraming, ResponseFramingError};
 pub use self::server::{Listener, Server};
-pub use self::server_state::ServerState;
+pub use self::shared_state::ServerState;
+pub use self::shedding_policy::LoadShedding;
+pub use self::tls::{
+    ClientTlsFiles, FileRole, HandshakeFailure, ListenerTls, SecureStream, TlsError, TlsFiles, follow_certificate_files,
+};

@@ -46,3 +46,13 @@ impl ShutdownOptions {
         self.notice <= Self::DEFAULT.notice
     }
 }
+
+/// The protocol of a listener's clients, with or without TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1 or HTTP/2.
+    Http,
+    /// HTTP/2 with gRPC. Clients keep such connections for hours, and may open them long
+    /// before their first call.
+    Grpc,
+}

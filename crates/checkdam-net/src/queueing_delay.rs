@@ -2,9 +2,9 @@
 //! its task, when its socket became readable, and the run of that task. For the
 //! first request it begins earlier, with the wait in the accept queue.
 //!
-//! Under load tasks wait in the runtime's queues, and not equally long: those
-//! that overflow a worker's own queue wait for all others. So a probe beside them
-//! does not see what they wait, and every connection measures for itself.
+//! Under load, tasks wait in the runtime's queues for different times: those that overflow
+//! a worker's own queue wait for all others. A separate probe task cannot measure that, so
+//! every connection measures its own delay.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
 
-use super::overload;
+use super::load_shedding;
 
-/// When a task was woken. Times are those of [`overload::now`].
+/// When a task was woken. Times are those of [`load_shedding::now`].
 #[derive(Debug)]
 pub(crate) struct Wakeups {
     /// The first wake-up since the task last ran; 0 if there was none.
@@ -32,7 +32,7 @@ pub(crate) struct Wakeups {
 impl Wakeups {
     /// For a task that is spawned now.
     pub(crate) fn new() -> Self {
-        let now = overload::now();
+        let now = load_shedding::now();
         Self {
             woken: AtomicU64::new(now),
             since: AtomicU64::new(now),
@@ -73,13 +73,13 @@ impl Wakeups {
 
     fn record_wake(&self) {
         if self.woken.load(Ordering::Relaxed) == 0 {
-            self.woken.store(overload::now(), Ordering::Relaxed);
+            self.woken.store(load_shedding::now(), Ordering::Relaxed);
         }
     }
 
     fn record_run(&self) {
         let since = match self.woken.swap(0, Ordering::Relaxed) {
-            0 => overload::now(),
+            0 => load_shedding::now(),
             woken => woken,
         };
         self.since.store(since, Ordering::Relaxed);
@@ -139,10 +139,10 @@ mod tests {
         let noted = Arc::clone(&wakeups);
         let task = tokio::spawn(record_wakeups(Arc::clone(&wakeups), async move {
             receiver.await.unwrap();
-            (noted.waiting_since(), overload::elapsed(noted.waiting_since()))
+            (noted.waiting_since(), load_shedding::elapsed(noted.waiting_since()))
         }));
         tokio::task::yield_now().await;
-        let before = overload::now();
+        let before = load_shedding::now();
         sender.send(()).unwrap();
         std::thread::sleep(busy);
         let (since, waited) = task.await.unwrap();

@@ -1,9 +1,9 @@
 //! Checks HTTP/1 request framing (RFC 9112, section 6), against request smuggling.
 //!
-//! A request whose end two programs could place differently can smuggle another one
-//! past the first of them. hyper accepts some of these without reporting the
-//! ambiguity, so the bytes are checked before it parses them. Nothing is changed: an
-//! ambiguous request is rejected; if it is already being answered, the connection ends.
+//! If two programs disagree on where a request ends, a client can smuggle a second request
+//! past the first program. hyper accepts some ambiguous requests without reporting it, so
+//! the bytes are checked before it parses them. Nothing is changed: an ambiguous request is
+//! rejected; if it is already being answered, the connection ends.
 
 /// How much of a line is kept: enough for every line that is checked.
 const LINE_MAX: usize = 256;

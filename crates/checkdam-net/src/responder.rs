@@ -1,4 +1,4 @@
-//! The trait of what answers a listener's requests.
+//! `Responder`: the trait that answers a listener's requests.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -22,6 +22,8 @@ pub struct RequestArrival {
     pub peer: IpAddr,
     /// Since when it waits, by the clock of `overload`.
     pub since: u64,
+    /// Whether it came over TLS.
+    pub is_tls: bool,
     /// Why the request's end is ambiguous, if it is.
     pub fault: Option<FramingFault>,
     /// To be dropped when the response, body included, has been sent.

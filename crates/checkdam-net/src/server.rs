@@ -1,9 +1,9 @@
 //! Accept loop and graceful shutdown of a listener.
 //!
-//! Shutdown has three steps. First the server keeps answering, not ready, and every
-//! response closes its connection, so that no client sends into a connection that is
-//! being closed. Then it stops accepting and closes idle connections. Then it waits
-//! for requests in flight, until the deadline.
+//! Shutdown has three steps. First the server reports not ready but keeps answering, and
+//! every response closes its connection, so that no client sends into a connection that is
+//! being closed. Then it stops accepting and closes idle connections. Then it waits for
+//! requests in flight, until the deadline.
 
 use std::future::poll_fn;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
@@ -18,11 +18,12 @@ use tokio::time::Instant;
 
 use super::backlog_drain::BacklogDrain;
 use super::connections::{Connections, ListenerTraits};
+use super::load_shedding;
 use super::options::{ConnectionOptions, ShutdownOptions};
-use super::overload;
 use super::queueing_delay::{Wakeups, record_wakeups};
 use super::responder::Responder;
-use super::server_state::ServerState;
+use super::shared_state::ServerState;
+use super::tls::ListenerTls;
 
 /// The pause after `accept` fails, for example for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -39,12 +40,24 @@ pub struct Listener {
     options: ConnectionOptions,
     /// The runtime that serves the connections.
     serving: Handle,
+    tls: Option<Arc<ListenerTls>>,
 }
 
 impl Listener {
     /// Its connections are served by that runtime.
     pub fn new(listener: TcpListener, options: &ConnectionOptions, serving: &Handle) -> std::io::Result<Self> {
-        Ok(Self { socket: listener.into_std()?, options: options.clone(), serving: serving.clone() })
+        Ok(Self { socket: listener.into_std()?, options: options.clone(), serving: serving.clone(), tls: None })
+    }
+
+    /// The same with TLS, if it is given.
+    #[must_use]
+    pub fn with_tls(self, tls: Option<Arc<ListenerTls>>) -> Self {
+        Self { tls, ..self }
+    }
+
+    /// Whether its connections use TLS.
+    pub const fn is_tls(&self) -> bool {
+        self.tls.is_some()
     }
 
     /// The address it listens on.
@@ -60,15 +73,17 @@ pub struct Server<R> {
     state: Arc<ServerState>,
     /// Its name in the log.
     name: &'static str,
+    is_tls: bool,
 }
 
 impl<R: Responder> Server<R> {
     /// Answers the listener's requests by a responder.
     pub fn new(listener: Listener, state: Arc<ServerState>, responder: R, kind: ListenerTraits) -> Self {
-        let Listener { socket, options, serving } = listener;
-        let connections = Connections::new(Arc::clone(&state), responder, kind, &options, serving);
-        state.add_listener(kind.name, connections.watch_count());
-        Self { socket, connections: Arc::new(connections), state, name: kind.name }
+        let Listener { socket, options, serving, tls } = listener;
+        let is_tls = tls.is_some();
+        let connections = Connections::new(Arc::clone(&state), responder, kind, &options, (serving, tls.clone()));
+        state.add_listener(kind.name, connections.watch_count(), tls.as_ref());
+        Self { socket, connections: Arc::new(connections), state, name: kind.name, is_tls }
     }
 
     /// The address it listens on.
@@ -76,10 +91,15 @@ impl<R: Responder> Server<R> {
         self.socket.local_addr()
     }
 
+    /// The scheme of its URLs.
+    pub const fn scheme(&self) -> &'static str {
+        if self.is_tls { "https" } else { "http" }
+    }
+
     /// Serves until `stop` has a message, then shuts down as `shutdown` says, or at once
     /// after another message.
     pub async fn run(self, mut stop: mpsc::Receiver<()>, shutdown: ShutdownOptions) {
-        let Self { socket, connections, state, name: listener } = self;
+        let Self { socket, connections, state, name: listener, is_tls: _ } = self;
         let accepting = match Acceptor::new(socket, Arc::clone(&connections)) {
             Ok(accepting) => accepting,
             Err(error) => return tracing::error!(listener, %error, "cannot poll the listener for new connections"),
@@ -126,13 +146,13 @@ impl<R: Responder> Acceptor<R> {
         let mut failures = AcceptFailures::default();
         // Since when there may be connections in the accept queue: the one that is accepted
         // next came later.
-        let mut queued_since = overload::now();
+        let mut queued_since = load_shedding::now();
         loop {
             let before = wakeups.waiting_since();
             let slot = self.connections.slot().await;
             if wakeups.waiting_since() != before {
                 // While all permits are taken the queue is not polled.
-                queued_since = overload::now();
+                queued_since = load_shedding::now();
             }
             let mut was_empty = false;
             let accepted = poll_fn(|context| {
@@ -207,7 +227,7 @@ impl AcceptFailures {
 fn accept_pending<R: Responder>(listener: &StdTcpListener, connections: &Arc<Connections<R>>) {
     while let (Some(slot), Ok((stream, peer))) = (connections.try_slot(), listener.accept()) {
         if stream.set_nonblocking(true).is_ok() {
-            connections.accept(stream, peer.ip(), slot, overload::now());
+            connections.accept(stream, peer.ip(), slot, load_shedding::now());
         }
     }
 }

@@ -2,7 +2,7 @@
 //! Run it with `cargo run -p checkdam --example in_process`.
 #![allow(clippy::print_stdout)]
 
-use checkdam::store::{MemoryOptions, MemoryStore};
+use checkdam::store::MemoryStore;
 use checkdam::{Limiter, Request, rule_file};
 
 const RULES: &str = r#"
@@ -16,13 +16,13 @@ rules:
 "#;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let limiter = Limiter::new(rule_file::compile(RULES)?, MemoryStore::new(MemoryOptions::default()));
+    let limiter = Limiter::new(rule_file::compile(RULES)?, MemoryStore::default());
     let request = Request::new().with("user", "42")?;
     for number in 1..=5 {
-        let outcome = pollster::block_on(limiter.check(&request));
+        let outcome = limiter.check_now(&request);
         match outcome.violated() {
             None => println!("request {number}: passes"),
-            Some(tier) => println!("request {number}: {} says wait {} µs", tier.rule.name, outcome.retry_after_us()),
+            Some(tier) => println!("request {number}: {} says wait {:?}", tier.rule.name, outcome.retry_after()),
         }
     }
     Ok(())

@@ -1,5 +1,7 @@
 //! A decision: the answer of one tier.
 
+use std::time::Duration;
+
 use crate::time::SECOND_US;
 
 /// Whether one tier lets a request pass.
@@ -30,6 +32,7 @@ pub enum FailurePolicy {
 }
 
 /// One tier's decision on one request.
+#[must_use = "a decision that is ignored limits nothing"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Decision {
     /// Whether it passes.
@@ -62,6 +65,23 @@ impl Decision {
     #[must_use]
     pub const fn is_allowed(&self) -> bool {
         matches!(self.verdict, Verdict::Allowed)
+    }
+
+    /// How long until the same request would pass, if no other takes the tokens first:
+    /// zero if it passed, `None` if it never will.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self.verdict {
+            Verdict::Allowed => Some(Duration::ZERO),
+            Verdict::Denied | Verdict::Unavailable => Some(Duration::from_micros(self.retry_after_us)),
+            Verdict::CostExceedsBurst | Verdict::Banned => None,
+        }
+    }
+
+    /// How long the request should be delayed (leaky bucket); otherwise zero.
+    #[must_use]
+    pub const fn delay(&self) -> Duration {
+        Duration::from_micros(self.delay_us)
     }
 }
 

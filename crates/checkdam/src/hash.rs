@@ -1,11 +1,11 @@
-//! Hash functions: randomly keyed for buckets in memory, so that no client can choose
-//! keys that collide; unkeyed only for names that the operator writes.
+//! Hash functions: randomly keyed for buckets in memory, so that no client can
+//! prepare keys that collide; unkeyed only for names that the operator writes.
 
 mod tag_bits;
 
 pub(crate) use tag_bits::{CLASSES, TagBits};
 
-use std::hash::{BuildHasher, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::LazyLock;
 
 use foldhash::SharedSeed;
@@ -65,6 +65,12 @@ impl TagMaker {
     #[inline]
     pub(crate) fn tag(&self, bucket: u64, subject: &[u8]) -> Tag {
         self.tag_of(bucket, self.subject(subject))
+    }
+
+    /// The tag of the only bucket of a key, of any type.
+    #[inline]
+    pub(crate) fn key<K: Hash + ?Sized>(&self, bucket: u64, key: &K) -> Tag {
+        self.tag_of(bucket, self.subjects.hash_one(key))
     }
 
     /// What the tags of all buckets of a subject are made of.

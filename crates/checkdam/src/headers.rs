@@ -32,14 +32,14 @@ const POLICIES_MAX: usize = 32;
 /// for a time.
 pub fn write(outcome: &Outcome, dialect: Dialect, mut set: impl FnMut(&'static str, &str)) {
     let mut number = itoa::Buffer::new();
-    if outcome.retry_after_us() > 0 && outcome.verdict() == Verdict::Banned {
+    if outcome.verdict() == Verdict::Banned && retry_after_us(outcome) > 0 {
         set("retry-after", number.format(retry_after_seconds(outcome)));
     }
     let Some(tier) = outcome.governing() else { return };
     if matches!(dialect, Dialect::Both | Dialect::X) {
         set("x-ratelimit-limit", number.format(tier.decision.limit));
         set("x-ratelimit-remaining", number.format(tier.decision.remaining));
-        let reset_us = EPOCH_UNIX_US + outcome.at_us() + tier.decision.reset_after_us;
+        let reset_us = (EPOCH_UNIX_US + outcome.at_us()).saturating_add(tier.decision.reset_after_us);
         set("x-ratelimit-reset", number.format(reset_us.div_ceil(SECOND_US)));
     }
     if matches!(dialect, Dialect::Both | Dialect::Ietf) {
@@ -82,5 +82,13 @@ pub fn write(outcome: &Outcome, dialect: Dialect, mut set: impl FnMut(&'static s
 /// passes.
 #[must_use]
 pub fn retry_after_seconds(outcome: &Outcome) -> u64 {
-    outcome.retry_after_us().div_ceil(SECOND_US)
+    retry_after_us(outcome).div_ceil(SECOND_US)
+}
+
+/// [`Outcome::retry_after`] as responses write it: a number, which is 0 both for a
+/// request that passes and for one that never will.
+#[must_use]
+pub fn retry_after_us(outcome: &Outcome) -> u64 {
+    let wait = outcome.retry_after().unwrap_or_default();
+    wait.as_secs() * SECOND_US + u64::from(wait.subsec_micros())
 }

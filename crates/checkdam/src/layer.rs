@@ -35,7 +35,6 @@
 mod address;
 mod builder;
 mod denial;
-mod problem;
 mod service;
 mod settings;
 

@@ -1,28 +1,5 @@
-//! checkdam: exact rate limiting, in memory or distributed over Redis.
-//!
-//! A [`Limiter`] has a compiled [`RuleSet`] and a [`store`]. It matches a
-//! [`Request`] once and decides it once, at one instant of the store's clock; all
-//! its tiers are charged together or not at all. The [`Outcome`] has the tier that
-//! governs and, when denied, the exact time at which the request would pass.
-//!
-//! ```
-//! use checkdam::{Limiter, Request, RuleSet};
-//! use checkdam::store::{MemoryOptions, MemoryStore};
-//! # pollster::block_on(async {
-//! let rules = checkdam::rule_file::parse(r#"
-//! rules:
-//!   - name: free-users
-//!     key: "user:{user}"
-//!     when: { plan: free }
-//!     limits: ["10/s burst 50", "5000/h"]
-//! "#)?;
-//! let limiter = Limiter::new(RuleSet::new(rules)?, MemoryStore::new(MemoryOptions::default()));
-//! let request = Request::new().with("user", "42")?.with("plan", "free")?;
-//! let outcome = limiter.check(&request).await;
-//! assert!(outcome.is_allowed());
-//! assert_eq!(outcome.governing().unwrap().decision.remaining, 49);
-//! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
-//! ```
+#![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 pub mod algorithm;
@@ -34,6 +11,7 @@ mod definitions;
 mod descriptor;
 pub mod hash;
 pub mod headers;
+mod keyed_limiter;
 #[cfg(feature = "tower")]
 pub mod layer;
 pub mod lease;
@@ -42,6 +20,7 @@ pub mod normalize;
 mod outcome;
 mod overrides;
 mod quota;
+pub mod render;
 mod request;
 mod rule;
 #[cfg(feature = "yaml")]
@@ -59,6 +38,7 @@ pub use ban::{Ban, BanError, BannedValue, REASON_MAX};
 pub use decision::{DecidedBy, Decision, FailurePolicy, Verdict};
 pub use definitions::Definitions;
 pub use descriptor::{Descriptor, DescriptorAllowance, DescriptorLimit, DescriptorTree, TreeRules};
+pub use keyed_limiter::{CostExceedsBurst, KeyedLimiter};
 pub use limiter::{Batch, Limiter};
 pub use outcome::{Outcome, TierView};
 #[cfg(feature = "yaml")]

@@ -6,7 +6,9 @@ mod refund;
 
 pub use batch::Batch;
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use arc_swap::{ArcSwap, Guard};
 use smallvec::SmallVec;
@@ -17,7 +19,8 @@ use crate::request::Request;
 use crate::rule::Mode;
 use crate::ruleset::{CompiledQuota, RuleSet, Values};
 use crate::small_buffer::SmallBuffer;
-use crate::store::{Operation, Store, TIERS_INLINE, TIERS_MAX, Tier, TierDecisions};
+use crate::store::{MemoryStore, Operation, Store, TIERS_INLINE, TIERS_MAX, Tier, TierDecisions};
+use crate::time::Clock;
 
 /// Decides whether requests may pass.
 ///
@@ -176,6 +179,46 @@ impl<S: Store> Limiter<S> {
             return true;
         }
         self.store.try_apply_now(operation, &tiers, answer)
+    }
+}
+
+/// A limiter whose store never waits decides without a future.
+impl<C: Clock> Limiter<MemoryStore<C>> {
+    /// As [`check`](Self::check), synchronously.
+    ///
+    /// ```
+    /// use checkdam::{Limiter, Request, Rule, RuleSet, store::MemoryStore};
+    ///
+    /// let rule = Rule::new("per-user", "user:{user}".parse()?, vec!["2/m".parse()?]);
+    /// let limiter = Limiter::new(RuleSet::new(vec![rule])?, MemoryStore::default());
+    /// assert!(limiter.check_now(&Request::new().with("user", "42")?).is_allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn check_now(&self, request: &Request<'_>) -> Outcome {
+        complete(self.check(request))
+    }
+
+    /// As [`peek`](Self::peek), synchronously.
+    pub fn peek_now(&self, request: &Request<'_>) -> Outcome {
+        complete(self.peek(request))
+    }
+
+    /// As [`check_batch`](Self::check_batch), synchronously.
+    pub fn check_batch_now(&self, requests: &[Request<'_>]) -> Batch {
+        complete(self.check_batch(requests))
+    }
+}
+
+/// The result of a future that waits for nothing.
+#[inline]
+fn complete<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return result;
+        }
+        std::thread::yield_now();
     }
 }
 

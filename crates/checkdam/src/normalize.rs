@@ -215,7 +215,7 @@ pub fn is_hop_by_hop<'a>(connection: impl IntoIterator<Item = &'a [u8]>, header:
     names.any(|name| name.trim_ascii().eq_ignore_ascii_case(header.as_bytes()))
 }
 
-/// A host in its normal form: lower case, without port, brackets and last dot.
+/// A host in its normal form: lower case, without port, brackets and dots at its end.
 ///
 /// ```
 /// use checkdam::normalize::host;
@@ -230,7 +230,7 @@ pub fn host(authority: &str) -> Option<String> {
         None if authority.matches(':').count() > 1 => authority,
         None => authority.split(':').next().unwrap_or(authority),
     };
-    let host = host.strip_suffix('.').unwrap_or(host);
+    let host = host.trim_end_matches('.');
     (!host.is_empty()).then(|| host.to_ascii_lowercase())
 }
 
@@ -346,6 +346,23 @@ mod tests {
         for (written, normal) in cases {
             assert_eq!(endpoint(written), normal, "{written}");
             assert_eq!(endpoint(normal), normal, "{normal}: normal already");
+        }
+    }
+
+    #[test]
+    fn a_host_has_one_form_which_is_its_own() {
+        let cases = [
+            ("Example.COM.:8080", "example.com"),
+            ("example.com..", "example.com"),
+            ("[2001:DB8::1]:80", "2001:db8::1"),
+            (" a ", "a"),
+        ];
+        for (written, normal) in cases {
+            assert_eq!(host(written).as_deref(), Some(normal), "{written}");
+            assert_eq!(host(normal).as_deref(), Some(normal), "{normal}: normal already");
+        }
+        for none in ["", ".", "..", ":80", "[]"] {
+            assert_eq!(host(none), None, "{none}");
         }
     }
 

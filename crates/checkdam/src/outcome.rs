@@ -1,6 +1,7 @@
 //! An outcome: the decisions of all tiers of a request, combined.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::Guard;
 use smallvec::SmallVec;
@@ -18,6 +19,7 @@ use crate::store::{TIERS_INLINE, TierDecisions};
 pub(crate) const FROM_REQUEST: u32 = u32::MAX;
 
 /// The combined decision on a request.
+#[must_use = "an outcome that is ignored limits nothing"]
 pub struct Outcome {
     rules: Guard<Arc<RuleSet>>,
     /// Which rule and which of its quotas each tier is.
@@ -39,8 +41,8 @@ pub struct Outcome {
 #[derive(Debug, Clone, Copy)]
 struct ActiveBan {
     number: u32,
-    /// How long it lasts still; 0 if for ever.
-    left_us: u64,
+    /// How long it lasts still; `None` if for ever.
+    left_us: Option<u64>,
 }
 
 /// One tier of an outcome.
@@ -136,7 +138,7 @@ impl Outcome {
     /// The outcome of a banned request.
     pub(crate) fn banned(rules: Guard<Arc<RuleSet>>, number: u32, until_us: u64, at_us: u64) -> Self {
         // The ban may have been decided on another clock.
-        let left_us = if until_us == u64::MAX { 0 } else { until_us.saturating_sub(at_us).max(1) };
+        let left_us = (until_us < u64::MAX).then(|| until_us.saturating_sub(at_us).max(1));
         let ban = Some(ActiveBan { number, left_us });
         let answer = TierDecisions { at_us, ..TierDecisions::new() };
         Self { answer, verdict: Verdict::Banned, ban, ..Self::pending(rules) }
@@ -223,13 +225,22 @@ impl Outcome {
         self.governing().filter(|_| !self.is_allowed())
     }
 
-    /// How long until the same request could pass, or its ban ends; 0 if it
-    /// passes or never will.
+    /// Whether any rule or ban applied to the request. If not, nothing limits it: it
+    /// passes, and no bucket was charged. That is often a mistake in the attributes of the
+    /// request, since a rule applies only if it finds all that its key names.
     #[must_use]
-    pub fn retry_after_us(&self) -> u64 {
-        match self.ban {
-            Some(ban) => ban.left_us,
-            None => self.violated().map_or(0, |tier| tier.decision.retry_after_us),
+    pub fn any_rule_applied(&self) -> bool {
+        self.ban.is_some() || !self.places.is_empty()
+    }
+
+    /// How long until the same request could pass, or its ban ends: zero if it passes,
+    /// `None` if it never will.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match (self.ban, self.governing) {
+            (Some(ban), _) => ban.left_us.map(Duration::from_micros),
+            (None, Some(tier)) => self.answer.decisions[tier].retry_after(),
+            (None, None) => Some(Duration::ZERO),
         }
     }
 

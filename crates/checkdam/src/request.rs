@@ -271,7 +271,9 @@ pub fn shortened_to(text: &str, bytes_max: usize) -> Cow<'_, str> {
     if text.len() <= bytes_max {
         return Cow::Borrowed(text);
     }
-    let kept = &text[..text.floor_char_boundary(bytes_max.saturating_sub(1 + DIGITS))];
+    let room = bytes_max.saturating_sub(1 + DIGITS);
+    let end = (0..=room).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    let kept = &text[..end];
     let hash = blake3::hash(text.as_bytes()).to_hex();
     Cow::Owned(format!("{kept}~{}", &hash[..DIGITS]))
 }

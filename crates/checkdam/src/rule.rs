@@ -113,11 +113,9 @@ impl Rule {
     }
 }
 
-/// The names of modes.
 #[cfg(feature = "yaml")]
 const MODES: [(&str, Mode); 3] = [("enforce", Mode::Enforce), ("shadow", Mode::Shadow), ("off", Mode::Off)];
 
-/// The names of failure policies.
 #[cfg(feature = "yaml")]
 pub(crate) const POLICIES: [(&str, FailurePolicy); 3] =
     [("open", FailurePolicy::Open), ("closed", FailurePolicy::Closed), ("local", FailurePolicy::Local)];

@@ -45,7 +45,7 @@ impl SmallBuffer {
 
     /// What was written, if it is text; everything that is pushed as such is.
     pub(crate) fn as_str(&self) -> &str {
-        str::from_utf8(self).unwrap_or_default()
+        std::str::from_utf8(self).unwrap_or_default()
     }
 
     #[cold]

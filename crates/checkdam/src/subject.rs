@@ -1,4 +1,4 @@
-//! Subject patterns: one subject, or many by the wildcard `*`.
+//! Subject patterns: one subject, or many with the wildcard `*`.
 
 use std::fmt;
 

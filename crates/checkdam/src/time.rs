@@ -5,8 +5,10 @@
 #![allow(clippy::disallowed_methods)]
 
 mod rfc3339;
+mod timer;
 
 pub use rfc3339::{UNIX_S_MAX, parse_iso8601_us, parse_rfc3339, rfc3339};
+pub(crate) use timer::sleep;
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -30,17 +32,14 @@ pub trait Clock: Send + Sync + 'static {
     /// Microseconds since 2026-01-01T00:00:00Z, never decreasing by design
     /// (buckets survive it if it does).
     fn now_us(&self) -> u64;
-
-    /// Called about once a second by the store's maintenance, for clocks that follow
-    /// another one.
-    fn discipline(&self) {}
 }
 
 /// The machine's time: the processor's monotonic counter, anchored to the wall
-/// clock at the start and kept near it by [`discipline`](Clock::discipline) in
-/// steps of at most five milliseconds, which buckets do not mind. If the two are
-/// more than [five seconds](STEP_BACK_HELD_US) apart, because the machine started
-/// with a wrong time or was suspended, the clock steps to the wall clock at once.
+/// clock at the start. A reading compares the two if the last comparison is more than a
+/// second ago, and moves the clock towards the wall clock by at most five
+/// milliseconds, which buckets do not mind. If the two are more than [five
+/// seconds](STEP_BACK_HELD_US) apart, because the machine started with a wrong time or
+/// was suspended, the clock steps to the wall clock at once.
 #[derive(Debug)]
 pub struct SystemClock {
     counter: quanta::Clock,
@@ -49,7 +48,8 @@ pub struct SystemClock {
     us_per_tick: u64,
     base_us: u64,
     slewed_us: AtomicI64,
-    disciplined_us: AtomicU64,
+    /// When the wall clock is read again, by the counter.
+    follow_at_us: AtomicU64,
 }
 
 /// A process may lose the processor between two readings, but not every time.
@@ -60,8 +60,10 @@ const SLEW_SHARE: u64 = 2_000;
 /// A number of counter ticks, an hour or more, whose length in whole nanoseconds
 /// gives the length of one tick precisely enough.
 const TICKS: u64 = 1 << 44;
+/// How often the wall clock is read.
+const FOLLOW_EVERY_US: u64 = SECOND_US;
 /// Time beyond this since the last correction is not made up for.
-const DISCIPLINE_MAX_US: u64 = 10 * SECOND_US;
+const FOLLOW_MAX_US: u64 = 10 * SECOND_US;
 
 impl SystemClock {
     /// Anchors a new clock to the wall clock.
@@ -71,8 +73,8 @@ impl SystemClock {
         let ns = u128::from(counter.delta_as_nanos(0, TICKS));
         let us_per_tick = u64::try_from((ns << 64) / (u128::from(TICKS) * 1_000)).unwrap_or(u64::MAX);
         let (start, base_us) = anchor(&counter);
-        let (slewed_us, disciplined_us) = (AtomicI64::new(0), AtomicU64::new(0));
-        Self { counter, start, us_per_tick, base_us, slewed_us, disciplined_us }
+        let (slewed_us, follow_at_us) = (AtomicI64::new(0), AtomicU64::new(FOLLOW_EVERY_US));
+        Self { counter, start, us_per_tick, base_us, slewed_us, follow_at_us }
     }
 
     /// One reading: the microseconds since the clock was made, by the counter alone, and
@@ -81,16 +83,33 @@ impl SystemClock {
     #[inline]
     pub fn read(&self) -> (u64, u64) {
         let elapsed_us = self.elapsed_us();
+        if elapsed_us >= self.follow_at_us.load(Ordering::Relaxed) {
+            self.follow(elapsed_us);
+        }
         let slewed_us = self.slewed_us.load(Ordering::Relaxed);
         (elapsed_us, (self.base_us + elapsed_us).saturating_add_signed(slewed_us).min(HORIZON_US))
     }
 
-    /// Moves towards what the wall clock shows now.
-    fn follow(&self, wall_us: u64) {
-        let elapsed = self.elapsed_us();
-        let since = elapsed.saturating_sub(self.disciplined_us.swap(elapsed, Ordering::Relaxed));
-        let error = wall_us.min(HORIZON_US) as i64 - self.now_us() as i64;
-        let most = (since.min(DISCIPLINE_MAX_US) / SLEW_SHARE) as i64;
+    /// Reads the wall clock, unless another thread does.
+    #[cold]
+    #[inline(never)]
+    fn follow(&self, elapsed_us: u64) {
+        let due_us = self.follow_at_us.load(Ordering::Relaxed);
+        let next_us = elapsed_us + FOLLOW_EVERY_US;
+        let is_ours = due_us <= elapsed_us
+            && self.follow_at_us.compare_exchange(due_us, next_us, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if is_ours {
+            self.approach(wall_us(), elapsed_us, elapsed_us - due_us + FOLLOW_EVERY_US);
+        }
+    }
+
+    /// Moves towards `wall_us`, which was read at `elapsed_us`, `since_us` after the last
+    /// correction.
+    fn approach(&self, wall_us: u64, elapsed_us: u64, since_us: u64) {
+        let slewed_us = self.slewed_us.load(Ordering::Relaxed);
+        let now_us = (self.base_us + elapsed_us).saturating_add_signed(slewed_us).min(HORIZON_US);
+        let error = wall_us.min(HORIZON_US) as i64 - now_us as i64;
+        let most = (since_us.min(FOLLOW_MAX_US) / SLEW_SHARE) as i64;
         let is_far = error.unsigned_abs() > STEP_BACK_HELD_US;
         let change = if is_far { error } else { error.clamp(-most, most) };
         self.slewed_us.fetch_add(change, Ordering::Relaxed);
@@ -127,10 +146,6 @@ impl Clock for SystemClock {
     fn now_us(&self) -> u64 {
         self.read().1
     }
-
-    fn discipline(&self) {
-        self.follow(wall_us());
-    }
 }
 
 /// A clock that stands still until a test or a simulation moves it.
@@ -165,10 +180,6 @@ impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
     fn now_us(&self) -> u64 {
         (**self).now_us()
     }
-
-    fn discipline(&self) {
-        (**self).discipline();
-    }
 }
 
 /// The time of day in microseconds since 1970, for dates that people read.
@@ -199,8 +210,8 @@ mod tests {
     fn a_clock_that_is_far_off_steps_and_one_that_is_a_little_off_does_not() {
         let clock = SystemClock::new();
         let ahead_us = |by_us: i64| {
-            let (before, steady) = (clock.now_us(), clock.read().0);
-            clock.follow(before.saturating_add_signed(by_us));
+            let (steady, before) = clock.read();
+            clock.approach(before.saturating_add_signed(by_us), steady, SECOND_US);
             let (steady_after, after) = clock.read();
             // Less what passed meanwhile.
             after as i64 - before as i64 - (steady_after - steady) as i64
@@ -218,13 +229,21 @@ mod tests {
         let clock = SystemClock::new();
         assert!(clock.now_us().abs_diff(wall_us()) < SECOND_US);
         let mut last = 0;
-        for round in 0..10_000 {
-            if round % 1_000 == 0 {
-                clock.discipline();
-            }
+        for _ in 0..10_000 {
             let now = clock.now_us();
             assert!(now + 100 >= last, "the clock went back from {last} to {now}");
             last = now;
         }
+    }
+
+    #[test]
+    fn reading_the_clock_keeps_it_near_the_wall_clock() {
+        let clock = SystemClock::new();
+        // As after an hour of suspension: the counter stood still, the wall clock did not.
+        clock.slewed_us.fetch_sub(3_600 * SECOND_US as i64, Ordering::Relaxed);
+        assert!(wall_us() - clock.now_us() > 3_599 * SECOND_US, "not before it is due");
+        clock.follow_at_us.store(clock.read().0, Ordering::Relaxed);
+        assert!(clock.now_us().abs_diff(wall_us()) < SECOND_US);
+        assert!(clock.follow_at_us.load(Ordering::Relaxed) > clock.elapsed_us(), "only once a second");
     }
 }

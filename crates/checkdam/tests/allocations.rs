@@ -12,7 +12,9 @@ use allocation_counter::measure;
 use checkdam::headers::{self, Dialect};
 use checkdam::store::redis::{RedisOptions, RedisStore};
 use checkdam::store::{MemoryOptions, MemoryStore};
-use checkdam::{Algorithm, DecidedBy, Lease, Limiter, Mode, Outcome, Quota, QuotaSpec, Request, Rule, RuleSet};
+use checkdam::{
+    Algorithm, DecidedBy, KeyedLimiter, Lease, Limiter, Mode, Outcome, Quota, QuotaSpec, Request, Rule, RuleSet,
+};
 
 const FAST: &str = "1000000/s burst 1000000000";
 const SPENT: &str = "1/d";
@@ -62,13 +64,31 @@ fn allocations(run: impl FnOnce()) -> u64 {
 }
 
 #[test]
+fn checks_of_a_key_allocate_nothing() {
+    for algorithm in [Algorithm::TokenBucket, Algorithm::LeakyBucket] {
+        let store = MemoryStore::new(MemoryOptions { max_buckets: 10_000 });
+        let limiter = KeyedLimiter::<str>::with_store(Quota::parse("10/s burst 50", algorithm).unwrap(), store);
+        let keys: Vec<String> = (0..100).map(|number| format!("user:{number}")).collect();
+        assert_eq!(
+            allocations(|| keys
+                .iter()
+                .cycle()
+                .take(10_000)
+                .for_each(|key| assert!(black_box(limiter.check(key)).limit > 0))),
+            0,
+            "{algorithm:?}, new and known keys, allowed and denied"
+        );
+    }
+}
+
+#[test]
 fn checks_in_memory_allocate_nothing() {
     for algorithm in [Algorithm::TokenBucket, Algorithm::LeakyBucket] {
         for tiers in [1, 3, 8] {
             for (last, allowed) in [(FAST, true), (SPENT, false)] {
                 let limiter = limiter(rules(tiers, last, algorithm, FAST));
                 let request = request("42");
-                check(&limiter, &request);
+                let _ = check(&limiter, &request);
                 let counted = allocations(|| {
                     for _ in 0..100 {
                         let outcome = black_box(check(&limiter, &request));
@@ -84,7 +104,7 @@ fn checks_in_memory_allocate_nothing() {
 #[test]
 fn buckets_that_are_new_allocate_nothing() {
     let limiter = limiter(rules(3, FAST, Algorithm::TokenBucket, FAST));
-    check(&limiter, &request("somebody"));
+    let _ = check(&limiter, &request("somebody"));
     let users: Vec<String> = (0..1_000).map(|number| format!("user-{number}")).collect();
     let counted = allocations(|| {
         for user in &users {
@@ -101,7 +121,7 @@ fn windows_that_exist_allocate_nothing() {
     {
         let limiter = limiter(rules(3, "1000000/d", algorithm, "1000000/h"));
         let request = request("42");
-        check(&limiter, &request);
+        let _ = check(&limiter, &request);
         let counted = allocations(|| {
             for _ in 0..100 {
                 assert!(black_box(check(&limiter, &request)).is_allowed());
@@ -117,7 +137,7 @@ fn rules_in_shadow_allocate_nothing() {
     rules[2].mode = Mode::Shadow;
     let limiter = limiter(rules);
     let request = request("42");
-    check(&limiter, &request);
+    let _ = check(&limiter, &request);
     let counted = allocations(|| assert!(check(&limiter, &request).is_allowed()));
     assert_eq!(counted, 0);
 }
@@ -128,7 +148,7 @@ fn requests_and_headers_allocate_nothing() {
     for last in [FAST, SPENT] {
         let limiter = limiter(rules(3, last, Algorithm::TokenBucket, FAST));
         let request = request("42");
-        check(&limiter, &request);
+        let _ = check(&limiter, &request);
         let outcome = check(&limiter, &request);
         for dialect in [Dialect::Both, Dialect::X, Dialect::Ietf, Dialect::None] {
             let mut length = 0;
@@ -165,7 +185,7 @@ async fn prepaid_checks_allocate_nothing_but_to_fetch_more() {
             prepaid += 1;
             allocating += u64::from(counted > 0);
         } else {
-            limiter.check(&request).await;
+            let _ = limiter.check(&request).await;
         }
         tokio::task::yield_now().await;
     }

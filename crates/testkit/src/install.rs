@@ -70,6 +70,12 @@ pub fn curl() -> PathBuf {
     FOUND.get_or_init(|| from_debian("curl")).clone()
 }
 
+/// The `openssl` executable. Installs Debian's package when the process is root and apt-get exists.
+pub fn openssl() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| from_debian("openssl")).clone()
+}
+
 /// The `chromium` executable. Installs Debian's package when the process is root and apt-get exists.
 pub(crate) fn chromium() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();

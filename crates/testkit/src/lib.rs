@@ -64,7 +64,8 @@ pub use engine::Engine;
 pub use envoy::{Envoy, EnvoyPorts};
 pub use far_link::FarRedis;
 pub use install::{
-    caddy, curl, hadolint, haproxy, helm, nginx, redis_cli, redis_server, systemd_analyze, traefik, valkey_server,
+    caddy, curl, hadolint, haproxy, helm, nginx, openssl, redis_cli, redis_server, systemd_analyze, traefik,
+    valkey_server,
 };
 pub use port::free_port;
 pub use postgres::{Postgres, PostgresBuilder};
@@ -73,6 +74,6 @@ pub use proxy::{FaultProxy, Mode};
 pub use redis::{Redis, RedisBuilder};
 pub use sentinel::Sentinel;
 pub use source::connect_from;
-pub use tls::Tls;
+pub use tls::{Authority, IssuedCertificate, Tls};
 pub use upstream::Upstream;
 pub use wait::wait_until;

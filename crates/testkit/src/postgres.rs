@@ -289,7 +289,7 @@ fn children(id: u32) -> Vec<Pid> {
     listed.split_whitespace().filter_map(|child| Pid::from_raw(child.parse().ok()?)).collect()
 }
 
-/// Whether a process does anything yet; one that only waits to be buried does not.
+/// Whether a process does anything yet; a zombie does not.
 fn lives(id: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", id.as_raw_nonzero()));
     stat.is_ok_and(|stat| !stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X'])))

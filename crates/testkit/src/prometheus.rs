@@ -1,4 +1,4 @@
-//! One Prometheus, which scrapes what the test tells it to.
+//! One Prometheus server that scrapes the targets of the test.
 
 use std::fmt::Write as _;
 use std::fs;

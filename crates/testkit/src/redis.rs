@@ -1,4 +1,4 @@
-//! One Redis or Valkey server, and what a test may do to it.
+//! One Redis or Valkey server that a test can pause, kill and restart.
 
 mod builder;
 

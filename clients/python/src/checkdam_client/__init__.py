@@ -11,7 +11,7 @@ from .asgi import RateLimitMiddleware, scope_attributes
 from .client import Client
 from .errors import CheckdamError, Limited, QueueFull, Refused, Unreachable, WaitTooLong
 from .limited import limited
-from .origin import AmbiguousPath, PathForms
+from .normalize import AmbiguousPath, PathForms
 from .pace import Pace
 from .polite import AsyncPolite, Polite
 from .wsgi import WsgiRateLimitMiddleware, environ_attributes

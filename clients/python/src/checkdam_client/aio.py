@@ -38,7 +38,8 @@ class AsyncClient:
     >>> client = AsyncClient("http://127.0.0.1:8080", timeout=0.2, on_unreachable="open")
     >>> answer = await client.check({"user": "42", "plan": "free"})
 
-    `timeout` bounds a whole call, in seconds; `on_unreachable` is that of `Client`.
+    `timeout` bounds a whole call, in seconds; `on_unreachable` and
+    `token` are those of `Client`.
     """
 
     def __init__(
@@ -48,15 +49,17 @@ class AsyncClient:
         timeout: float = 1.0,
         on_unreachable: str = "raise",
         ssl_context: Optional[ssl.SSLContext] = None,
+        token: Optional[str] = None,
     ) -> None:
         self._place = wire.Place.parse(url)
         self._timeout = timeout
         self._on_unreachable = wire.policy(on_unreachable)
         self._ssl = ssl_context
+        self._headers = "".join(f"{name}: {value}\r\n" for name, value in wire.headers(token).items())
         self._idle: List[Tuple[float, _Connection]] = []
 
     async def check(self, attributes: Attributes, *, cost: int = 1, domain: Optional[str] = None) -> Answer:
-        """Charges a request to every limit that concerns it, or to none."""
+        """Charges a request to every limit that applies, or to none."""
         return await self._ask("/v1/check", attributes, cost, domain)
 
     async def peek(self, attributes: Attributes, *, cost: int = 1, domain: Optional[str] = None) -> Answer:
@@ -64,11 +67,11 @@ class AsyncClient:
         return await self._ask("/v1/peek", attributes, cost, domain)
 
     async def refund(self, attributes: Attributes, *, cost: int = 1, domain: Optional[str] = None) -> Answer:
-        """Gives back a cost to every limit that concerns the request."""
+        """Gives back a cost to every limit that applies."""
         return await self._ask("/v1/refund", attributes, cost, domain)
 
     async def reset(self, attributes: Attributes, *, domain: Optional[str] = None) -> Answer:
-        """Forgets what is owed to every limit that concerns the request."""
+        """Forgets what is owed to every limit that applies."""
         return await self._ask("/v1/reset", attributes, 1, domain)
 
     async def check_batch(self, requests: Sequence[BatchRequest]) -> List[Answer]:
@@ -120,7 +123,7 @@ class AsyncClient:
         try:
             connection.writer.write(
                 f"POST {self._place.prefix}{path} HTTP/1.1\r\nHost: {self._place.authority}\r\n"
-                f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+                f"{self._headers}Content-Length: {len(body)}\r\n\r\n".encode()
                 + body
             )
             await connection.writer.drain()

@@ -14,7 +14,7 @@ class Tier:
     rule: str
     #: what kind of subject it counts
     scope: str
-    #: whose bucket it is
+    #: the subject that its bucket belongs to
     subject: str
     #: whether it lets the request pass
     allowed: bool
@@ -26,7 +26,7 @@ class Tier:
     retry_after: float
     #: how long until it owes nothing any more, in seconds
     reset_after: float
-    #: true if the rule only watches: it never denies
+    #: true if the rule is in shadow mode: it never denies
     shadow: bool = False
 
     @classmethod
@@ -48,7 +48,7 @@ class Tier:
 class Ban:
     """A ban on a request."""
 
-    #: who is banned, such as ``ip:198.51.100.0/24``
+    #: the banned subject, such as ``ip:198.51.100.0/24``
     subject: str
     #: why
     reason: str
@@ -64,7 +64,7 @@ class Answer:
     allowed: bool
     #: 200, 429 (must wait), 422 (can never pass), 403 (banned), 503 (cannot be decided)
     status: int
-    #: the limit that speaks for the request; None if no rule concerns it
+    #: the limit of the governing tier; None if no rule applies
     limit: Optional[int] = None
     #: what is left of it
     remaining: Optional[int] = None
@@ -78,15 +78,15 @@ class Answer:
     violated: Optional[str] = None
     #: the ban on the request, if it is banned
     ban: Optional[Ban] = None
-    #: who decided: a store, a policy, or ``client`` if the server was unreachable
+    #: what decided: a store, a policy, or ``client`` if the server was unreachable
     decided_by: str = ""
-    #: every limit that concerns the request
+    #: every tier of the request
     tiers: Tuple[Tier, ...] = ()
     #: the kind of problem, if denied
     kind: Optional[str] = None
     #: the same for people
     title: Optional[str] = None
-    #: which rule denies it, and when to come back
+    #: which rule denies it, and when it would pass
     detail: Optional[str] = None
     #: the policies that deny it, by their names in RateLimit-Policy
     violated_policies: Tuple[str, ...] = ()
@@ -116,9 +116,9 @@ class Answer:
         )
 
     def problem(self) -> Dict[str, Any]:
-        """A denial as problem details (RFC 9457) for whoever made the request.
+        """A denial as problem details (RFC 9457) for the client.
 
-        Tiers and bans are left out: they name other people's subjects.
+        Tiers and bans are left out: they may name other subjects.
         """
         return {
             "type": self.kind or "about:blank",

@@ -9,7 +9,7 @@ from .aio import AsyncClient
 from .answer import Answer
 from .errors import Limited, Refused, Unreachable
 from .limited import DELAY_MAX_S, admit_async
-from .origin import AmbiguousPath, PathForms, request_attributes, target_of
+from .normalize import AmbiguousPath, PathForms, request_attributes, target_of
 from .wire import Attributes, unreachable_answer
 
 Scope = MutableMapping[str, Any]

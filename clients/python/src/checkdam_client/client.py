@@ -32,7 +32,8 @@ class Client:
 
     `timeout` bounds connecting and each wait for the server, in seconds.
     `on_unreachable` says what happens when there is no answer: "raise" (default)
-    raises `Unreachable`, "open" allows, "closed" denies with status 503.
+    raises `Unreachable`, "open" allows, "closed" denies with status 503. `token` is the
+    server's API token, if it has one; without a valid one it answers `Refused` (401).
     """
 
     def __init__(
@@ -42,17 +43,19 @@ class Client:
         timeout: float = 1.0,
         on_unreachable: str = "raise",
         ssl_context: Optional[ssl.SSLContext] = None,
+        token: Optional[str] = None,
     ) -> None:
         self._place = wire.Place.parse(url)
         self._timeout = timeout
         self._on_unreachable = wire.policy(on_unreachable)
         self._ssl = ssl_context
+        self._headers = wire.headers(token)
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._idle: List[Tuple[float, http.client.HTTPConnection]] = []
 
     def check(self, attributes: Attributes, *, cost: int = 1, domain: Optional[str] = None) -> Answer:
-        """Charges a request to every limit that concerns it, or to none."""
+        """Charges a request to every limit that applies, or to none."""
         return self._ask("/v1/check", attributes, cost, domain)
 
     def peek(self, attributes: Attributes, *, cost: int = 1, domain: Optional[str] = None) -> Answer:
@@ -60,11 +63,11 @@ class Client:
         return self._ask("/v1/peek", attributes, cost, domain)
 
     def refund(self, attributes: Attributes, *, cost: int = 1, domain: Optional[str] = None) -> Answer:
-        """Gives back a cost to every limit that concerns the request."""
+        """Gives back a cost to every limit that applies."""
         return self._ask("/v1/refund", attributes, cost, domain)
 
     def reset(self, attributes: Attributes, *, domain: Optional[str] = None) -> Answer:
-        """Forgets what is owed to every limit that concerns the request."""
+        """Forgets what is owed to every limit that applies."""
         return self._ask("/v1/reset", attributes, 1, domain)
 
     def check_batch(self, requests: Sequence[BatchRequest]) -> List[Answer]:
@@ -104,7 +107,7 @@ class Client:
     def _post(self, path: str, body: bytes) -> Tuple[int, Mapping[str, str], bytes]:
         connection = self._take()
         try:
-            connection.request("POST", self._place.prefix + path, body, {"Content-Type": "application/json"})
+            connection.request("POST", self._place.prefix + path, body, self._headers)
             response = connection.getresponse()
             answer = response.read(wire.ANSWER_BYTES_MAX)
         except (OSError, http.client.HTTPException) as error:
@@ -124,7 +127,7 @@ class Client:
         while True:
             with self._lock:
                 if self._process != os.getpid():
-                    # After a fork the connections are the parent's, who would get our answers.
+                    # After a fork the connections belong to the parent process, which would receive our answers.
                     self._process, self._idle = os.getpid(), []
                 if not self._idle:
                     break

@@ -1,5 +1,5 @@
-"""What can go wrong. A denied request is an answer, not an error, except where
-nobody could look at an answer: in decorated functions."""
+"""Errors. A denied request is an answer, not an error, except in decorated functions,
+whose callers receive no answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Refused(CheckdamError, ValueError):
         self.status = status
         #: what is wrong, and what to do
         self.detail = detail
-        #: where it stands, such as ``attributes.user``
+        #: the field of the request, such as ``attributes.user``
         self.field = field
 
 
@@ -38,7 +38,7 @@ class Limited(CheckdamError):
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(answer.detail or "denied")
-        #: what the server said
+        #: the server's answer
         self.answer = answer
 
 

@@ -1,4 +1,4 @@
-"""What the headers of an answer say about limits, whoever sent it.
+"""Parses the rate-limit headers of any API.
 
 Reads `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-11),
 else `X-RateLimit-*` or `RateLimit-Limit` and its like, and `Retry-After`. What does
@@ -57,12 +57,12 @@ def lowered(headers: Any) -> Dict[str, str]:
 def standings(headers: Mapping[str, str], now_unix: float) -> List[Standing]:
     """`headers` by their names in lower case."""
     policies = {name: values for name, values in _fields(headers.get("ratelimit-policy", ""))}
-    told = []
+    found = []
     for name, values in _fields(headers.get("ratelimit", "")):
         if "r" in values:
             policy = policies.get(name, {})
-            told.append(Standing(values["r"], values.get("t"), policy.get("q"), policy.get("w")))
-    return told or _customary(headers, now_unix)
+            found.append(Standing(values["r"], values.get("t"), policy.get("q"), policy.get("w")))
+    return found or _customary(headers, now_unix)
 
 
 def retry_after(headers: Mapping[str, str], now_unix: float) -> Optional[float]:
@@ -75,7 +75,7 @@ def retry_after(headers: Mapping[str, str], now_unix: float) -> Optional[float]:
 
 
 def server_unix(headers: Mapping[str, str], now_unix: float) -> float:
-    """The server's clock, which its dates are by; ours if it does not tell."""
+    """The server's clock, which its dates are by; ours if the response has no date."""
     date = _date_unix(headers.get("date", ""))
     return now_unix if date is None else date
 

@@ -18,7 +18,7 @@ from .wire import Attributes
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: How long a request is held back at most where nothing else is said, in seconds.
+#: The default bound on how long a request is held back, in seconds.
 DELAY_MAX_S = 10.0
 
 

@@ -19,7 +19,7 @@ Response = TypeVar("Response")
 
 
 class _Queue:
-    """Who is next, by the numbers that callers drew when they came."""
+    """A queue of callers in the order of their arrival."""
 
     def __init__(self, pace: Optional[Pace], wait_max: float, queue_max: int, attempts_max: int) -> None:
         self.pace = pace or Pace()
@@ -58,7 +58,7 @@ class _Queue:
         return False, wait
 
     def is_again(self, answer: Any, attempt: int) -> bool:
-        """Takes note of an answer, or of a failure, and tells whether to send once more."""
+        """Records an answer or a failure; returns whether to send the request again."""
         read = _read(answer)
         if read is None:
             self.pace.failed()
@@ -78,7 +78,7 @@ def _read(answer: Any) -> Optional[Tuple[int, Any]]:
 
 
 class Polite:
-    """Calls a limited API from threads: waits its turn, slows down before the limit, comes back when told.
+    """Calls a limited API from threads: queues calls, slows down before the limit, retries when the server permits.
 
     >>> polite = Polite()
     >>> response = polite.call(requests.get, "https://api.example.com/items")

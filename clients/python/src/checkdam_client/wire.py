@@ -53,6 +53,15 @@ class Place(NamedTuple):
         return f"{host}:{self.port}"
 
 
+def headers(token: Optional[str]) -> Dict[str, str]:
+    """The headers of every request. A token that no header can carry is an error, which does not show it."""
+    if token is None:
+        return {"Content-Type": "application/json"}
+    if not token or not all("!" <= character <= "~" for character in token):
+        raise ValueError("the token is empty or has a character that no header can carry")
+    return {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
+
+
 def policy(on_unreachable: str) -> str:
     if on_unreachable not in _POLICIES:
         raise ValueError(f"on_unreachable is {on_unreachable!r}: it must be one of {', '.join(_POLICIES)}")
@@ -60,7 +69,7 @@ def policy(on_unreachable: str) -> str:
 
 
 def request_json(attributes: Attributes, cost: int = 1, domain: Optional[str] = None) -> Dict[str, Any]:
-    """Judges types only: what a value may be is the server's to say."""
+    """Checks types only: the server validates values."""
     if not isinstance(attributes, Mapping):
         raise TypeError(f"attributes is {attributes!r}: it must be a mapping such as {{'user': '42'}}")
     if isinstance(cost, bool) or not isinstance(cost, int):
@@ -154,7 +163,7 @@ def _answer(value: Mapping[str, Any], status: int, headers: Mapping[str, str]) -
 
 def _refusal(status: int, value: Mapping[str, Any]) -> Exception:
     detail = str(value.get("detail") or value.get("title") or f"status {status}")
-    # 408: the body did not arrive in time, which is nobody's mistake.
+    # 408: the body did not arrive in time, which is not an error of the request.
     if 400 <= status < 500 and status != 408:
         return Refused(status, detail, value.get("field"))
     return Unreachable(f"the server answered with status {status}: {detail}")

@@ -11,7 +11,7 @@ from .asgi import bad_request, unusable
 from .client import Client
 from .errors import Limited, Refused, Unreachable
 from .limited import DELAY_MAX_S, admit
-from .origin import AmbiguousPath, PathForms, request_attributes, target_of
+from .normalize import AmbiguousPath, PathForms, request_attributes, target_of
 from .wire import Attributes, unreachable_answer
 
 Environ = Dict[str, Any]

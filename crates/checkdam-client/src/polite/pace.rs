@@ -33,7 +33,6 @@ pub(super) enum Turn {
     AfterAnswer,
 }
 
-/// Paces calls.
 #[derive(Debug)]
 pub(super) struct Pace {
     in_flight: usize,
@@ -41,7 +40,7 @@ pub(super) struct Pace {
     space_max_us: u64,
     has_answer: bool,
     /// The last known state of the limit, and when it was received.
-    told: Option<(Standing, u64)>,
+    last_standing: Option<(Standing, u64)>,
     refill: Refill,
     haste: f64,
     /// How far to rely on the refill: less after a denial.
@@ -60,7 +59,7 @@ impl Pace {
             in_flight_max: in_flight_max.max(1),
             space_max_us,
             has_answer: false,
-            told: None,
+            last_standing: None,
             refill: Refill::default(),
             haste: 1.0,
             trust: 1.0,
@@ -80,7 +79,7 @@ impl Pace {
         }
         // Nothing is known: one call is made, the others wait for its response.
         let one_asks = if self.in_flight == 0 { Turn::Now } else { Turn::AfterAnswer };
-        match &self.told {
+        match &self.last_standing {
             None if self.has_answer => Turn::Now,
             None => one_asks,
             Some((standing, at_us)) => match self.spaced(standing, *at_us, now_us) {
@@ -137,7 +136,7 @@ impl Pace {
             self.trust = (self.trust + TRUST_STEP).min(1.0);
         }
         let Some(standing) = signal.standing else { return };
-        match &self.told {
+        match &self.last_standing {
             Some((before, _)) if before.policy != standing.policy || before.limit != standing.limit => {
                 self.refill.forget();
                 self.haste = 1.0;
@@ -158,7 +157,7 @@ impl Pace {
             }
             None => self.refill.restart(now_us, standing.remaining),
         }
-        self.told = Some((standing, now_us));
+        self.last_standing = Some((standing, now_us));
     }
 
     /// Whether no call is in flight.

@@ -4,20 +4,15 @@
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub(crate) struct CommandError {
-    /// What kind of failure it is.
     pub(super) kind: ErrorKind,
-    /// What is wrong, and what to do.
     pub(super) reason: String,
 }
 
 /// Kinds of failures with different exit codes or reactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ErrorKind {
-    /// There is no such thing.
     NotFound,
-    /// There is one already.
     Exists,
-    /// It was changed concurrently.
     Changed,
     /// The result would be invalid.
     Invalid,
@@ -38,7 +33,6 @@ impl CommandError {
         Self { kind, reason: reason.into() }
     }
 
-    /// What was given is not valid.
     pub(super) fn invalid(reason: impl Into<String>) -> Self {
         Self::new(ErrorKind::Refused, reason)
     }

@@ -3,15 +3,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use checkdam_service::config::{Config, EffectiveSetting, ProxyOptions, ProxySettings, Settings, reference};
+use checkdam_service::rulebook::RuleFile;
 use clap::{ArgMatches, CommandFactory, Subcommand};
 use serde_json::json;
 
 use super::table::Table;
 use super::{Cli, CommandError, print, print_notice, print_value};
-use crate::config::{Config, EffectiveSetting, ProxyOptions, ProxySettings, Settings, reference};
-use crate::rulebook::RuleFile;
 
-/// What `checkdam config` does.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Print a checkdam.toml with every setting and its default, all commented out
@@ -27,7 +26,6 @@ pub(crate) enum ConfigCommand {
     Check(Box<ConfigCheckArguments>),
 }
 
-/// What `checkdam config check` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConfigCheckArguments {
     /// Settings file [default: checkdam.toml, if it exists]
@@ -53,7 +51,6 @@ pub(crate) struct ConfigCheckArguments {
     settings: Settings,
 }
 
-/// Prints the reference, or checks the settings.
 pub(crate) fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
     match command {
         ConfigCommand::Reference => print(reference().as_bytes())?,
@@ -64,7 +61,7 @@ pub(crate) fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
 
 fn check(arguments: ConfigCheckArguments) -> anyhow::Result<()> {
     let file = arguments.config_option.as_deref().or(arguments.config.as_deref());
-    let refused = |error: crate::config::ConfigError| CommandError::invalid(error.to_string());
+    let refused = |error: checkdam_service::config::ConfigError| CommandError::invalid(error.to_string());
     let config = Config::load(arguments.settings, file).map_err(refused)?;
     config.validate().map_err(refused)?;
     if let Some(path) = &config.rules {
@@ -76,7 +73,7 @@ fn check(arguments: ConfigCheckArguments) -> anyhow::Result<()> {
     }
     // Only the parser knows the source of a value, so the arguments are parsed again.
     let settings = EffectiveSetting::all(&config, &own_matches(), file, arguments.proxy).map_err(refused)?;
-    for name in crate::config::unknown_variables() {
+    for name in checkdam_service::config::unknown_variables() {
         print_notice(&format!("the variable {name} has no effect: see checkdam config reference"));
     }
     if arguments.json {

@@ -6,14 +6,13 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use checkdam::store::redis::{Diagnosis, Finding, Level, Role, ServerDiagnosis, diagnose};
+use checkdam_service::config::StoreSettings;
+use checkdam_service::nodes::{AnnouncedNode, Difference, differences_among, survey};
 use serde_json::{Value, json};
 
 use super::table::printable;
 use super::{print, print_json};
-use crate::config::StoreSettings;
-use crate::nodes::{AnnouncedNode, Difference, differences_among, survey};
 
-/// What `checkdam doctor` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArguments {
     /// Settings file [default: checkdam.toml, if it exists]
@@ -35,7 +34,6 @@ pub(crate) struct DoctorArguments {
 /// From the worst to the best.
 const LEVELS: [Level; 4] = [Level::Problem, Level::Warning, Level::Advice, Level::Ok];
 
-/// Examines the store, prints what was found, and exits by it.
 pub(crate) fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> {
     let Some(options) = arguments.store.options(arguments.config.as_deref())? else {
         return print_memory_store(arguments.json);
@@ -114,7 +112,6 @@ fn text(diagnosis: &Diagnosis, is_coloured: bool) -> String {
     text
 }
 
-/// A finding, and under it what to do.
 fn finding_text(finding: &Finding, width: usize, is_coloured: bool) -> String {
     let Finding { look, level, seen, remedy } = finding;
     let name = format!("{:<7}", level.name());
@@ -126,7 +123,6 @@ fn finding_text(finding: &Finding, width: usize, is_coloured: bool) -> String {
     lines
 }
 
-/// How many of what, the worst first.
 fn summary(diagnosis: &Diagnosis) -> String {
     let count = |level| diagnosis.all().filter(|finding| finding.level == level).count();
     let counts = LEVELS.map(|level| match (count(level), level) {

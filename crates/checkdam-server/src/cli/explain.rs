@@ -8,18 +8,19 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::{Method, StatusCode};
 use checkdam::Limiter;
 use checkdam::store::{MemoryOptions, MemoryStore};
+use checkdam_client::Ban;
+use checkdam_service::config::RuleFileArguments;
+use checkdam_service::rulebook::FileTexts;
 use serde::Deserialize;
 
+use super::api_token::ApiTokenArguments;
 use super::backend::{SERVER_DEFAULT as ADMIN_DEFAULT, token};
-use super::http_client::ApiRequest;
+use super::http_client::{ApiRequest, ClientTlsArguments};
 use super::table::{milliseconds_text, printable};
 use super::{RequestArguments, SERVER_DEFAULT, http_client, print, print_json};
-use crate::config::RuleFileArguments;
-use crate::rulebook::FileTexts;
 
 const SERVER_VARIABLE: &str = "CHECKDAM_SERVER";
 
-/// What `checkdam explain` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExplainArguments {
     #[command(flatten)]
@@ -32,7 +33,7 @@ pub(crate) struct ExplainArguments {
     #[command(flatten)]
     files: RuleFileArguments,
 
-    /// URL of the server's HTTP API, or of its admin API, the only one of `checkdam proxy` [env: CHECKDAM_SERVER=]
+    /// URL of the server's HTTP API or admin API (checkdam proxy has only an admin API) [env: CHECKDAM_SERVER=]
     /// [default: http://127.0.0.1:8080, or http://127.0.0.1:8082 if there is no server]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
@@ -40,26 +41,24 @@ pub(crate) struct ExplainArguments {
     /// File containing the admin token, for an admin API that needs one [env: CHECKDAM_ADMIN_TOKEN_FILE=]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    token: ApiTokenArguments,
+
+    #[command(flatten)]
+    tls: ClientTlsArguments,
 }
 
-/// What is explained, as far as it is shown.
 #[derive(Deserialize)]
 struct ExplainResult {
     allowed: bool,
     violated: Option<String>,
-    ban: Option<ExplainedBan>,
+    ban: Option<Ban>,
     matches: Vec<MatchedRule>,
     others: Vec<UnmatchedRule>,
     others_left_out: usize,
     #[serde(default)]
     hints: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct ExplainedBan {
-    subject: String,
-    reason: String,
-    until: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -88,7 +87,6 @@ struct UnmatchedRule {
     reasons: Vec<String>,
 }
 
-/// Explains, prints, and exits by whether the request would pass.
 pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<ExitCode> {
     let answered = match &arguments.rules {
         Some(path) => from_file(path, &arguments.asked, &arguments.files)?,
@@ -108,7 +106,7 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<ExitCode> {
 fn from_server(arguments: &ExplainArguments) -> anyhow::Result<Vec<u8>> {
     let ask = |server: &str| {
         let answer = ApiRequest::new(Method::POST, "/v1/explain").body("application/json", arguments.asked.body());
-        let answer = answer.send(server)?;
+        let answer = arguments.token.sign(answer)?.send(server, &arguments.tls)?;
         match answer.status {
             StatusCode::NOT_FOUND => from_admin_api(server, arguments),
             _ => anyhow::Ok(answer.body),
@@ -121,13 +119,12 @@ fn from_server(arguments: &ExplainArguments) -> anyhow::Result<Vec<u8>> {
     }
 }
 
-/// The same from an admin API.
 fn from_admin_api(server: &str, arguments: &ExplainArguments) -> anyhow::Result<Vec<u8>> {
     let mut call = ApiRequest::new(Method::POST, "/admin/v1/inspect").body("application/json", arguments.asked.body());
     if let Some(token) = token(None, arguments.token_file.as_deref())? {
         call = call.header(AUTHORIZATION, format!("Bearer {token}"));
     }
-    Ok(call.send(server)?.body)
+    Ok(call.send(server, &arguments.tls)?.body)
 }
 
 fn from_file(path: &Path, asked: &RequestArguments, files: &RuleFileArguments) -> anyhow::Result<Vec<u8>> {
@@ -136,7 +133,7 @@ fn from_file(path: &Path, asked: &RequestArguments, files: &RuleFileArguments) -
     let limiter = Limiter::new(rules, MemoryStore::new(MemoryOptions { max_buckets: 1_000 }));
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let outcome = runtime.block_on(limiter.peek(&request));
-    Ok(crate::http::explain(&limiter.rules(), &request, &outcome, &[]))
+    Ok(checkdam_service::http::explain(&limiter.rules(), &request, &outcome, &[]))
 }
 
 impl ExplainResult {
@@ -145,7 +142,7 @@ impl ExplainResult {
         let would = match &self.violated {
             _ if self.allowed => "it would be allowed".to_owned(),
             Some(rule) => format!("{} would deny it", printable(rule)),
-            None => self.ban.as_ref().map_or_else(|| "it would be denied".to_owned(), ExplainedBan::text),
+            None => self.ban.as_ref().map_or_else(|| "it would be denied".to_owned(), ban_text),
         };
         let count = self.matches.len();
         let mut text = format!("{count} of {} rules match the request: {would}\n", count + others);
@@ -169,12 +166,10 @@ impl ExplainResult {
     }
 }
 
-impl ExplainedBan {
-    fn text(&self) -> String {
-        let until = self.until.as_ref().map(|until| format!(" until {}", printable(until))).unwrap_or_default();
-        let reason = if self.reason.is_empty() { String::new() } else { format!(" ({})", printable(&self.reason)) };
-        format!("but {} is banned{until}{reason}", printable(&self.subject))
-    }
+fn ban_text(ban: &Ban) -> String {
+    let until = ban.until.as_ref().map(|until| format!(" until {}", printable(until))).unwrap_or_default();
+    let reason = if ban.reason.is_empty() { String::new() } else { format!(" ({})", printable(&ban.reason)) };
+    format!("but {} is banned{until}{reason}", printable(&ban.subject))
 }
 
 impl MatchedRule {

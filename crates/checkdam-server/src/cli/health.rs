@@ -7,23 +7,24 @@ use axum::http::{Method, StatusCode};
 
 use serde_json::Value;
 
-use super::http_client::ApiRequest;
+use super::http_client::{ApiRequest, ClientTlsArguments};
 use super::table::printable;
 use super::{SERVER_DEFAULT, print, print_notice};
 
-/// What `checkdam health` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HealthArguments {
     /// URL of any HTTP listener of the server [default: that of CHECKDAM_HTTP_LISTEN, else http://127.0.0.1:8080]
     #[arg(value_name = "URL", env = "CHECKDAM_SERVER")]
     server: Option<String>,
+
+    #[command(flatten)]
+    tls: ClientTlsArguments,
 }
 
-/// Queries the server, and returns the exit code.
 pub(crate) fn run(arguments: &HealthArguments) -> anyhow::Result<ExitCode> {
-    let server = arguments.server.clone().or_else(crate::config::local_server);
+    let server = arguments.server.clone().or_else(checkdam_service::config::local_server);
     let server = server.as_deref().unwrap_or(SERVER_DEFAULT);
-    let answer = ApiRequest::new(Method::GET, "/readyz").send(server)?;
+    let answer = ApiRequest::new(Method::GET, "/readyz").send(server, &arguments.tls)?;
     match answer.status {
         StatusCode::OK => {
             print(b"ready\n")?;

@@ -1,24 +1,55 @@
 //! HTTP client of the command line, for a server's APIs.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use axum::http::header::{CONTENT_TYPE, HOST};
 use axum::http::{HeaderName, Method, Request, StatusCode, Uri};
 use bytes::Bytes;
+use checkdam_net::ClientTlsFiles;
+use checkdam_tools::loadgen::invalid_port;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
 
-use crate::loadgen::invalid_port;
+use super::api_token::ApiTokenArguments;
 
 /// Default timeout of a response.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Default maximum size of a response, in bytes.
 const ANSWER_MAX: usize = 8 << 20;
+
+/// TLS of commands that call a server.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct ClientTlsArguments {
+    /// CA certificate (PEM) that verifies an https:// server [default: the system's]
+    #[arg(long, value_name = "FILE", env = "CHECKDAM_CA_FILE")]
+    ca_file: Option<PathBuf>,
+
+    /// Client certificate (PEM) for an https:// server that requires one
+    #[arg(long, value_name = "FILE", env = "CHECKDAM_CLIENT_CERT")]
+    client_cert: Option<PathBuf>,
+
+    /// Private key (PEM) of the client certificate [default: in the file of --client-cert]
+    #[arg(long, value_name = "FILE", env = "CHECKDAM_CLIENT_KEY", requires = "client_cert")]
+    client_key: Option<PathBuf>,
+}
+
+impl ClientTlsArguments {
+    fn connector(&self) -> anyhow::Result<TlsConnector> {
+        let Self { ca_file: ca, client_cert: certificate, client_key: key } = self.clone();
+        let config = ClientTlsFiles { ca, certificate, key }.config().context("see --ca-file and --client-cert")?;
+        Ok(TlsConnector::from(Arc::new(config)))
+    }
+}
 
 /// One question.
 pub(super) struct ApiRequest {
@@ -59,30 +90,32 @@ impl ApiRequest {
     }
 
     /// Asks the server.
-    pub(super) fn send(self, server: &str) -> anyhow::Result<ApiResponse> {
-        self.connect_and_send(&ServerAddress::parse(server)?)
+    pub(super) fn send(self, server: &str, tls: &ClientTlsArguments) -> anyhow::Result<ApiResponse> {
+        self.connect_and_send(&ServerAddress::parse(server)?, tls)
     }
 
     /// Asks the server at this one of its addresses.
     pub(super) fn send_to_address(self, server: &str, at: SocketAddr) -> anyhow::Result<ApiResponse> {
-        self.connect_and_send(&ServerAddress { at: Some(at), ..ServerAddress::parse(server)? })
+        let address = ServerAddress { at: Some(at), ..ServerAddress::parse(server)? };
+        self.connect_and_send(&address, &ClientTlsArguments::default())
     }
 
     fn has_header(&self, wanted: &HeaderName) -> bool {
         self.headers.iter().any(|(name, _)| name == wanted)
     }
 
-    fn connect_and_send(self, address: &ServerAddress) -> anyhow::Result<ApiResponse> {
+    fn connect_and_send(self, address: &ServerAddress, tls: &ClientTlsArguments) -> anyhow::Result<ApiResponse> {
         let server = &address.server;
+        let tls = if address.is_tls { Some(tls.connector()?) } else { None };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let timeout = self.timeout;
-        match runtime.block_on(async { tokio::time::timeout(timeout, self.exchange(address)).await }) {
+        match runtime.block_on(async { tokio::time::timeout(timeout, self.connect(address, tls)).await }) {
             Ok(answer) => answer,
             Err(_) => bail!("the server at {server} did not answer within {} s", timeout.as_secs()),
         }
     }
 
-    async fn exchange(self, address: &ServerAddress) -> anyhow::Result<ApiResponse> {
+    async fn connect(self, address: &ServerAddress, tls: Option<TlsConnector>) -> anyhow::Result<ApiResponse> {
         let server = &address.server;
         let connected = match address.at {
             Some(at) => TcpStream::connect(at).await,
@@ -91,6 +124,21 @@ impl ApiRequest {
         let stream = connected.with_context(|| {
             format!("cannot reach a server at {server}: start one with `checkdam serve`, or give another address")
         })?;
+        let Some(tls) = tls else { return self.exchange(address, stream).await };
+        let name = ServerName::try_from(address.host.clone())
+            .with_context(|| format!("the server {server:?} has no host name that a certificate could have"))?;
+        let stream = tls.connect(name, stream).await.with_context(|| {
+            format!("cannot make a secure connection to {server}: see --ca-file, and whether that port has TLS")
+        })?;
+        self.exchange(address, stream).await
+    }
+
+    async fn exchange(
+        self,
+        address: &ServerAddress,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    ) -> anyhow::Result<ApiResponse> {
+        let server = &address.server;
         let has_host = self.has_header(&HOST);
         let talked = async {
             let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
@@ -114,8 +162,14 @@ impl ApiRequest {
 
 /// Posts `body` to `path` of the server and returns the JSON of its response,
 /// whatever its status.
-pub(super) fn post(server: &str, path: &str, body: String) -> anyhow::Result<Vec<u8>> {
-    Ok(ApiRequest::new(Method::POST, path).body("application/json", body).send(server)?.body)
+pub(super) fn post(
+    server: &str,
+    (token, tls): (&ApiTokenArguments, &ClientTlsArguments),
+    path: &str,
+    body: String,
+) -> anyhow::Result<Vec<u8>> {
+    let call = ApiRequest::new(Method::POST, path).body("application/json", body);
+    Ok(token.sign(call)?.send(server, tls)?.body)
 }
 
 /// Reads a decision; anything else that a server says is an error in its own
@@ -135,6 +189,7 @@ struct ServerAddress {
     authority: String,
     host: String,
     port: u16,
+    is_tls: bool,
     /// The only address to try of those that the host resolves to.
     at: Option<SocketAddr>,
     prefix: String,
@@ -144,12 +199,15 @@ impl ServerAddress {
     fn parse(server: &str) -> anyhow::Result<Self> {
         let with_scheme = if server.contains("://") { server.to_owned() } else { format!("http://{server}") };
         let uri: Uri = with_scheme.parse().with_context(|| format!("the server {server:?} is not a URL"))?;
-        if uri.scheme_str() != Some("http") {
-            bail!("the server {server:?} is not reached by plain HTTP: give a URL such as http://127.0.0.1:8080");
-        }
+        let is_tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => bail!("the server {server:?} is not reached by HTTP: give a URL such as http://127.0.0.1:8080"),
+        };
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             bail!(
-                "the server's URL contains a login, which no listener accepts: give the admin token with --token-file"
+                "the server's URL contains a login, which no listener accepts: give the API token with --api-token-file, \
+                 or the admin token with --token-file"
             );
         }
         if let Some(port) = invalid_port(&uri) {
@@ -158,7 +216,7 @@ impl ServerAddress {
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
         let prefix = uri.path().trim_end_matches('/').to_owned();
-        let port = uri.port_u16().unwrap_or(80);
-        Ok(Self { server: server.to_owned(), authority, host, port, at: None, prefix })
+        let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+        Ok(Self { server: server.to_owned(), authority, host, port, is_tls, at: None, prefix })
     }
 }

@@ -1,12 +1,10 @@
 //! The request listeners of a server: HTTP and gRPC, opened and shut down together.
 
 use checkdam_net::ShutdownOptions;
+use checkdam_service::grpc;
+use checkdam_service::http::HttpServer;
 use tokio::sync::mpsc;
 
-use crate::grpc;
-use crate::http::HttpServer;
-
-/// The request listeners of a server.
 pub(super) struct Listeners {
     pub(super) http: HttpServer,
     pub(super) grpc: Option<grpc::GrpcListener>,

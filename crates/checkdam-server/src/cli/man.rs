@@ -9,7 +9,6 @@ use clap_mangen::Man;
 
 use super::{Cli, print, print_notice};
 
-/// What `checkdam man` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ManArguments {
     /// Folder for the pages [default: print the main page]
@@ -17,7 +16,6 @@ pub(crate) struct ManArguments {
     folder: Option<PathBuf>,
 }
 
-/// Prints the main page, or writes every page.
 pub(crate) fn run(arguments: &ManArguments) -> anyhow::Result<ExitCode> {
     let mut command = Cli::command();
     command.build();

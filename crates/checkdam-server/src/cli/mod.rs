@@ -1,17 +1,18 @@
 //! The command line. Standard output is data; messages go to standard error.
 
+mod api_token;
 mod backend;
 pub(crate) mod bans;
 pub(crate) mod bench;
+pub(crate) mod changes;
 pub(crate) mod check;
 mod command_error;
 pub(crate) mod config;
 pub(crate) mod doctor;
-mod edit_output;
 pub(crate) mod explain;
 pub(crate) mod health;
 mod http_client;
-mod interrupt;
+mod listener_access;
 mod listeners;
 pub(crate) mod man;
 mod node;
@@ -22,8 +23,6 @@ mod signals;
 pub(crate) mod simulate;
 mod systemd;
 mod table;
-mod text_input;
-mod time_argument;
 pub(crate) mod top;
 pub(crate) mod violations;
 
@@ -31,12 +30,14 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use checkdam_tools::simulate::attribute;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use self::backend::Backend;
 pub(crate) use self::command_error::CommandError;
-use self::edit_output::EditOutput;
+use self::table::printable;
 pub(crate) use self::table::printable_lines;
 
 /// Exact rate limiting: may this request pass, and if not, when?
@@ -45,8 +46,8 @@ pub(crate) use self::table::printable_lines;
     name = "checkdam",
     version,
     arg_required_else_help = true,
-    after_help = "Exit codes: 0 allowed or done, 1 denied, invalid, not found or failed, 2 wrong usage or no server \
-                  or database."
+    after_help = "Exit codes: 0 allowed or done, 1 denied, invalid, not found or failed, 2 wrong usage, or no \
+                  server or database can be reached."
 )]
 pub(crate) struct Cli {
     /// Command to run
@@ -59,20 +60,20 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the server
     #[command(
-        after_help = "Every setting is also a variable (--http-listen: CHECKDAM_HTTP_LISTEN) and a key of checkdam.toml \
-                      (http_listen). Flags override variables, variables override the file. If RUNTIME_ROOT is set, the \
-                      variables of envoyproxy/ratelimit are read too. SIGHUP reloads the rules, SIGTERM starts a \
+        after_help = "Every setting is also an environment variable (--http-listen: CHECKDAM_HTTP_LISTEN) and a key of \
+                      checkdam.toml (http_listen). Flags override environment variables, which override the file. If \
+                      RUNTIME_ROOT is set, envoyproxy/ratelimit's environment variables are read too. SIGHUP reloads the rules, SIGTERM starts a \
                       graceful shutdown."
     )]
     Serve(Box<serve::ServeArguments>),
     /// Run the rate limiting reverse proxy
     #[command(after_help = "Examples:\n  checkdam proxy --upstream http://127.0.0.1:3000 --rules rules.yaml\n  \
                       checkdam proxy --config checkdam.toml    ([[route]]s: path, host, upstream, domain, cost, \
-                      response_bytes)\n\nRules see the attributes method, endpoint, host, ip, and those of \
-                      --header-attributes. A request is charged once, before it is forwarded; a failing \
-                      upstream refunds nothing. Every setting is also a variable (--upstream: \
-                      CHECKDAM_PROXY_UPSTREAM; --rules: CHECKDAM_RULES) and a key of checkdam.toml, those under \
-                      Proxy in the table [proxy]. SIGHUP reloads the rules, SIGTERM starts a graceful shutdown.")]
+                      response_bytes)\n\nRequests have the attributes method, endpoint, host, ip, and those of \
+                      --header-attributes. A request is charged once, before it is forwarded; nothing is \
+                      refunded if the upstream fails. Every setting is also an environment variable (--upstream: \
+                      CHECKDAM_PROXY_UPSTREAM; --rules: CHECKDAM_RULES) and a key of checkdam.toml; settings under \
+                      the heading Proxy go into the table [proxy]. SIGHUP reloads the rules, SIGTERM starts a graceful shutdown.")]
     Proxy(Box<proxy::ProxyArguments>),
     /// Check a request against a server's rules and charge it
     #[command(after_help = "Example: checkdam check user=42 plan=free --cost 2\n\n\
@@ -91,6 +92,12 @@ pub(crate) enum Command {
                             checkdam violations --ip 203.0.113.9 --since 2026-11-01T00:00:00Z --limit 1000 --json\n  \
                             checkdam violations --rule user-free --database postgres://localhost/checkdam")]
     Violations(violations::ViolationsArguments),
+    /// List edits of rules, overrides and bans, with who made them, newest first
+    #[command(after_help = "Examples:\n  checkdam changes --since 7d\n  \
+                            checkdam changes --rule user-free --json    (with the rule before and after)\n  \
+                            checkdam changes --actor alice --database postgres://localhost/checkdam\n\n\
+                            Edits by the admin API and by this command line are recorded; edits in SQL are not.")]
+    Changes(changes::ChangesArguments),
     /// Show the most denied subjects, live in the terminal
     #[command(after_help = "Examples:\n  checkdam top\n  checkdam top --kind allowed --window hour --once\n  \
                             checkdam top --rule user-free --json\n\n\
@@ -120,8 +127,8 @@ pub(crate) enum Command {
                             checkdam bench --rate 20000 --duration 30s --spread zipf    (latency as users see it)\n  \
                             checkdam bench --grpc --domain edge --attributes 'remote_address={key}'\n  \
                             checkdam bench http://127.0.0.1:8000 --get '/search?q={key}' --header 'X-API-Key: {key}'\n\n\
-                            Requests are charged. Latencies include timeouts, and requests that were due and never \
-                            sent, with the time they had waited. A closed loop sends the next request after the \
+                            Requests are charged. Latencies include requests that timed out, and requests that were \
+                            due but never sent, each with the time it waited. A closed loop sends the next request after the \
                             response; an open loop (--rate) sends on schedule, skips nothing, and measures latency \
                             from the scheduled time. Ctrl-C stops and reports the measurements so far. \
                             Exits with 0 if every request was sent and decided, with 1 if not, and with 2 on wrong \
@@ -132,7 +139,7 @@ pub(crate) enum Command {
                             checkdam doctor --strict --json    (the store of CHECKDAM_STORE or checkdam.toml)\n\n\
                             Exits with 0 if there is no problem, with 1 if there is one (with --strict also if there \
                             is a warning), and with 2 on wrong usage or if connecting or logging in failed. It writes \
-                            only keys that expire within seconds, cd:{doctor:…}…")]
+                            only keys named cd:{doctor:…}…, which expire within seconds.")]
     Doctor(doctor::DoctorArguments),
     /// Check whether a server is ready, for health probes
     #[command(
@@ -175,7 +182,6 @@ pub(crate) struct RequestArguments {
     json: bool,
 }
 
-/// The default server.
 const SERVER_DEFAULT: &str = "http://127.0.0.1:8080";
 
 impl RequestArguments {
@@ -198,14 +204,6 @@ impl RequestArguments {
     }
 }
 
-fn attribute(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() && !value.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("write a name, an equals sign and a value, such as user=42".to_owned()),
-    }
-}
-
-/// Prints completions for a shell.
 pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "checkdam", &mut script);
@@ -238,7 +236,33 @@ fn print_notice(text: &str) {
     let _ = writeln!(std::io::stderr(), "checkdam: {}", printable_lines(text));
 }
 
-/// The shown parts of a response.
-fn parse_response<T: DeserializeOwned>(answer: &Value) -> anyhow::Result<T> {
-    T::deserialize(answer).context("cannot parse the response: does the server have another version?")
+/// Prints a response as it is, or the text that `render` makes of its shown parts.
+fn print_response<T: DeserializeOwned>(
+    response: &Value,
+    is_json: bool,
+    render: impl FnOnce(T) -> anyhow::Result<String>,
+) -> anyhow::Result<ExitCode> {
+    if is_json {
+        print_value(response)?;
+    } else {
+        let shown =
+            T::deserialize(response).context("cannot parse the response: does the server have another version?");
+        print(render(shown?)?.as_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the result of an edit: the stored row as JSON, if given, else what was done.
+fn print_edit(backend: &dyn Backend, what: &str, row: Option<Value>) -> anyhow::Result<ExitCode> {
+    match row {
+        Some(row) => print_value(&row)?,
+        None => print(format!("{}\n", printable(what)).as_bytes())?,
+    }
+    print_notice(&backend.activation_notice());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The time, in seconds since 1970.
+fn now_unix_s() -> u64 {
+    checkdam::time::unix_us() / checkdam::time::SECOND_US
 }

@@ -13,7 +13,20 @@ use std::time::Duration;
 use anyhow::Context;
 use checkdam::RuleSet;
 use checkdam::rule_file::FileOptions;
-use checkdam_net::{Listener, ServerState, ShutdownOptions, log_overload};
+use checkdam_net::{
+    Listener, ListenerTls, Protocol, ServerState, ShutdownOptions, TlsFiles, follow_certificate_files, log_overload,
+};
+use checkdam_service::app::App;
+use checkdam_service::audit::{Audit, Redaction, ViolationWriter};
+use checkdam_service::config::{Config, EnvoyVariableReport, VariableEffect};
+use checkdam_service::http::{self, Admin, AdminServer, LiveEvents, RuleSource};
+use checkdam_service::nodes::Nodes;
+use checkdam_service::rulebook::{
+    self, DatabasePoller, LoadError, PollOptions, PollStatus, Revision, RuleFile, Rulebook, Snapshot,
+};
+use checkdam_service::store::ConfiguredStore;
+use checkdam_service::telemetry::Telemetry;
+use checkdam_service::trace::Tracer;
 use socket2::SockRef;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle};
@@ -23,17 +36,6 @@ use tokio::time::{Instant, MissedTickBehavior};
 use self::open::OpenedNode;
 use super::signals::Signals;
 use super::systemd::{self, ReloadNotice};
-use crate::app::App;
-use crate::audit::{Audit, Redaction, ViolationWriter};
-use crate::config::{Config, EnvoyVariableReport, VariableEffect};
-use crate::http::{self, Admin, AdminServer, LiveEvents, RuleSource};
-use crate::nodes::Nodes;
-use crate::rulebook::{
-    self, DatabasePoller, LoadError, PollOptions, PollStatus, Revision, RuleFile, Rulebook, Snapshot,
-};
-use crate::store::ConfiguredStore;
-use crate::telemetry::Telemetry;
-use crate::trace::Tracer;
 
 /// The threads that accept connections and serve operators and health.
 const CONTROL_THREADS: usize = 2;
@@ -62,6 +64,7 @@ pub(super) struct Node {
     rulebook: Option<Rulebook>,
     writer: Option<ViolationWriter>,
     stop: mpsc::Receiver<()>,
+    reload_tls: mpsc::Receiver<()>,
     /// The runtime that accepts connections and serves operators and health.
     control: Handle,
 }
@@ -88,8 +91,8 @@ where
             return Ok(ExitCode::from(2));
         }
     };
-    crate::logging::start(config.log_level, config.log_format);
-    for name in crate::config::unknown_variables() {
+    checkdam_service::logging::start(config.log_level, config.log_format);
+    for name in checkdam_service::config::unknown_variables() {
         tracing::warn!(name, "this variable has no effect: see checkdam serve --help");
     }
     for EnvoyVariableReport { name, became } in &config.foreign {
@@ -133,12 +136,14 @@ impl Node {
             None => ConfiguredStore::memory(config.max_buckets),
         };
         let admin_listener = match &config.admin {
-            Some(door) => Some(listen(&door.listen, "--admin-listen").await?),
+            Some(admin) => Some(listen(&admin.listen, "--admin-listen").await?),
             None => None,
         };
+        let admin_tls =
+            load_tls("admin", config.tls.admin.as_ref().filter(|_| config.admin.is_some()), Protocol::Http)?;
         let node = node_name(address);
         let opened = tokio::select! {
-            opened = OpenedNode::open(config, file, &store, admin_listener.as_ref()) => opened?,
+            opened = OpenedNode::open(config, file, &store, admin_listener.as_ref().map(|admin| (admin, admin_tls.as_ref()))) => opened?,
             _ = signals.stop.recv() => {
                 tracing::info!("stopped during startup");
                 return Ok(None);
@@ -167,20 +172,23 @@ impl Node {
         let app = Arc::new(App::new(loaded, store, config.dialect, audit, beside));
         let rules = Arc::new(follow_rules(&app, file, rulebook.as_ref(), revision, signals.reload));
         let nodes = Nodes::start(Arc::clone(&app), node, config.share_subjects);
-        let admin = admin_listener.zip(config.admin.as_ref()).map(|(listener, door)| {
+        let admin = admin_listener.zip(config.admin.as_ref()).map(|(listener, access)| {
             let live = LiveEvents::start(Arc::clone(&app), config.store_description());
             let admin = Admin {
                 app: Arc::clone(&app),
-                token: door.token.clone(),
+                tokens: access.tokens.clone(),
+                api_tokens: config.api_tokens.clone(),
                 rulebook: rulebook.clone(),
                 rules: Arc::clone(&rules),
                 nodes: Arc::clone(&nodes),
                 live: Arc::clone(&live),
                 database: config.database.to_string(),
                 store: config.store_description(),
+                is_tls: admin_tls.is_some(),
+                has_operator_ca: access.has_operator_ca,
                 previews: Arc::new(Semaphore::new(PREVIEWS_MAX)),
             };
-            let listener = Listener::new(listener, &config.connections, &control)?;
+            let listener = Listener::new(listener, &config.connections, &control)?.with_tls(admin_tls);
             Ok::<_, std::io::Error>((http::admin_server(listener, Arc::new(admin)), live))
         });
         let admin = admin.transpose()?;
@@ -191,7 +199,16 @@ impl Node {
         tokio::spawn(run_every_second(Arc::clone(&app), statuses));
         tokio::spawn(maintain_store(Arc::clone(&app)));
         control.spawn(log_overload(Arc::clone(app.server())));
-        Ok(Some(Self { app, admin, rules, rulebook, writer, stop: signals.stop, control }))
+        Ok(Some(Self {
+            app,
+            admin,
+            rules,
+            rulebook,
+            writer,
+            stop: signals.stop,
+            reload_tls: signals.reload_tls,
+            control,
+        }))
     }
 
     /// The state that listeners share.
@@ -199,9 +216,9 @@ impl Node {
         &self.app
     }
 
-    /// The address of the admin listener.
-    pub(super) fn admin_address(&self) -> std::io::Result<Option<SocketAddr>> {
-        self.admin.as_ref().map(|(admin, _)| admin.address()).transpose()
+    /// The scheme and address of the admin listener.
+    pub(super) fn admin_address(&self) -> std::io::Result<Option<(&'static str, SocketAddr)>> {
+        self.admin.as_ref().map(|(admin, _)| Ok((admin.scheme(), admin.address()?))).transpose()
     }
 
     /// Runs the listeners until they are stopped and have ended; the admin listener stays
@@ -210,6 +227,10 @@ impl Node {
     where
         F: Future<Output = ()> + Send + 'static,
     {
+        let tls = self.app.server().tls();
+        if !tls.is_empty() {
+            self.control.spawn(follow_certificate_files(tls, self.reload_tls));
+        }
         let (end_admin, admin_stop) = mpsc::channel(1);
         let (admin, live) = self.admin.unzip();
         let admin = admin.map(|admin| self.control.spawn(admin.run(admin_stop, ADMIN_LEAVE)));
@@ -250,6 +271,16 @@ pub(super) async fn listen(address: &str, flag: &str) -> anyhow::Result<TcpListe
     // stays as it is.
     let _ = SockRef::from(&listener).listen(BACKLOG);
     Ok(listener)
+}
+
+/// Loads the TLS files of a listener, if it has TLS.
+pub(super) fn load_tls(
+    listener: &'static str,
+    files: Option<&TlsFiles>,
+    protocol: Protocol,
+) -> anyhow::Result<Option<Arc<ListenerTls>>> {
+    let loaded = files.map(|files| ListenerTls::load(listener, files.clone(), protocol)).transpose();
+    Ok(loaded.with_context(|| format!("the {listener} listener has no TLS"))?.map(Arc::new))
 }
 
 /// Watches the source of the rules.
@@ -328,5 +359,9 @@ async fn run_every_second(app: Arc<App>, statuses: Option<watch::Receiver<PollSt
             app.reload_status().set_error(error);
             app.warnings().set("lost_edits", lost.map(|lost| lost.to_string()));
         }
+        let tls = app.server().tls();
+        let join = |texts: Vec<String>| (!texts.is_empty()).then(|| texts.join("; "));
+        app.warnings().set("tls_expiry", join(tls.iter().filter_map(|tls| tls.expiry_warning()).collect()));
+        app.warnings().set("tls_files", join(tls.iter().filter_map(|tls| tls.reload_error()).collect()));
     }
 }

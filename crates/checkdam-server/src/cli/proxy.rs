@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use checkdam_net::Listener;
+use checkdam_net::{Listener, Protocol};
+use checkdam_proxy::{Proxy, ProxyServer};
+use checkdam_service::config::{Config, LogFormat, ProxyOptions, ProxySettings, Settings};
 use tokio::runtime::Handle;
 
-use super::node::{self, Node, Rules, listen};
-use super::serve::dashboard_url;
+use super::listener_access;
+use super::node::{self, Node, Rules, listen, load_tls};
+use super::serve::{dashboard_url, tls_listeners};
 use super::signals::Signals;
-use crate::config::{Config, LogFormat, ProxyOptions, ProxySettings, Settings};
-use crate::proxy::{Proxy, ProxyServer};
 
-/// What `checkdam proxy` takes.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("http_listen", |argument| argument.hide(true)))]
 pub(crate) struct ProxyArguments {
@@ -29,7 +29,6 @@ pub(crate) struct ProxyArguments {
     settings: Settings,
 }
 
-/// Forwards until a signal ends it.
 pub(crate) fn run(arguments: ProxyArguments) -> anyhow::Result<ExitCode> {
     let file = arguments.config.as_deref();
     let config = Config::load(arguments.settings, file)?;
@@ -40,11 +39,13 @@ pub(crate) fn run(arguments: ProxyArguments) -> anyhow::Result<ExitCode> {
 async fn serve(config: &Config, options: &ProxyOptions, rules: Option<Rules>, control: Handle) -> anyhow::Result<()> {
     // Before the listeners open, so that no signal finds the process unprepared.
     let signals = Signals::listen(&control)?;
+    let tls = load_tls("proxy", config.tls.proxy.as_ref(), Protocol::Http)?;
     let listener = listen(&options.listen, "--listen").await?;
     let opening = Node::open(config, rules, signals, listener.local_addr()?, control);
     let Some(node) = opening.await? else { return Ok(()) };
+    listener_access::follow_tokens(config);
     let proxy = Proxy::start(Arc::clone(node.app()), options, &config.identity)?;
-    let server = proxy.serve(Listener::new(listener, &config.connections, &Handle::current())?);
+    let server = proxy.serve(Listener::new(listener, &config.connections, &Handle::current())?.with_tls(tls));
     log_start(config, options, &server, &node)?;
     let shutdown = config.shutdown;
     node.run(move |stop| server.run(stop, shutdown)).await;
@@ -58,11 +59,12 @@ fn log_start(config: &Config, options: &ProxyOptions, server: &ProxyServer, node
     let source = config.rules.as_ref().map_or_else(|| config.database.to_string(), |path| path.display().to_string());
     let version = env!("CARGO_PKG_VERSION");
     if config.log_format == LogFormat::Json {
-        let (admin, routes) = (admin.map(tracing::field::display), options.routes.len());
-        tracing::info!(version, proxy = %address, admin, rules, source, routes, "started");
+        let admin = admin.map(|(_, address)| tracing::field::display(address));
+        let (tls, routes) = (tls_listeners(node), options.routes.len());
+        tracing::info!(version, proxy = %address, admin, tls, rules, source, routes, "started");
         return Ok(());
     }
-    let mut banner = format!("checkdam {version}\n  proxy      http://{address}\n");
+    let mut banner = format!("checkdam {version}\n  proxy      {}://{address}\n", server.scheme());
     for route in &options.routes {
         let from = (
             route.host.as_deref().unwrap_or_default(),

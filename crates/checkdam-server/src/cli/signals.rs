@@ -1,5 +1,10 @@
-//! Unix signals that a node handles.
+//! Unix signals: those that a node handles, and Ctrl-C for long commands that print
+//! partial results.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context;
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -12,14 +17,17 @@ pub(super) struct Signals {
     pub(super) stop: mpsc::Receiver<()>,
     /// Read the rules anew.
     pub(super) reload: mpsc::Receiver<ReloadNotice>,
+    /// Read the TLS files anew.
+    pub(super) reload_tls: mpsc::Receiver<()>,
 }
 
 impl Signals {
-    /// Listens to them from now on, on that runtime.
     pub(super) fn listen(runtime: &Handle) -> std::io::Result<Self> {
         let _entered = runtime.enter();
         let stop = signals(&[SignalKind::terminate(), SignalKind::interrupt()], systemd::notify_stopping)?;
-        Ok(Self { stop, reload: signals(&[SignalKind::hangup()], ReloadNotice::begin)? })
+        let hangup = [SignalKind::hangup()];
+        let (reload, reload_tls) = (signals(&hangup, ReloadNotice::begin)?, signals(&hangup, || ())?);
+        Ok(Self { stop, reload, reload_tls })
     }
 }
 
@@ -37,4 +45,20 @@ fn signals<T: Send + 'static>(kinds: &[SignalKind], message: fn() -> T) -> std::
         });
     }
     Ok(receiver)
+}
+
+/// Sets the flag at the first interrupt; at the second the program ends at once.
+pub(super) fn stop_on_interrupt(is_stopped: &Arc<AtomicBool>) -> anyhow::Result<()> {
+    let is_stopped = Arc::clone(is_stopped);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start threads")?;
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            while tokio::signal::ctrl_c().await.is_ok() {
+                if is_stopped.swap(true, Ordering::Relaxed) {
+                    std::process::exit(130);
+                }
+            }
+        });
+    })?;
+    Ok(())
 }

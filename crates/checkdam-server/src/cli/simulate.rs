@@ -9,23 +9,19 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use checkdam::{KeyPattern, RuleSet};
+use checkdam::RuleSet;
+use checkdam_service::config::RuleFileArguments;
+use checkdam_service::rulebook::FileTexts;
+use checkdam_tools::simulate::{self, SimulateOptions, SimulateProgress, Summary};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::command_error::CommandError;
-use super::interrupt::stop_on_interrupt;
-use super::{attribute, print, print_notice, print_value};
-use crate::config::{DurationText, RuleFileArguments};
-use crate::rulebook::FileTexts;
-use crate::simulate::{self, DescriptorPattern, FieldMapping, LogFormat, SimulateOptions, SimulateProgress, Summary};
+use super::signals::stop_on_interrupt;
+use super::table::printable;
+use super::{print, print_notice, print_value};
 
-/// What `checkdam simulate` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SimulateArguments {
-    /// Log files, plain or gzip; - is standard input. Several are merged by time
-    #[arg(value_name = "LOG", required = true)]
-    logs: Vec<PathBuf>,
-
     /// Rule file or folder, checkdam's or envoyproxy/ratelimit's format
     #[arg(long, value_name = "PATH", required_unless_present = "suggest")]
     rules: Option<PathBuf>,
@@ -37,54 +33,8 @@ pub(crate) struct SimulateArguments {
     #[command(flatten)]
     files: RuleFileArguments,
 
-    /// Log format
-    #[arg(long, value_name = "FORMAT", default_value = "auto")]
-    format: LogFormat,
-
-    /// Read an attribute from this field of the log; dots select fields of nested objects
-    #[arg(long, value_name = "ATTR=FIELD", value_parser = attribute)]
-    map: Vec<(String, String)>,
-
-    /// Value of an attribute that a log line lacks
-    #[arg(long, value_name = "ATTR=VALUE", value_parser = attribute)]
-    set: Vec<(String, String)>,
-
-    /// Field with the time: RFC 3339, combined log format, or a number since 1970
-    #[arg(long, value_name = "FIELD")]
-    time_field: Option<String>,
-
-    /// Field with the cost of a request; without it every request costs 1
-    #[arg(long, value_name = "FIELD")]
-    cost_field: Option<String>,
-
-    /// Window for sorting lines by time: servers log requests when they end
-    #[arg(long, value_name = "TIME", default_value = "10s")]
-    reorder: DurationText,
-
-    /// Domain of the requests
-    #[arg(long, value_name = "DOMAIN")]
-    domain: Option<String>,
-
-    /// Descriptor that Envoy would send for each line, such as remote_address={ip}; several are decided together
-    #[arg(long, value_name = "NAME=VALUE,…")]
-    descriptor: Vec<DescriptorPattern>,
-
-    /// Print a rule file with limits for this key, such as user:{user}, above the peaks of nearly all subjects;
-    /// outliers are ignored; needs at least 20 subjects
-    #[arg(long, value_name = "KEY")]
-    suggest: Vec<KeyPattern>,
-
-    /// Number of subjects to list
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    top: usize,
-
-    /// Most non-full buckets at once: 18 bytes each per rule file, more for windows
-    #[arg(long, value_name = "N", default_value_t = 4_000_000, value_parser = clap::value_parser!(u64).range(1_000..=1_000_000_000))]
-    max_buckets: u64,
-
-    /// Fail on a line that cannot be parsed
-    #[arg(long)]
-    strict: bool,
+    #[command(flatten)]
+    options: SimulateOptions,
 
     /// Write an HTML report with charts
     #[arg(long, value_name = "FILE")]
@@ -99,10 +49,9 @@ pub(crate) struct SimulateArguments {
     json: bool,
 }
 
-/// Simulates, and prints the result.
 pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     refuse_to_overwrite_inputs(arguments)?;
-    if let Some(key) = arguments.suggest.iter().find(|key| key.attributes().next().is_none()) {
+    if let Some(key) = arguments.options.suggest.iter().find(|key| key.attributes().next().is_none()) {
         bail!(
             "--suggest {0:?} names no attribute, so all would share one bucket: write for example '{0}:{{{0}}}'",
             key.text()
@@ -112,11 +61,10 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     for path in arguments.rules.iter().chain(&arguments.against) {
         sides.push((path.display().to_string(), load(path, arguments)?));
     }
-    let options = options(arguments, &sides);
     let progress = SimulateProgress::default();
     stop_on_interrupt(&progress.is_stopped)?;
-    let bar = progress_bar(&arguments.logs);
-    let done = simulate::run(&options, sides, &progress, |lines| {
+    let bar = progress_bar(&arguments.options.logs);
+    let done = simulate::run(&arguments.options, sides, &progress, |lines| {
         bar.set_position(progress.read.load(Ordering::Relaxed));
         bar.set_message(format!("{} lines", simulate::with_thousands_separators(lines)));
     });
@@ -159,7 +107,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
 fn refuse_to_overwrite_inputs(arguments: &SimulateArguments) -> anyhow::Result<()> {
     let place = |path: &PathBuf| std::fs::canonicalize(path).ok();
     let read: Vec<PathBuf> =
-        arguments.logs.iter().chain(&arguments.rules).chain(&arguments.against).filter_map(place).collect();
+        arguments.options.logs.iter().chain(&arguments.rules).chain(&arguments.against).filter_map(place).collect();
     for path in arguments.report.iter().chain(&arguments.svg) {
         if place(path).is_some_and(|place| read.contains(&place)) {
             bail!("{} is read, so it cannot be written: give another name with --report or --svg", path.display());
@@ -176,7 +124,7 @@ fn load(path: &Path, arguments: &SimulateArguments) -> anyhow::Result<RuleSet> {
     let (rules, definitions) = FileTexts::read(path)?.load(&arguments.files.options())?;
     if let Some(tree) = definitions.trees.first() {
         let domains: Vec<&str> = definitions.trees.iter().map(|tree| tree.domain.as_str()).collect();
-        if arguments.descriptor.is_empty() {
+        if arguments.options.descriptor.is_empty() {
             bail!(
                 "{}: it limits descriptors of the domain {:?}: say what Envoy would send, such as \
                  --domain {} --descriptor 'remote_address={{ip}}'",
@@ -185,7 +133,7 @@ fn load(path: &Path, arguments: &SimulateArguments) -> anyhow::Result<RuleSet> {
                 tree.domain
             );
         }
-        let domain = arguments.domain.as_deref().unwrap_or_default();
+        let domain = arguments.options.domain.as_deref().unwrap_or_default();
         if !domains.contains(&domain) {
             bail!("{}: there is no domain {domain:?}: use --domain with one of {}", path.display(), domains.join(", "));
         }
@@ -193,33 +141,10 @@ fn load(path: &Path, arguments: &SimulateArguments) -> anyhow::Result<RuleSet> {
     Ok(rules)
 }
 
-fn options(arguments: &SimulateArguments, sides: &[(String, RuleSet)]) -> SimulateOptions {
-    let of_rules = sides.iter().flat_map(|(_, rules)| rules.rules()).filter(|_| arguments.descriptor.is_empty());
-    let of_rules =
-        of_rules.flat_map(|rule| rule.key.attributes().chain(rule.when.iter().map(|(name, _)| name.as_str())));
-    let of_bans = sides.iter().flat_map(|(_, rules)| rules.bans()).map(|ban| ban.attribute.as_str());
-    let of_descriptors = arguments.descriptor.iter().flat_map(DescriptorPattern::attributes);
-    let of_suggestions = arguments.suggest.iter().flat_map(KeyPattern::attributes);
-    let names = of_rules.chain(of_bans).chain(of_descriptors).chain(of_suggestions).map(ToOwned::to_owned);
-    let mapping = FieldMapping::new(names, &arguments.map, &arguments.set);
-    SimulateOptions {
-        logs: arguments.logs.clone(),
-        format: arguments.format,
-        mapping: mapping.with_fields(arguments.time_field.clone(), arguments.cost_field.clone()),
-        reorder_us: u64::try_from(Duration::from(arguments.reorder).as_micros()).unwrap_or(u64::MAX),
-        domain: arguments.domain.clone().unwrap_or_default(),
-        descriptors: arguments.descriptor.clone(),
-        suggest: arguments.suggest.clone(),
-        buckets_max: usize::try_from(arguments.max_buckets).unwrap_or(usize::MAX),
-        top: arguments.top,
-        is_strict: arguments.strict,
-    }
-}
-
 /// What people must know of a result, on standard error.
 fn print_warnings(summary: &Summary, arguments: &SimulateArguments) {
     for fault in &summary.faults {
-        print_notice(&format!("{}:{}: skipped: {}", fault.log, fault.line, super::table::printable(&fault.reason)));
+        print_notice(&format!("{}:{}: skipped: {}", fault.log, fault.line, printable(&fault.reason)));
     }
     if summary.unreadable > summary.faults.len() as u64 {
         print_notice(&format!(
@@ -231,7 +156,7 @@ fn print_warnings(summary: &Summary, arguments: &SimulateArguments) {
         print_notice(&format!(
             "{} requests were more than {:?} out of order and were moved forward in time: use a larger --reorder",
             simulate::with_thousands_separators(summary.late),
-            Duration::from(arguments.reorder)
+            Duration::from(arguments.options.reorder)
         ));
     }
     for name in summary.absent_attributes.iter().filter(|_| summary.requests > 0) {
@@ -257,7 +182,6 @@ fn print_warnings(summary: &Summary, arguments: &SimulateArguments) {
     }
 }
 
-/// A progress bar for a terminal.
 fn progress_bar(logs: &[PathBuf]) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

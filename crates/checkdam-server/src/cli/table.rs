@@ -42,7 +42,6 @@ pub(super) fn printable(text: &str) -> String {
     text.chars().map(|character| if is_terminal_control(character) { '\u{fffd}' } else { character }).collect()
 }
 
-/// The same with its lines.
 pub(crate) fn printable_lines(text: &str) -> String {
     text.lines().map(printable).collect::<Vec<_>>().join("\n")
 }

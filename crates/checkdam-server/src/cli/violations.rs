@@ -1,14 +1,17 @@
 //! `checkdam violations`: lists violations, newest first.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
-use super::backend::{BackendArguments, ViolationQuery};
+use checkdam::time::parse_rfc3339;
+use checkdam_service::config::DurationText;
+use checkdam_service::rulebook::{Violation, ViolationFilter};
+use serde::Deserialize;
+
+use super::backend::BackendArguments;
 use super::table::{Table, milliseconds_text};
-use super::time_argument::TimeArgument;
-use super::{parse_response, print, print_notice, print_value};
-use crate::rulebook::Violation;
+use super::{now_unix_s, print_notice, print_response};
 
-/// What `checkdam violations` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ViolationsArguments {
     /// Only violations of this user
@@ -19,19 +22,19 @@ pub(crate) struct ViolationsArguments {
     #[arg(long, value_name = "ADDRESS")]
     ip: Option<String>,
 
-    /// Only violations of this rule; "ban" for those of bans
+    /// Only violations of this rule; "ban" for requests of banned subjects
     #[arg(long, value_name = "NAME")]
     rule: Option<String>,
 
     /// Only violations since this time: 10m, 1h or 7d ago, or 2026-12-01T00:00:00Z
-    #[arg(long, value_name = "TIME")]
-    since: Option<TimeArgument>,
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    since: Option<u64>,
 
     /// Only violations before this time, in the same format
-    #[arg(long, value_name = "TIME")]
-    until: Option<TimeArgument>,
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    until: Option<u64>,
 
-    /// Most violations to show
+    /// Maximum number of violations to show
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
 
@@ -43,28 +46,33 @@ pub(crate) struct ViolationsArguments {
     place: BackendArguments,
 }
 
-/// Lists violations.
+#[derive(Deserialize)]
+struct ViolationList {
+    violations: Vec<Violation>,
+}
+
 pub(crate) fn run(arguments: &ViolationsArguments) -> anyhow::Result<ExitCode> {
-    let wanted = ViolationQuery {
+    let limit = arguments.limit;
+    let unix_ms = |unix_s: Option<u64>| unix_s.and_then(|unix_s| i64::try_from(unix_s.saturating_mul(1_000)).ok());
+    let filter = ViolationFilter {
         user: arguments.user.clone(),
         ip: arguments.ip.clone(),
         rule: arguments.rule.clone(),
-        since_unix_s: arguments.since.map(TimeArgument::unix_s),
-        until_unix_s: arguments.until.map(TimeArgument::unix_s),
-        limit: arguments.limit as usize,
+        since_unix_ms: unix_ms(arguments.since),
+        until_unix_ms: unix_ms(arguments.until),
+        limit,
+        ..ViolationFilter::default()
     };
-    let answer = arguments.place.backend()?.violations(&wanted)?;
-    if arguments.json {
-        print_value(&answer)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let rows: Vec<Violation> = parse_response(&answer["violations"])?;
-    let is_full = rows.len() == wanted.limit;
-    print(table(rows).text().as_bytes())?;
+    let answer = arguments.place.backend()?.violations(filter)?;
+    let mut is_full = false;
+    let printed = print_response(&answer, arguments.json, |list: ViolationList| {
+        is_full = list.violations.len() == limit as usize;
+        Ok(table(list.violations).text())
+    })?;
     if is_full {
-        print_notice(&format!("showing the newest {}: use --limit for more", wanted.limit));
+        print_notice(&format!("showing the newest {limit}: use --limit for more"));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(printed)
 }
 
 fn table(rows: Vec<Violation>) -> Table {
@@ -85,4 +93,30 @@ fn table(rows: Vec<Violation>) -> Table {
         ]);
     }
     table
+}
+
+/// Parses `1h` (ago) or `2026-12-01T00:00:00Z` to seconds since 1970.
+pub(super) fn parse_time(text: &str) -> Result<u64, String> {
+    parse_rfc3339(text).or_else(|| seconds_before(text, now_unix_s())).ok_or_else(|| {
+        format!("{text:?} is not a time: write how long ago, such as 10m, 1h or 7d, or 2026-12-01T00:00:00Z")
+    })
+}
+
+fn seconds_before(length: &str, unix_s: u64) -> Option<u64> {
+    let length: DurationText = length.parse().ok()?;
+    Some(unix_s.saturating_sub(Duration::from(length).as_secs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_lengths_or_instants() {
+        assert_eq!(seconds_before("1h", 10_000), Some(6_400));
+        assert_eq!(parse_time("2026-12-01T00:00:00Z"), Ok(1_796_083_200));
+        for text in ["", "yesterday", "1", "2026-12-01", "-1h"] {
+            assert!(parse_time(text).unwrap_err().contains("how long ago"), "{text}");
+        }
+    }
 }

@@ -67,8 +67,12 @@ fn an_unreachable_server_is_exit_2_with_a_hint() {
         let said = text(&output.stderr);
         assert!(said.contains("http://127.0.0.1:1") && said.contains("checkdam serve"), "{said}");
     }
-    for (server, part) in [("https://127.0.0.1:8080", "plain HTTP"), ("http://", "not a URL"), ("no such", "not a URL")]
-    {
+    for (server, part) in [
+        ("https://127.0.0.1:1", "cannot reach a server"),
+        ("ftp://127.0.0.1", "not reached by HTTP"),
+        ("http://", "not a URL"),
+        ("no such", "not a URL"),
+    ] {
         let output = run(&["check", "user=42", "--server", server]);
         assert_eq!(output.status.code(), Some(2), "{server}");
         assert!(text(&output.stderr).contains(part), "{output:?}");

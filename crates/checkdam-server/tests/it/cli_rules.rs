@@ -366,7 +366,7 @@ fn changes_at_the_same_time_are_not_lost() {
             Some(0) => assert_eq!(said.trim_matches('"'), value, "{flag} was lost: {rule}"),
             code => {
                 assert_eq!(code, Some(1), "{output:?}");
-                assert!(text(&output.stderr).contains("meanwhile"), "{output:?}");
+                assert!(text(&output.stderr).contains("was changed concurrently"), "{output:?}");
             }
         }
     }

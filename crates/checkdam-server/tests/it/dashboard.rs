@@ -23,8 +23,8 @@ const RULES: &str = r#"{"rules": [
     {"name": "per-ip", "key": "ip:{ip}", "limits": ["30/m"], "algorithm": "sliding_window", "mode": "shadow"},
     {"name": "global", "key": "global", "limits": ["50000/s burst 100000"]}
 ]}"#;
-const VIEWS: [&str; 8] =
-    ["", "limited", "rules", "overrides", "bans", "violations", "inspect?user=42&plan=free", "health"];
+const VIEWS: [&str; 9] =
+    ["", "limited", "rules", "overrides", "bans", "changes", "violations", "inspect?user=42&plan=free", "health"];
 
 /// Keys as the browser's protocol writes them.
 const TAB: &str = "\u{E004}";
@@ -149,7 +149,7 @@ fn come_in(browser: &Browser) {
     browser.find("#token").write(TOKEN);
     browser.find_with("dialog button", "Continue").click();
     browser.find("#leave");
-    browser.find_with("#health", "all well");
+    browser.find_with("#health", "healthy");
 }
 
 /// A bad limit is refused at its field; a good one is previewed, and saved.
@@ -171,7 +171,7 @@ fn change_the_rule(browser: &Browser, server: &Server) {
     assert_eq!(kept["limits"], json!(["10/s burst 20"]), "a preview changes nothing");
     browser.screenshot(&pictures().join("preview.png"));
     browser.find("#save").click();
-    browser.find_with("#editor .told", "Saved.");
+    browser.find_with("#editor .message", "Saved.");
     browser.find_with("#summary dd", "3 an hour");
 }
 
@@ -186,9 +186,9 @@ fn meet_another_editor(browser: &Browser, server: &Server) {
     browser.find_with("dialog button", "Cancel").click();
     assert!(browser.address().ends_with("#/rules/user-free"), "an edit is not lost: {}", browser.address());
     browser.find("#save").click();
-    browser.find_with("#editor .told", "This rule was changed concurrently.");
-    browser.find_with("#editor .told pre", "7/s");
-    browser.find_with("#editor .told button", "Take theirs").click();
+    browser.find_with("#editor .message", "Someone else changed this rule meanwhile.");
+    browser.find_with("#editor .message pre", "7/s");
+    browser.find_with("#editor .message button", "Use the stored rule").click();
     browser.find_with("input.limit", "7/s");
     assert_eq!(edit(server, "GET", "/admin/v1/rules/user-free", "")["limits"], json!(["7/s"]));
 }
@@ -299,7 +299,7 @@ fn show(browser: &Browser, view: &str) {
     browser.wait_for(
         "a view with content",
         "return document.querySelector('#view table, #view meter, #view .level, #view dl, #view .empty') !== null \
-            && !document.querySelector('#view').textContent.includes('Asking…')",
+            && !document.querySelector('#view').textContent.includes('Loading…')",
     );
 }
 
@@ -311,7 +311,7 @@ fn many_rules(browser: &Browser) {
     browser.find_with("caption", "Rules 1 to 1 of 1");
     browser.find_with("#rules a", "tenant-07777").click();
     browser.find_with("#summary dd", "100 a second");
-    browser.find_with("#editor .told", "edit that file");
+    browser.find_with("#editor .message", "edit that file");
     assert_eq!(browser.find("#save").attribute("disabled"), "true");
     show(browser, "rules");
     browser.find_with("button", "Next").click();

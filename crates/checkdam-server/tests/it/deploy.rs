@@ -183,8 +183,8 @@ fn the_chart_is_valid_with_everything_off_and_everything_on() {
     let all = template(
         "rules: 'rules: [{name: all, key: all, limits: [1/s]}]'\nenv: {CHECKDAM_HEADERS: ietf, CHECKDAM_MAX_BUCKETS: 2000000, CHECKDAM_TRACE_SHARE: 0.25,\n\
          CHECKDAM_GRPC_SHADOW: true}\ndrainSeconds: 40\n\
-         secret: {name: s, storeKey: store, databaseKey: db, keySecretKey: key, adminTokenKey: token}\n\
-         serviceMonitor: {enabled: true}\nautoscaling: {enabled: true}\nnetworkPolicy: {enabled: true,\n\
+         secret: {name: s, storeKey: store, databaseKey: db, keySecretKey: key, adminTokenKey: token, apiTokenKey: api}\n\
+         tls: {secretName: t, grpcClientCaKey: ca.crt}\nprivilegedRequests: auto\nserviceMonitor: {enabled: true, tokenKey: scrape}\nautoscaling: {enabled: true}\nnetworkPolicy: {enabled: true,\n\
          metricsFrom: [{namespaceSelector: {}}]}\n",
     );
     let expected = [
@@ -211,8 +211,15 @@ fn the_chart_is_valid_with_everything_off_and_everything_on() {
     assert_eq!(value("CHECKDAM_TRACE_SHARE"), Some("0.25".into()));
     assert_eq!(value("CHECKDAM_GRPC_SHADOW"), Some("true".into()));
     assert_eq!(value("CHECKDAM_STORE_FILE"), Some("/run/secrets/checkdam/store".into()));
+    assert_eq!(value("CHECKDAM_TLS_CERT"), Some("/run/secrets/checkdam-tls/tls.crt".into()));
+    assert_eq!(value("CHECKDAM_GRPC_TLS_CLIENT_CA"), Some("/run/secrets/checkdam-tls/ca.crt".into()));
+    assert_eq!(pod["containers"][0]["livenessProbe"]["httpGet"]["scheme"], "HTTPS");
+    assert_eq!(value("CHECKDAM_API_TOKEN_FILE"), Some("/run/secrets/checkdam/api".into()));
+    assert_eq!(value("CHECKDAM_PRIVILEGED_REQUESTS"), Some("auto".into()));
     let find = |kind: &str| all.iter().find(|document| document["kind"] == kind).unwrap();
     let (monitor, service) = (find("ServiceMonitor"), find("Service"));
+    let credentials = &monitor["spec"]["endpoints"][0]["authorization"]["credentials"];
+    assert_eq!(credentials, &json!({"name": "s", "key": "scrape"}));
     let job = &service["metadata"]["labels"][monitor["spec"]["jobLabel"].as_str().unwrap()];
     assert_eq!(job, "checkdam", "alerts ask for it");
     let scrapers = &find("NetworkPolicy")["spec"]["ingress"][1];
@@ -224,9 +231,15 @@ fn the_chart_is_valid_with_everything_off_and_everything_on() {
     let file = folder().join("rules.yaml");
     std::fs::write(&file, rules["data"]["rules.yaml"].as_str().unwrap()).unwrap();
     succeeds(&run(&["rules", "check", file.to_str().unwrap()]));
-    for wrong in
-        ["replicas=0", "dataSizeLimit=much", "drainSeconds=0", "nonsense=1", "service.type=Other", "env.lower=1"]
-    {
+    for wrong in [
+        "replicas=0",
+        "dataSizeLimit=much",
+        "drainSeconds=0",
+        "nonsense=1",
+        "service.type=Other",
+        "env.lower=1",
+        "privilegedRequests=some",
+    ] {
         let refused = helm().args(["template", "test"]).arg(&chart).args(["--set", wrong]).output().unwrap();
         assert!(!refused.status.success(), "{wrong} was taken");
     }

@@ -7,18 +7,10 @@ use tonic::{IntoRequest, Status};
 
 use crate::server_process::Server;
 
-/// What the server is built from as well; Envoy itself is asked in `envoy`.
-#[allow(clippy::all, missing_docs, unreachable_pub, dead_code, reason = "generated")]
-mod messages {
-    include!(concat!(env!("OUT_DIR"), "/messages.rs"));
-}
-
-pub(crate) use messages::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use messages::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{Entry, RateLimitOverride};
-pub(crate) use messages::envoy::service::ratelimit::v3::rate_limit_response::Code as Verdict;
-pub(crate) use messages::envoy::service::ratelimit::v3::rate_limit_response::DescriptorStatus;
-use messages::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
-pub(crate) use messages::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+pub(crate) use checkdam_envoy_proto::{
+    Code as Verdict, DescriptorStatus, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
+};
+use checkdam_envoy_proto::{Entry, RateLimitOverride, RateLimitServiceClient};
 
 /// A client of the service, with a connection of its own.
 pub(crate) struct RateLimitClient {

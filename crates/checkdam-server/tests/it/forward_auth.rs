@@ -36,9 +36,13 @@ struct ProxiedSite {
 
 impl ProxiedSite {
     fn start() -> Self {
+        Self::with(&[])
+    }
+
+    fn with(more: &[&str]) -> Self {
         let rules = rule_file(RULES);
         let settings = ["--trusted-proxies", "127.0.0.1", "--header-attributes", "X-API-Key=api_key"];
-        let checkdam = Server::with(&[&["--rules", rules.to_str().unwrap()], &settings[..]].concat());
+        let checkdam = Server::with(&[&["--rules", rules.to_str().unwrap()], &settings[..], more].concat());
         Self { checkdam, application: Application::start() }
     }
 
@@ -138,6 +142,28 @@ fn nginx_limits_and_without_checkdam_lets_pass() {
     let proxy = Daemon::nginx(|port| site.configure(include_str!("../../../../deploy/nginx/checkdam.conf"), port));
     limits(&site, &proxy, HeaderPlace::AtTheClient);
     assert_eq!(without_checkdam(site, &proxy), 200);
+}
+
+/// The shipped file shows how the token is sent, in a comment.
+#[test]
+fn nginx_sends_the_api_token() {
+    let site = ProxiedSite::with(&["--api-token", "an-api-token-of-tests"]);
+    let shipped = include_str!("../../../../deploy/nginx/checkdam.conf");
+    let line = "#proxy_set_header X-Checkdam-Token \"the-api-token\";";
+    assert!(shipped.contains(line));
+    let sending = shipped.replace(line, "proxy_set_header X-Checkdam-Token \"an-api-token-of-tests\";");
+    let proxy = Daemon::nginx(|port| site.configure(&sending, port));
+    for status in [200, 200, 200, 429] {
+        let reply = ask(&proxy, "127.0.0.2", "/api/search");
+        assert_eq!(reply.status, status, "{reply:?}");
+    }
+    let passed = ask(&proxy, "127.0.0.3", "/api/search");
+    assert!(!passed.body.contains("an-api-token-of-tests"), "the application learns nothing of it: {passed:?}");
+    let before = site.application.answered();
+    let silent = Daemon::nginx(|port| site.configure(shipped, port));
+    let refused = ask(&silent, "127.0.0.4", "/api/search");
+    assert_eq!(refused.status, 500, "without the token nothing passes: {refused:?}");
+    assert_eq!(site.application.answered(), before);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! - `bad_input`: invalid requests
 //! - `overrides_and_bans`: overrides and bans
 //! - `never_over_admit`: many concurrent clients, and clients that obey `Retry-After`
+//! - `access`: API tokens, privileged requests, roles of operators, the change log
 //! - `auth`: forward authentication for proxies
 //! - `forward_auth`: real proxies with the shipped configurations
 //! - `connections`: slow and idle clients
@@ -27,6 +28,7 @@
 //! - `traffic_history`: traffic over time and live
 //! - `reload`: rules that change under load
 //! - `shutdown`: graceful shutdown without reset connections
+//! - `tls`: TLS on every listener, with curl, openssl, Envoy and our own clients
 //! - `settings`: flags, variables and the file
 //! - `settings_and_manual`: the settings' reference, the manual, probes
 //! - `storm`: faults of every kind at once, under an oracle
@@ -58,6 +60,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail loudly")]
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "tests tell what they measured")]
 
+mod access;
 mod admin;
 mod api_explorer;
 mod audit;
@@ -117,6 +120,7 @@ mod simulate;
 mod storm;
 mod systemd;
 mod test_upstream;
+mod tls;
 mod top_subjects;
 #[cfg(feature = "otlp")]
 mod traces;

@@ -13,13 +13,19 @@ use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 pub(crate) use opentelemetry_proto::tonic::trace::v1::Span;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use testkit::IssuedCertificate;
 use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 use tonic::{Request, Response, Status};
 use tower_service::Service;
 
 /// A collector on a port of its own.
 pub(crate) struct Collector {
     address: SocketAddr,
+    is_tls: bool,
     taken: Arc<Mutex<Vec<ExportTraceServiceRequest>>>,
     _runtime: tokio::runtime::Runtime,
 }
@@ -39,6 +45,21 @@ impl TraceService for RecordingTraceService {
 
 impl Collector {
     pub(crate) fn start() -> Self {
+        Self::start_with(None)
+    }
+
+    /// The same with TLS, if it is given.
+    pub(crate) fn start_with(tls: Option<&IssuedCertificate>) -> Self {
+        let is_tls = tls.is_some();
+        let tls = tls.map(|pair| {
+            let chain = CertificateDer::pem_slice_iter(pair.chain.as_bytes()).map(Result::unwrap).collect();
+            let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
+            let builder = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
+            let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+            let mut config = builder.with_single_cert(chain, key).unwrap();
+            config.alpn_protocols = vec![b"h2".to_vec()];
+            TlsAcceptor::from(Arc::new(config))
+        });
         let taken = Arc::new(Mutex::default());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
@@ -47,22 +68,29 @@ impl Collector {
         let router = tonic::service::Routes::new(service).into_axum_router();
         runtime.spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let router = router.clone();
+                let (router, tls) = (router.clone(), tls.clone());
                 tokio::spawn(async move {
                     let service = service_fn(move |request| {
                         let mut router = router.clone();
                         async move { Ok::<_, Infallible>(router.call(request).await.unwrap_or_else(|never| match never {})) }
                     });
                     let builder = Builder::new(TokioExecutor::new()).http2_only();
-                    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+                    match tls {
+                        None => drop(builder.serve_connection(TokioIo::new(stream), service).await),
+                        Some(tls) => {
+                            if let Ok(stream) = tls.accept(stream).await {
+                                let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+                            }
+                        }
+                    }
                 });
             }
         });
-        Self { address, taken, _runtime: runtime }
+        Self { address, taken, is_tls, _runtime: runtime }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", if self.is_tls { "https" } else { "http" }, self.address)
     }
 
     /// Every span so far.

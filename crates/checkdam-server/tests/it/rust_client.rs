@@ -46,6 +46,25 @@ async fn every_operation_is_answered_with_what_it_did() {
 }
 
 #[tokio::test]
+async fn the_token_is_sent() {
+    let token = "the-api-token-of-tests";
+    let rules = crate::server_process::rule_file(RULES);
+    let server = Server::with(&["--rules", rules.to_str().unwrap(), "--api-token", token]);
+    let user = Request::new().with("user", "42");
+    let known = client(&server).token(token).unwrap();
+    assert_eq!(known.check(&user).await.unwrap().remaining, Some(2));
+    assert_eq!(known.reset(&user).await.unwrap().remaining, Some(3));
+    assert!(!format!("{known:?}").contains(token), "{known:?}");
+    for stranger in [client(&server), client(&server).token("a-wrong-token-of-tests").unwrap()] {
+        let error = stranger.check(&user).await.unwrap_err();
+        assert!(matches!(&error, CallError::Refused { status, .. } if status.as_u16() == 401), "{error}");
+    }
+    for wrong in ["", "two words", "a\r\nHost: b", "ä"] {
+        assert!(client(&server).token(wrong).is_err(), "{wrong:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_the_server_refuses_is_an_error_whatever_the_policy() {
     let server = Server::with_rules(RULES);
     for policy in [OnFailure::Open, OnFailure::Closed, OnFailure::Error] {
@@ -86,5 +105,6 @@ async fn a_server_that_does_not_answer_costs_no_more_than_the_deadline() {
     let client = Client::new(&url, OnFailure::Error).unwrap().deadline(Duration::from_millis(30));
     let error = client.check(&Request::new()).await.unwrap_err();
     assert!(matches!(error, CallError::DeadlinePassed { .. }), "{error}");
-    assert!(Client::new("https://127.0.0.1", OnFailure::Open).is_err(), "no TLS here");
+    assert!(Client::new("ftp://127.0.0.1", OnFailure::Open).is_err());
+    assert!(Client::new("http://127.0.0.1/?a=1", OnFailure::Open).is_err());
 }

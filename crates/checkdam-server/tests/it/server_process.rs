@@ -120,7 +120,7 @@ impl Server {
     fn run(command: Command, ready: &str, words: &str) -> Self {
         let mut server = Self::opening(command);
         server.wait_for_log(ready);
-        let log = server.log();
+        let log = server.log().replace("https://", "http://");
         let behind = |words: &str| Some(log.split(words).nth(1)?.split(['/', ' ', '\n']).next()?.to_owned());
         server.address = behind(words).unwrap();
         server.grpc = behind("grpc       http://").unwrap_or_default();

@@ -1,11 +1,11 @@
 //! Spans that reach a collector.
 
-use testkit::free_port;
+use testkit::{Authority, free_port};
 use tonic::metadata::MetadataValue;
 
 use crate::envoy_client::{RateLimitClient, RateLimitRequest, of};
 use crate::otlp_collector::{Collector, Span, attribute};
-use crate::server_process::{Server, rule_file, run, text};
+use crate::server_process::{Server, folder, rule_file, run, text};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SAMPLED: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -73,7 +73,7 @@ fn what_is_not_sent_yet_is_sent_at_the_end() {
 
 #[test]
 fn what_is_set_for_every_program_stops_none() {
-    let cases = [("https://collector.example:4317", "grpc"), ("http://127.0.0.1:4318", "http/protobuf")];
+    let cases = [("ftp://collector.example:4317", "grpc"), ("http://127.0.0.1:4318", "http/protobuf")];
     for (endpoint, protocol) in cases {
         let mut command = crate::server_process::checkdam();
         command.args(["serve", "--http-listen", "127.0.0.1:0"]);
@@ -81,6 +81,26 @@ fn what_is_set_for_every_program_stops_none() {
         let mut server = Server::of(command);
         assert!(!server.client().get("/metrics").body.contains("\nrate_limiter_spans_dropped_total "), "{endpoint}");
         server.wait_for_log("no spans are sent");
+    }
+}
+
+#[test]
+fn spans_reach_a_collector_over_tls_with_a_ca_of_ones_own() {
+    let (authority, other) = (Authority::new("ca"), Authority::new("other"));
+    let collector = Collector::start_with(Some(&authority.issue(&["127.0.0.1"], 1)));
+    let files = folder();
+    for (name, ca, arrives) in [("other.crt", &other, false), ("ca.crt", &authority, true)] {
+        let path = files.join(name);
+        std::fs::write(&path, ca.pem()).unwrap();
+        let endpoint = collector.url();
+        let mut server =
+            Server::with(&["--otlp-endpoint", &endpoint, "--otlp-ca", path.to_str().unwrap(), "--trace-share", "1"]);
+        assert_eq!(server.client().post("/v1/check", BODY).status, 200);
+        if arrives {
+            assert_eq!(collector.wait_for(1).len(), 1);
+        } else {
+            server.wait_for_log("dropping spans");
+        }
     }
 }
 
@@ -99,7 +119,7 @@ fn a_collector_that_is_away_holds_nobody_up() {
 
 #[test]
 fn an_endpoint_that_cannot_be_one_is_refused() {
-    for endpoint in ["https://collector.example:4317", "localhost:4317", "http://"] {
+    for endpoint in ["ftp://collector.example:4317", "localhost:4317", "http://"] {
         let output = run(&["serve", "--otlp-endpoint", endpoint]);
         assert_eq!(output.status.code(), Some(2), "{endpoint}");
         let said = text(&output.stderr);

@@ -18,7 +18,6 @@ pub struct State {
 }
 
 /// Counts `cost` if it fits into the window.
-#[must_use]
 pub fn decide(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (Decision, State) {
     let mut window = Window::at(quota, state, now_us);
     let decision = window.peek(cost);
@@ -30,13 +29,11 @@ pub fn decide(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (D
 }
 
 /// The decision of a take of `cost`, without counting it.
-#[must_use]
 pub fn peek(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> Decision {
     Window::at(quota, state, now_us).peek(cost)
 }
 
 /// Takes `cost` off the counter of the current window.
-#[must_use]
 pub fn refund(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (Decision, State) {
     let mut window = Window::at(quota, state, now_us);
     window.state.count = window.state.count.saturating_sub(cost);
@@ -44,7 +41,6 @@ pub fn refund(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (D
 }
 
 /// Counts `cost` for what has passed already: as much as is left, if that is less.
-#[must_use]
 pub fn charge(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (Decision, State) {
     let mut window = Window::at(quota, state, now_us);
     window.state.count += cost.min(window.level().remaining);

@@ -10,14 +10,12 @@ use crate::quota::Quota;
 
 /// Joins the queue if there is room and the delay is not too long, and returns the
 /// delay. The queue ends at the request with the longest permitted delay.
-#[must_use]
 pub fn decide(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision, State) {
     let (decision, kept) = token_bucket::decide_below(quota, quota.ceiling(cost), state, now_us, cost);
     (delayed(quota, state, now_us, decision), kept)
 }
 
 /// The decision of joining, without joining.
-#[must_use]
 pub fn peek(quota: &Quota, state: State, now_us: u64, cost: u64) -> Decision {
     let decision = token_bucket::peek_below(quota, quota.ceiling(cost), state, now_us, cost);
     delayed(quota, state, now_us, decision)

@@ -41,7 +41,6 @@ pub fn decide(quota: &Quota, state: &mut State, now_us: u64, cost: u64) -> Decis
 }
 
 /// The decision of a take of `cost`, without recording it.
-#[must_use]
 pub fn peek(quota: &Quota, state: &State, now_us: u64, cost: u64) -> Decision {
     let log = View::at(quota, state, now_us);
     let level = log.level();
@@ -133,9 +132,7 @@ impl State {
             }
         }
         let time = flow.time(newest_us, unix_us);
-        while let Some(oldest) = self.entries.front()
-            && oldest.at_us + quota.spec.period_us <= time
-        {
+        while let Some(oldest) = self.entries.front().filter(|oldest| oldest.at_us + quota.spec.period_us <= time) {
             self.used -= oldest.cost;
             self.entries.pop_front();
         }
@@ -177,9 +174,7 @@ impl<'a> View<'a> {
         let back_us = if ahead_us > STEP_BACK_HELD_US { ahead_us } else { 0 };
         let time = if back_us > 0 { unix_us } else { newest_us.max(unix_us) };
         let mut view = Self { quota, state, unix_us, back_us, first: 0, used: state.used };
-        while let Some(entry) = state.entries.get(view.first)
-            && view.leaves_at(entry) <= time
-        {
+        while let Some(entry) = state.entries.get(view.first).filter(|entry| view.leaves_at(entry) <= time) {
             view.used -= entry.cost;
             view.first += 1;
         }

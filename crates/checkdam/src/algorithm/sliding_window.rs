@@ -22,7 +22,6 @@ pub struct State {
 }
 
 /// Counts `cost` if the weighted sum allows it.
-#[must_use]
 pub fn decide(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (Decision, State) {
     let mut windows = Windows::at(quota, state, now_us);
     let decision = windows.peek(cost);
@@ -34,13 +33,11 @@ pub fn decide(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (D
 }
 
 /// The decision of a take of `cost`, without counting it.
-#[must_use]
 pub fn peek(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> Decision {
     Windows::at(quota, state, now_us).peek(cost)
 }
 
 /// Takes `cost` off the current counter, then off the previous one.
-#[must_use]
 pub fn refund(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (Decision, State) {
     let mut windows = Windows::at(quota, state, now_us);
     let State { current, previous, .. } = &mut windows.state;
@@ -51,7 +48,6 @@ pub fn refund(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (D
 }
 
 /// Counts `cost` for what has passed already: as much as is left, if that is less.
-#[must_use]
 pub fn charge(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (Decision, State) {
     let mut windows = Windows::at(quota, state, now_us);
     windows.state.current += cost.min(windows.level().remaining);
@@ -104,12 +100,10 @@ impl<'a> Windows<'a> {
         let period_us = self.quota.spec.period_us;
         let State { start_us, current, previous } = self.state;
         let room = self.quota.limit - cost;
-        if let Some(room) = room.checked_sub(current)
-            && let Some(after_us) = self.decayed_after(previous, room)
-        {
-            return start_us + after_us;
+        match room.checked_sub(current).and_then(|room| self.decayed_after(previous, room)) {
+            Some(after_us) => start_us + after_us,
+            None => start_us + period_us + self.decayed_after(current, room).unwrap_or(period_us),
         }
-        start_us + period_us + self.decayed_after(current, room).unwrap_or(period_us)
     }
 
     /// How long after its window began an older count weighs at most `room`;

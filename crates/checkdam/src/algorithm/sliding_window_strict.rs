@@ -21,7 +21,6 @@ pub struct State {
 }
 
 /// Counts `cost` if all parts together allow it.
-#[must_use]
 pub fn decide(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (Decision, State) {
     let mut parts = Parts::at(quota, state, now_us);
     let decision = parts.peek(cost);
@@ -33,13 +32,11 @@ pub fn decide(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (D
 }
 
 /// The decision of a take of `cost`, without counting it.
-#[must_use]
 pub fn peek(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> Decision {
     Parts::at(quota, state, now_us).peek(cost)
 }
 
 /// Takes `cost` off the newest parts.
-#[must_use]
 pub fn refund(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (Decision, State) {
     let mut parts = Parts::at(quota, state, now_us);
     let mut rest = cost;
@@ -52,7 +49,6 @@ pub fn refund(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (D
 }
 
 /// Counts `cost` for what has passed already: as much as is left, if that is less.
-#[must_use]
 pub fn charge(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (Decision, State) {
     let mut parts = Parts::at(quota, state, now_us);
     parts.state.counts[0] += cost.min(parts.level().remaining);

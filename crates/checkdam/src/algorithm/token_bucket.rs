@@ -19,7 +19,6 @@ use crate::time::HORIZON_US;
 pub type State = Option<u64>;
 
 /// Takes `cost` tokens if they are there.
-#[must_use]
 #[inline]
 pub fn decide(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision, State) {
     decide_below(quota, quota.capacity, state, now_us, cost)
@@ -42,7 +41,6 @@ pub(super) fn decide_below(quota: &Quota, ceiling: u64, state: State, now_us: u6
 }
 
 /// The decision of a take of `cost`, without charging it.
-#[must_use]
 pub fn peek(quota: &Quota, state: State, now_us: u64, cost: u64) -> Decision {
     peek_below(quota, quota.capacity, state, now_us, cost)
 }
@@ -59,7 +57,6 @@ pub(super) fn peek_below(quota: &Quota, ceiling: u64, state: State, now_us: u64,
 }
 
 /// Gives back `cost` tokens, at most what is owed.
-#[must_use]
 pub fn refund(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision, State) {
     let bucket = BucketAt::at(quota, state, now_us);
     if bucket.is_new {
@@ -72,7 +69,6 @@ pub fn refund(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision,
 
 /// Charges `cost` tokens for what has passed already: as many as are left, if
 /// they are fewer.
-#[must_use]
 pub fn charge(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision, State) {
     let bucket = BucketAt::at(quota, state, now_us);
     if cost == 0 {

@@ -52,7 +52,6 @@ impl WindowState {
     }
 
     /// The decision of a take of `cost`, without changes.
-    #[must_use]
     pub fn peek(quota: &Quota, slot: Option<&Self>, now_us: u64, cost: u64) -> Decision {
         match quota.algorithm {
             Algorithm::SlidingWindow { strict: false } => {

@@ -1,5 +1,5 @@
-//! Properties of a bucket that are encoded in its tag, so that the table can rank
-//! buckets without their quotas: the class of its capacity in time, whether a full
+//! Bits of a bucket's tag that describe the bucket, so that the table can rank buckets
+//! without their quotas: the class of its capacity (as the time to fill it), whether a full
 //! bucket differs from a new one, and whether it is pinned.
 
 use super::Tag;

@@ -5,9 +5,10 @@ use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Response, StatusCode};
 
-use super::problem;
 use crate::decision::Verdict;
+use crate::headers::retry_after_us;
 use crate::outcome::Outcome;
+use crate::render;
 
 const GRPC: &str = "application/grpc";
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -34,7 +35,6 @@ impl<'a> Denial<'a> {
     }
 
     /// What was decided.
-    #[must_use]
     pub const fn outcome(&self) -> &'a Outcome {
         self.outcome
     }
@@ -54,7 +54,12 @@ impl<'a> Denial<'a> {
     /// The rule that denies it, and when to retry.
     #[must_use]
     pub fn detail(&self) -> String {
-        problem::detail(self.outcome, self.cost)
+        match (self.outcome.ban(), self.outcome.violated()) {
+            // The banned subject and the reason are shown to operators only.
+            (Some(_), _) => "the request is banned".to_owned(),
+            (None, Some(tier)) => render::tier_detail(&tier, self.cost),
+            (None, None) => String::new(),
+        }
     }
 
     /// Whether the request is a gRPC call.
@@ -78,12 +83,9 @@ impl<'a> Denial<'a> {
     }
 
     fn problem(&self) -> Response<Bytes> {
-        let status = self.status();
-        let body = problem::body(self.outcome, status.as_u16(), &self.detail());
-        let mut response = Response::new(Bytes::from(body));
-        *response.status_mut() = status;
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        response
+        let mut body = String::with_capacity(512);
+        render::write_layer_denial(&mut body, self.outcome, self.status().as_u16(), &self.detail());
+        problem_response(self.status(), body)
     }
 
     /// A response of headers only, which is how gRPC fails a call at once.
@@ -104,12 +106,27 @@ impl<'a> Denial<'a> {
             headers.insert(GRPC_MESSAGE, message);
         }
         // Clients with a retry policy wait for this long, or not at all.
-        let wait_us = self.outcome.retry_after_us();
+        let wait_us = retry_after_us(self.outcome);
         if wait_us > 0 {
             headers.insert(GRPC_PUSHBACK, HeaderValue::from(wait_us.div_ceil(1_000)));
         }
         response
     }
+}
+
+/// The response to an ambiguous request.
+pub(super) fn bad_request(detail: &str) -> Response<Bytes> {
+    let (kind, title) = ("urn:checkdam:problem:bad_request", "The request cannot be understood");
+    let mut body = String::with_capacity(512);
+    render::write_problem(&mut body, kind, title, StatusCode::BAD_REQUEST.as_u16(), detail);
+    problem_response(StatusCode::BAD_REQUEST, body)
+}
+
+fn problem_response(status: StatusCode, body: String) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    response
 }
 
 /// Text as `grpc-message` holds it.

@@ -11,8 +11,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response};
 use smallvec::SmallVec;
 
-use super::denial::Denial;
-use super::problem;
+use super::denial::{Denial, bad_request};
 use crate::headers::{self, Dialect};
 use crate::limiter::Limiter;
 use crate::normalize::{self, PathNormalization};
@@ -57,7 +56,7 @@ pub(super) enum Action {
 impl<S: Store> Settings<S> {
     pub(super) async fn decide(&self, parts: &Parts) -> Action {
         if let Some(detail) = self.ambiguity(parts) {
-            return Action::Respond(problem::bad_request(&detail));
+            return Action::Respond(bad_request(&detail));
         }
         let request = self.request(parts);
         let delay_max_us = u64::try_from(self.delay_max.as_micros()).unwrap_or(u64::MAX);

@@ -10,6 +10,7 @@ use crate::ruleset::RuleSet;
 use crate::store::{Operation, Store, TIERS_MAX, TierDecisions};
 
 /// The outcomes of requests that were decided together.
+#[must_use = "a batch that is ignored limits nothing"]
 #[derive(Debug)]
 pub struct Batch {
     outcomes: Vec<Outcome>,
@@ -25,7 +26,6 @@ impl Batch {
     }
 
     /// One a request, in their order.
-    #[must_use]
     pub fn outcomes(&self) -> &[Outcome] {
         &self.outcomes
     }
@@ -39,15 +39,15 @@ impl<S: Store> Limiter<S> {
     /// Charges every tier that applies to any of the requests, or none. A bucket of
     /// several requests is charged with the sum of their costs.
     pub async fn check_batch(&self, requests: &[Request<'_>]) -> Batch {
-        if let [request] = requests
-            && self.rules.load().trees().get(request.domain()).is_none()
-        {
-            // Nothing is to be joined: the short way decides the same.
-            let outcome = self.check(request).await;
-            return Batch { is_allowed: outcome.is_allowed(), outcomes: vec![outcome] };
+        match requests {
+            [request] if self.rules.load().trees().get(request.domain()).is_none() => {
+                // Nothing is to be joined: the short way decides the same.
+                let outcome = self.check(request).await;
+                Batch { is_allowed: outcome.is_allowed(), outcomes: vec![outcome] }
+            }
+            // On the heap, so that the short way's future stays small.
+            _ => Box::pin(self.apply_batch(Operation::Take, requests, u64::MAX)).await,
         }
-        // On the heap, so that the short way's future stays small.
-        Box::pin(self.apply_batch(Operation::Take, requests, u64::MAX)).await
     }
 
     pub(super) async fn apply_batch(&self, operation: Operation, requests: &[Request<'_>], delay_max_us: u64) -> Batch {

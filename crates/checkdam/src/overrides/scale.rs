@@ -1,4 +1,4 @@
-//! The factor of an override that scales a rule's limits: a decimal, never a float.
+//! Scale factor of an override: a decimal number in thousandths, never a float.
 
 use std::fmt;
 use std::str::FromStr;

@@ -41,7 +41,7 @@ const SHOWN_MAX: usize = 80;
 /// A period as short text: `1s` is `s`, `90s` stays `90s`.
 pub(crate) fn period_text(period_us: u64) -> String {
     for (name, unit_us) in UNITS {
-        if period_us >= unit_us && period_us.is_multiple_of(unit_us) {
+        if period_us >= unit_us && period_us % unit_us == 0 {
             let count = period_us / unit_us;
             return if count == 1 { name.to_owned() } else { format!("{count}{name}") };
         }
@@ -68,11 +68,22 @@ impl FromStr for QuotaSpec {
     }
 }
 
+impl Quota {
+    /// The quota that `text` describes, for `algorithm`.
+    ///
+    /// # Errors
+    /// Says what is wrong with the text or with a value, and what would fit.
+    pub fn parse(text: &str, algorithm: Algorithm) -> Result<Self, QuotaError> {
+        Self::new(text.parse()?, algorithm)
+    }
+}
+
+/// A token bucket.
 impl FromStr for Quota {
     type Err = QuotaError;
 
     fn from_str(text: &str) -> Result<Self, QuotaError> {
-        Self::new(text.parse()?, Algorithm::TokenBucket)
+        Self::parse(text, Algorithm::TokenBucket)
     }
 }
 

@@ -19,7 +19,7 @@ pub struct ConditionsSpec(Vec<(String, Value)>);
 impl ConditionsSpec {
     /// Whether there are none.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 

@@ -172,14 +172,7 @@ impl KeyPattern {
 
     /// Every subject that it can name.
     pub(crate) fn subject_pattern(&self) -> SubjectPattern {
-        let mut chunks = vec![String::new()];
-        for part in &self.parts {
-            match (part, chunks.last_mut()) {
-                (Part::Text(literal), Some(chunk)) => chunk.push_str(literal),
-                _ => chunks.push(String::new()),
-            }
-        }
-        SubjectPattern::from_chunks(chunks)
+        SubjectPattern::from_chunks(self.literals().into_iter().map(str::to_owned).collect())
     }
 
     /// The text before, between and after its attributes: one more than there are

@@ -1,5 +1,5 @@
-//! What the written forms of rules, overrides and bans have in common: limits,
-//! names for choices, and the refusal that names the field.
+//! Shared parts of `RuleSpec`, `OverrideSpec` and `BanSpec`: limits, named choices, and the
+//! error that names the invalid field.
 
 use std::fmt;
 
@@ -68,7 +68,6 @@ pub(crate) fn choice<T: Copy + Default>(
     given.map_or_else(|| Ok(T::default()), |given| named(given, choices).map_err(|reason| SpecError::at(field, reason)))
 }
 
-/// The choice of this name.
 pub(crate) fn named<T: Copy>(given: &str, choices: &[(&str, T)]) -> Result<T, String> {
     let found = choices.iter().find(|(name, _)| *name == given);
     found.map(|(_, choice)| *choice).ok_or_else(|| {

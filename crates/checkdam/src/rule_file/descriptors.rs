@@ -2,13 +2,12 @@
 //! tree of descriptors, extended by a few keys of checkdam.
 
 mod known_keys;
-mod yaml_to_json;
 
 use std::collections::HashSet;
 
+use serde_json::Value;
 use serde_saphyr::{Location, Spanned};
 
-use self::yaml_to_json::JsonText;
 use super::{FileOptions, RuleFileError, from_yaml_with};
 use crate::descriptor::{Descriptor, DescriptorAllowance, DescriptorLimit, DescriptorTree};
 use crate::quota::{Algorithm, Align, Quota, QuotaSpec};
@@ -35,7 +34,7 @@ struct DescriptorSchema {
     detailed_metric: Option<bool>,
     value_to_metric: Option<bool>,
     share_threshold: Option<Spanned<bool>>,
-    metadata: Option<JsonText>,
+    metadata: Option<Value>,
 }
 
 #[derive(serde::Deserialize)]
@@ -45,7 +44,7 @@ struct RateLimitSchema {
     unlimited: Option<bool>,
     name: Option<String>,
     replaces: Option<Vec<Spanned<ReplacesSchema>>>,
-    metadata: Option<JsonText>,
+    metadata: Option<Value>,
     algorithm: Option<SpannedText>,
     burst: Option<u64>,
     unit_multiplier: Option<Spanned<u64>>,
@@ -57,7 +56,6 @@ struct ReplacesSchema {
     name: Option<String>,
 }
 
-/// Whether the text is of this format.
 pub(super) fn is_tree(text: &str) -> bool {
     let begins = |names: &[&str]| {
         text.lines().any(|line| {
@@ -69,7 +67,7 @@ pub(super) fn is_tree(text: &str) -> bool {
         return false;
     }
     begins(&["domain", "descriptors"])
-        || known_keys::top_level(text).iter().any(|key| key == "domain" || key == "descriptors")
+        || known_keys::top_level(text).keys().any(|key| key == "domain" || key == "descriptors")
 }
 
 /// Parses a tree, with its location.
@@ -140,12 +138,12 @@ impl Reader {
             let named = |error: RuleFileError| error.about(&format!("the limit of {:?}", self.path));
             one.limit = Some(self.limit(limit.referenced, limit.value).map_err(named)?);
         }
-        if let Some(JsonText { text, is_object }) = metadata {
-            if !is_object {
+        if let Some(metadata) = metadata {
+            if !metadata.is_object() {
                 let reason = format!("the metadata of {:?} is no map: write names and values", self.path);
                 return Err(RuleFileError::at(place, reason));
             }
-            one.metadata = text;
+            one.metadata = metadata.to_string();
         }
         one.descriptors = self.level(schema.descriptors.unwrap_or_default())?;
         Ok(())

@@ -1,5 +1,5 @@
-//! Where in its file a value stands. Definitions carry no places: only once one is
-//! refused its file is read again, up to the value.
+//! Finds the line and column of a value in a rule file. Definitions store no positions:
+//! when one is rejected, the file is parsed again up to that value.
 
 use std::fmt;
 
@@ -75,7 +75,6 @@ impl LocatedDefinitions {
     }
 }
 
-/// The path to an item of a file.
 pub(super) fn item_path(list: &str, index: usize) -> [PathStep; 2] {
     [PathStep::Key(list.to_owned()), PathStep::Index(index)]
 }

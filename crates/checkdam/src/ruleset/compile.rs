@@ -98,7 +98,7 @@ impl CompiledQuota {
 fn check_all(rules: &[Rule]) -> Result<(), RuleSetError> {
     let mut names = HashSet::with_capacity(rules.len());
     for (index, rule) in rules.iter().enumerate() {
-        let fail = |reason| RuleSetError { item: RuleSetItem::rule(&rule.name), index, reason };
+        let fail = |reason| RuleSetError { item: RuleSetItem::Rule { name: rule.name.clone() }, index, reason };
         check(rule).map_err(fail)?;
         if !names.insert(rule.name.as_str()) {
             return Err(fail("the name is used by an earlier rule: give each rule its own".to_owned()));

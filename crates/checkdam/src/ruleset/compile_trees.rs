@@ -33,7 +33,7 @@ impl<'a> TreeCompiler<'a> {
     /// that requests bring with them.
     pub(super) fn compile(mut self, trees: &[DescriptorTree]) -> Result<(CompiledTrees, usize), RuleSetError> {
         for (index, tree) in trees.iter().enumerate() {
-            let fail = |reason| RuleSetError { item: RuleSetItem::domain(&tree.domain), index, reason };
+            let fail = |reason| RuleSetError { item: RuleSetItem::Domain { name: tree.domain.clone() }, index, reason };
             if tree.domain.is_empty() {
                 return Err(fail("the name of the domain is empty: give it one".to_owned()));
             }
@@ -122,7 +122,6 @@ impl<'a> TreeCompiler<'a> {
     }
 }
 
-/// The way to a level.
 struct TreePath<'a> {
     domain: &'a str,
     /// The keys, and how the levels are named.

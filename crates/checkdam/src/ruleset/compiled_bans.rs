@@ -8,7 +8,6 @@ use super::index::{AttributeId, Index, Map};
 use super::network_map::NetworkMap;
 use crate::ban::{Ban, BannedValue};
 
-/// All bans of a set.
 #[derive(Debug, Default)]
 pub(super) struct CompiledBans {
     pub(super) list: Vec<Ban>,
@@ -28,7 +27,8 @@ impl CompiledBans {
     pub(super) fn new(list: Vec<Ban>, index: &mut Index) -> Result<Self, RuleSetError> {
         let mut known = HashSet::with_capacity(list.len());
         for (number, ban) in list.iter().enumerate() {
-            let fail = |reason| RuleSetError { item: RuleSetItem::ban(&ban.subject()), index: number, reason };
+            let fail =
+                |reason| RuleSetError { item: RuleSetItem::Ban { subject: ban.subject() }, index: number, reason };
             if let Some(reason) = ban.invalid_reason() {
                 return Err(fail(reason));
             }
@@ -86,17 +86,15 @@ impl CompiledBans {
 
 impl AttributeBans {
     fn find(&self, list: &[Ban], value: &str, found: &mut impl FnMut(u32)) {
-        if !self.exact.is_empty()
-            && let Some(number) = self.exact.get(value)
-        {
+        let exact = if self.exact.is_empty() { None } else { self.exact.get(value) };
+        if let Some(number) = exact {
             found(*number);
         }
         self.networks.find(value, |numbers| numbers.iter().for_each(|number| found(*number)));
         for number in &self.wild {
-            if let BannedValue::Text(text) = &list[*number as usize].value
-                && text.matches(value)
-            {
-                found(*number);
+            match &list[*number as usize].value {
+                BannedValue::Text(text) if text.matches(value) => found(*number),
+                _ => {}
             }
         }
     }

@@ -12,7 +12,6 @@ use crate::quota::Quota;
 use crate::rule::{QUOTAS_MAX, Rule};
 use crate::subject::{SPLITS_MAX, SubjectPattern};
 
-/// The overrides of one rule.
 #[derive(Debug, Default)]
 pub(super) struct CompiledOverrides {
     /// By subject; short ones are stored inline, which saves a cache miss.
@@ -21,7 +20,6 @@ pub(super) struct CompiledOverrides {
     wild: Vec<(WildcardOverride, CompiledOverride)>,
 }
 
-/// A subject with wildcards.
 #[derive(Debug)]
 struct WildcardOverride {
     subject: SubjectPattern,
@@ -37,10 +35,8 @@ impl WildcardOverride {
     }
 }
 
-/// A compiled override.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CompiledOverride {
-    /// Which override it is.
     pub(super) number: u32,
     /// Which of the rule's quotas are meant, from the first to before the last;
     /// none if anything is allowed.
@@ -55,9 +51,8 @@ impl CompiledOverrides {
         subject: &[u8],
         values: &(impl Iterator<Item = &'a str> + Clone),
     ) -> Option<CompiledOverride> {
-        if !self.exact.is_empty()
-            && let Some(compiled_override) = self.exact.get(subject)
-        {
+        let exact = if self.exact.is_empty() { None } else { self.exact.get(subject) };
+        if let Some(compiled_override) = exact {
             return Some(*compiled_override);
         }
         let matches = |(wild, _): &&(WildcardOverride, CompiledOverride)| wild.matches(subject, values);
@@ -88,8 +83,8 @@ pub(super) fn group_by_rule(
     }
     let places: Map<&str, usize> = rules.iter().enumerate().map(|(place, rule)| (rule.name.as_str(), place)).collect();
     for (index, one) in overrides.iter().enumerate() {
-        let fail =
-            |reason| RuleSetError { item: RuleSetItem::of_override(&one.rule, one.subject.text()), index, reason };
+        let item = || RuleSetItem::Override { rule: one.rule.clone(), subject: one.subject.text().to_owned() };
+        let fail = |reason| RuleSetError { item: item(), index, reason };
         let Some(place) = places.get(one.rule.as_str()) else {
             return Err(fail("there is no rule of that name: name one, or remove the override".to_owned()));
         };

@@ -17,7 +17,6 @@ pub(crate) struct CompiledTrees {
     pub(super) leaves: Vec<Leaf>,
 }
 
-/// The tree of a domain.
 #[derive(Debug)]
 pub(crate) struct CompiledTree {
     pub(super) root: TreeLevel,

@@ -45,31 +45,15 @@ pub enum RuleSetItem {
 /// Names are cut to this many characters in messages.
 const SHOWN_MAX: usize = 80;
 
-impl RuleSetItem {
-    pub(super) fn rule(name: &str) -> Self {
-        Self::Rule { name: shown(name) }
-    }
-
-    pub(super) fn of_override(rule: &str, subject: &str) -> Self {
-        Self::Override { rule: shown(rule), subject: shown(subject) }
-    }
-
-    pub(super) fn domain(name: &str) -> Self {
-        Self::Domain { name: shown(name) }
-    }
-
-    pub(super) fn ban(subject: &str) -> Self {
-        Self::Ban { subject: shown(subject) }
-    }
-}
-
 impl fmt::Display for RuleSetItem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rule { name } => write!(out, "rule {name:?}"),
-            Self::Override { rule, subject } => write!(out, "override of {subject:?} for rule {rule:?}"),
-            Self::Domain { name } => write!(out, "domain {name:?}"),
-            Self::Ban { subject } => write!(out, "ban {subject:?}"),
+            Self::Rule { name } => write!(out, "rule {:?}", shown(name)),
+            Self::Override { rule, subject } => {
+                write!(out, "override of {:?} for rule {:?}", shown(subject), shown(rule))
+            }
+            Self::Domain { name } => write!(out, "domain {:?}", shown(name)),
+            Self::Ban { subject } => write!(out, "ban {:?}", shown(subject)),
         }
     }
 }

@@ -162,9 +162,8 @@ impl Index {
 
 impl AttributeIndex {
     fn collect(&self, value: &str, found: &mut Matched) {
-        if !self.exact.is_empty()
-            && let Some(rules) = self.exact.get(value)
-        {
+        let exact = if self.exact.is_empty() { None } else { self.exact.get(value) };
+        if let Some(rules) = exact {
             rules.iter().for_each(|rule| found.push(*rule));
         }
         self.networks.find(value, |rules| found.extend_from_slice(rules));

@@ -58,12 +58,9 @@ impl Drop for Decisions {
         let mut list = std::mem::take(&mut self.0);
         list.clear();
         // A thread that ends keeps nothing.
-        let _ = SPARE.try_with(|spare| {
-            if let Ok(mut spare) = spare.try_borrow_mut()
-                && spare.len() < SPARE_MAX
-            {
-                spare.push(list);
-            }
+        let _ = SPARE.try_with(|spare| match spare.try_borrow_mut() {
+            Ok(mut spare) if spare.len() < SPARE_MAX => spare.push(list),
+            _ => {}
         });
     }
 }

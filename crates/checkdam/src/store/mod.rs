@@ -1,10 +1,13 @@
 //! Stores of buckets, and the contract that every store keeps.
 
+mod any;
 mod decisions;
 pub mod memory;
 #[cfg(feature = "redis")]
+#[clippy::msrv = "1.88"]
 pub mod redis;
 
+pub use any::AnyStore;
 pub use decisions::Decisions;
 pub use memory::{MemoryOptions, MemoryStats, MemoryStore};
 

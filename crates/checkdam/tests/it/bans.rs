@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use checkdam::headers::{self, Dialect};
 use checkdam::store::{MemoryOptions, MemoryStore};
@@ -87,12 +88,13 @@ fn bans_match_what_they_say() {
 fn a_ban_charges_nothing_and_says_why_and_for_how_long() {
     let (limiter, _) = limiter(RULES);
     let outcome = check(&limiter, &[("user", "13")]);
-    assert_eq!((outcome.tiers().len(), outcome.retry_after_us(), outcome.decided_by().name()), (0, 0, "policy"));
+    assert_eq!((outcome.tiers().len(), outcome.retry_after(), outcome.decided_by().name()), (0, None, "policy"));
+    assert!(outcome.any_rule_applied());
     assert!(outcome.governing().is_none() && outcome.violated().is_none());
     assert_eq!(outcome.ban().unwrap().reason, "fraud");
     assert!(headers_of(&outcome).is_empty(), "for ever: no time to come back at");
     let outcome = check(&limiter, &[("ip", "198.51.100.1"), ("user", "1")]);
-    assert_eq!((outcome.retry_after_us(), outcome.at_us()), (60_000_000, JUNE_US));
+    assert_eq!((outcome.retry_after(), outcome.at_us()), (Some(Duration::from_secs(60)), JUNE_US));
     assert_eq!(headers_of(&outcome), ["retry-after: 60"]);
     assert_eq!(check(&limiter, &[("user", "1")]).governing().unwrap().decision.remaining, 9, "the ban charged nothing");
 }
@@ -103,7 +105,7 @@ fn a_ban_ends_on_the_microsecond() {
     let banned = [("ip", "198.51.100.200"), ("user", "1")];
     clock.set(JUNE_US + 119_999_999);
     let last = check(&limiter, &banned);
-    assert_eq!((last.verdict(), last.retry_after_us()), (Verdict::Banned, 1));
+    assert_eq!((last.verdict(), last.retry_after()), (Verdict::Banned, Some(Duration::from_micros(1))));
     assert_eq!(last.ban().unwrap().reason, "still scraping");
     clock.set(JUNE_US + 120_000_000);
     assert_eq!(check(&limiter, &banned).governing().unwrap().decision.remaining, 9);

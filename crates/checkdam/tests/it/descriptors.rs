@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use checkdam::rule_file::{self, FileOptions};
 use checkdam::store::{MemoryOptions, MemoryStore};
@@ -120,7 +121,7 @@ fn windows_begin_with_the_epoch_and_values_are_counted_apart() {
     assert_eq!(dam.passing(&[("database", "devel")], 6), 4);
     assert_eq!(dam.passing(&[("database", "denim")], 6), 4);
     let denied = dam.check(&[("database", "default")]);
-    assert_eq!((denied.is_allowed(), denied.retry_after_us()), (false, 60_000_000));
+    assert_eq!((denied.is_allowed(), denied.retry_after()), (false, Some(Duration::from_secs(60))));
     dam.clock.advance(59_999_999);
     assert_eq!(dam.passing(&[("database", "default")], 5), 0);
     dam.clock.advance(1);
@@ -174,7 +175,7 @@ fn zero_bans_and_unlimited_counts_nothing() {
          - { key: some, rate_limit: { unit: minute, requests_per_unit: 2 } }\n",
     );
     let denied = dam.check(&[("banned", "x")]);
-    assert_eq!((shown(&denied), denied.retry_after_us()), ((false, Some((0, 0))), 60_000_000));
+    assert_eq!((shown(&denied), denied.retry_after()), ((false, Some((0, 0))), Some(Duration::from_secs(60))));
     assert!(dam.together(&[request(&[("banned", "x")]).costing(0)]).is_allowed());
     let free = dam.check(&[("free", "x")]);
     assert_eq!(shown(&free), (true, None));
@@ -353,7 +354,7 @@ fn shared_values_are_counted_together() {
     for number in 0..30_000 {
         let value = format!("/files/{number}");
         let path = [("path", value.as_str())];
-        dam.together(&[request(&path).with_limit(RequestLimit { amount: 1, unit: Unit::Day })]);
+        let _ = dam.together(&[request(&path).with_limit(RequestLimit { amount: 1, unit: Unit::Day })]);
     }
     let stats = dam.limiter.store().stats();
     assert!(stats.buckets <= stats.buckets_max, "{stats:?}");

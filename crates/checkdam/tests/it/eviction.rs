@@ -47,7 +47,7 @@ impl Dam {
 
     fn flood(&self, attribute: &str, keys: u64, cost: u64) {
         for key in 0..keys {
-            self.take(attribute, &format!("flood {key}"), cost);
+            let _ = self.take(attribute, &format!("flood {key}"), cost);
             if key % 1_000 == 0 {
                 self.clock.advance(1_000);
             }
@@ -157,7 +157,7 @@ fn a_shared_bucket_goes_on_beside_a_flood() {
             // 200 requests a second, and 20,000 keys.
             for number in 0..1_000 {
                 for key in 0..20 {
-                    dam.take("ip", &format!("{number} {key}"), 1);
+                    let _ = dam.take("ip", &format!("{number} {key}"), 1);
                 }
                 dam.clock.advance(SECOND_US / 200);
                 passed += usize::from(dam.take("tenant", "acme", 1).is_allowed());
@@ -180,7 +180,7 @@ fn the_buckets_of_keys_without_attributes_are_never_evicted() {
         assert_eq!(block_on(dam.limiter.refund(&request)).governing().unwrap().decision.remaining, 9_998);
         dam.flood("ip", 20_000, 5);
         assert_eq!(dam.take("global", "yes", 1).remaining, 9_997, "{algorithm:?}: after a refund");
-        block_on(dam.limiter.reset(&request));
+        let _ = block_on(dam.limiter.reset(&request));
         dam.flood("ip", 30_000, 5);
         assert_eq!(dam.take("global", "yes", 1).remaining, 9_999, "{algorithm:?}: after a reset");
     }

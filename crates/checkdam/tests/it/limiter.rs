@@ -2,11 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use checkdam::headers::{self, Dialect};
-use checkdam::store::{MemoryOptions, MemoryStore};
+use checkdam::store::{MemoryOptions, MemoryStore, Operation, Store, Tier, TierDecisions};
 use checkdam::time::ManualClock;
-use checkdam::{Condition, Limiter, Outcome, Request, Rule, RuleSet, Verdict, rule_file};
+use checkdam::{Condition, DecidedBy, Decision, Limiter, Outcome, Request, Rule, RuleSet, Verdict, rule_file};
 use pollster::block_on;
 
 type TestLimiter = Limiter<MemoryStore<Arc<ManualClock>>>;
@@ -131,7 +132,7 @@ rules:
     let second = check(&limiter, &[]);
     assert_eq!(second.denying().count(), 4);
     assert_eq!(second.violated().unwrap().rule.name, "longest");
-    assert_eq!(second.retry_after_us(), 3_600_000_000);
+    assert_eq!(second.retry_after(), Some(Duration::from_secs(3_600)));
     // The tier with room left was not charged by the denied request.
     let roomy = second.tiers().find(|tier| tier.quota.limit() == 2).unwrap();
     assert_eq!(roomy.decision.remaining, 1);
@@ -148,7 +149,8 @@ rules:
     );
     for shadow_allows in [true, false, false] {
         let outcome = check(&limiter, &[]);
-        assert!(outcome.is_allowed());
+        assert!(outcome.is_allowed() && outcome.any_rule_applied());
+        assert_eq!(outcome.retry_after(), Some(Duration::ZERO));
         assert_eq!(outcome.governing().unwrap().rule.name, "live");
         let shadow = outcome.tiers().find(|tier| !tier.is_enforced()).unwrap();
         assert_eq!(shadow.decision.is_allowed(), shadow_allows);
@@ -161,7 +163,20 @@ fn what_no_rule_concerns_passes_without_headers() {
     let limiter = limiter("rules: [{ name: a, key: \"user:{user}\", limits: [1/s] }]");
     let outcome = check(&limiter, &[("ip", "1.2.3.4")]);
     assert!(outcome.is_allowed() && outcome.governing().is_none());
+    assert!(!outcome.any_rule_applied());
+    assert_eq!(outcome.retry_after(), Some(Duration::ZERO));
     headers::write(&outcome, Dialect::Both, |name, value| panic!("{name}: {value}"));
+}
+
+#[test]
+fn a_limiter_in_memory_decides_without_a_future() {
+    let limiter = limiter("rules: [{ name: a, key: \"user:{user}\", limits: [2/h] }]");
+    let request = request(&[("user", "42")]);
+    assert!(limiter.peek_now(&request).is_allowed());
+    assert!(limiter.check_now(&request).is_allowed());
+    assert!(!limiter.check_batch_now(&[request.clone(), request.clone()]).is_allowed());
+    assert!(limiter.check_now(&request).is_allowed());
+    assert_eq!(limiter.check_now(&request).verdict(), Verdict::Denied);
 }
 
 #[test]
@@ -169,7 +184,7 @@ fn what_can_never_pass_says_so_and_charges_nothing() {
     let limiter = limiter("rules: [{ name: a, key: k, limits: [5/s] }, { name: b, key: k, limits: [100/h] }]");
     let outcome = block_on(limiter.check(&Request::new().costing(6)));
     assert_eq!(outcome.verdict(), Verdict::CostExceedsBurst);
-    assert_eq!((outcome.violated().unwrap().rule.name.as_str(), outcome.retry_after_us()), ("a", 0));
+    assert_eq!((outcome.violated().unwrap().rule.name.as_str(), outcome.retry_after()), ("a", None));
     assert_eq!(check(&limiter, &[]).tiers().map(|tier| tier.decision.remaining).collect::<Vec<_>>(), [4, 99]);
 }
 
@@ -191,7 +206,7 @@ fn left_under(limiter: &TestLimiter, limits: &str) -> Vec<u64> {
 fn a_bucket_of_other_numbers_is_new_and_the_old_one_keeps_what_is_owed() {
     let limiter = limiter("rules: [{ name: a, key: k, limits: [10/h] }]");
     for _ in 0..8 {
-        check(&limiter, &[]);
+        let _ = check(&limiter, &[]);
     }
     assert_eq!(left_under(&limiter, "limits: [10/h burst 20]"), [19]);
     assert_eq!(left_under(&limiter, "limits: [10/h burst 5]"), [4]);
@@ -297,8 +312,8 @@ rules:
             "ratelimit: \"user-free 2/s\";r=2;t=1",
         ]
     );
-    check(&limiter, &[]);
-    check(&limiter, &[]);
+    let _ = check(&limiter, &[]);
+    let _ = check(&limiter, &[]);
     let denied = check(&limiter, &[]);
     assert_eq!(
         headers_of(&denied, Dialect::X),
@@ -342,4 +357,24 @@ fn too_many_tiers_in_shadow_let_nobody_pass_an_enforced_one() {
     let limiter = limiter("rules: []");
     limiter.set_rules(RuleSet::new(rules).unwrap());
     assert_eq!(check(&limiter, &[]).verdict(), Verdict::Unavailable);
+}
+
+/// A store that gives one decision for every tier.
+struct Decided(Decision);
+
+impl Store for Decided {
+    async fn apply(&self, _: Operation, tiers: &[Tier<'_>]) -> TierDecisions {
+        TierDecisions { decisions: tiers.iter().map(|_| self.0).collect(), at_us: u64::MAX / 4, by: DecidedBy::Memory }
+    }
+}
+
+#[test]
+fn headers_can_tell_the_longest_reset() {
+    let (limit, remaining, delay_us, reset_after_us) = (1, 0, 0, u64::MAX);
+    let decision =
+        Decision { verdict: Verdict::Allowed, limit, remaining, retry_after_us: 0, reset_after_us, delay_us };
+    let rules = rule_file::compile("rules: [{ name: a, key: all, limits: [1/s] }]").unwrap();
+    let outcome = block_on(Limiter::new(rules, Decided(decision)).check(&Request::new()));
+    let latest_s = u64::MAX.div_ceil(1_000_000);
+    assert!(headers_of(&outcome, Dialect::X).contains(&format!("x-ratelimit-reset: {latest_s}")));
 }

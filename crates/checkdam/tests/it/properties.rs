@@ -103,7 +103,7 @@ proptest! {
         let mut now_us = start;
         for (operation, by, share) in steps {
             now_us = moved(now_us, &quota, by);
-            apply(&store, operation, now_us, bucket.tier(&quota, cost(share)));
+            let _ = apply(&store, operation, now_us, bucket.tier(&quota, cost(share)));
         }
         let asked = bucket.tier(&quota, cost(cost_share));
         let denied = apply(&store, Operation::Take, now_us, asked);

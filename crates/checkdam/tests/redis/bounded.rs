@@ -87,7 +87,7 @@ async fn no_request_walks_a_log() {
     at(BEGAN_US + 2 * HOUR_US);
     let seen = bounded(&server, &redis, Operation::Take, &tier(1), "all has left").await;
     assert_eq!(seen.remaining, LOG_MAX - 1);
-    bounded(&server, &redis, Operation::Reset, &tier(0), "a reset").await;
+    let _ = bounded(&server, &redis, Operation::Reset, &tier(0), "a reset").await;
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn no_algorithm_does_more_for_large_limits() {
             (Operation::Refund, quota.limit() - 1),
         ] {
             let about = format!("{operation:?} of {cost} by {algorithm:?}");
-            bounded(&server, &redis, operation, &tiers(cost), &about).await;
+            let _ = bounded(&server, &redis, operation, &tiers(cost), &about).await;
         }
     }
 }

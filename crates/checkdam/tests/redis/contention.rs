@@ -82,7 +82,7 @@ impl Tiers {
     /// latest of its servers'.
     fn ahead_us(&self, cluster: &Cluster, clocks_us: [i64; 3], request: usize) -> i64 {
         let clock_us = |tier: Tier<'_>| {
-            let subject = str::from_utf8(tier.subject).unwrap();
+            let subject = std::str::from_utf8(tier.subject).unwrap();
             clocks_us[cluster.master_of_slot(cluster.slot_of(&format!("cd:{{{subject}}}:x")))]
         };
         self.of(request).map(clock_us).into_iter().max().unwrap()

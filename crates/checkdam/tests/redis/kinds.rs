@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use checkdam::conformance::TestBucket;
-use checkdam::store::redis::{CallError, RedisOptions, RedisStore};
+use checkdam::store::redis::{CallError, ClientCertificate, RedisOptions, RedisStore};
 use checkdam::store::{Operation, Store};
 use checkdam::{Algorithm, DecidedBy, Quota};
 use testkit::{Cluster, Connection, Engine, Redis, RedisBuilder, Sentinel};
@@ -59,6 +59,8 @@ async fn a_cluster_and_a_master_behind_sentinels() {
 
 #[tokio::test]
 async fn tls_with_an_authority_of_ones_own() {
+    // The library installs no cryptography: the program chooses it.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let server = Redis::builder().tls(true).start();
     let trusting =
         |path: &Path| RedisOptions { root_certificate: Some(fs::read(path).unwrap()), ..patient(server.url()) };
@@ -73,6 +75,19 @@ async fn tls_with_an_authority_of_ones_own() {
     let certificate = fs::read(elsewhere.tls().ca_path()).unwrap();
     let error = refusal(RedisOptions { root_certificate: Some(certificate), ..patient(elsewhere.url()) }).await;
     println!("a certificate for another host: {error}");
+    assert!(matches!(error, CallError::Unreachable { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_requires_a_client_certificate() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let server = Redis::builder().tls(true).args(["--tls-auth-clients", "yes"]).start();
+    let root_certificate = Some(fs::read(server.tls().ca_path()).unwrap());
+    let (chain, key) = server.tls().client_paths();
+    let client_certificate = Some(ClientCertificate { chain: fs::read(chain).unwrap(), key: fs::read(key).unwrap() });
+    let bare = RedisOptions { root_certificate, ..patient(server.url()) };
+    works(RedisOptions { client_certificate, ..bare.clone() }).await;
+    let error = refusal(bare).await;
     assert!(matches!(error, CallError::Unreachable { .. }), "{error}");
 }
 

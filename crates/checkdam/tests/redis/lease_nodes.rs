@@ -140,7 +140,6 @@ async fn be_a_node((url, text, leases): (&str, &str, &str), per_s: u64, length: 
         }
         file.write_all(&words).unwrap();
         tokio::time::sleep(TICK).await;
-        store.maintain();
     }
     store.return_leases().await;
     let stats = store.lease_stats();

@@ -99,9 +99,9 @@ async fn peeks_refunds_and_resets_know_what_is_held() {
     assert_eq!(remaining(server.url(), tier).await, by_redis);
     // Also for a node that leases nothing itself.
     let other = self::store(patient(server.url()));
-    ask(&other, Operation::Refund, Tier { cost: passed, ..tier }).await;
+    let _ = ask(&other, Operation::Refund, Tier { cost: passed, ..tier }).await;
     assert_eq!(remaining(server.url(), tier).await, by_redis);
-    ask(&store, Operation::Reset, tier).await;
+    let _ = ask(&store, Operation::Reset, tier).await;
     assert_eq!(store.lease_stats().held, 0);
     assert_eq!(remaining(server.url(), tier).await, 1_000);
     // A rule in shadow is spent as any other, and denies nobody.

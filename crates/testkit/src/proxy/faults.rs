@@ -1,4 +1,4 @@
-//! The faults that the proxy injects at present, and how many bytes it has passed on.
+//! The faults that the proxy currently injects, and how many bytes it has forwarded.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -60,7 +60,7 @@ impl Faults {
         self.lock()[direction as usize]
     }
 
-    /// Sleeps until the order is no longer `order`, `is_over` holds or `limit` has passed. Whoever makes `is_over`
+    /// Sleeps until the order is no longer `order`, `is_over` holds or `limit` has passed. The code that makes `is_over`
     /// true must call [`Faults::wake`].
     pub(super) fn wait(&self, direction: Direction, order: Order, limit: Option<Duration>, is_over: impl Fn() -> bool) {
         let deadline = limit.map(|limit| Instant::now() + limit);
@@ -74,14 +74,14 @@ impl Faults {
         }
     }
 
-    /// Wakes everyone who waits, to look at `is_over`.
+    /// Wakes all waiting threads, to check `is_over`.
     pub(super) fn wake(&self) {
         // Under the lock: otherwise it could fall between a waiter's look and its sleep.
         let _orders = self.lock();
         self.changed.notify_all();
     }
 
-    /// Whether a connection may be cut on `order`. Of several that ask on a [`Mode::CutOnce`], one is told yes.
+    /// Whether a connection may be cut on `order`. Of several connections on a [`Mode::CutOnce`], one is cut.
     pub(super) fn claim_cut(&self, direction: Direction, order: Order) -> bool {
         let current = &mut self.lock()[direction as usize];
         if *current != order {

@@ -26,13 +26,13 @@ use crate::port::free_port;
 /// A proxy on a loopback port of its own. Dropping it closes its connections and frees the port.
 pub struct FaultProxy {
     addr: SocketAddr,
-    door: Mutex<Door>,
+    listener: Mutex<ListenerState>,
     links: Arc<Links>,
     faults: Arc<Faults>,
 }
 
 /// Whether new connections are accepted.
-enum Door {
+enum ListenerState {
     Open(#[expect(dead_code, reason = "held, and ended by its drop")] Acceptor),
     /// Bound and not listening: connections are refused, and no other process gets the port.
     Shut(Socket),
@@ -49,7 +49,7 @@ impl FaultProxy {
         let faults = Arc::new(Faults::default());
         let links = Arc::new(Links::new(upstream, Arc::clone(&faults)));
         let acceptor = Acceptor::start(listener, Arc::clone(&links));
-        Self { addr, door: Mutex::new(Door::Open(acceptor)), links, faults }
+        Self { addr, listener: Mutex::new(ListenerState::Open(acceptor)), links, faults }
     }
 
     /// Where clients connect.
@@ -85,25 +85,27 @@ impl FaultProxy {
 
     /// Refuses new connections, as a port on which nothing listens does, or accepts them again. Open ones stay.
     pub fn refuse(&self, is_refused: bool) {
-        let mut door = self.door.lock().unwrap();
+        let mut listener = self.listener.lock().unwrap();
         let held = || {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
             socket.set_reuse_address(true)?;
             Ok(socket)
         };
         let held: Socket = held().unwrap_or_else(|error: std::io::Error| panic!("the proxy has no socket: {error}"));
-        match &*door {
-            Door::Open(_) if is_refused => {
+        match &*listener {
+            ListenerState::Open(_) if is_refused => {
                 // The acceptor lets go of the port, which is taken again at once.
-                *door = Door::Shut(held);
-                let Door::Shut(held) = &*door else { return };
+                *listener = ListenerState::Shut(held);
+                let ListenerState::Shut(held) = &*listener else { return };
                 held.bind(&self.addr.into())
                     .unwrap_or_else(|error| panic!("the proxy cannot hold {}: {error}", self.addr));
             }
-            Door::Shut(_) if !is_refused => {
-                let Door::Shut(socket) = std::mem::replace(&mut *door, Door::Shut(held)) else { return };
+            ListenerState::Shut(_) if !is_refused => {
+                let ListenerState::Shut(socket) = std::mem::replace(&mut *listener, ListenerState::Shut(held)) else {
+                    return;
+                };
                 socket.listen(128).unwrap_or_else(|error| panic!("the proxy cannot listen on {}: {error}", self.addr));
-                *door = Door::Open(Acceptor::start(socket.into(), Arc::clone(&self.links)));
+                *listener = ListenerState::Open(Acceptor::start(socket.into(), Arc::clone(&self.links)));
             }
             _ => {}
         }

@@ -40,9 +40,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- with $secret.keySecretKey }}
 - { name: CHECKDAM_KEY_SECRET_FILE, value: {{ printf "/run/secrets/checkdam/%s" . | quote }} }
 {{- end }}
+{{- with $secret.apiTokenKey }}
+- { name: CHECKDAM_API_TOKEN_FILE, value: {{ printf "/run/secrets/checkdam/%s" . | quote }} }
+{{- end }}
 {{- with $secret.adminTokenKey }}
 - { name: CHECKDAM_ADMIN_TOKEN_FILE, value: {{ printf "/run/secrets/checkdam/%s" . | quote }} }
 - { name: CHECKDAM_ADMIN_LISTEN, value: "0.0.0.0:8082" }
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{/* The scheme of the listeners. */}}
+{{- define "checkdam.scheme" -}}
+{{- if .Values.tls.secretName }}https{{ else }}http{{ end -}}
 {{- end }}

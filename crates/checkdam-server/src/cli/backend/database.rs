@@ -1,23 +1,24 @@
 //! A database as backend, read and edited directly. Every edit is validated together
 //! with all existing rules, as a server does.
 
-use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use checkdam::{Ban, BanSpec, Override, OverrideSpec, Rule, RuleSpec, rule_file};
+use checkdam_service::rulebook::{
+    ChangeFilter, DatabaseUrl, Rulebook, RulebookError, Snapshot, Stored, StoredSpec, ViolationFilter, is_found,
+};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::{Backend, ImportRequest, ViolationQuery};
+use super::{Backend, ImportRequest};
 use crate::cli::command_error::{CommandError, ErrorKind};
+use crate::cli::print_notice;
 use crate::cli::table::printable;
-use crate::rulebook::{DatabaseUrl, Rulebook, RulebookError, Snapshot, Stored, StoredSpec, ViolationFilter, is_found};
 
 /// The number of violations per query.
 const PAGE: usize = 1_000;
 
-/// A database.
 pub(super) struct DatabaseBackend {
     /// Without its password.
     shown: String,
@@ -27,10 +28,10 @@ pub(super) struct DatabaseBackend {
 
 impl DatabaseBackend {
     /// Opens the database; a file that does not exist is created or is an error.
-    pub(super) fn open(url: &DatabaseUrl, makes: bool) -> anyhow::Result<Self> {
+    pub(super) fn open(url: &DatabaseUrl, creates: bool) -> anyhow::Result<Self> {
         let shown = url.to_string();
         if let DatabaseUrl::Sqlite(path) = url
-            && !makes
+            && !creates
             && !path.exists()
         {
             // A name that is misspelt must not read as a rulebook without rules.
@@ -38,7 +39,7 @@ impl DatabaseBackend {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("cannot start threads")?;
-        let rulebook = runtime.block_on(Rulebook::open(url))?;
+        let rulebook = runtime.block_on(Rulebook::open(url))?.edited_by(&actor());
         Ok(Self { shown, rulebook, runtime })
     }
 
@@ -59,13 +60,8 @@ impl DatabaseBackend {
     fn snapshot(&self) -> Result<Snapshot, CommandError> {
         let book = self.run(self.rulebook.load())?;
         for fault in &book.faults {
-            // Nothing can be reported if standard error is closed.
-            let _ = writeln!(
-                std::io::stderr(),
-                "checkdam: {} is not valid, so that servers keep the rules they have: {}",
-                printable(&fault.what),
-                printable(&fault.reason)
-            );
+            let reason = "is not valid, so that servers keep the rules they have";
+            print_notice(&format!("{} {reason}: {}", printable(&fault.what), printable(&fault.reason)));
         }
         Ok(book)
     }
@@ -81,10 +77,7 @@ impl Backend for DatabaseBackend {
     fn rules(&self, search: Option<&str>) -> Result<Value, CommandError> {
         let book = self.snapshot()?;
         let search = search.unwrap_or_default().to_lowercase();
-        let is_wanted = |stored: &&Arc<Stored<Rule>>| is_found(&stored.item, &search);
-        let rules: Vec<Value> =
-            book.rules.iter().filter(is_wanted).map(|stored| row_json::<_, RuleSpec>(stored)).collect();
-        Ok(json!({"version": book.revision.version, "total": rules.len(), "rules": rules}))
+        Ok(list_json::<_, RuleSpec>("rules", &book, &book.rules, |rule| is_found(rule, &search)))
     }
 
     fn rule(&self, name: &str) -> Result<Value, CommandError> {
@@ -136,10 +129,8 @@ impl Backend for DatabaseBackend {
 
     fn overrides(&self, rule: Option<&str>) -> Result<Value, CommandError> {
         let book = self.snapshot()?;
-        let is_wanted = |stored: &&Arc<Stored<Override>>| rule.is_none_or(|rule| stored.item.rule == rule);
-        let overrides: Vec<Value> =
-            book.overrides.iter().filter(is_wanted).map(|stored| row_json::<_, OverrideSpec>(stored)).collect();
-        Ok(json!({"version": book.revision.version, "total": overrides.len(), "overrides": overrides}))
+        let is_wanted = |one: &Override| rule.is_none_or(|rule| one.rule == rule);
+        Ok(list_json::<_, OverrideSpec>("overrides", &book, &book.overrides, is_wanted))
     }
 
     fn put_override(&self, one: &Override) -> Result<Value, CommandError> {
@@ -152,8 +143,7 @@ impl Backend for DatabaseBackend {
 
     fn bans(&self) -> Result<Value, CommandError> {
         let book = self.snapshot()?;
-        let bans: Vec<Value> = book.bans.iter().map(|stored| row_json::<_, BanSpec>(stored)).collect();
-        Ok(json!({"version": book.revision.version, "total": bans.len(), "bans": bans}))
+        Ok(list_json::<_, BanSpec>("bans", &book, &book.bans, |_| true))
     }
 
     fn put_ban(&self, ban: &Ban) -> Result<Value, CommandError> {
@@ -164,26 +154,34 @@ impl Backend for DatabaseBackend {
         self.run(self.rulebook.remove_ban(subject, None))
     }
 
-    fn violations(&self, query: &ViolationQuery) -> Result<Value, CommandError> {
-        let ms = |at: Option<u64>| at.and_then(|at| i64::try_from(at.saturating_mul(1_000)).ok());
-        let mut filter = ViolationFilter {
-            user: query.user.clone(),
-            ip: query.ip.clone(),
-            rule: query.rule.clone(),
-            since_unix_ms: ms(query.since_unix_s),
-            until_unix_ms: ms(query.until_unix_s),
-            ..ViolationFilter::default()
-        };
+    fn violations(&self, mut filter: ViolationFilter) -> Result<Value, CommandError> {
+        let limit = filter.limit as usize;
         let mut found = Vec::new();
         loop {
-            let limit = (query.limit - found.len()).min(PAGE);
-            filter.limit = u32::try_from(limit).unwrap_or(u32::MAX);
+            let page_limit = (limit - found.len()).min(PAGE);
+            filter.limit = page_limit as u32;
             let page = self.run(self.rulebook.violations(&filter))?;
             filter.before_id = page.last().map(|last| last.id);
-            let is_end = page.len() < limit;
+            let is_end = page.len() < page_limit;
             found.extend(page);
-            if is_end || found.len() >= query.limit {
+            if is_end || found.len() >= limit {
                 return Ok(json!({"violations": found}));
+            }
+        }
+    }
+
+    fn changes(&self, mut filter: ChangeFilter) -> Result<Value, CommandError> {
+        let limit = filter.limit as usize;
+        let mut found = Vec::new();
+        loop {
+            let page_limit = (limit - found.len()).min(PAGE);
+            filter.limit = page_limit as u32;
+            let page = self.run(self.rulebook.changes(&filter))?;
+            filter.before_id = page.last().map(|last| last.id);
+            let is_end = page.len() < page_limit;
+            found.extend(page);
+            if is_end || found.len() >= limit {
+                return Ok(json!({"changes": found}));
             }
         }
     }
@@ -193,8 +191,31 @@ impl Backend for DatabaseBackend {
     }
 }
 
-/// What is kept, and what is known of its row.
+/// Who edits, for the change log: the user of the operating system, as far as the
+/// environment says. Names of admin tokens have no colon.
+fn actor() -> String {
+    let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()));
+    let is_plain = |character: &char| !character.is_control();
+    match user {
+        Some(user) => format!("cli:{}", user.chars().filter(is_plain).take(64).collect::<String>()),
+        None => "cli".to_owned(),
+    }
+}
+
+/// A list as the admin API has it.
+fn list_json<T, S: serde::Serialize + for<'a> From<&'a T>>(
+    name: &str,
+    book: &Snapshot,
+    items: &[Arc<Stored<T>>],
+    is_wanted: impl Fn(&T) -> bool,
+) -> Value {
+    let wanted = items.iter().filter(|stored| is_wanted(&stored.item));
+    let rows: Vec<Value> = wanted.map(|stored| row_json::<T, S>(stored)).collect();
+    json!({"version": book.revision.version, "total": rows.len(), name: rows})
+}
+
+/// An item and its row, as the admin API has it.
 fn row_json<T, S: serde::Serialize + for<'a> From<&'a T>>(stored: &Stored<T>) -> Value {
-    // Specs have nothing that JSON has not.
+    // Specs have nothing that JSON cannot express.
     serde_json::to_value(StoredSpec::<S>::from(stored)).unwrap_or_default()
 }

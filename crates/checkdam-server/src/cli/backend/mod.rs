@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use checkdam::{Ban, Definitions, Override, Rule};
+use checkdam_service::rulebook::{ChangeFilter, DatabaseUrl, ViolationFilter};
 use serde_json::Value;
 
 use self::database::DatabaseBackend;
-pub(super) use self::server::ServerBackend;
+pub(super) use self::server::{ServerBackend, rule_path};
 use super::command_error::CommandError;
-use crate::rulebook::DatabaseUrl;
+use super::http_client::ClientTlsArguments;
 
 /// The admin API of a server on this machine.
 pub(super) const SERVER_DEFAULT: &str = "http://127.0.0.1:8082";
@@ -23,7 +24,6 @@ const SERVER_VARIABLE: &str = "CHECKDAM_ADMIN_SERVER";
 const TOKEN_VARIABLE: &str = "CHECKDAM_ADMIN_TOKEN";
 const TOKEN_FILE_VARIABLE: &str = "CHECKDAM_ADMIN_TOKEN_FILE";
 
-/// A server's admin API.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Server or database")]
 pub(crate) struct ServerArguments {
@@ -31,40 +31,31 @@ pub(crate) struct ServerArguments {
     #[arg(long, value_name = "URL")]
     server: Option<String>,
 
-    /// Admin token; prefer the file or the variable, which process listings do not show [env: CHECKDAM_ADMIN_TOKEN=]
+    /// Admin token; prefer the file or the environment variable, because process listings show flags [env:
+    /// CHECKDAM_ADMIN_TOKEN=]
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
 
     /// File containing the admin token [env: CHECKDAM_ADMIN_TOKEN_FILE=]
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     token_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    tls: ClientTlsArguments,
 }
 
-/// Where the rules are kept.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Server or database")]
 pub(crate) struct BackendArguments {
     #[command(flatten)]
     server: ServerArguments,
 
-    /// Use this database directly, without a server: sqlite://path or postgres://…; no variable sets it
+    /// Use this database directly, without a server: sqlite://path or postgres://…; not read from an environment
+    /// variable
     #[arg(long, value_name = "URL", conflicts_with_all = ["server", "token", "token_file"])]
     database: Option<String>,
 }
 
-/// A filter of violations; all given parts must match.
-#[derive(Debug, Default)]
-pub(super) struct ViolationQuery {
-    pub(super) user: Option<String>,
-    pub(super) ip: Option<String>,
-    pub(super) rule: Option<String>,
-    pub(super) since_unix_s: Option<u64>,
-    pub(super) until_unix_s: Option<u64>,
-    /// The maximum number.
-    pub(super) limit: usize,
-}
-
-/// A document to take over.
 pub(super) struct ImportRequest {
     pub(super) text: String,
     pub(super) definitions: Definitions,
@@ -97,7 +88,9 @@ pub(super) trait Backend {
     fn put_ban(&self, ban: &Ban) -> Result<Value, CommandError>;
     fn remove_ban(&self, subject: &str) -> Result<(), CommandError>;
     /// `{violations: […]}`, newest first.
-    fn violations(&self, query: &ViolationQuery) -> Result<Value, CommandError>;
+    fn violations(&self, filter: ViolationFilter) -> Result<Value, CommandError>;
+    /// `{changes: […]}`, newest first.
+    fn changes(&self, filter: ChangeFilter) -> Result<Value, CommandError>;
     /// When an edit counts, for people.
     fn activation_notice(&self) -> String;
 }
@@ -108,25 +101,21 @@ impl BackendArguments {
         self.open(false)
     }
 
-    /// The same, and a database file that does not exist is made.
-    pub(super) fn backend_or_create(&self) -> anyhow::Result<Box<dyn Backend>> {
-        self.open(true)
-    }
-
-    fn open(&self, makes: bool) -> anyhow::Result<Box<dyn Backend>> {
+    /// The backend at that address; `creates` a database file that does not exist.
+    pub(super) fn open(&self, creates: bool) -> anyhow::Result<Box<dyn Backend>> {
         let Some(url) = &self.database else { return Ok(Box::new(self.server.backend()?)) };
         let url: DatabaseUrl = url.parse().context("--database")?;
-        Ok(Box::new(DatabaseBackend::open(&url, makes)?))
+        Ok(Box::new(DatabaseBackend::open(&url, creates)?))
     }
 }
 
 impl ServerArguments {
-    /// The server's keeper.
     pub(super) fn backend(&self) -> anyhow::Result<ServerBackend> {
         let server = self.server.clone().or_else(|| variable(SERVER_VARIABLE));
         Ok(ServerBackend::new(
             server.unwrap_or_else(|| SERVER_DEFAULT.to_owned()),
             token(self.token.as_deref(), self.token_file.as_deref())?,
+            self.tls.clone(),
         ))
     }
 }
@@ -134,7 +123,7 @@ impl ServerArguments {
 /// The admin token: a flag wins over a variable, and text over a file.
 pub(super) fn token(given: Option<&str>, file: Option<&Path>) -> anyhow::Result<Option<String>> {
     let read = |path: &Path| {
-        let text = crate::config::read_text(path);
+        let text = checkdam_service::config::read_text(path);
         let text = text.with_context(|| format!("the token file {} cannot be read", path.display()))?;
         anyhow::Ok(text.trim_end().to_owned())
     };

@@ -6,13 +6,14 @@ use std::time::Duration;
 use axum::http::header::{AUTHORIZATION, IF_MATCH};
 use axum::http::{Method, StatusCode};
 use checkdam::{Ban, BanSpec, Override, OverrideSpec, Rule, RuleSpec};
+use checkdam_service::rulebook::{ChangeFilter, ViolationFilter};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Backend, ImportRequest, ViolationQuery};
+use super::{Backend, ImportRequest};
 use crate::cli::command_error::{CommandError, ErrorKind};
-use crate::cli::http_client::{ApiRequest, ApiResponse};
+use crate::cli::http_client::{ApiRequest, ApiResponse, ClientTlsArguments};
 use crate::cli::table::printable;
 
 /// An edit is validated together with everything that exists, and answered when it is
@@ -24,18 +25,16 @@ const IMPORT_LIMIT: Duration = Duration::from_secs(120);
 const EXPORT_MAX: usize = 128 << 20;
 /// The number of entries per request.
 const PAGE: usize = 1_000;
-const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
 
-/// A running server.
 pub(crate) struct ServerBackend {
     url: String,
     token: Option<String>,
+    tls: ClientTlsArguments,
     /// Why the last edit is not active yet, if it is not.
     pending: RefCell<Option<String>>,
 }
 
-/// A page of a list.
 #[derive(Deserialize)]
 struct Page {
     version: u64,
@@ -45,21 +44,16 @@ struct Page {
 }
 
 impl ServerBackend {
-    pub(super) fn new(url: String, token: Option<String>) -> Self {
-        Self { url, token, pending: RefCell::default() }
+    pub(super) fn new(url: String, token: Option<String>, tls: ClientTlsArguments) -> Self {
+        Self { url, token, tls, pending: RefCell::default() }
     }
 
-    /// What a rule in shadow would have done.
-    pub(crate) fn effect(&self, name: &str) -> Result<Value, CommandError> {
-        self.send_for_json(ApiRequest::new(Method::GET, format!("{}/effect", rule_path(name))))
-    }
-
-    /// What the server says at a path of its admin API.
+    /// The response at a path of the admin API.
     pub(crate) fn get(&self, path: &str) -> Result<Value, CommandError> {
-        self.send_for_json(ApiRequest::new(Method::GET, path))
+        self.send_and_parse(ApiRequest::new(Method::GET, path))
     }
 
-    /// Asks, and takes anything but success for a failure.
+    /// Sends a request; a status other than success is an error.
     fn send(&self, mut call: ApiRequest) -> Result<ApiResponse, CommandError> {
         if let Some(token) = &self.token {
             call = call.header(AUTHORIZATION, format!("Bearer {token}"));
@@ -67,17 +61,19 @@ impl ServerBackend {
         if call.method != Method::GET {
             call.timeout = call.timeout.max(EDIT_LIMIT);
         }
-        let answer =
-            call.send(&self.url).map_err(|error| CommandError::new(ErrorKind::Unavailable, format!("{error:#}")))?;
+        let answer = call
+            .send(&self.url, &self.tls)
+            .map_err(|error| CommandError::new(ErrorKind::Unavailable, format!("{error:#}")))?;
         if answer.status == StatusCode::ACCEPTED {
-            let told: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-            self.pending.replace(told["pending"].as_str().map(printable));
+            let accepted: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+            self.pending.replace(accepted["pending"].as_str().map(printable));
         }
         if answer.status.is_success() { Ok(answer) } else { Err(self.failure(&answer)) }
     }
 
-    fn send_for_json(&self, call: ApiRequest) -> Result<Value, CommandError> {
-        self.send_and_parse(call)
+    fn send_item(&self, call: ApiRequest, item: &impl serde::Serialize) -> Result<Value, CommandError> {
+        // Specs have nothing that JSON cannot express.
+        self.send_and_parse(call.body("application/json", serde_json::to_string(item).unwrap_or_default()))
     }
 
     fn send_and_parse<T: DeserializeOwned>(&self, call: ApiRequest) -> Result<T, CommandError> {
@@ -85,7 +81,6 @@ impl ServerBackend {
         serde_json::from_slice(&answer.body).map_err(|_| self.not_an_admin_api())
     }
 
-    /// All pages of a list.
     fn all_pages(&self, path: &str, list: &str, filters: &[(&str, Option<&str>)]) -> Result<Value, CommandError> {
         let mut whole = Vec::new();
         let mut next: Option<String> = None;
@@ -102,7 +97,34 @@ impl ServerBackend {
         }
     }
 
-    /// The error of a response that is not a success.
+    /// The first `limit` entries of a list that is newest first.
+    fn newest(
+        &self,
+        path: &str,
+        list: &str,
+        filters: &[(&str, Option<&str>)],
+        limit: usize,
+    ) -> Result<Value, CommandError> {
+        let mut found = Vec::new();
+        let mut before: Option<String> = None;
+        loop {
+            let page = (limit - found.len()).min(PAGE).to_string();
+            let place = [("limit", Some(page.as_str())), ("before", before.as_deref())];
+            let given: Vec<_> = filters.iter().copied().chain(place).collect();
+            let mut answer = self.get(&query(path, &given))?;
+            let Value::Array(page) = answer[list].take() else { return Err(self.not_an_admin_api()) };
+            found.extend(page);
+            before = match &answer["next"] {
+                Value::Null => None,
+                Value::String(place) => Some(place.clone()),
+                place => Some(place.to_string()),
+            };
+            if before.is_none() || found.len() >= limit {
+                return Ok(json!({ list: found }));
+            }
+        }
+    }
+
     fn failure(&self, answer: &ApiResponse) -> CommandError {
         let problem: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         let Some(detail) = problem["detail"].as_str().map(printable) else { return self.not_an_admin_api() };
@@ -143,16 +165,16 @@ impl Backend for ServerBackend {
     }
 
     fn rule(&self, name: &str) -> Result<Value, CommandError> {
-        self.send_for_json(ApiRequest::new(Method::GET, rule_path(name)))
+        self.get(&rule_path(name))
     }
 
     fn add_rule(&self, rule: &Rule) -> Result<Value, CommandError> {
-        self.send_for_json(ApiRequest::new(Method::POST, "/admin/v1/rules").body(JSON, to_json(&RuleSpec::from(rule))))
+        self.send_item(ApiRequest::new(Method::POST, "/admin/v1/rules"), &RuleSpec::from(rule))
     }
 
     fn set_rule(&self, rule: &Rule, version: u64) -> Result<Value, CommandError> {
         let call = ApiRequest::new(Method::PUT, rule_path(&rule.name)).header(IF_MATCH, format!("\"{version}\""));
-        self.send_for_json(call.body(JSON, to_json(&RuleSpec::from(rule))))
+        self.send_item(call, &RuleSpec::from(rule))
     }
 
     fn remove_rule(&self, name: &str) -> Result<(), CommandError> {
@@ -163,7 +185,7 @@ impl Backend for ServerBackend {
         let flag = |given: bool| Some(if given { "true" } else { "false" });
         let given = [("replace", flag(import.replace)), ("dry_run", flag(import.dry_run))];
         let call = ApiRequest::new(Method::POST, query("/admin/v1/rules/import", &given)).body(YAML, import.text);
-        self.send_for_json(ApiRequest { timeout: IMPORT_LIMIT, ..call })
+        self.send_and_parse(ApiRequest { timeout: IMPORT_LIMIT, ..call })
     }
 
     fn export(&self) -> Result<String, CommandError> {
@@ -177,9 +199,7 @@ impl Backend for ServerBackend {
     }
 
     fn put_override(&self, one: &Override) -> Result<Value, CommandError> {
-        self.send_for_json(
-            ApiRequest::new(Method::PUT, "/admin/v1/overrides").body(JSON, to_json(&OverrideSpec::from(one))),
-        )
+        self.send_item(ApiRequest::new(Method::PUT, "/admin/v1/overrides"), &OverrideSpec::from(one))
     }
 
     fn remove_override(&self, rule: &str, subject: &str) -> Result<(), CommandError> {
@@ -192,41 +212,36 @@ impl Backend for ServerBackend {
     }
 
     fn put_ban(&self, ban: &Ban) -> Result<Value, CommandError> {
-        self.send_for_json(ApiRequest::new(Method::PUT, "/admin/v1/bans").body(JSON, to_json(&BanSpec::from(ban))))
+        self.send_item(ApiRequest::new(Method::PUT, "/admin/v1/bans"), &BanSpec::from(ban))
     }
 
     fn remove_ban(&self, subject: &str) -> Result<(), CommandError> {
         self.send(ApiRequest::new(Method::DELETE, query("/admin/v1/bans", &[("subject", Some(subject))]))).map(drop)
     }
 
-    fn violations(&self, filter: &ViolationQuery) -> Result<Value, CommandError> {
-        let seconds = |at: Option<u64>| at.map(|at| at.to_string());
-        let (since, until) = (seconds(filter.since_unix_s), seconds(filter.until_unix_s));
-        let mut found = Vec::new();
-        let mut before: Option<String> = None;
-        loop {
-            let limit = (filter.limit - found.len()).min(PAGE).to_string();
-            let given = [
-                ("user", filter.user.as_deref()),
-                ("ip", filter.ip.as_deref()),
-                ("rule", filter.rule.as_deref()),
-                ("since", since.as_deref()),
-                ("until", until.as_deref()),
-                ("limit", Some(limit.as_str())),
-                ("before", before.as_deref()),
-            ];
-            let mut answer = self.send_for_json(ApiRequest::new(Method::GET, query("/admin/v1/violations", &given)))?;
-            let Value::Array(page) = answer["violations"].take() else { return Err(self.not_an_admin_api()) };
-            found.extend(page);
-            before = match &answer["next"] {
-                Value::Null => None,
-                Value::String(place) => Some(place.clone()),
-                place => Some(place.to_string()),
-            };
-            if before.is_none() || found.len() >= filter.limit {
-                return Ok(json!({"violations": found}));
-            }
-        }
+    fn violations(&self, filter: ViolationFilter) -> Result<Value, CommandError> {
+        let (since, until) = (seconds_text(filter.since_unix_ms), seconds_text(filter.until_unix_ms));
+        let given = [
+            ("user", filter.user.as_deref()),
+            ("ip", filter.ip.as_deref()),
+            ("rule", filter.rule.as_deref()),
+            ("since", since.as_deref()),
+            ("until", until.as_deref()),
+        ];
+        self.newest("/admin/v1/violations", "violations", &given, filter.limit as usize)
+    }
+
+    fn changes(&self, filter: ChangeFilter) -> Result<Value, CommandError> {
+        let (since, until) = (seconds_text(filter.since_unix_ms), seconds_text(filter.until_unix_ms));
+        let given = [
+            ("actor", filter.actor.as_deref()),
+            ("kind", filter.kind.as_deref()),
+            ("name", filter.name.as_deref()),
+            ("subject", filter.subject.as_deref()),
+            ("since", since.as_deref()),
+            ("until", until.as_deref()),
+        ];
+        self.newest("/admin/v1/changes", "changes", &given, filter.limit as usize)
     }
 
     fn activation_notice(&self) -> String {
@@ -235,18 +250,13 @@ impl Backend for ServerBackend {
     }
 }
 
-fn to_json(item: &impl serde::Serialize) -> String {
-    // The texts of rules have nothing that JSON has not.
-    serde_json::to_string(item).unwrap_or_default()
-}
-
-fn rule_path(name: &str) -> String {
+/// The path of a rule in the admin API.
+pub(crate) fn rule_path(name: &str) -> String {
     // `+` for a space is valid only in queries.
     let encoded: String = form_urlencoded::byte_serialize(name.as_bytes()).collect();
     format!("/admin/v1/rules/{}", encoded.replace('+', "%20"))
 }
 
-/// A path with what is given behind the question mark.
 fn query(path: &str, given: &[(&str, Option<&str>)]) -> String {
     let mut pairs = form_urlencoded::Serializer::new(String::new());
     for (name, value) in given {
@@ -255,4 +265,9 @@ fn query(path: &str, given: &[(&str, Option<&str>)]) -> String {
         }
     }
     format!("{path}?{}", pairs.finish())
+}
+
+/// A time as the admin API takes it.
+fn seconds_text(unix_ms: Option<i64>) -> Option<String> {
+    unix_ms.map(|unix_ms| (unix_ms / 1_000).to_string())
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use anyhow::bail;
 use axum::http::{Method, StatusCode};
+use checkdam_tools::loadgen::{self, RequestFailure, RequestResult, Target};
 use serde_json::Value;
 
 use super::BenchArguments;
 use crate::cli::http_client::ApiRequest;
 use crate::cli::print_notice;
 use crate::cli::table::printable;
-use crate::loadgen::{self, RequestFailure, RequestResult, Target};
 
 impl BenchArguments {
     /// Sends one request before any load, so that a wrong address or request is one clear
@@ -40,6 +40,7 @@ impl BenchArguments {
         for (name, value) in &self.header {
             call = call.header(name.clone(), value.fill("0"));
         }
+        call = self.token.sign(call)?;
         if self.get.is_none() {
             call = call.body("application/json", self.body().fill("0"));
         }
@@ -77,7 +78,7 @@ impl BenchArguments {
         let url = &target.url;
         let request = self.grpc_request(target)?.without_cost();
         let no_service = || format!("the server at {url} is no gRPC server: is it the right port?");
-        match loadgen::probe_grpc(address, request, self.timeout.max(Duration::from_secs(1)))? {
+        match loadgen::probe_grpc(address, request, self.load.timeout.max(Duration::from_secs(1)))? {
             Ok(RequestResult { status: None, has_limit, .. }) => {
                 self.warn_of_limit(has_limit != Some(false));
                 Ok(())

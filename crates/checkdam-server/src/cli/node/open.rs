@@ -1,23 +1,24 @@
 //! Opens what a node needs at startup: its rules and its audit log, while the store
 //! is being checked.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use checkdam::RuleSet;
 use checkdam::rule_file;
+use checkdam_net::ListenerTls;
+use checkdam_service::config::Config;
+use checkdam_service::http::respond_until_opened;
+use checkdam_service::rulebook::{self, DatabaseUrl, OpenError, RuleFile, Rulebook, RulebookError, Snapshot};
+use checkdam_service::store::ConfiguredStore;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use super::Rules;
-use crate::config::Config;
-use crate::http::respond_until_opened;
-use crate::rulebook::{self, DatabaseUrl, OpenError, RuleFile, Rulebook, RulebookError, Snapshot};
-use crate::store::ConfiguredStore;
 
 /// How long a database is waited for at the start.
 const DATABASE_PATIENCE: Duration = Duration::from_secs(15);
-/// The pause between attempts.
 const DATABASE_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a node is opened with.
@@ -34,7 +35,7 @@ impl OpenedNode {
         config: &Config,
         file: Option<Rules>,
         store: &ConfiguredStore,
-        admin: Option<&TcpListener>,
+        admin: Option<(&TcpListener, Option<&Arc<ListenerTls>>)>,
     ) -> anyhow::Result<Self> {
         let load = async {
             let rulebook = open_database(config, file.is_some()).await?;
@@ -46,7 +47,7 @@ impl OpenedNode {
         };
         let both = Box::pin(async { tokio::join!(load, store.connect()).0 });
         match admin {
-            Some(listener) => respond_until_opened(listener, both).await,
+            Some((listener, tls)) => respond_until_opened(listener, tls, both).await,
             None => both.await,
         }
     }
@@ -70,7 +71,7 @@ async fn open_database(config: &Config, has_file: bool) -> anyhow::Result<Option
         }
     };
     match opened {
-        Ok(rulebook) => Ok(Some(rulebook)),
+        Ok(rulebook) => Ok(Some(rulebook.keeping_changes(config.audit.change_rows_max))),
         Err(error) if has_file => {
             tracing::warn!(%error, "violations are not recorded; set --audit-rate 0 to silence this warning");
             Ok(None)

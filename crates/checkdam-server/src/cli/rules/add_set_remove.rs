@@ -6,16 +6,15 @@ use std::process::ExitCode;
 use checkdam::{Rule, rule_file};
 use serde_json::Value;
 
+use super::import_export::{TextInput, error_location};
 use super::rule_flags::RuleFlags;
 use crate::cli::backend::{Backend, BackendArguments};
 use crate::cli::command_error::{CommandError, ErrorKind};
-use crate::cli::text_input::{TextInput, error_location};
-use crate::cli::{EditOutput, print_notice};
+use crate::cli::{print_edit, print_notice};
 
-/// So many commands are shown that remove what keeps a rule.
+/// Commands that are shown to remove the overrides of a rule.
 const COMMANDS_SHOWN: usize = 10;
 
-/// What `checkdam rules add` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AddArguments {
     /// Name of the rule
@@ -37,7 +36,6 @@ pub(crate) struct AddArguments {
     place: BackendArguments,
 }
 
-/// What `checkdam rules set` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SetArguments {
     /// Name of the rule
@@ -46,7 +44,7 @@ pub(crate) struct SetArguments {
     #[command(flatten)]
     fields: RuleFlags,
 
-    /// Remove all conditions: match every request with the attributes of the key
+    /// Remove all conditions, so that the rule matches every request that has the attributes of its key
     #[arg(long, conflicts_with = "when")]
     no_when: bool,
 
@@ -58,7 +56,6 @@ pub(crate) struct SetArguments {
     place: BackendArguments,
 }
 
-/// What `checkdam rules remove` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RemoveArguments {
     /// Name of the rule
@@ -68,7 +65,6 @@ pub(crate) struct RemoveArguments {
     place: BackendArguments,
 }
 
-/// Adds a rule.
 pub(crate) fn add(arguments: &AddArguments) -> anyhow::Result<ExitCode> {
     let rule = match &arguments.file {
         Some(path) => from_file(path)?,
@@ -79,21 +75,21 @@ pub(crate) fn add(arguments: &AddArguments) -> anyhow::Result<ExitCode> {
         failure.advise(ErrorKind::Exists, &format!("change it with `checkdam rules set {}`", rule.name))
     })?;
     let what = format!("rule {:?}: added, version {}", rule.name, added["version"]);
-    EditOutput { what, row: Some(added), is_json: arguments.json }.print(backend.as_ref())
+    print_edit(backend.as_ref(), &what, arguments.json.then_some(added))
 }
 
 fn from_file(path: &Path) -> anyhow::Result<Rule> {
     let TextInput { shown, text } = TextInput::read(path, rule_file::FILE_MAX)?;
-    let judged = rule_file::parse_rule(&text).map_err(|error| {
-        if rule_file::parse_definitions(&text).is_ok() {
-            return CommandError::invalid(format!("{shown}: it is a whole rule file: use `checkdam rules import`"));
-        }
-        CommandError::invalid(error_location(&shown, &error))
-    });
-    Ok(judged?)
+    rule_file::parse_rule(&text).map_err(|error| {
+        let reason = if rule_file::parse_definitions(&text).is_ok() {
+            format!("{shown}: it is a whole rule file: use `checkdam rules import`")
+        } else {
+            error_location(&shown, &error)
+        };
+        CommandError::invalid(reason).into()
+    })
 }
 
-/// Changes a rule.
 pub(crate) fn set(arguments: &SetArguments) -> anyhow::Result<ExitCode> {
     let SetArguments { name, fields, no_when, place, json } = arguments;
     if fields.is_empty() && !no_when {
@@ -108,7 +104,7 @@ pub(crate) fn set(arguments: &SetArguments) -> anyhow::Result<ExitCode> {
     let changed =
         changed.map_err(|failure| failure.advise(ErrorKind::Changed, "see what it says now, and try again"))?;
     let what = format!("rule {name:?}: changed, version {}", changed["version"]);
-    EditOutput { what, row: Some(changed), is_json: *json }.print(backend.as_ref())
+    print_edit(backend.as_ref(), &what, json.then_some(changed))
 }
 
 /// Reads the rule, changes it, and writes it unless it was changed meanwhile.
@@ -121,7 +117,6 @@ fn read_modify_write(backend: &dyn Backend, arguments: &SetArguments) -> Result<
     backend.set_rule(&arguments.fields.apply_to(rule)?, version).map_err(explain_unknown)
 }
 
-/// Removes a rule.
 pub(crate) fn remove(arguments: &RemoveArguments) -> anyhow::Result<ExitCode> {
     let RemoveArguments { name, place } = arguments;
     let backend = place.backend()?;
@@ -129,7 +124,7 @@ pub(crate) fn remove(arguments: &RemoveArguments) -> anyhow::Result<ExitCode> {
         ErrorKind::Invalid => explain_blocked(backend.as_ref(), name, &failure),
         _ => explain_unknown(failure),
     })?;
-    EditOutput { what: format!("rule {name:?}: removed"), row: None, is_json: false }.print(backend.as_ref())
+    print_edit(backend.as_ref(), &format!("rule {name:?}: removed"), None)
 }
 
 /// What would name a rule that is no longer there, and how to remove that.

@@ -5,15 +5,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use checkdam::{BanSpec, Definitions, Mode, OverrideSpec, Rule, RuleSet};
+use checkdam_service::config::RuleFileArguments;
+use checkdam_service::http::mode_name;
+use checkdam_service::rulebook::{FileTexts, LoadError, lease_warnings};
 use serde_json::json;
 
 use crate::cli::table::Table;
 use crate::cli::{print, print_notice, print_value};
-use crate::config::RuleFileArguments;
-use crate::http::mode_name;
-use crate::rulebook::{FileTexts, LoadError, lease_warnings};
 
-/// What `checkdam rules check` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckFileArguments {
     /// Rule file, checkdam's or envoyproxy/ratelimit's format, or a folder of rule files
@@ -28,12 +27,11 @@ pub(crate) struct CheckFileArguments {
     json: bool,
 }
 
-/// Judges a rule file.
 pub(crate) fn check(arguments: &CheckFileArguments) -> anyhow::Result<ExitCode> {
     let CheckFileArguments { file, files, json } = arguments;
-    let judged = FileTexts::read(file)?.load(&files.options());
+    let loaded = FileTexts::read(file)?.load(&files.options());
     let shown = file.display().to_string();
-    match judged {
+    match loaded {
         Ok((rules, definitions)) => {
             for remark in definitions.trees.iter().flat_map(|tree| &tree.warnings) {
                 print_notice(&format!("{shown}: {remark}"));
@@ -70,7 +68,6 @@ fn listed_rules<'a>(rules: &'a RuleSet, definitions: &'a Definitions) -> Vec<&'a
     definitions.rules.iter().chain(of_trees).collect()
 }
 
-/// How many there are of what there is.
 fn counts(rules: &[&Rule], definitions: &Definitions) -> String {
     let count = |count: usize, noun: &str| match count {
         1 => format!("1 {noun}"),

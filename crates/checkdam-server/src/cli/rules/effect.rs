@@ -6,11 +6,10 @@ use checkdam::time::rfc3339;
 use serde::Deserialize;
 
 use super::add_set_remove::explain_unknown;
-use crate::cli::backend::ServerArguments;
+use crate::cli::backend::{ServerArguments, rule_path};
+use crate::cli::print_response;
 use crate::cli::table::{Table, printable};
-use crate::cli::{parse_response, print, print_value};
 
-/// What `checkdam rules effect` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct EffectArguments {
     /// Name of the rule; it must be in shadow mode
@@ -24,7 +23,6 @@ pub(crate) struct EffectArguments {
     place: ServerArguments,
 }
 
-/// What the server counted.
 #[derive(Deserialize)]
 struct Effect {
     rule: String,
@@ -41,36 +39,26 @@ struct TopSubject {
     too_high_by: u64,
 }
 
-/// Asks a server, and prints what it counted.
 pub(crate) fn run(arguments: &EffectArguments) -> anyhow::Result<ExitCode> {
-    let answer = arguments.place.backend()?.effect(&arguments.name).map_err(explain_unknown)?;
-    if arguments.json {
-        print_value(&answer)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let effect: Effect = parse_response(&answer)?;
-    print(effect.text().as_bytes())?;
-    Ok(ExitCode::SUCCESS)
+    let path = format!("{}/effect", rule_path(&arguments.name));
+    let answer = arguments.place.backend()?.get(&path).map_err(explain_unknown)?;
+    print_response(&answer, arguments.json, |effect: Effect| Ok(effect.text()))
 }
 
 impl Effect {
     fn text(&self) -> String {
         let Self { seen, would_deny, .. } = self;
         let share = if *seen == 0 { 0.0 } else { *would_deny as f64 * 100.0 / *seen as f64 };
-        let since = rfc3339(self.since);
-        let mut text = format!(
-            "{}: would have denied {would_deny} of {seen} requests ({share:.1} %) since {since}\n",
-            printable(&self.rule)
-        );
-        if self.top_subjects.is_empty() {
-            return text;
+        let (rule, since) = (printable(&self.rule), rfc3339(self.since));
+        let mut text =
+            format!("{rule}: would have denied {would_deny} of {seen} requests ({share:.1} %) since {since}\n");
+        if !self.top_subjects.is_empty() {
+            let mut table = Table::new(&["SUBJECT", "WOULD DENY", "ERROR BOUND"]);
+            for top in &self.top_subjects {
+                table.row([top.subject.clone(), top.would_deny.to_string(), top.too_high_by.to_string()]);
+            }
+            text.push_str(&format!("\n{}", table.text()));
         }
-        let mut table = Table::new(&["SUBJECT", "WOULD DENY", "ERROR BOUND"]);
-        for top in &self.top_subjects {
-            table.row([top.subject.clone(), top.would_deny.to_string(), top.too_high_by.to_string()]);
-        }
-        text.push('\n');
-        text.push_str(&table.text());
         text
     }
 }

@@ -1,25 +1,23 @@
 //! `checkdam rules import` and `export`.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
 use checkdam::Definitions;
-use checkdam::rule_file::{self, FileOptions};
+use checkdam::rule_file::{self, FileOptions, RuleFileError};
+use checkdam_service::config::RuleFileArguments;
+use checkdam_service::rulebook::{FileTexts, flatten_trees, unsupported_trees_error};
 use serde::Deserialize;
 
 use crate::cli::backend::{BackendArguments, ImportRequest};
 use crate::cli::command_error::CommandError;
-use crate::cli::text_input::{TextInput, error_location};
-use crate::cli::{parse_response, print, print_notice, print_value};
-use crate::config::RuleFileArguments;
-use crate::rulebook::{FileTexts, flatten_trees, unsupported_trees_error};
+use crate::cli::{print, print_notice, print_response};
 
 /// The largest file that is taken over, in bytes.
 const IMPORT_MAX: usize = 64 << 20;
 
-/// What `checkdam rules import` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ImportArguments {
     /// Rule file, checkdam's or envoyproxy/ratelimit's format, YAML or JSON; a folder of rule files; or - for
@@ -50,7 +48,6 @@ pub(crate) struct ImportArguments {
     place: BackendArguments,
 }
 
-/// What `checkdam rules export` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExportArguments {
     /// Write to this file instead of standard output
@@ -61,7 +58,6 @@ pub(crate) struct ExportArguments {
     place: BackendArguments,
 }
 
-/// What an import did.
 #[derive(Deserialize)]
 struct ImportResult {
     added: usize,
@@ -70,7 +66,6 @@ struct ImportResult {
     unchanged: usize,
 }
 
-/// Takes over a rule file.
 pub(crate) fn import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
     let ImportArguments { file, replace, dry_run, partly, files, place: where_to, json } = arguments;
     let (shown, text, definitions) = read(file, &files.options())?;
@@ -85,24 +80,20 @@ pub(crate) fn import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
         let (rules, overrides, bans) = (definitions.rules.len(), definitions.overrides.len(), definitions.bans.len());
         print_notice(&format!("{shown}: {rules} rules, {overrides} overrides and {bans} bans are being imported …"));
     }
-    // A new file is made by what fills it, not by a rehearsal.
-    let backend = if *dry_run { where_to.backend()? } else { where_to.backend_or_create()? };
+    // A dry run creates no database file.
+    let backend = where_to.open(!dry_run)?;
     let answer = backend.import(ImportRequest { text, definitions, replace: *replace, dry_run: *dry_run })?;
-    if *json {
-        print_value(&answer)?;
-    } else {
-        let ImportResult { added, changed, removed, unchanged } = parse_response(&answer)?;
-        let text = if *dry_run {
+    let printed = print_response(&answer, *json, |ImportResult { added, changed, removed, unchanged }| {
+        Ok(if *dry_run {
             format!("would add {added}, change {changed}, remove {removed}, leave {unchanged} as they are\n")
         } else {
             format!("added {added}, changed {changed}, removed {removed}, left {unchanged} as they were\n")
-        };
-        print(text.as_bytes())?;
-    }
+        })
+    })?;
     if !dry_run {
         print_notice(&backend.activation_notice());
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(printed)
 }
 
 /// What a file says, or a folder of them; a folder has no text of its own.
@@ -132,7 +123,6 @@ fn flatten_or_refuse(shown: &str, definitions: Definitions, partly: bool) -> Res
     Ok(definitions)
 }
 
-/// Writes everything as a rule file.
 pub(crate) fn export(arguments: &ExportArguments) -> anyhow::Result<ExitCode> {
     let text = arguments.place.backend()?.export()?;
     match &arguments.output {
@@ -143,4 +133,34 @@ pub(crate) fn export(arguments: &ExportArguments) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Text of a file or of standard input.
+pub(super) struct TextInput {
+    /// Its source, for messages.
+    pub(super) shown: String,
+    pub(super) text: String,
+}
+
+impl TextInput {
+    /// Reads a file, or standard input if the path is `-`. Longer input is truncated just
+    /// after `bytes_max`, so that the parser rejects it.
+    pub(super) fn read(path: &Path, bytes_max: usize) -> anyhow::Result<Self> {
+        let mut text = String::new();
+        let most = bytes_max as u64 + 1;
+        if path == Path::new("-") {
+            let read = std::io::stdin().take(most).read_to_string(&mut text);
+            read.context("standard input cannot be read")?;
+            return Ok(Self { shown: "standard input".to_owned(), text });
+        }
+        let shown = path.display().to_string();
+        let read = std::fs::File::open(path).and_then(|file| file.take(most).read_to_string(&mut text));
+        read.with_context(|| format!("{shown}: cannot be read"))?;
+        Ok(Self { shown, text })
+    }
+}
+
+/// A fault in the form that editors understand.
+pub(super) fn error_location(shown: &str, error: &RuleFileError) -> String {
+    format!("{shown}:{}:{}: {}", error.line, error.column, error.reason)
 }

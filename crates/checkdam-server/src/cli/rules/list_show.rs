@@ -3,16 +3,16 @@
 use std::process::ExitCode;
 
 use checkdam::{Definitions, Rule, RuleSpec, rule_file};
+use checkdam_service::rulebook::StoredSpec;
+use serde::Deserialize;
 
 use super::add_set_remove::explain_unknown;
-use super::condition_flags;
+use super::rule_flags::conditions_to_flags;
 use crate::cli::backend::BackendArguments;
 use crate::cli::command_error::CommandError;
+use crate::cli::print_response;
 use crate::cli::table::Table;
-use crate::cli::{parse_response, print, print_value};
-use crate::rulebook::StoredSpec;
 
-/// What `checkdam rules list` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArguments {
     /// Only rules with this text in their name, key, scope or description
@@ -27,7 +27,6 @@ pub(crate) struct ListArguments {
     place: BackendArguments,
 }
 
-/// What `checkdam rules show` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowArguments {
     /// Name of the rule
@@ -41,43 +40,37 @@ pub(crate) struct ShowArguments {
     place: BackendArguments,
 }
 
-/// Lists the rules.
-pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
-    let answer = arguments.place.backend()?.rules(arguments.search.as_deref())?;
-    if arguments.json {
-        print_value(&answer)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let rows: Vec<StoredSpec<RuleSpec>> = parse_response(&answer["rules"])?;
-    let mut table = Table::new(&["NAME", "KEY", "LIMITS", "ALGORITHM", "MODE", "WHEN", "PRIORITY", "VERSION"]);
-    for StoredSpec { spec, version, .. } in rows {
-        let algorithm = spec.algorithm.unwrap_or_else(|| "token_bucket".to_owned());
-        table.row([
-            spec.name.unwrap_or_default(),
-            spec.key.unwrap_or_default(),
-            spec.limits.iter().flatten().map(ToString::to_string).collect::<Vec<_>>().join(", "),
-            if spec.strict == Some(true) { format!("{algorithm} (strict)") } else { algorithm },
-            spec.mode.unwrap_or_else(|| "enforce".to_owned()),
-            Some(condition_flags::to_flags(&spec.when))
-                .filter(|when| !when.is_empty())
-                .unwrap_or_else(|| "-".to_owned()),
-            spec.priority.unwrap_or_default().to_string(),
-            version.to_string(),
-        ]);
-    }
-    print(table.text().as_bytes())?;
-    Ok(ExitCode::SUCCESS)
+#[derive(Deserialize)]
+struct RuleList {
+    rules: Vec<StoredSpec<RuleSpec>>,
 }
 
-/// Shows one rule.
+pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
+    let answer = arguments.place.backend()?.rules(arguments.search.as_deref())?;
+    print_response(&answer, arguments.json, |list: RuleList| {
+        let mut table = Table::new(&["NAME", "KEY", "LIMITS", "ALGORITHM", "MODE", "WHEN", "PRIORITY", "VERSION"]);
+        for StoredSpec { spec, version, .. } in list.rules {
+            let algorithm = spec.algorithm.unwrap_or_else(|| "token_bucket".to_owned());
+            let when = conditions_to_flags(&spec.when);
+            table.row([
+                spec.name.unwrap_or_default(),
+                spec.key.unwrap_or_default(),
+                spec.limits.iter().flatten().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+                if spec.strict == Some(true) { format!("{algorithm} (strict)") } else { algorithm },
+                spec.mode.unwrap_or_else(|| "enforce".to_owned()),
+                if when.is_empty() { "-".to_owned() } else { when },
+                spec.priority.unwrap_or_default().to_string(),
+                version.to_string(),
+            ]);
+        }
+        Ok(table.text())
+    })
+}
+
 pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
     let answer = arguments.place.backend()?.rule(&arguments.name).map_err(explain_unknown)?;
-    if arguments.json {
-        print_value(&answer)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let StoredSpec::<RuleSpec> { spec, .. } = parse_response(&answer)?;
-    let rule = Rule::try_from(spec).map_err(CommandError::from)?;
-    print(rule_file::write(&Definitions::from(vec![rule])).as_bytes())?;
-    Ok(ExitCode::SUCCESS)
+    print_response(&answer, arguments.json, |stored: StoredSpec<RuleSpec>| {
+        let rule = Rule::try_from(stored.spec).map_err(CommandError::from)?;
+        Ok(rule_file::write(&Definitions::from(vec![rule])))
+    })
 }

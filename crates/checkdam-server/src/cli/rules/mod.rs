@@ -2,7 +2,6 @@
 
 mod add_set_remove;
 mod check;
-mod condition_flags;
 mod effect;
 mod import_export;
 mod list_show;
@@ -13,14 +12,13 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-/// What to do with rules.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RulesCommand {
     /// List rules
     #[command(after_help = "Examples:\n  checkdam rules list\n  checkdam rules list --search user --json\n  \
                             checkdam rules list --database sqlite://checkdam-data/checkdam.db    (needs no server)")]
     List(list_show::ListArguments),
-    /// Show one rule as YAML, as `rules import` reads it
+    /// Show one rule as YAML, in the format that `rules import` reads
     #[command(after_help = "Example: checkdam rules show user-free > rule.yaml\n         \
                             $EDITOR rule.yaml && checkdam rules import rule.yaml")]
     Show(list_show::ShowArguments),
@@ -36,7 +34,7 @@ pub(crate) enum RulesCommand {
     Set(Box<add_set_remove::SetArguments>),
     /// Remove a rule
     Remove(add_set_remove::RemoveArguments),
-    /// Import a rule file, atomically
+    /// Import a rule file: all of it or nothing
     #[command(after_help = "Examples:\n  checkdam rules import rules.yaml --dry-run\n  \
                             checkdam rules import rules.yaml --replace\n  \
                             checkdam rules export --database sqlite://old.db | checkdam rules import -\n\n\
@@ -62,7 +60,6 @@ pub(crate) enum RulesCommand {
     Effect(effect::EffectArguments),
 }
 
-/// Does what the command line says.
 pub(crate) fn run(command: &RulesCommand) -> anyhow::Result<ExitCode> {
     match command {
         RulesCommand::List(arguments) => list_show::list(arguments),

@@ -3,15 +3,15 @@
 use std::process::ExitCode;
 
 use checkdam::{LimitSpec, Override, OverrideSpec};
+use checkdam_service::rulebook::StoredSpec;
+use serde::Deserialize;
 
 use super::add_set_remove::explain_unknown;
 use crate::cli::backend::BackendArguments;
 use crate::cli::command_error::{CommandError, ErrorKind};
 use crate::cli::table::Table;
-use crate::cli::{EditOutput, parse_response, print, print_value};
-use crate::rulebook::StoredSpec;
+use crate::cli::{print_edit, print_response};
 
-/// What `checkdam rules override` takes.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
 pub(crate) struct OverrideArguments {
@@ -21,7 +21,7 @@ pub(crate) struct OverrideArguments {
     /// Subjects, such as user:42 or user:bot-*
     subject: String,
 
-    /// Limit instead of the rule's, such as "100/s burst 500"; repeat it for several tiers
+    /// Limit that replaces the rule's, such as "100/s burst 500"; repeat it for several tiers
     #[arg(long = "limit", value_name = "LIMIT", group = "what")]
     limits: Vec<String>,
 
@@ -29,7 +29,7 @@ pub(crate) struct OverrideArguments {
     #[arg(long, value_name = "N", group = "what", allow_negative_numbers = true)]
     scale: Option<String>,
 
-    /// No limit
+    /// Remove the limit for these subjects
     #[arg(long, group = "what")]
     unlimited: bool,
 
@@ -49,7 +49,6 @@ pub(crate) struct OverrideArguments {
     place: BackendArguments,
 }
 
-/// What `checkdam rules overrides` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct OverridesArguments {
     /// Only overrides of this rule
@@ -64,7 +63,6 @@ pub(crate) struct OverridesArguments {
     place: BackendArguments,
 }
 
-/// Puts an override in place, or removes it.
 pub(crate) fn put_or_remove(arguments: &OverrideArguments) -> anyhow::Result<ExitCode> {
     let OverrideArguments { rule, subject, .. } = arguments;
     let what = format!("override of {subject:?} for rule {rule:?}");
@@ -73,12 +71,12 @@ pub(crate) fn put_or_remove(arguments: &OverrideArguments) -> anyhow::Result<Exi
         backend.remove_override(rule, subject).map_err(|failure| {
             failure.advise(ErrorKind::NotFound, "`checkdam rules overrides` shows those that are")
         })?;
-        return EditOutput { what: format!("{what}: removed"), row: None, is_json: false }.print(backend.as_ref());
+        return print_edit(backend.as_ref(), &format!("{what}: removed"), None);
     }
     let one = Override::try_from(arguments.spec()).map_err(CommandError::from)?;
     let backend = arguments.place.backend()?;
     let row = backend.put_override(&one).map_err(explain_unknown)?;
-    EditOutput { what: format!("{what}: set"), row: Some(row), is_json: arguments.json }.print(backend.as_ref())
+    print_edit(backend.as_ref(), &format!("{what}: set"), arguments.json.then_some(row))
 }
 
 impl OverrideArguments {
@@ -95,24 +93,25 @@ impl OverrideArguments {
     }
 }
 
-/// Lists the overrides.
+#[derive(Deserialize)]
+struct OverrideList {
+    overrides: Vec<StoredSpec<OverrideSpec>>,
+}
+
 pub(crate) fn list(arguments: &OverridesArguments) -> anyhow::Result<ExitCode> {
     let answer = arguments.place.backend()?.overrides(arguments.rule.as_deref())?;
-    if arguments.json {
-        print_value(&answer)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let rows: Vec<StoredSpec<OverrideSpec>> = parse_response(&answer["overrides"])?;
-    let mut table = Table::new(&["RULE", "SUBJECT", "INSTEAD", "VERSION", "DESCRIPTION"]);
-    for StoredSpec { spec, version, .. } in rows {
-        let instead = match (spec.limits, spec.scale) {
-            (Some(limits), _) => limits.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
-            (None, Some(scale)) => format!("{scale} times"),
-            (None, None) => "unlimited".to_owned(),
-        };
-        let [rule, subject, description] = [spec.rule, spec.subject, spec.description].map(Option::unwrap_or_default);
-        table.row([rule, subject, instead, version.to_string(), description]);
-    }
-    print(table.text().as_bytes())?;
-    Ok(ExitCode::SUCCESS)
+    print_response(&answer, arguments.json, |list: OverrideList| {
+        let mut table = Table::new(&["RULE", "SUBJECT", "INSTEAD", "VERSION", "DESCRIPTION"]);
+        for StoredSpec { spec, version, .. } in list.overrides {
+            let instead = match (spec.limits, spec.scale) {
+                (Some(limits), _) => limits.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+                (None, Some(scale)) => format!("{scale} times"),
+                (None, None) => "unlimited".to_owned(),
+            };
+            let [rule, subject, description] =
+                [spec.rule, spec.subject, spec.description].map(Option::unwrap_or_default);
+            table.row([rule, subject, instead, version.to_string(), description]);
+        }
+        Ok(table.text())
+    })
 }

@@ -1,13 +1,12 @@
-//! What a rule says, as flags. Nothing is validated here: the flags become the
-//! fields of a `RuleSpec`, which are validated where a rule is made of it.
+//! Command-line flags for the fields of a rule. Nothing is validated here: the flags become
+//! a `RuleSpec`, which is validated when it becomes a rule.
 
-use checkdam::{Rule, RuleSpec};
+use checkdam::{ConditionsSpec, Rule, RuleSpec};
+use checkdam_service::rulebook::WithoutRow;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::condition_flags;
 use crate::cli::command_error::CommandError;
-use crate::rulebook::WithoutRow;
 
 /// The fields of a rule, each as far as it is given.
 #[derive(Debug, Default, clap::Args, Serialize)]
@@ -33,7 +32,7 @@ pub(crate) struct RuleFlags {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     strict: Option<bool>,
 
-    /// Mode: enforce, shadow (reports and does not deny) or off
+    /// Mode: enforce, shadow (counts and reports, never denies) or off
     #[arg(long, value_name = "MODE")]
     mode: Option<String>,
 
@@ -41,19 +40,19 @@ pub(crate) struct RuleFlags {
     #[arg(long, value_name = "POLICY")]
     on_store_failure: Option<String>,
 
-    /// Lease time for tokens, such as 100ms, or auto, or off
+    /// How long tokens are leased from Redis, such as 100ms, or auto, or off
     #[arg(long, value_name = "TIME")]
     lease: Option<String>,
 
-    /// Priority; rules of higher priority come first
+    /// Priority; rules with a higher priority come first
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     priority: Option<i32>,
 
-    /// Kind of subject, shown to people
+    /// Scope: the kind of subject, for display
     #[arg(long, value_name = "WORD")]
     scope: Option<String>,
 
-    /// Domain; only its requests match
+    /// Domain; the rule matches only requests of this domain
     #[arg(long, value_name = "DOMAIN")]
     domain: Option<String>,
 
@@ -63,12 +62,10 @@ pub(crate) struct RuleFlags {
 }
 
 impl RuleFlags {
-    /// Whether nothing is given.
     pub(super) fn is_empty(&self) -> bool {
         self.to_fields().is_ok_and(|given| given.is_empty())
     }
 
-    /// A new rule.
     pub(super) fn rule(&self, name: &str) -> Result<Rule, CommandError> {
         self.apply_to(json!({"name": name}))
     }
@@ -76,7 +73,7 @@ impl RuleFlags {
     /// The rule, as the admin API answers it, with what is given in place of what it said.
     pub(super) fn apply_to(&self, mut rule: Value) -> Result<Rule, CommandError> {
         if let Value::Object(fields) = &mut rule {
-            // Only one algorithm knows the word, and who chooses another means to leave it.
+            // Only sliding_window has it: another algorithm drops it.
             if self.strict.is_none() && self.algorithm.as_deref().is_some_and(|name| name != "sliding_window") {
                 fields.remove("strict");
             }
@@ -92,14 +89,123 @@ impl RuleFlags {
         let Ok(Value::Object(mut given)) = serde_json::to_value(self) else { return Ok(Map::new()) };
         given.retain(|_, value| !value.is_null() && *value != json!([]));
         if !self.when.is_empty() {
-            given.insert("when".to_owned(), condition_flags::parse(&self.when)?);
+            given.insert("when".to_owned(), parse_conditions(&self.when)?);
         }
-        // Elsewhere even false is refused.
+        // Other algorithms reject even false.
         for (name, off) in [("strict", json!(false)), ("lease", json!("off"))] {
             if given.get(name) == Some(&off) {
                 given.insert(name.to_owned(), Value::Null);
             }
         }
         Ok(given)
+    }
+}
+
+/// Parses conditions of the command line to the form of a rule file: `plan=free`,
+/// `method=GET,POST`, `ip!=10.0.0.0/8`, `user` (present), `!user` (absent).
+fn parse_conditions(texts: &[String]) -> Result<Value, CommandError> {
+    let mut when = Map::new();
+    for text in texts {
+        let (attribute, test, value) = if let Some((attribute, values)) = text.split_once("!=") {
+            (attribute, "not_in", list(values))
+        } else if let Some((attribute, values)) = text.split_once('=') {
+            (attribute, "in", list(values))
+        } else if let Some(attribute) = text.strip_prefix('!') {
+            (attribute, "present", json!(false))
+        } else {
+            (text.as_str(), "present", json!(true))
+        };
+        let is_empty = value.as_array().is_some_and(|values| values.iter().any(|value| value == ""));
+        if attribute.is_empty() || is_empty {
+            let reason =
+                format!("the condition {text:?} is not understood: write plan=free, method=GET,POST or ip!=10.0.0.0/8");
+            return Err(CommandError::invalid(reason));
+        }
+        let tests = when.entry(attribute).or_insert_with(|| json!({}));
+        if !tests[test].is_null() {
+            let reason =
+                format!("the condition {text:?} is the second of its kind: write several values as {attribute}=a,b");
+            return Err(CommandError::invalid(reason));
+        }
+        tests[test] = value;
+    }
+    Ok(Value::Object(when))
+}
+
+fn list(values: &str) -> Value {
+    values.split(',').collect()
+}
+
+/// Conditions as the command line writes them.
+pub(super) fn conditions_to_flags(when: &ConditionsSpec) -> String {
+    let mut texts = Vec::new();
+    for (attribute, condition) in when.iter() {
+        push_flags(attribute, condition, &mut texts);
+    }
+    texts.join(" ")
+}
+
+fn push_flags(attribute: &str, condition: &Value, texts: &mut Vec<String>) {
+    let Value::Object(tests) = condition else {
+        texts.push(format!("{attribute}={}", values(condition)));
+        return;
+    };
+    for (test, value) in tests {
+        match (test.as_str(), value) {
+            ("not_in" | "not", value) => texts.push(format!("{attribute}!={}", values(value))),
+            ("present", Value::Bool(false)) => texts.push(format!("!{attribute}")),
+            ("present", _) => texts.push(attribute.to_owned()),
+            ("all", Value::Array(all)) => all.iter().for_each(|one| push_flags(attribute, one, texts)),
+            (_, value) => texts.push(format!("{attribute}={}", values(value))),
+        }
+    }
+}
+
+fn values(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().map(values).collect::<Vec<_>>().join(","),
+        Value::Object(tests) => tests.values().map(values).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(when: Value) -> ConditionsSpec {
+        serde_json::from_value(when).unwrap()
+    }
+
+    #[test]
+    fn conditions_are_read_and_shown_alike() {
+        let table = [
+            (vec![], json!({}), ""),
+            (vec!["plan=free"], json!({"plan": {"in": ["free"]}}), "plan=free"),
+            (vec!["method=GET,POST"], json!({"method": {"in": ["GET", "POST"]}}), "method=GET,POST"),
+            (vec!["user", "!tenant"], json!({"user": {"present": true}, "tenant": {"present": false}}), "!tenant user"),
+            (
+                vec!["ip=10.0.0.0/8", "ip!=10.1.0.0/16"],
+                json!({"ip": {"in": ["10.0.0.0/8"], "not_in": ["10.1.0.0/16"]}}),
+                "ip=10.0.0.0/8 ip!=10.1.0.0/16",
+            ),
+            (vec!["query=a=b"], json!({"query": {"in": ["a=b"]}}), "query=a=b"),
+        ];
+        for (texts, when, text) in table {
+            let texts: Vec<String> = texts.into_iter().map(str::to_owned).collect();
+            assert_eq!(parse_conditions(&texts).unwrap(), when);
+            assert_eq!(conditions_to_flags(&spec(when)), text);
+        }
+        for texts in [&["=free"][..], &["plan="], &["plan=a,,b"], &["!"], &[""], &["plan=a", "plan=b"], &["a", "!a"]] {
+            let texts: Vec<String> = texts.iter().map(ToString::to_string).collect();
+            assert!(parse_conditions(&texts).is_err(), "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn conditions_of_any_shape_are_shown() {
+        let when = json!({"path": "/a/*", "n": 5, "b": {"equals": "x*"}, "c": {"all": [{"not": "a"}, "b"]}, "d": [{"equals": "*"}]});
+        assert_eq!(conditions_to_flags(&spec(when)), "b=x* c!=a c=b d=* n=5 path=/a/*");
     }
 }

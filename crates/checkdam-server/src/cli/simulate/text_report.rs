@@ -1,11 +1,11 @@
 //! Prints the results of a simulation as text.
 
 use checkdam::time::rfc3339;
-
-use crate::cli::table::{Table, milliseconds_text};
-use crate::simulate::{
+use checkdam_tools::simulate::{
     CandidateSummary, Comparison, MinuteCount, Suggestion, Summary, percent, with_thousands_separators,
 };
+
+use crate::cli::table::{Table, milliseconds_text};
 
 /// The whole result. With a suggestion it is a rule file: everything except the rules
 /// is commented out.
@@ -89,13 +89,17 @@ fn comparison_text(comparison: &Comparison, sides: &[CandidateSummary]) -> Strin
     let mut text = format!(
         "\n{}\nthe second denies {} requests that the first allows, and allows {} that the first denies\n",
         table.text(),
-        with_thousands_separators(comparison.newly_limited),
-        with_thousands_separators(comparison.newly_allowed)
+        with_thousands_separators(comparison.counts.newly_limited),
+        with_thousands_separators(comparison.counts.newly_allowed)
     );
     if !comparison.subjects.is_empty() {
         let mut subjects = Table::new(&["CHANGED SUBJECT", "NEWLY DENIED", "NEWLY ALLOWED"]);
         for row in &comparison.subjects {
-            subjects.row([row.subject.clone(), row.newly_limited.to_string(), row.newly_allowed.to_string()]);
+            subjects.row([
+                row.subject.clone(),
+                row.counts.newly_limited.to_string(),
+                row.counts.newly_allowed.to_string(),
+            ]);
         }
         text.push_str(&format!("\n{}", subjects.text()));
     }

@@ -17,22 +17,12 @@ use super::backend::{ServerArguments, ServerBackend};
 use super::table::Table;
 use super::{print, print_notice, print_value};
 
-/// What `checkdam top` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TopArguments {
-    /// Order by denied (limited) or by allowed requests
-    #[arg(long, value_enum, default_value_t = TopOf::Limited)]
-    kind: TopOf,
+    #[command(flatten)]
+    query: TopQuery,
 
-    /// Time window
-    #[arg(long, value_enum, default_value_t = TopWindow::Minute)]
-    window: TopWindow,
-
-    /// Only subjects of this rule; "ban" for those of bans
-    #[arg(long, value_name = "NAME")]
-    rule: Option<String>,
-
-    /// Print a table once and exit; the default without a terminal
+    /// Print a table once and exit; the default if standard output is not a terminal
     #[arg(long)]
     once: bool,
 
@@ -44,47 +34,14 @@ pub(crate) struct TopArguments {
     place: ServerArguments,
 }
 
-/// Whom a list is of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum TopOf {
-    Limited,
-    Allowed,
-}
-
-/// How far a list reaches back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum TopWindow {
-    Minute,
-    Hour,
-}
-
-impl TopOf {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Limited => "limited",
-            Self::Allowed => "allowed",
-        }
-    }
-}
-
-impl TopWindow {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Minute => "minute",
-            Self::Hour => "hour",
-        }
-    }
-}
-
 /// Shows a server's lists until the user quits, or once.
 pub(crate) fn run(arguments: &TopArguments) -> anyhow::Result<ExitCode> {
     let backend = arguments.place.backend()?;
-    let query = TopQuery { kind: arguments.kind, window: arguments.window, rule: arguments.rule.clone() };
     if arguments.json {
-        return print_all(&backend, &query);
+        return print_all(&backend, &arguments.query);
     }
     // A server that cannot be reached is reported before the screen is switched.
-    let snapshot = ServerSnapshot::fetch(&backend, &query)?;
+    let snapshot = ServerSnapshot::fetch(&backend, &arguments.query)?;
     let is_screen = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if arguments.once || !is_screen {
         print(render_text(&snapshot).as_bytes())?;
@@ -93,7 +50,7 @@ pub(crate) fn run(arguments: &TopArguments) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    terminal::run(backend, ViewState::new(query), snapshot)?;
+    terminal::run(backend, ViewState::new(arguments.query.clone()), snapshot)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -106,7 +63,6 @@ fn print_all(backend: &ServerBackend, query: &TopQuery) -> anyhow::Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// The list as a table, and a line of what else is to be known.
 fn render_text(snapshot: &ServerSnapshot) -> String {
     let mut table = Table::new(&["COUNT", "ERROR BOUND", "RULE", "SUBJECT"]);
     for subject in &snapshot.top.subjects {

@@ -1,10 +1,10 @@
 //! A snapshot of a server's state, from its admin API.
 
 use axum::http::Uri;
+use clap::ValueEnum;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::{TopOf, TopWindow};
 use crate::cli::backend::ServerBackend;
 use crate::cli::command_error::{CommandError, ErrorKind as FailureKind};
 use crate::cli::table::printable;
@@ -12,15 +12,34 @@ use crate::cli::table::printable;
 /// The number of subjects requested: the maximum.
 const SUBJECTS: usize = 100;
 
-/// What is to be shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Which subjects are listed.
+#[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 pub(super) struct TopQuery {
+    /// Order by denied (limited) or by allowed requests
+    #[arg(long, value_enum, default_value_t = TopOf::Limited)]
     pub(super) kind: TopOf,
+
+    /// Time window
+    #[arg(long, value_enum, default_value_t = TopWindow::Minute)]
     pub(super) window: TopWindow,
+
+    /// Only subjects of this rule; "ban" for those of bans
+    #[arg(long, value_name = "NAME")]
     pub(super) rule: Option<String>,
 }
 
-/// What a server says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum TopOf {
+    Limited,
+    Allowed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum TopWindow {
+    Minute,
+    Hour,
+}
+
 #[derive(Debug, Clone)]
 pub(super) struct ServerSnapshot {
     pub(super) top: Top,
@@ -111,10 +130,11 @@ pub(super) struct Audit {
 }
 
 impl TopQuery {
-    /// The requested paths, and their names.
+    /// The requested paths, and their names in JSON.
     pub(super) fn paths(&self) -> [(&'static str, String); 4] {
         let mut query = form_urlencoded::Serializer::new(String::new());
-        query.append_pair("kind", self.kind.name()).append_pair("window", self.window.name());
+        let names = [("kind", self.kind.to_possible_value()), ("window", self.window.to_possible_value())];
+        query.extend_pairs(names.iter().filter_map(|(name, value)| Some((name, value.as_ref()?.get_name()))));
         query.append_pair("limit", &SUBJECTS.to_string());
         if let Some(rule) = &self.rule {
             query.append_pair("rule", rule);
@@ -129,7 +149,6 @@ impl TopQuery {
 }
 
 impl ServerSnapshot {
-    /// Asks a server.
     pub(super) fn fetch(backend: &ServerBackend, query: &TopQuery) -> Result<Self, CommandError> {
         let [top, traffic, nodes, status] = query.paths().map(|(_, path)| path);
         Ok(Self {

@@ -1,5 +1,5 @@
-//! Event loop of the terminal: threads wait for keys, for the server, and for
-//! hang-ups and signals; this one draws.
+//! Event loop of `checkdam top`: separate threads wait for keys, for the server and for
+//! signals; this one draws.
 //!
 //! crossterm reads a terminal that has hung up in a loop that never returns, so keys
 //! are read on a separate thread, which ends with the process.
@@ -22,16 +22,13 @@ use super::view_state::{KeyAction, ViewState};
 use crate::cli::backend::ServerBackend;
 use crate::cli::command_error::CommandError;
 
-/// How often the server is polled.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// What the screen waits for.
 enum TerminalEvent {
     Answer(Result<Box<ServerSnapshot>, CommandError>),
     Key(KeyEvent),
-    /// The terminal has another size.
     Resized,
-    /// Keys cannot be read.
     Unreadable(std::io::Error),
     /// The terminal has hung up, or a signal ends the program.
     End,

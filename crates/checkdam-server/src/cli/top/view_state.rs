@@ -3,10 +3,8 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::server_snapshot::{ServerSnapshot, Subject, TopQuery};
-use super::{TopOf, TopWindow};
+use super::server_snapshot::{ServerSnapshot, Subject, TopOf, TopQuery, TopWindow};
 
-/// What has been chosen.
 #[derive(Debug)]
 pub(super) struct ViewState {
     pub(super) query: TopQuery,
@@ -20,19 +18,15 @@ pub(super) struct ViewState {
     pub(super) above: usize,
 }
 
-/// What the prompt edits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Prompt {
     Rule,
     Search,
 }
 
-/// What a key means for others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyAction {
-    /// Draw anew.
     Draw,
-    /// Ask the server anew.
     Ask,
     Quit,
 }
@@ -42,7 +36,6 @@ impl ViewState {
         Self { query, search: String::new(), prompt: None, is_paused: false, is_help: false, above: 0 }
     }
 
-    /// Does what a key says.
     pub(super) fn press(&mut self, key: KeyEvent) -> KeyAction {
         if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
             return KeyAction::Quit;

@@ -3,6 +3,7 @@
 //! have always been accepted.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt;
 
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -51,13 +52,11 @@ pub(super) fn check(text: &str, options: &FileOptions) -> Result<Vec<String>, Ru
 }
 
 /// The keys of the outermost map; none if there is none.
-pub(super) fn top_level(text: &str) -> Vec<String> {
+pub(super) fn top_level(text: &str) -> HashMap<String, IgnoredAny> {
     let options = FileOptions { bytes_max: text.len(), ..FileOptions::default() };
-    from_yaml_with(text, text.len(), "", options_with_anchors(&options))
-        .map_or_else(|_| Vec::new(), |TopLevelKeys(names)| names)
+    from_yaml_with(text, text.len(), "", options_with_anchors(&options)).unwrap_or_default()
 }
 
-/// What was seen of the keys.
 #[derive(Default)]
 struct KeyReport {
     warnings: Vec<String>,
@@ -178,29 +177,5 @@ impl<'de> Visitor<'de> for KeyChecker<'_> {
 
     fn visit_unit<E>(self) -> Result<(), E> {
         self.scalar()
-    }
-}
-
-struct TopLevelKeys(Vec<String>);
-
-impl<'de> de::Deserialize<'de> for TopLevelKeys {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct NamesVisitor;
-        impl<'de> Visitor<'de> for NamesVisitor {
-            type Value = TopLevelKeys;
-
-            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-                out.write_str("a map")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<TopLevelKeys, A::Error> {
-                let mut names = Vec::new();
-                while let Some((name, IgnoredAny)) = map.next_entry()? {
-                    names.push(name);
-                }
-                Ok(TopLevelKeys(names))
-            }
-        }
-        deserializer.deserialize_map(NamesVisitor)
     }
 }

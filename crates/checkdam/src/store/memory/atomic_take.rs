@@ -156,10 +156,9 @@ impl<C: Clock> MemoryStore<C> {
         }
         self.write_words(tiers, &mut plans, now_us)?;
         for ((tier, plan), decision) in tiers.iter().zip(&plans).zip(decisions.iter_mut()) {
-            if matches!(plan.location, BucketLocation::Window)
-                && (!decision.is_allowed() || denied.as_ref().is_none_or(|denied| denied.is_charged(tier)))
-                && let Some(shard) = self.windows.shard_mut(locked, plan.tag)
-            {
+            let is_written = matches!(plan.location, BucketLocation::Window)
+                && (!decision.is_allowed() || denied.as_ref().is_none_or(|denied| denied.is_charged(tier)));
+            if let Some(shard) = self.windows.shard_mut(locked, plan.tag).filter(|_| is_written) {
                 *decision = shard.take(plan.tag, tier.quota, now_us, tier.cost);
             }
         }
@@ -223,7 +222,7 @@ impl<C: Clock> MemoryStore<C> {
         };
         let (decision, next) = decide(tier.quota, plan.state, now_us, tier.cost);
         if let BucketLocation::Absent { .. } = plan.location {
-            plan.next = initial_word(tier, &decision, next);
+            plan.next = initial_word(tier.quota, tier.cost, &decision, next);
         } else if next != plan.state {
             plan.next = Some(BucketWord::of(tier.quota, next));
         }

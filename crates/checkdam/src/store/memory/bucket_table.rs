@@ -37,8 +37,9 @@ const SLOTS_PER_SKETCH_PLACE: usize = 4;
 /// A request adds a bucket at most this long after it decided to.
 pub(super) const STALE_MAX_US: u64 = SECOND_US;
 
-/// The tags of a line's buckets, and then their words.
-type Line = [AtomicU64; 2 * SLOTS];
+/// Of a line: the tags of its buckets, and then their words.
+const CELLS: usize = 2 * SLOTS;
+type Line = [AtomicU64];
 
 /// The index of a bucket's slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -224,9 +225,8 @@ impl BucketTable {
     fn claim(&self, home: usize, now_us: u64) -> Option<(Position, BucketWord)> {
         let mut backoff = Backoff::default();
         for _ in 0..CLAIMS_MAX {
-            if let Some((at, word)) = self.victim(home, now_us)
-                && self.swap(at, word, word.locked())
-            {
+            let victim = self.victim(home, now_us);
+            if let Some((at, word)) = victim.filter(|(at, word)| self.swap(*at, *word, word.locked())) {
                 self.remember(self.tag(at).load(Ordering::Acquire), word, now_us);
                 return Some((at, word));
             }
@@ -293,7 +293,7 @@ impl BucketTable {
 
     #[inline]
     fn line(&self, index: usize) -> &Line {
-        &self.cells[self.skipped..].as_chunks().0[index]
+        &self.cells[self.skipped + index * CELLS..][..CELLS]
     }
 
     #[inline]

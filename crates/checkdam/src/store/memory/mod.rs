@@ -13,6 +13,7 @@ mod evicted;
 mod window_map;
 
 use std::future::ready;
+use std::hash::Hash;
 
 use self::bucket_table::{BucketTable, InsertResult};
 use self::bucket_word::BucketWord;
@@ -75,6 +76,12 @@ impl MemoryStore {
     }
 }
 
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new(MemoryOptions::default())
+    }
+}
+
 impl<C: Clock> MemoryStore<C> {
     /// An empty store on a clock of the caller's choice.
     #[must_use]
@@ -93,10 +100,10 @@ impl<C: Clock> MemoryStore<C> {
         &self.clock
     }
 
-    /// Forgets windows that have passed and keeps the clock near the wall
-    /// clock. To be called about once a second.
-    pub fn maintain(&self) {
-        self.clock.discipline();
+    /// Frees the memory of windows that have passed. Optional: the store does so itself
+    /// while it adds buckets, and is bounded in any case. For stores that are idle for a
+    /// long time after many windows were counted.
+    pub fn sweep(&self) {
         self.windows.sweep(self.clock.now_us());
     }
 
@@ -138,10 +145,11 @@ impl<C: Clock> MemoryStore<C> {
         let mut locked = self.lock_windows(tiers);
         answer.at_us = self.clock.now_us();
         for tier in tiers {
+            let (quota, tag, cost) = (tier.quota, self.tag(tier), tier.cost);
             let decision = if operation == Operation::Peek {
-                self.peek(tier, &mut locked, answer.at_us)
+                self.peek(quota, tag, cost, &mut locked, answer.at_us)
             } else {
-                let (decision, at_us) = self.refund_charge_or_reset(operation, tier, &mut locked);
+                let (decision, at_us) = self.refund_charge_or_reset(operation, quota, tag, cost, &mut locked);
                 answer.at_us = at_us;
                 decision
             };
@@ -165,25 +173,53 @@ impl<C: Clock> MemoryStore<C> {
         self.windows.lock(windowed.map(|tier| self.tag(tier)))
     }
 
+    /// The same for one bucket.
+    #[inline]
+    fn lock_window(&self, quota: &Quota, tag: Tag) -> LockedShards<'_> {
+        if fits_in_word(quota) { LockedShards::default() } else { self.windows.lock(std::iter::once(tag)) }
+    }
+
     /// The common case, one tier: returns the decision and its time.
     #[inline(always)]
     pub fn take_one(&self, tier: &Tier<'_>) -> (Decision, u64) {
+        self.take_tagged(tier.quota, self.tag(tier), tier.cost)
+    }
+
+    /// The tag of a key's only bucket.
+    #[inline]
+    pub(crate) fn key_tag<K: Hash + ?Sized>(&self, quota: &Quota, key: &K) -> Tag {
+        self.tags.key(quota.arithmetic, key)
+    }
+
+    /// Takes from the bucket of that tag; returns the decision and its time.
+    #[inline(always)]
+    pub(crate) fn take_tagged(&self, quota: &Quota, tag: Tag, cost: u64) -> (Decision, u64) {
         // The common path first, so that this stays small enough to be inlined into the
         // caller, and computes only what that uses.
-        let tag = self.tag(tier);
-        if tier.quota.algorithm == Algorithm::TokenBucket
-            && let Some((at, seen)) = self.table.find_at_home(tag)
-            && !seen.is_locked()
-        {
-            // Read after the word, so that the word is never of a later time.
-            let now_us = self.clock.now_us();
-            let state = seen.state();
-            let (decision, next) = token_bucket::decide(tier.quota, state, now_us, tier.cost);
-            if next == state || self.table.swap(at, seen, BucketWord::of(tier.quota, next)) {
-                return (decision, now_us);
+        if quota.algorithm == Algorithm::TokenBucket {
+            if let Some((at, seen)) = self.table.find_at_home(tag).filter(|(_, seen)| !seen.is_locked()) {
+                // Read after the word, so that the word is never of a later time.
+                let now_us = self.clock.now_us();
+                let state = seen.state();
+                let (decision, next) = token_bucket::decide(quota, state, now_us, cost);
+                if next == state || self.table.swap(at, seen, BucketWord::of(quota, next)) {
+                    return (decision, now_us);
+                }
             }
         }
-        self.take_slow_path(tier, tag)
+        self.take_slow_path(quota, tag, cost)
+    }
+
+    /// Applies any other operation to the bucket of that tag, or a take.
+    pub(crate) fn apply_tagged(&self, operation: Operation, quota: &Quota, tag: Tag, cost: u64) -> Decision {
+        if operation == Operation::Take {
+            return self.take_tagged(quota, tag, cost).0;
+        }
+        let mut locked = self.lock_window(quota, tag);
+        match operation {
+            Operation::Peek => self.peek(quota, tag, cost, &mut locked, self.clock.now_us()),
+            _ => self.refund_charge_or_reset(operation, quota, tag, cost, &mut locked).0,
+        }
     }
 
     /// Raises a bucket's debt to what returns in `owed_us`, if it owes less, as reported
@@ -191,7 +227,7 @@ impl<C: Clock> MemoryStore<C> {
     #[cfg(feature = "redis")]
     pub(crate) fn raise_debt(&self, tier: &Tier<'_>, owed_us: u64) {
         let (quota, tag) = (tier.quota, self.tag(tier));
-        self.update_word(&Tier { cost: 1, ..*tier }, tag, |state, now_us| {
+        let _ = self.update_word(quota, tag, 1, |state, now_us| {
             let full_at = (now_us.min(HORIZON_US) + owed_us) * quota.ticks_per_us;
             (Decision::undecided(quota.limit, Verdict::Allowed), state.max(Some(full_at)))
         });
@@ -201,25 +237,30 @@ impl<C: Clock> MemoryStore<C> {
     #[cfg(feature = "redis")]
     pub(crate) fn raise_count(&self, tier: &Tier<'_>, used: u64) {
         let (quota, tag) = (tier.quota, self.tag(tier));
-        let mut locked = self.lock_windows(std::slice::from_ref(tier));
+        let mut locked = self.lock_window(quota, tag);
         let now_us = self.clock.now_us();
         if let Some(shard) = self.windows.shard_mut(&mut locked, tag) {
             let known = quota.limit - shard.peek(tag, quota, now_us, 0).remaining;
             if known < used {
-                shard.charge(tag, quota, now_us, used - known);
+                let _ = shard.charge(tag, quota, now_us, used - known);
             }
         }
     }
 
-    /// The general case of one tier.
+    /// The general case of one bucket.
     #[inline(never)]
-    fn take_slow_path(&self, tier: &Tier<'_>, tag: Tag) -> (Decision, u64) {
-        if !fits_in_word(tier.quota) {
-            let mut answer = TierDecisions::new();
-            self.take_all(std::slice::from_ref(tier), &mut answer);
-            return (answer.decisions[0], answer.at_us);
-        }
-        self.update_word(tier, tag, |state, now_us| decide(tier.quota, state, now_us, tier.cost))
+    fn take_slow_path(&self, quota: &Quota, tag: Tag, cost: u64) -> (Decision, u64) {
+        let mut locked = self.lock_window(quota, tag);
+        let Some(shard) = self.windows.shard_mut(&mut locked, tag) else {
+            return self.update_word(quota, tag, cost, |state, now_us| decide(quota, state, now_us, cost));
+        };
+        let now_us = self.clock.now_us();
+        let decision = match cost {
+            // A take of nothing adds no bucket.
+            0 => shard.peek(tag, quota, now_us, 0),
+            _ => shard.take(tag, quota, now_us, cost),
+        };
+        (decision, now_us)
     }
 
     /// Changes one word by a pure function of its state and the time; returns that
@@ -227,14 +268,15 @@ impl<C: Clock> MemoryStore<C> {
     #[inline]
     fn update_word(
         &self,
-        tier: &Tier<'_>,
+        quota: &Quota,
         tag: Tag,
+        cost: u64,
         change: impl Fn(token_bucket::State, u64) -> (Decision, token_bucket::State),
     ) -> (Decision, u64) {
         let mut backoff = Backoff::default();
         loop {
             let Some((at, seen)) = self.table.find(tag) else {
-                match self.insert_word(tag, tier, &change) {
+                match self.insert_word(quota, tag, cost, &change) {
                     Some(done) => return done,
                     None => continue,
                 }
@@ -247,7 +289,7 @@ impl<C: Clock> MemoryStore<C> {
             let now_us = self.clock.now_us();
             let state = seen.state();
             let (decision, next) = change(state, now_us);
-            if next == state || self.table.swap(at, seen, BucketWord::of(tier.quota, next)) {
+            if next == state || self.table.swap(at, seen, BucketWord::of(quota, next)) {
                 return (decision, now_us);
             }
         }
@@ -257,52 +299,54 @@ impl<C: Clock> MemoryStore<C> {
     #[cold]
     fn insert_word(
         &self,
+        quota: &Quota,
         tag: Tag,
-        tier: &Tier<'_>,
+        cost: u64,
         change: impl Fn(token_bucket::State, u64) -> (Decision, token_bucket::State),
     ) -> Option<(Decision, u64)> {
         let mut done = None;
         let inserted = self.table.insert(tag, |evicted| {
             let now_us = self.clock.now_us();
-            let state = evicted.state(tier.quota, now_us);
+            let state = evicted.state(quota, now_us);
             let (decision, next) = change(state, now_us);
             done = Some((decision, now_us));
-            (now_us, initial_word(tier, &decision, next))
+            (now_us, initial_word(quota, cost, &decision, next))
         });
         if matches!(inserted, InsertResult::Lost) { None } else { done }
     }
 
-    fn peek(&self, tier: &Tier<'_>, locked: &mut LockedShards<'_>, now_us: u64) -> Decision {
-        let tag = self.tag(tier);
-        if let Some(shard) = self.windows.shard_mut(locked, tag).filter(|_| !fits_in_word(tier.quota)) {
-            return shard.peek(tag, tier.quota, now_us, tier.cost);
+    fn peek(&self, quota: &Quota, tag: Tag, cost: u64, locked: &mut LockedShards<'_>, now_us: u64) -> Decision {
+        if let Some(shard) = self.windows.shard_mut(locked, tag).filter(|_| !fits_in_word(quota)) {
+            return shard.peek(tag, quota, now_us, cost);
         }
         let state = match self.table.find(tag) {
             Some((_, seen)) => seen.unlocked().state(),
-            None => self.table.inherited(tag).state(tier.quota, now_us),
+            None => self.table.inherited(tag).state(quota, now_us),
         };
-        peek(tier.quota, state, now_us, tier.cost)
+        peek(quota, state, now_us, cost)
     }
 
-    /// Refunds, charges or resets one tier; returns its time.
+    /// Refunds, charges or resets one bucket; returns its time.
     fn refund_charge_or_reset(
         &self,
         operation: Operation,
-        tier: &Tier<'_>,
+        quota: &Quota,
+        tag: Tag,
+        cost: u64,
         locked: &mut LockedShards<'_>,
     ) -> (Decision, u64) {
-        let (tag, quota) = (self.tag(tier), tier.quota);
         if let Some(shard) = self.windows.shard_mut(locked, tag).filter(|_| !fits_in_word(quota)) {
             let now_us = self.clock.now_us();
             let decision = match operation {
                 Operation::Reset => shard.reset(tag, quota, now_us),
-                Operation::Charge => shard.charge(tag, quota, now_us, tier.cost),
-                _ => shard.refund(tag, quota, now_us, tier.cost),
+                Operation::Charge => shard.charge(tag, quota, now_us, cost),
+                _ => shard.refund(tag, quota, now_us, cost),
             };
             return (decision, now_us);
         }
         if operation == Operation::Charge {
-            return self.update_word(tier, tag, |state, now_us| token_bucket::charge(quota, state, now_us, tier.cost));
+            return self
+                .update_word(quota, tag, cost, |state, now_us| token_bucket::charge(quota, state, now_us, cost));
         }
         let mut backoff = Backoff::default();
         loop {
@@ -319,7 +363,7 @@ impl<C: Clock> MemoryStore<C> {
                 let state = evicted.state(quota, now_us);
                 let (decision, next) = match operation {
                     Operation::Reset => (token_bucket::peek(quota, reset, now_us, 0), reset),
-                    _ => token_bucket::refund(quota, state, now_us, tier.cost),
+                    _ => token_bucket::refund(quota, state, now_us, cost),
                 };
                 if next.is_none() || next == state {
                     return (decision, now_us);
@@ -338,7 +382,7 @@ impl<C: Clock> MemoryStore<C> {
             }
             let (decision, next) = match operation {
                 Operation::Reset => (token_bucket::peek(quota, reset, now_us, 0), reset),
-                _ => token_bucket::refund(quota, seen.state(), now_us, tier.cost),
+                _ => token_bucket::refund(quota, seen.state(), now_us, cost),
             };
             if self.table.swap(at, seen, BucketWord::of(quota, next)) {
                 return (decision, now_us);
@@ -368,9 +412,8 @@ fn fits_in_word(quota: &Quota) -> bool {
 /// The first word of a bucket that was absent, from its decision and next state. An
 /// inherited debt is written even if the request is denied, so that it drains from
 /// now on, whatever others add to the sketch.
-fn initial_word(tier: &Tier<'_>, decision: &Decision, next: token_bucket::State) -> Option<BucketWord> {
-    next.filter(|_| tier.cost > 0)
-        .map(|_| BucketWord::of(tier.quota, next).with_denied_at_insert(!decision.is_allowed()))
+fn initial_word(quota: &Quota, cost: u64, decision: &Decision, next: token_bucket::State) -> Option<BucketWord> {
+    next.filter(|_| cost > 0).map(|_| BucketWord::of(quota, next).with_denied_at_insert(!decision.is_allowed()))
 }
 
 #[inline]

@@ -26,6 +26,12 @@ const DRAWN: usize = 8;
 const LOG_ENTRIES_PER_BUCKET: usize = 4;
 /// Two rows of debts have one cell each for this many buckets.
 const BUCKETS_PER_DEBT: usize = 2;
+/// How many buckets are looked at for each that is added: more than one, so that those
+/// that have expired are removed faster than others are added.
+const SWEPT_PER_INSERT: usize = 2;
+/// A shard with fewer buckets is not swept: they take little room, and a clock that is set
+/// back (the system clock of this library never is) still finds what it counted.
+const SWEPT_FROM: usize = 64;
 /// The unit in which the sketch remembers a share of the limit.
 const WHOLE_SHARE: u64 = 1 << 16;
 
@@ -43,6 +49,8 @@ pub(super) struct WindowShard {
     weight_max: usize,
     drawn: u64,
     evicted: u64,
+    /// The index of the bucket that is looked at next.
+    swept: usize,
 }
 
 type WindowBuckets = IndexMap<Tag, WindowBucket, RandomState>;
@@ -131,6 +139,7 @@ impl WindowShard {
             weight_max,
             drawn: 0x9E37_79B9_7F4A_7C15,
             evicted: 0,
+            swept: 0,
         }
     }
 
@@ -216,9 +225,29 @@ impl WindowShard {
             self.pinned.insert(tag, bucket);
             return;
         }
+        self.sweep_some(now_us);
         self.weight += bucket.weight();
         self.buckets.insert(tag, bucket);
         self.evict_to_bound(tag, now_us);
+    }
+
+    /// Looks at a few buckets, all in turn, and removes those that have expired. What is
+    /// held thus follows what is counted, without a sweep of the whole map.
+    fn sweep_some(&mut self, now_us: u64) {
+        if self.buckets.len() < SWEPT_FROM {
+            return;
+        }
+        for _ in 0..SWEPT_PER_INSERT {
+            if self.swept >= self.buckets.len() {
+                self.swept = 0;
+            }
+            let Some((tag, bucket)) = self.buckets.get_index(self.swept) else { return };
+            if bucket.expires_at_us > now_us || self.debts.of(*tag).expires_at_us > now_us {
+                self.swept += 1;
+            } else if let Some((_, bucket)) = self.buckets.swap_remove_index(self.swept) {
+                self.weight -= bucket.weight();
+            }
+        }
     }
 
     /// Evicts until the bound holds; never the bucket just used.

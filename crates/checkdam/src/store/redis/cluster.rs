@@ -15,8 +15,8 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use super::call_error::CallError;
 use super::reply::RequestReply;
 use super::script::ScriptCall;
-use super::server::{Connector, connect, send_command};
-use super::shard::{Shard, ShardOptions};
+use super::script_connection::{Connector, connect, send_command};
+use super::server_queue::{Shard, ShardOptions};
 use super::target::Endpoint;
 use super::topology::SLOTS;
 
@@ -29,10 +29,8 @@ const REDIRECTIONS_MAX: usize = 8;
 const REFRESH_TIMEOUT: Duration = Duration::from_millis(250);
 /// The least time between two such questions.
 const REFRESH_PAUSE: Duration = Duration::from_millis(100);
-/// No server.
 const NO_SHARD: u16 = u16::MAX;
 
-/// A cluster's servers and its slots.
 #[derive(Debug)]
 pub(super) struct Cluster {
     seeds: Vec<Endpoint>,
@@ -48,7 +46,6 @@ pub(super) struct Cluster {
     learned: watch::Sender<Option<(Instant, bool)>>,
 }
 
-/// The slot map.
 #[derive(Debug)]
 struct SlotTable {
     shards: Vec<(String, Arc<Shard>)>,
@@ -250,16 +247,35 @@ async fn fetch_slots(endpoint: &Endpoint) -> Result<Vec<(usize, usize, String)>,
     let mut link = connect(endpoint).await?;
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");
-    let ranges: Vec<Vec<Value>> = redis::from_redis_value(send_command(&mut link, &command).await?)?;
-    let mut known = Vec::with_capacity(ranges.len());
-    for range in ranges {
-        let [first, last, Value::Array(node), ..] = range.as_slice() else { continue };
+    let ranges = parse_slots(send_command(&mut link, &command).await?, endpoint)?;
+    let range = |range: SlotRange| (range.first.into(), range.last.into(), format!("{}:{}", range.host, range.port));
+    Ok(ranges.into_iter().map(range).collect())
+}
+
+/// Slots and the master that holds them.
+pub(super) struct SlotRange {
+    pub(super) first: u16,
+    pub(super) last: u16,
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) replicas: usize,
+}
+
+/// The reply of `asked` to `CLUSTER SLOTS`. A node that announces no host has that of
+/// `asked`.
+pub(super) fn parse_slots(reply: Value, asked: &Endpoint) -> Result<Vec<SlotRange>, RedisError> {
+    let mut ranges = Vec::new();
+    for range in redis::from_redis_value::<Vec<Vec<Value>>>(reply)? {
+        let [first, last, Value::Array(node), replicas @ ..] = range.as_slice() else { continue };
         let [host, port, ..] = node.as_slice() else { continue };
         let host: Option<String> = redis::from_redis_value(host.clone())?;
-        let port: u16 = redis::from_redis_value(port.clone())?;
-        let host = host.filter(|host| !host.is_empty()).unwrap_or_else(|| endpoint.host());
-        let (first, last) = (redis::from_redis_value(first.clone())?, redis::from_redis_value(last.clone())?);
-        known.push((first, last, format!("{host}:{port}")));
+        ranges.push(SlotRange {
+            first: redis::from_redis_value(first.clone())?,
+            last: redis::from_redis_value(last.clone())?,
+            host: host.filter(|host| !host.is_empty()).unwrap_or_else(|| asked.host()),
+            port: redis::from_redis_value(port.clone())?,
+            replicas: replicas.len(),
+        });
     }
-    Ok(known)
+    Ok(ranges)
 }

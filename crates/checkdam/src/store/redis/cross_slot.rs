@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -20,6 +21,9 @@ use crate::store::{Operation, TIERS_INLINE, Tier};
 
 /// Timeout of a refund: it is correct however late, so it may outlive the request.
 const PUT_BACK_LIMIT: Duration = Duration::from_millis(500);
+
+/// Entries of [`RecentDenials`]. Slots share them; a wrong guess costs only a reservation.
+const PLACES: usize = 1_024;
 
 /// The tiers of a request that share a slot, by index.
 type SlotTiers = SmallVec<[usize; TIERS_INLINE]>;
@@ -196,12 +200,43 @@ impl<'a, 'b> CrossSlotCall<'a, 'b> {
         let returning = tokio::spawn(async move {
             for (slot, packed) in returns {
                 if topology.call(slot, packed, 1, Instant::now() + PUT_BACK_LIMIT).await.is_err() {
-                    counts.unknown.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    counts.unknown.fetch_add(1, Ordering::Relaxed);
                 }
             }
         });
         // It continues in the background after the deadline.
         let _ = timeout_at(self.deadline, returning).await;
+    }
+}
+
+/// Slots that denied recently: they are called first, so that a request that will be
+/// denied reserves nothing in other slots.
+#[derive(Debug)]
+pub(super) struct RecentDenials {
+    started: Instant,
+    until_us: Box<[AtomicU64]>,
+}
+
+impl RecentDenials {
+    pub(super) fn new() -> Self {
+        Self { started: Instant::now(), until_us: (0..PLACES).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    pub(super) fn denied(&self, slot: u16, wait_us: u64) {
+        self.place(slot).store(self.now_us().saturating_add(wait_us), Ordering::Relaxed);
+    }
+
+    /// How much longer the slot denies; 0 if it is not known to.
+    pub(super) fn wait_us(&self, slot: u16) -> u64 {
+        self.place(slot).load(Ordering::Relaxed).saturating_sub(self.now_us())
+    }
+
+    fn place(&self, slot: u16) -> &AtomicU64 {
+        &self.until_us[usize::from(slot) % PLACES]
+    }
+
+    fn now_us(&self) -> u64 {
+        self.started.elapsed().as_micros() as u64
     }
 }
 

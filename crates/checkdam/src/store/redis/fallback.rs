@@ -31,9 +31,24 @@ pub(super) struct Fallback {
 
 /// This machine's clock; in tests one that they set.
 #[derive(Debug)]
-enum NodeClock {
+pub(super) enum NodeClock {
     System(Box<SystemClock>),
     Manual(Arc<ManualClock>),
+}
+
+impl NodeClock {
+    pub(super) fn new(manual: Option<Arc<ManualClock>>) -> Self {
+        manual.map_or_else(|| Self::System(Box::default()), Self::Manual)
+    }
+
+    /// The time on a clock that never jumps, and the time of day.
+    #[inline]
+    pub(super) fn read(&self) -> (u64, u64) {
+        match self {
+            Self::System(clock) => clock.read(),
+            Self::Manual(clock) => (clock.now_us(), clock.now_us()),
+        }
+    }
 }
 
 impl Clock for NodeClock {
@@ -44,18 +59,11 @@ impl Clock for NodeClock {
             Self::Manual(clock) => clock.now_us(),
         }
     }
-
-    fn discipline(&self) {
-        if let Self::System(clock) = self {
-            clock.discipline();
-        }
-    }
 }
 
 impl Fallback {
     pub(super) fn new(nodes: u64, max_buckets: usize, clock: Option<Arc<ManualClock>>) -> Self {
-        let clock = clock.map_or_else(|| NodeClock::System(Box::default()), NodeClock::Manual);
-        let memory = MemoryStore::with_clock(MemoryOptions { max_buckets }, clock);
+        let memory = MemoryStore::with_clock(MemoryOptions { max_buckets }, NodeClock::new(clock));
         Self { nodes, memory, charges: Arc::default() }
     }
 
@@ -81,7 +89,6 @@ impl Fallback {
         }
     }
 
-    /// Forgets buckets that were reset.
     pub(super) fn forget(&self, tiers: &[Tier<'_>], keys: &KeyMaker) {
         self.memory.apply_now(Operation::Reset, tiers);
         keys.keys(tiers).iter().for_each(|key| self.charges.forget(key));
@@ -136,6 +143,6 @@ impl Fallback {
     }
 
     pub(super) fn maintain(&self) {
-        self.memory.maintain();
+        self.memory.sweep();
     }
 }

@@ -26,7 +26,7 @@ const UNKNOWN: u64 = u64::MAX;
 /// The calls that are in flight to one server.
 #[derive(Debug)]
 pub(super) struct InFlightWindow {
-    round_trip: MinRoundTrip,
+    pub(super) round_trip: MinRoundTrip,
     in_flight: AtomicUsize,
     ended: Notify,
 }
@@ -39,21 +39,6 @@ impl InFlightWindow {
         Self { round_trip: MinRoundTrip::new(), in_flight: AtomicUsize::new(0), ended: Notify::new() }
     }
 
-    /// The shortest round trip lately, if there was one.
-    pub(super) fn round_trip(&self) -> Option<Duration> {
-        self.round_trip.shortest()
-    }
-
-    /// Records the latency of a reply.
-    pub(super) fn record_round_trip(&self, took: Duration) {
-        self.round_trip.note(took);
-    }
-
-    /// Discards earlier measurements: another server may reply from now on.
-    pub(super) fn restart(&self, took: Duration) {
-        self.round_trip.restart(took);
-    }
-
     /// Waits until another call may be sent. One task at a time may wait.
     pub(super) async fn wait_for_room(&self) {
         while self.in_flight.load(Ordering::Acquire) >= self.calls_max() {
@@ -61,7 +46,6 @@ impl InFlightWindow {
         }
     }
 
-    /// Begins a call.
     pub(super) fn begin_call(self: &Arc<Self>) -> InFlightCall {
         self.in_flight.fetch_add(1, Ordering::AcqRel);
         InFlightCall(Arc::clone(self))
@@ -86,7 +70,7 @@ impl Drop for InFlightCall {
 /// The shortest round trip lately. A slow server or a busy machine lengthens most
 /// round trips, and hardly ever all of them.
 #[derive(Debug)]
-struct MinRoundTrip {
+pub(super) struct MinRoundTrip {
     started: Instant,
     period: AtomicU64,
     /// In the present period, and in the one before.
@@ -104,7 +88,8 @@ impl MinRoundTrip {
         }
     }
 
-    fn note(&self, took: Duration) {
+    /// Records the latency of a reply.
+    pub(super) fn record(&self, took: Duration) {
         let us = micros(took);
         let (known, period) = (self.period.load(Ordering::Relaxed), self.period_now());
         if period == known {
@@ -116,13 +101,14 @@ impl MinRoundTrip {
         }
     }
 
-    fn restart(&self, took: Duration) {
+    /// Discards earlier measurements: another server may reply from now on.
+    pub(super) fn restart(&self, took: Duration) {
         self.period.store(self.period_now(), Ordering::Relaxed);
         self.previous_us.store(UNKNOWN, Ordering::Relaxed);
         self.current_us.store(micros(took), Ordering::Relaxed);
     }
 
-    fn shortest(&self) -> Option<Duration> {
+    pub(super) fn shortest(&self) -> Option<Duration> {
         Some(self.shortest_us()).filter(|us| *us != UNKNOWN).map(Duration::from_micros)
     }
 
@@ -146,20 +132,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_window_follows_the_shortest_round_trip() {
         let window = Arc::new(InFlightWindow::new());
-        assert_eq!((window.calls_max(), window.round_trip()), (2, None));
+        assert_eq!((window.calls_max(), window.round_trip.shortest()), (2, None));
         for (us, calls) in [(90, 2), (500, 2), (1_000, 3), (2_100, 6), (5_000, 11), (10_000, 21), (900_000, 32)] {
-            window.restart(Duration::from_micros(us));
-            window.record_round_trip(Duration::from_secs(1));
+            window.round_trip.restart(Duration::from_micros(us));
+            window.round_trip.record(Duration::from_secs(1));
             assert_eq!(window.calls_max(), calls, "{us} µs");
         }
         // A longer round trip is accepted after two periods.
-        window.restart(Duration::from_micros(100));
+        window.round_trip.restart(Duration::from_micros(100));
         for (calls, period) in [(2, 1), (2, 2), (11, 3)] {
-            window.record_round_trip(Duration::from_millis(5));
+            window.round_trip.record(Duration::from_millis(5));
             assert_eq!(window.calls_max(), calls, "period {period}");
             tokio::time::advance(PERIOD).await;
         }
-        assert_eq!(window.round_trip(), Some(Duration::from_millis(5)), "nothing newer is known");
+        assert_eq!(window.round_trip.shortest(), Some(Duration::from_millis(5)), "nothing newer is known");
     }
 
     #[tokio::test(start_paused = true)]

@@ -93,7 +93,6 @@ impl KeyMaker {
         text.into_iter().map(char::from).collect()
     }
 
-    /// The keys of a request's tiers.
     pub(super) fn keys(&self, tiers: &[Tier<'_>]) -> Keys {
         let mut keys = Keys {
             bytes: Vec::with_capacity((self.head.len() + TAIL_LENGTH) * tiers.len()),
@@ -123,7 +122,6 @@ impl KeyMaker {
         keys
     }
 
-    /// The key of one tier.
     pub(super) fn key(&self, tier: &Tier<'_>) -> Vec<u8> {
         self.keys(std::slice::from_ref(tier)).bytes
     }

@@ -17,11 +17,12 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::RedisStore;
+use super::fallback::NodeClock;
 use crate::decision::{Decision, Verdict};
 use crate::hash::{Tag, TagMaker};
 use crate::lease::{Account, AccountTable, BeginRefill, LeaseStats, LeaseTerms, Payment, Spend};
 use crate::store::Tier;
-use crate::time::{Clock, ManualClock, SystemClock};
+use crate::time::ManualClock;
 
 /// The maximum number of accounts; other subjects are decided by Redis.
 const SUBJECTS_MAX: usize = 8_192;
@@ -32,7 +33,7 @@ const RECHECK_PERIOD: Duration = Duration::from_millis(1);
 /// What is prepaid on this node.
 #[derive(Debug)]
 pub(super) struct Leases {
-    clock: LeaseClock,
+    clock: NodeClock,
     tags: TagMaker,
     /// None until a rule with a lease applies to a request.
     table: OnceLock<LeaseTable>,
@@ -67,13 +68,6 @@ enum RefillResult {
     TryAgain = 2,
 }
 
-/// The clock of leases: one that never jumps, and the time of day beside it.
-#[derive(Debug)]
-enum LeaseClock {
-    System(Box<SystemClock>),
-    Manual(Arc<ManualClock>),
-}
-
 /// The state of one tier of a take.
 enum TierPayment {
     /// It was paid here.
@@ -95,21 +89,10 @@ struct Purchase {
     at_us: u64,
 }
 
-impl LeaseClock {
-    /// The time on the clock that never jumps, and the time of day.
-    #[inline]
-    fn read(&self) -> (u64, u64) {
-        match self {
-            Self::System(clock) => clock.read(),
-            Self::Manual(clock) => (clock.now_us(), clock.now_us()),
-        }
-    }
-}
-
 impl Leases {
     pub(super) fn new(clock: Option<Arc<ManualClock>>) -> Self {
         Self {
-            clock: clock.map_or_else(|| LeaseClock::System(Box::default()), LeaseClock::Manual),
+            clock: NodeClock::new(clock),
             tags: TagMaker::default(),
             table: OnceLock::new(),
             is_closing: watch::Sender::new(false),
@@ -122,9 +105,6 @@ impl Leases {
     }
 
     pub(super) fn maintain(&self) {
-        if let LeaseClock::System(clock) = &self.clock {
-            clock.discipline();
-        }
         if let Some(table) = self.table.get() {
             table.accounts.maintain(self.clock.read().0);
         }
@@ -137,12 +117,12 @@ impl Leases {
         self.tags.tag(tier.bucket_hash() ^ length_us, tier.subject).max(1)
     }
 
-    /// The book, which the first request that needs it opens.
+    /// The table, created on first use.
     fn table(&self) -> &LeaseTable {
         self.table.get_or_init(LeaseTable::new)
     }
 
-    /// The book, and the subject's account in it, if there is one.
+    /// The table, and the number of the subject's account in it, if there is one.
     #[inline]
     fn find(&self, tier: &Tier<'_>) -> Option<(&LeaseTable, usize, Tag)> {
         let (table, tag) = (self.table.get()?, self.tag(tier));

@@ -12,19 +12,20 @@ mod cross_slot;
 mod deferred_charges;
 mod diagnose;
 mod fallback;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod in_flight_window;
 mod key;
 mod leases;
 #[cfg(test)]
 mod lua_parity_tests;
 mod pubsub;
-mod recent_denials;
 mod reply;
 mod run_to_completion;
 mod script;
-mod sealed_box;
-mod server;
-mod shard;
+mod script_connection;
+mod server_queue;
 mod target;
 mod topology;
 
@@ -35,24 +36,23 @@ pub use pubsub::{PubSubError, PubSubEvent, Publisher};
 pub use target::StoreUrlError;
 
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 
-use self::cross_slot::CrossSlotCall;
+use self::cross_slot::{CrossSlotCall, RecentDenials};
 use self::fallback::Fallback;
 use self::key::{KeyMaker, Keys};
 use self::leases::Leases;
-use self::recent_denials::RecentDenials;
 use self::reply::BucketState;
 use self::run_to_completion::{OwnedTiers, RunToCompletion};
 use self::script::ScriptCall;
-use self::shard::ShardOptions;
+use self::server_queue::ShardOptions;
 use self::target::Target;
 use self::topology::Topology;
 use super::{Decisions, DeniedGroups, Operation, Store, TIERS_INLINE, Tier, TierDecisions};
@@ -65,6 +65,39 @@ use crate::time::ManualClock;
 const DEADLINE_MIN: Duration = Duration::from_millis(15);
 const DEADLINE_MAX: Duration = Duration::from_millis(18);
 
+/// How often what has expired is freed.
+const MAINTAIN_EVERY: Duration = Duration::from_secs(1);
+
+/// Why a store cannot be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RedisStoreError {
+    /// The URL or the certificate is invalid.
+    #[error(transparent)]
+    Url(#[from] StoreUrlError),
+    /// The store was made outside a tokio runtime.
+    #[error("the Redis store needs a tokio runtime: make it inside one, for example in #[tokio::main]")]
+    NoRuntime,
+    /// The URL asks for TLS, and the process has not chosen its cryptography.
+    #[error("{}", target::NO_CRYPTO_PROVIDER)]
+    NoCryptoProvider,
+}
+
+/// A client certificate with its private key, both in PEM.
+#[derive(Clone)]
+pub struct ClientCertificate {
+    /// The certificate, followed by the intermediate ones of its chain.
+    pub chain: Vec<u8>,
+    /// Its private key.
+    pub key: Vec<u8>,
+}
+
+impl std::fmt::Debug for ClientCertificate {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("ClientCertificate(…)")
+    }
+}
+
 /// How Redis is reached and how long it is waited for.
 #[derive(Debug, Clone)]
 pub struct RedisOptions {
@@ -73,6 +106,8 @@ pub struct RedisOptions {
     pub url: String,
     /// A CA in PEM for TLS, in place of the system's.
     pub root_certificate: Option<Vec<u8>>,
+    /// The certificate by which the server knows this client, for TLS.
+    pub client_certificate: Option<ClientCertificate>,
     /// How long a decision may take. None: it follows the measured round trip, see
     /// [`RedisStore::deadline`].
     pub deadline: Option<Duration>,
@@ -109,7 +144,7 @@ impl RedisOptions {
     /// # Errors
     /// If the URL or the certificate is invalid.
     pub fn validate(&self) -> Result<(), StoreUrlError> {
-        Target::parse(&self.url, self.root_certificate.as_deref()).map(drop)
+        Target::of_options(self).map(drop)
     }
 
     /// How long a decision may take on a server so far away.
@@ -123,6 +158,7 @@ impl RedisOptions {
         Self {
             url: url.into(),
             root_certificate: None,
+            client_certificate: None,
             deadline: None,
             breaker: BreakerOptions::default(),
             waiting_max: 4_096,
@@ -197,7 +233,7 @@ pub struct Inner {
     deadline: Option<Duration>,
     keys: KeyMaker,
     /// None without a secret.
-    sealer: Option<sealed_box::Sealer>,
+    sealer: Option<pubsub::Sealer>,
     topology: Arc<Topology>,
     recent_denials: RecentDenials,
     fallback: Arc<Fallback>,
@@ -214,32 +250,36 @@ impl Deref for RedisStore {
 }
 
 impl RedisStore {
-    /// A store that connects on first use. Must be made inside a
-    /// tokio runtime.
+    /// A store that connects on first use. It runs on the tokio runtime in which it is
+    /// made, and needs nothing to be called from time to time.
     ///
     /// # Errors
-    /// If the URL is invalid.
-    pub fn new(options: RedisOptions) -> Result<Self, StoreUrlError> {
+    /// If the URL is invalid, if there is no tokio runtime here, or if it needs TLS and the
+    /// program has installed no cryptography provider of rustls.
+    pub fn new(options: RedisOptions) -> Result<Self, RedisStoreError> {
         Self::with_clock(options, None)
     }
 
     /// A store on a clock that a test sets.
     ///
     /// # Errors
-    /// If the URL is invalid.
-    pub fn with_clock(options: RedisOptions, clock: Option<Arc<ManualClock>>) -> Result<Self, StoreUrlError> {
-        let RedisOptions {
-            url, root_certificate, deadline, breaker, waiting_max, batch_max, nodes, max_buckets, ..
-        } = options;
-        let target = Target::parse(&url, root_certificate.as_deref())?;
+    /// As [`new`](Self::new).
+    pub fn with_clock(options: RedisOptions, clock: Option<Arc<ManualClock>>) -> Result<Self, RedisStoreError> {
+        let target = Target::of_options(&options)?;
+        if target.is_tls() && !target::has_crypto_provider() {
+            return Err(RedisStoreError::NoCryptoProvider);
+        }
+        let runtime = Handle::try_current().map_err(|_| RedisStoreError::NoRuntime)?;
+        let RedisOptions { deadline, breaker, waiting_max, batch_max, nodes, max_buckets, .. } = options;
+        let RedisOptions { key_secret, key_prefix, readable_keys, .. } = options;
         let leases = Arc::new(Leases::new(clock.clone()));
         let fallback = Arc::new(Fallback::new(nodes, max_buckets, clock.clone()));
         let shards = ShardOptions { breaker, waiting_max, batch_max: batch_max.max(1), clock };
         let inner = Inner {
-            runtime: Handle::current(),
+            runtime,
             deadline,
-            keys: KeyMaker::new(&options.key_secret, &options.key_prefix, options.readable_keys),
-            sealer: sealed_box::Sealer::new(&options.key_secret),
+            keys: KeyMaker::new(&key_secret, &key_prefix, readable_keys),
+            sealer: pubsub::Sealer::new(&key_secret),
             topology: Arc::new(Topology::new(target.clone(), shards)),
             target,
             recent_denials: RecentDenials::new(),
@@ -247,7 +287,9 @@ impl RedisStore {
             leases,
             counts: Arc::default(),
         };
-        Ok(Self { inner: Arc::new(inner) })
+        let inner = Arc::new(inner);
+        inner.runtime.spawn(maintain_while_used(Arc::downgrade(&inner)));
+        Ok(Self { inner })
     }
 
     /// Whether the breaker of some server is open.
@@ -299,12 +341,6 @@ impl RedisStore {
     #[must_use]
     pub fn lease_stats(&self) -> LeaseStats {
         self.leases.stats()
-    }
-
-    /// To be called about once a second.
-    pub fn maintain(&self) {
-        self.fallback.maintain();
-        self.leases.maintain();
     }
 
     /// Calls Redis, within the deadline, without failure policies.
@@ -464,6 +500,18 @@ impl RedisStore {
                 self.fallback.apply(operation, tiers, &self.keys)
             }
         }
+    }
+}
+
+/// Frees what has expired, as long as the store exists.
+async fn maintain_while_used(store: Weak<Inner>) {
+    let mut ticks = tokio::time::interval(MAINTAIN_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(store) = store.upgrade() else { return };
+        store.fallback.maintain();
+        store.leases.maintain();
     }
 }
 

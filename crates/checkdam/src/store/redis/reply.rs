@@ -33,7 +33,6 @@ enum PendingTiers {
     Values(std::vec::IntoIter<Value>),
 }
 
-/// The script's reply to one request.
 #[derive(Debug)]
 pub(super) struct RequestReply {
     /// The time of the decision.
@@ -41,7 +40,6 @@ pub(super) struct RequestReply {
     tiers: TierStates,
 }
 
-/// The state of each tier.
 #[derive(Debug)]
 enum TierStates {
     /// Plain ones: the time that their buckets owed.
@@ -66,7 +64,6 @@ impl ScriptReply {
         }
     }
 
-    /// The number of tiers in it.
     pub(super) fn tiers(&self) -> usize {
         match &self.pending {
             PendingTiers::Owed(bytes, done) => (bytes.len() - done) / DOUBLE,
@@ -104,11 +101,13 @@ fn doubles(bytes: &[u8]) -> impl Iterator<Item = u64> {
 impl RequestReply {
     /// What the bucket of the tier at that index held.
     pub(super) fn held(&self, place: usize, quota: &Quota) -> Option<BucketState> {
-        let word = |owed: u64| StoredState::Word((owed > 0).then_some(self.at_us + owed));
+        // The state of other algorithms is not one number.
+        let is_bucket = matches!(quota.algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
+        let word = |owed: u64| is_bucket.then(|| StoredState::Word((owed > 0).then_some(self.at_us + owed)));
         let state = match &self.tiers {
-            TierStates::Owed(owed) => word(*owed.get(place)?),
+            TierStates::Owed(owed) => word(*owed.get(place)?)?,
             TierStates::Values(values) => match values.get(place)? {
-                Value::Int(owed) => word(u64::try_from(*owed).ok()?),
+                Value::Int(owed) => word(u64::try_from(*owed).ok()?)?,
                 _ => {
                     let numbers = self.text(place)?.split_ascii_whitespace().map(str::parse);
                     read_state(quota, &numbers.collect::<Result<Vec<u64>, _>>().ok()?)?
@@ -172,7 +171,7 @@ impl BucketState {
             (StoredState::Log { used, .. }, _) => {
                 let mut decision = self.peek(tier);
                 if decision.is_allowed() && cost > 0 {
-                    decision.remaining = quota.limit.saturating_sub(used + cost);
+                    decision.remaining = quota.limit.saturating_sub(used.saturating_add(cost));
                     decision.reset_after_us = decision.reset_after_us.max(quota.spec.period_us);
                 }
                 decision
@@ -232,4 +231,35 @@ fn read_state(quota: &Quota, numbers: &[u64]) -> Option<StoredState> {
         _ => return None,
     };
     Some(StoredState::Window(Some(window)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::FailurePolicy;
+    use crate::store::BucketName;
+
+    const AT_US: i64 = 31_000_000_000_000;
+
+    fn held(algorithm: Algorithm, value: Value) -> Option<Decision> {
+        let quota = Quota::new("10/s".parse().unwrap(), algorithm).unwrap();
+        let mut reply = ScriptReply::read(Value::Array(vec![Value::Int(AT_US), value])).unwrap();
+        let (bucket, subject, on_failure) = (BucketName::new("a", 0), &b""[..], FailurePolicy::Closed);
+        let tier = Tier { quota: &quota, bucket: &bucket, subject, cost: 1, group: 0, on_failure, lease: None };
+        reply.next(1).held(0, &quota).map(|held| held.decide(&tier))
+    }
+
+    #[test]
+    fn a_number_is_the_state_of_a_bucket_and_of_no_window() {
+        assert_eq!(held(Algorithm::TokenBucket, Value::Int(0)).map(|decision| decision.remaining), Some(9));
+        for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow { strict: false }, Algorithm::SlidingLog] {
+            assert_eq!(held(algorithm, Value::Int(0)), None, "{algorithm:?}");
+        }
+    }
+
+    #[test]
+    fn a_log_of_any_length_leaves_nothing() {
+        let text = Value::BulkString(format!("{} 0 0", u64::MAX).into_bytes());
+        assert_eq!(held(Algorithm::SlidingLog, text).map(|decision| decision.remaining), Some(0));
+    }
 }

@@ -25,7 +25,6 @@ static CODE: &str = concat!(
 
 static SCRIPT: LazyLock<redis::Script> = LazyLock::new(|| redis::Script::new(CODE));
 
-/// The script's text.
 pub(super) fn code() -> &'static str {
     CODE
 }
@@ -67,7 +66,6 @@ pub(super) struct ScriptCall {
 }
 
 impl ScriptCall {
-    /// Packs the tiers of one request.
     pub(super) fn new(operation: Operation, tiers: &[Tier<'_>], keys: Keys) -> Self {
         let is_fast_path = operation == Operation::Take && tiers.iter().all(is_fast_path);
         let mut arguments = SmallVec::new();
@@ -150,12 +148,10 @@ impl ScriptCall {
         self.is_fast_path && self.arguments.len() == 2
     }
 
-    /// How many arguments it has.
     pub(super) fn arguments(&self) -> usize {
         self.arguments.len()
     }
 
-    /// Adds the arguments to a command.
     pub(super) fn write(&self, command: &mut Cmd) {
         let mut text = itoa::Buffer::new();
         for number in &self.arguments {

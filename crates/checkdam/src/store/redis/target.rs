@@ -1,13 +1,12 @@
 //! Addresses of Redis: one server, a master behind Sentinels, or a cluster.
 
-use std::str::FromStr;
 use std::time::Duration;
 
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError, TlsCertificates};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
+use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError};
+
+use super::{ClientCertificate, RedisOptions};
 
 /// An idle connection is probed after this time, so that a vanished peer is noticed
 /// and firewalls keep the connection.
@@ -34,7 +33,15 @@ pub(super) enum Target {
 #[derive(Debug, Clone)]
 pub(super) struct Endpoint {
     info: ConnectionInfo,
-    root_certificate: Option<Vec<u8>>,
+    certificates: Certificates,
+}
+
+/// What TLS is made with, all in PEM.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Certificates {
+    /// A CA in place of the system's.
+    root: Option<Vec<u8>>,
+    client: Option<ClientCertificate>,
 }
 
 /// Why a store URL is invalid.
@@ -51,30 +58,90 @@ pub struct StoreUrlError {
 const FORMS: &str = "write redis://host:port, rediss://host:port, redis+unix:///path, \
     redis-cluster://host:port,host:port or redis-sentinel://host:port,host:port/master-name";
 
-/// Whether a CA can be used with such a URL.
-fn check_certificate(scheme: &str, pem: &[u8]) -> Result<(), String> {
-    if !scheme.starts_with("rediss") {
-        return Err(format!(
-            "a CA is given with it (--store-ca), and {scheme}:// is not TLS: write {}, or leave the CA out",
-            scheme.replacen("redis", "rediss", 1)
-        ));
-    }
-    match CertificateDer::pem_slice_iter(pem).next() {
-        Some(Ok(_)) => Ok(()),
-        _ => Err("the CA that is given with it (--store-ca) holds no certificate in PEM, which begins with \
-                  -----BEGIN CERTIFICATE-----: convert it, for example with openssl x509 -inform DER"
-            .to_owned()),
+impl Certificates {
+    /// Whether these can be used with such a URL.
+    fn validate(&self, scheme: &str) -> Result<(), String> {
+        let is_tls = scheme.starts_with("rediss");
+        let secure = || scheme.replacen("redis", "rediss", 1);
+        if let Some(root) = &self.root {
+            if !is_tls {
+                return Err(format!(
+                    "a CA is given with it (--store-ca), and {scheme}:// is not TLS: write {}, or leave the CA out",
+                    secure()
+                ));
+            }
+            if !has_certificate(root) {
+                return Err(
+                    "the CA that is given with it (--store-ca) holds no certificate in PEM, which begins with \
+                            -----BEGIN CERTIFICATE-----: convert it, for example with openssl x509 -inform DER"
+                        .to_owned(),
+                );
+            }
+        }
+        let Some(client) = &self.client else { return Ok(()) };
+        if !is_tls {
+            return Err(format!(
+                "a client certificate is given with it (--store-client-cert), and {scheme}:// is not TLS: write {}, \
+                 or leave the certificate out",
+                secure()
+            ));
+        }
+        if !has_certificate(&client.chain) {
+            return Err("--store-client-cert holds no certificate in PEM, which begins with \
+                        -----BEGIN CERTIFICATE-----"
+                .to_owned());
+        }
+        if !has_private_key(&client.key) {
+            return Err("--store-client-key holds no private key in PEM that is not encrypted".to_owned());
+        }
+        Ok(())
     }
 }
 
+#[cfg(feature = "redis-tls")]
+fn has_certificate(pem: &[u8]) -> bool {
+    use rustls::pki_types::{CertificateDer, pem::PemObject};
+    matches!(CertificateDer::pem_slice_iter(pem).next(), Some(Ok(_)))
+}
+
+#[cfg(feature = "redis-tls")]
+fn has_private_key(pem: &[u8]) -> bool {
+    use rustls::pki_types::{PrivateKeyDer, pem::PemObject};
+    PrivateKeyDer::from_pem_slice(pem).is_ok()
+}
+
+/// Without TLS every URL that takes certificates was rejected before.
+#[cfg(not(feature = "redis-tls"))]
+const fn has_certificate(_: &[u8]) -> bool {
+    true
+}
+
+#[cfg(not(feature = "redis-tls"))]
+const fn has_private_key(_: &[u8]) -> bool {
+    true
+}
+
 impl Target {
-    /// Reads a URL; `root_certificate` is a CA in PEM for TLS, in place of the
-    /// system's.
-    pub(super) fn parse(url: &str, root_certificate: Option<&[u8]>) -> Result<Self, StoreUrlError> {
+    /// The target that the options name.
+    pub(super) fn of_options(options: &RedisOptions) -> Result<Self, StoreUrlError> {
+        let (root, client) = (options.root_certificate.clone(), options.client_certificate.clone());
+        Self::parse(&options.url, &Certificates { root, client })
+    }
+
+    /// Whether connections use TLS.
+    pub(super) fn is_tls(&self) -> bool {
+        match self {
+            Self::Single(endpoint) | Self::Sentinel { endpoint, .. } => endpoint.is_tls(),
+            Self::Cluster { seeds } => seeds.iter().any(Endpoint::is_tls),
+        }
+    }
+
+    /// Reads a URL; the certificates are for TLS.
+    fn parse(url: &str, certificates: &Certificates) -> Result<Self, StoreUrlError> {
         let refuse = |reason: String| StoreUrlError { url: without_password(url), reason };
         let fail = |reason: String| refuse(format!("{reason}; {FORMS}"));
         let (scheme, rest) = url.split_once("://").ok_or_else(|| fail("it has no scheme".to_owned()))?;
-        let endpoint = |text: &str| Endpoint::parse(text, root_certificate).map_err(|error| fail(error.to_string()));
+        let endpoint = |text: &str| Endpoint::parse(text, certificates).map_err(|error| fail(error.to_string()));
         let several = |plain: &str, hosts: &str| {
             let (login, hosts) = hosts.rsplit_once('@').map_or(("", hosts), |(login, hosts)| (login, hosts));
             let at = if login.is_empty() { "" } else { "@" };
@@ -83,9 +150,10 @@ impl Target {
                 .map(|host| endpoint(&format!("{plain}://{login}{at}{host}")))
                 .collect::<Result<Vec<_>, _>>()
         };
-        if let Some(pem) = root_certificate {
-            check_certificate(scheme, pem).map_err(refuse)?;
+        if cfg!(not(feature = "redis-tls")) && scheme.starts_with("rediss") {
+            return Err(refuse("it needs TLS: enable the feature redis-tls of the crate checkdam".to_owned()));
         }
+        certificates.validate(scheme).map_err(refuse)?;
         match scheme {
             "redis" | "rediss" | "redis+unix" | "unix" => Ok(Self::Single(endpoint(url)?)),
             "redis-cluster" | "rediss-cluster" => {
@@ -110,12 +178,12 @@ impl Target {
 }
 
 impl Endpoint {
-    fn parse(text: &str, root_certificate: Option<&[u8]>) -> Result<Self, RedisError> {
+    fn parse(text: &str, certificates: &Certificates) -> Result<Self, RedisError> {
         let info = text.into_connection_info()?;
         // Naming the library takes a permission that nothing else needs.
         let settings = info.redis_settings().clone().set_skip_set_lib_name();
         let info = info.set_redis_settings(settings).set_tcp_settings(tcp_settings());
-        Ok(Self { info, root_certificate: root_certificate.map(<[u8]>::to_vec) })
+        Ok(Self { info, certificates: certificates.clone() })
     }
 
     /// The same login at another address.
@@ -129,7 +197,7 @@ impl Endpoint {
             },
             _ => ConnectionAddr::Tcp(host.to_owned(), port),
         };
-        Self { info: self.info.clone().set_addr(addr), root_certificate: self.root_certificate.clone() }
+        Self { info: self.info.clone().set_addr(addr), certificates: self.certificates.clone() }
     }
 
     /// `host:port`, or the path of a socket.
@@ -160,17 +228,33 @@ impl Endpoint {
     }
 
     pub(super) fn client(&self) -> Result<Client, RedisError> {
-        match self.info.addr() {
-            ConnectionAddr::TcpTls { .. } => {
-                // Without one the client library panics. Whichever the process
-                // has chosen before stays.
-                let _ = rustls::crypto::ring::default_provider().install_default();
-                let root_cert = self.root_certificate.clone();
-                Client::build_with_tls(self.info.clone(), TlsCertificates { client_tls: None, root_cert })
+        #[cfg(feature = "redis-tls")]
+        if self.is_tls() {
+            // Without a provider the client library panics.
+            if !has_crypto_provider() {
+                return Err(RedisError::from((redis::ErrorKind::InvalidClientConfig, NO_CRYPTO_PROVIDER)));
             }
-            _ => Client::open(self.info.clone()),
+            let Certificates { root, client } = self.certificates.clone();
+            let client_tls =
+                client.map(|client| redis::ClientTlsConfig { client_cert: client.chain, client_key: client.key });
+            let certificates = redis::TlsCertificates { client_tls, root_cert: root };
+            return Client::build_with_tls(self.info.clone(), certificates);
         }
+        Client::open(self.info.clone())
     }
+}
+
+/// What to do about [`has_crypto_provider`].
+pub(super) const NO_CRYPTO_PROVIDER: &str = "TLS needs a cryptography provider: install one of rustls at the start of \
+    the program, for example with rustls::crypto::ring::default_provider().install_default()";
+
+/// Whether the process has chosen its cryptography. The library installs none: that is
+/// the program's choice, and counts for the whole process.
+pub(super) fn has_crypto_provider() -> bool {
+    #[cfg(feature = "redis-tls")]
+    return rustls::crypto::CryptoProvider::get_default().is_some();
+    #[cfg(not(feature = "redis-tls"))]
+    return false;
 }
 
 /// Without TCP_NODELAY a small call waits until the one before it is acknowledged,
@@ -183,14 +267,6 @@ fn tcp_settings() -> TcpSettings {
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
     let settings = settings.set_user_timeout(UNACKNOWLEDGED_MAX);
     settings
-}
-
-impl FromStr for Target {
-    type Err = StoreUrlError;
-
-    fn from_str(url: &str) -> Result<Self, StoreUrlError> {
-        Self::parse(url, None)
-    }
 }
 
 /// A URL that may be shown: without a login, and without the query, which may contain
@@ -219,13 +295,12 @@ mod tests {
         ] {
             assert_eq!(without_password(url), shown);
         }
-        assert!(matches!("redis://127.0.0.1:6379".parse(), Ok(Target::Single(_))));
-        assert!(matches!("rediss://user:secret@localhost:6379/0".parse(), Ok(Target::Single(_))));
-        let Ok(Target::Cluster { seeds }) = "redis-cluster://a:b@h1:1,h2:2".parse() else { panic!() };
+        let parse = |url: &str| Target::parse(url, &Certificates::default());
+        assert!(matches!(parse("redis://127.0.0.1:6379"), Ok(Target::Single(_))));
+        assert!(matches!(parse("rediss://user:secret@localhost:6379/0"), Ok(Target::Single(_))));
+        let Ok(Target::Cluster { seeds }) = parse("redis-cluster://a:b@h1:1,h2:2") else { panic!() };
         assert_eq!(seeds.iter().map(Endpoint::address).collect::<Vec<_>>(), ["h1:1", "h2:2"]);
-        let Ok(Target::Sentinel { sentinels, master, .. }) = "redis-sentinel://h1:1,h2:2/main".parse() else {
-            panic!()
-        };
+        let Ok(Target::Sentinel { sentinels, master, .. }) = parse("redis-sentinel://h1:1,h2:2/main") else { panic!() };
         assert_eq!((sentinels.len(), master.as_str()), (2, "main"));
         for (url, words) in [
             ("localhost:6379", "no scheme"),
@@ -233,13 +308,16 @@ mod tests {
             ("redis-sentinel://h1:1", "no master name"),
             ("redis://user:secret@host:notaport", "redis://…@host:notaport"),
         ] {
-            let error = url.parse::<Target>().unwrap_err().to_string();
+            let error = parse(url).unwrap_err().to_string();
             assert!(error.contains(words) && !error.contains("secret"), "{error}");
         }
     }
+
     #[test]
     fn every_connection_sends_at_once_and_notices_a_peer_that_vanished() {
-        let endpoints = |url: &str| match Target::parse(url, None).unwrap() {
+        #[cfg(feature = "redis-tls")]
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let endpoints = |url: &str| match Target::parse(url, &Certificates::default()).unwrap() {
             Target::Single(endpoint) => vec![endpoint],
             Target::Sentinel { sentinels, endpoint, .. } => [vec![endpoint], sentinels].concat(),
             Target::Cluster { seeds } => seeds,

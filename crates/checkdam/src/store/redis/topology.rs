@@ -11,8 +11,8 @@ use super::cluster::Cluster;
 use super::key::Keys;
 use super::reply::RequestReply;
 use super::script::ScriptCall;
-use super::server::Connector;
-use super::shard::{Shard, ShardOptions};
+use super::script_connection::Connector;
+use super::server_queue::{Shard, ShardOptions};
 use super::target::Target;
 
 pub(super) const SLOTS: usize = 16_384;

@@ -5,8 +5,8 @@ use serde_json::{Value, from_value, json};
 
 use super::*;
 use crate::cli::top::server_snapshot::TopQuery;
+use crate::cli::top::server_snapshot::{TopOf, TopWindow};
 use crate::cli::top::view_state::KeyAction;
-use crate::cli::top::{TopOf, TopWindow};
 
 fn snapshot() -> ServerSnapshot {
     let subject = |rule: &str, subject: &str, count: u64, too_high_by: u64| json!({"rule": rule, "subject": subject, "count": count, "too_high_by": too_high_by});

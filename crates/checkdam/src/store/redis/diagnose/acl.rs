@@ -1,8 +1,7 @@
 //! Checks that the login's ACL permits what the store needs, and nothing more.
 
-use super::Deployment;
-use super::finding::Finding;
 use super::probe::{Probe, is_denied};
+use super::{Deployment, Finding};
 use crate::store::redis::pubsub::NODES_CHANNEL;
 use crate::store::redis::script;
 use crate::store::redis::target::Endpoint;

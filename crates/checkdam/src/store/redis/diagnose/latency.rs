@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::RedisError;
 use tokio::time::Instant;
 
-use super::finding::Finding;
+use super::Finding;
 use super::probe::{Probe, REPLY_TIMEOUT};
 use crate::store::redis::{RedisOptions, is_near_enough};
 use crate::time::{Clock, EPOCH_UNIX_US, SECOND_US, SystemClock};
@@ -15,24 +15,17 @@ const SAMPLES: usize = 200;
 /// Clocks that differ by more are not in step.
 const OFFSET_MAX_US: u64 = SECOND_US;
 
-/// What was measured.
-pub(super) struct Latency {
-    pub(super) findings: Vec<Finding>,
-    /// The server's clock less ours.
-    pub(super) offset_us: Option<i64>,
-}
-
-/// Asks for the time again and again: how long that takes, and what it is.
-pub(super) async fn measure(probe: &mut Probe, options: &RedisOptions) -> Latency {
+/// Asks for the time repeatedly: how long that takes, and the server's clock less ours.
+pub(super) async fn measure(probe: &mut Probe, options: &RedisOptions) -> (Vec<Finding>, Option<i64>) {
     match sample(probe).await {
         Ok((mut trips, offset_us)) => {
             trips.sort_unstable();
             let deadline = options.deadline_for(trips.first().copied());
-            Latency { findings: vec![round_trip(&trips, deadline), clock(offset_us)], offset_us: Some(offset_us) }
+            (vec![round_trip(&trips, deadline), clock(offset_us)], Some(offset_us))
         }
         Err(error) => {
             let remedy = "grant +time: decisions need the server's clock";
-            Latency { findings: vec![Finding::problem("clock", error.to_string(), remedy)], offset_us: None }
+            (vec![Finding::problem("clock", error.to_string(), remedy)], None)
         }
     }
 }
@@ -120,7 +113,7 @@ pub(super) fn ms(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::redis::diagnose::finding::Level;
+    use crate::store::redis::diagnose::Level;
 
     #[test]
     fn round_trips_are_judged_by_the_deadline() {

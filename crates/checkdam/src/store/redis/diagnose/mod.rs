@@ -4,28 +4,81 @@
 
 mod acl;
 mod advisories;
-mod cluster;
-mod connect_errors;
-mod finding;
 mod latency;
-mod memory;
-mod persistence;
+mod masters;
 mod probe;
 mod script_trial;
-mod sentinel;
 mod server_info;
-mod startup_check;
 mod version;
 
-pub use finding::{Finding, Level};
-pub use startup_check::startup_check;
-
+use self::masters::{Discovery, Master, discover};
 use self::probe::Probe;
 use self::script_trial::ScriptTrial;
 use self::server_info::ServerInfo;
-use super::RedisOptions;
 use super::target::{Endpoint, StoreUrlError, Target};
+use super::{RedisOptions, RedisStoreError};
 use crate::time::{Clock, SystemClock};
+
+/// How much a finding matters; what matters more is greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// As it should be.
+    Ok,
+    /// It works; this would be better, or could not be seen.
+    Advice,
+    /// It works, and may fail or let too many pass one day.
+    Warning,
+    /// Limits do not work as they should, or not at all.
+    Problem,
+}
+
+impl Level {
+    /// The level as a word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Advice => "advice",
+            Self::Warning => "warning",
+            Self::Problem => "problem",
+        }
+    }
+}
+
+/// The result of one check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The check, in a word or two.
+    pub look: &'static str,
+    /// How much it matters.
+    pub level: Level,
+    /// What was seen.
+    pub seen: String,
+    /// What to do; there is something unless all is well.
+    pub remedy: Option<String>,
+}
+
+impl Finding {
+    fn ok(look: &'static str, seen: impl Into<String>) -> Self {
+        Self { look, level: Level::Ok, seen: seen.into(), remedy: None }
+    }
+
+    fn advice(look: &'static str, seen: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::new(look, Level::Advice, seen.into(), remedy.into())
+    }
+
+    fn warning(look: &'static str, seen: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::new(look, Level::Warning, seen.into(), remedy.into())
+    }
+
+    fn problem(look: &'static str, seen: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::new(look, Level::Problem, seen.into(), remedy.into())
+    }
+
+    fn new(look: &'static str, level: Level, seen: String, remedy: String) -> Self {
+        Self { look, level, seen, remedy: Some(remedy) }
+    }
+}
 
 /// What was found out about a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +105,10 @@ pub struct ServerDiagnosis {
 }
 
 impl ServerDiagnosis {
+    fn new(endpoint: &Endpoint, role: Role) -> Self {
+        Self { address: endpoint.address(), role, is_reached: false, findings: Vec::new() }
+    }
+
     /// The store can do without this server: its problems are warnings.
     fn cap_at_warning(&mut self) {
         for finding in &mut self.findings {
@@ -83,7 +140,7 @@ impl Diagnosis {
         self.findings.iter().chain(self.servers.iter().flat_map(|server| &server.findings))
     }
 
-    /// Whether any server that holds buckets could be server_diagnosis.
+    /// Whether any server that holds buckets was reached.
     #[must_use]
     pub fn is_reached(&self) -> bool {
         self.servers.iter().any(|server| server.is_reached && server.role == Role::Server)
@@ -96,7 +153,7 @@ impl Diagnosis {
 /// If the URL is invalid.
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), checkdam::store::redis::StoreUrlError> {
+/// # async fn example() -> Result<(), checkdam::store::redis::RedisStoreError> {
 /// use checkdam::store::redis::{RedisOptions, diagnose};
 ///
 /// let diagnosis = diagnose(&RedisOptions::new("redis://127.0.0.1:6379")).await?;
@@ -106,69 +163,85 @@ impl Diagnosis {
 /// # Ok(())
 /// # }
 /// ```
-pub async fn diagnose(options: &RedisOptions) -> Result<Diagnosis, StoreUrlError> {
-    let target = Target::parse(&options.url, options.root_certificate.as_deref())?;
-    let mut diagnosis = Diagnosis { store: options.shown_url(), findings: Vec::new(), servers: Vec::new() };
-    match target {
-        Target::Single(endpoint) => {
-            diagnosis.servers.push(server(options, &endpoint, Deployment::Single, |_| true).await?.0);
-        }
-        Target::Sentinel { sentinels, endpoint, master } => {
-            let found = sentinel::discover(&sentinels, &endpoint, &master).await;
-            diagnosis.findings = found.findings;
-            for master in &found.masters {
-                diagnosis.servers.push(server(options, master, Deployment::Sentinel, |_| true).await?.0);
-            }
-            diagnosis.servers.extend(found.sentinels);
-        }
-        Target::Cluster { seeds } => {
-            let found = cluster::discover(&seeds).await;
-            diagnosis.findings = found.findings;
-            let mut offsets_us = Vec::new();
-            for master in &found.masters {
-                let holds = |slot| master.holds(slot);
-                let (server_diagnosis, offset_us) =
-                    server(options, &master.endpoint, Deployment::Cluster, holds).await?;
-                offsets_us.extend(offset_us);
-                diagnosis.servers.push(server_diagnosis);
-            }
-            diagnosis.findings.extend(latency::clocks(&offsets_us));
-            let is_master = |address: &str| found.masters.iter().any(|it| it.endpoint.address() == address);
-            diagnosis.servers.extend(found.lost.into_iter().filter(|lost| !is_master(&lost.address)));
-        }
+pub async fn diagnose(options: &RedisOptions) -> Result<Diagnosis, RedisStoreError> {
+    let target = Target::of_options(options)?;
+    let Discovery { deployment, masters, findings, others } = discover(target).await;
+    let mut diagnosis = Diagnosis { store: options.shown_url(), findings, servers: Vec::new() };
+    let mut offsets_us = Vec::new();
+    for master in &masters {
+        let (server_diagnosis, offset_us) = server(options, master, deployment).await?;
+        offsets_us.extend(offset_us);
+        diagnosis.servers.push(server_diagnosis);
     }
+    if deployment == Deployment::Cluster {
+        diagnosis.findings.extend(latency::clocks(&offsets_us));
+    }
+    let is_master = |address: &str| masters.iter().any(|master| master.endpoint.address() == address);
+    diagnosis.servers.extend(others.into_iter().filter(|other| !is_master(&other.address)));
     Ok(diagnosis)
 }
 
-/// Looks one server over; also gives its clock less ours.
+/// A short diagnosis when a server starts: whether the store can be reached, matches its
+/// URL, and evicts buckets when its memory is full. Returns warnings and problems, each
+/// with the server that it is of, and writes nothing; [`diagnose`] checks everything.
+///
+/// # Errors
+/// If the URL is invalid.
+pub async fn startup_check(options: &RedisOptions) -> Result<Vec<(String, Finding)>, StoreUrlError> {
+    let target = Target::of_options(options)?;
+    let Discovery { deployment, masters, findings, others } = discover(target).await;
+    let whole = options.shown_url();
+    let mut all: Vec<_> = findings.into_iter().map(|finding| (whole.clone(), finding)).collect();
+    for ServerDiagnosis { address, findings, .. } in others {
+        all.extend(findings.into_iter().map(|finding| (address.clone(), finding)));
+    }
+    for Master { endpoint, .. } in &masters {
+        let findings = check_server(endpoint, deployment).await;
+        all.extend(findings.into_iter().map(|finding| (endpoint.address(), finding)));
+    }
+    all.retain(|(_, finding)| finding.level >= Level::Warning);
+    Ok(all)
+}
+
+async fn check_server(endpoint: &Endpoint, kind: Deployment) -> Vec<Finding> {
+    let mut probe = match Probe::open(endpoint).await {
+        Ok(probe) => probe,
+        Err(error) => return vec![probe::explain(&error, endpoint)],
+    };
+    let hello = probe.pairs(&["HELLO"]).await.unwrap_or_default();
+    let info = probe.lines(&["INFO", "memory"]).await.ok();
+    let info = ServerInfo { hello, info, ..ServerInfo::default() };
+    mode(&info, kind).into_iter().chain(server_info::role(&info)).chain(server_info::memory(&info)).collect()
+}
+
+/// Diagnoses one server; also returns its clock less ours.
 async fn server(
     options: &RedisOptions,
-    endpoint: &Endpoint,
+    master: &Master,
     kind: Deployment,
-    holds: impl Fn(u16) -> bool,
-) -> Result<(ServerDiagnosis, Option<i64>), StoreUrlError> {
-    let mut server_diagnosis =
-        ServerDiagnosis { address: endpoint.address(), role: Role::Server, is_reached: false, findings: Vec::new() };
+) -> Result<(ServerDiagnosis, Option<i64>), RedisStoreError> {
+    let endpoint = &master.endpoint;
+    let mut server_diagnosis = ServerDiagnosis::new(endpoint, Role::Server);
     let mut probe = match Probe::open(endpoint).await {
         Ok(probe) => probe,
         Err(error) => {
-            server_diagnosis.findings.push(connect_errors::explain(&error, endpoint));
+            server_diagnosis.findings.push(probe::explain(&error, endpoint));
             return Ok((server_diagnosis, None));
         }
     };
     server_diagnosis.is_reached = true;
     let info = ServerInfo::gather(&mut probe).await;
     let findings = &mut server_diagnosis.findings;
-    findings.push(connect_errors::reached(endpoint));
+    findings.push(probe::reached(endpoint));
     findings.extend(version::version(&info));
     findings.extend(mode(&info, kind));
-    findings.extend(memory::memory(&info));
-    findings.push(persistence::persistence(&info));
-    findings.push(persistence::replicas(&info));
-    let latency = latency::measure(&mut probe, options).await;
-    findings.extend(latency.findings);
+    findings.extend(server_info::memory(&info));
+    findings.push(server_info::persistence(&info));
+    findings.push(server_info::replicas(&info));
+    let (measured, offset_us) = latency::measure(&mut probe, options).await;
+    findings.extend(measured);
     let trial = ScriptTrial::new(options)?;
-    let (subject, key) = subject(&trial, holds);
+    let (subject, key) = subject(&trial, master);
     let permissions = acl::permissions(&mut probe, endpoint, kind, &key).await;
     let suffices = permissions.level == Level::Ok;
     findings.extend([permissions, acl::login(&mut probe, endpoint, &key).await]);
@@ -178,18 +251,18 @@ async fn server(
     if suffices {
         findings.push(trial.decide(&subject).await);
     }
-    Ok((server_diagnosis, latency.offset_us))
+    Ok((server_diagnosis, offset_us))
 }
 
 /// An unused subject in a slot that the server holds, and a key of it.
-fn subject(trial: &ScriptTrial, holds: impl Fn(u16) -> bool) -> (String, String) {
+fn subject(trial: &ScriptTrial, master: &Master) -> (String, String) {
     let now_us = SystemClock::new().now_us();
     let mut number = 0_u64;
     loop {
         let subject = format!("doctor:{now_us}:{number}");
         let (key, slot) = trial.key_and_slot(&subject);
         // A server that holds a single slot is found long before this ends.
-        if holds(slot) || number > 1_000_000 {
+        if master.holds(slot) || number > 1_000_000 {
             return (subject, key);
         }
         number += 1;

@@ -1,4 +1,5 @@
-//! A connection to one server, on which every wait is bounded.
+//! A connection to one server, on which every wait is bounded; and what to make of one
+//! that failed.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,12 +8,13 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ErrorKind, FromRedisValue, RedisError, Value};
 use tokio::time::timeout;
 
+use super::Finding;
 use crate::store::redis::target::Endpoint;
 
+const CONNECTION: &str = "connection";
 /// Timeout of any single reply.
 pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A connection that was made and may be used.
 pub(super) struct Probe {
     link: MultiplexedConnection,
     /// Whether a reply timed out: no other is waited for then.
@@ -80,4 +82,71 @@ pub(super) fn is_denied(error: &RedisError) -> bool {
 
 fn too_late() -> RedisError {
     RedisError::from((ErrorKind::Io, "no answer within 2 s"))
+}
+
+/// The finding of a successful connection.
+pub(super) fn reached(endpoint: &Endpoint) -> Finding {
+    let how = if endpoint.is_tls() { "over TLS, certificate verified" } else { "without TLS" };
+    Finding::ok(CONNECTION, format!("connected as {} {how}", endpoint.user()))
+}
+
+/// The finding of a Sentinel that did not reply: it is queried without a login.
+pub(super) fn explain_sentinel(error: &RedisError, endpoint: &Endpoint) -> Finding {
+    if error.to_string().contains("NOAUTH") {
+        let remedy = "Sentinels are asked without a login: let them answer without, and guard them by the network";
+        return Finding::problem(CONNECTION, "the Sentinel asks for a login", remedy);
+    }
+    explain(error, endpoint)
+}
+
+/// The finding of a connection that failed.
+pub(super) fn explain(error: &RedisError, endpoint: &Endpoint) -> Finding {
+    let text = error.to_string();
+    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    let user = endpoint.user();
+    let (seen, remedy) = if says(&["WRONGPASS", "invalid username-password", "Password authentication failed"]) {
+        ("the login was refused", format!("correct the user or password in --store; the user is {user:?}"))
+    } else if says(&["NOAUTH"]) {
+        let remedy = "write the login into --store: redis://user:password@host:port (%-escape what URLs reserve)";
+        ("the server asks for a login and --store has none", remedy.to_owned())
+    } else if says(&["DB index is out of range", "invalid DB index", "SELECT is not allowed in cluster mode"]) {
+        let remedy = "write a number below the server's `databases` (16 unless set) after the port in --store, or none; \
+                      a cluster has none";
+        ("the server has no database of that number", remedy.to_owned())
+    } else if says(&["NotValidForName", "not valid for name"]) {
+        let remedy = "name the server in --store as its certificate does, or have one issued for this name";
+        ("the server's certificate is for another host name", remedy.to_owned())
+    } else if says(&["UnknownIssuer", "CaUsedAsEndEntity", "BadSignature"]) {
+        let remedy = "give the CA that signed it with --store-ca FILE (PEM)";
+        ("the server's certificate is not trusted", remedy.to_owned())
+    } else if says(&["Expired", "NotValidYet"]) {
+        let remedy = "renew the certificate; if it is valid, correct this machine's clock";
+        ("the server's certificate is not valid at this time", remedy.to_owned())
+    } else if says(&["CertificateRequired", "certificate required"]) {
+        ("the server wants a client certificate", "set tls-auth-clients to no or optional and use a login".to_owned())
+    } else if endpoint.is_tls() && says(&["InvalidContentType", "corrupt message", "UnexpectedEof", "unexpected end"]) {
+        let remedy = "write redis:// instead of rediss://, or name the server's TLS port";
+        ("the server does not speak TLS on this port", remedy.to_owned())
+    } else if error.is_connection_refusal() || says(&["Connection refused"]) {
+        ("nothing listens there", "start the server, or correct the address in --store".to_owned())
+    } else if says(&["failed to lookup", "Name or service", "nodename nor servname"]) {
+        ("the host name is not known", "correct the host in --store, or the name service".to_owned())
+    } else if error.is_timeout() || says(&["no answer within"]) {
+        let mut remedy =
+            "check the address, the network and firewalls, and whether the server is busy or stopped".to_owned();
+        if endpoint.is_tls() {
+            remedy.push_str("; if it does not speak TLS on this port, write redis:// instead of rediss://");
+        }
+        ("no answer", remedy)
+    } else if says(&["LOADING", "BusyLoading"]) {
+        ("the server is loading its data", "wait until it has, and run doctor again".to_owned())
+    } else if says(&["BUSY"]) {
+        ("a script of somebody else blocks the server", "end it with SCRIPT KILL, and find who runs it".to_owned())
+    } else if !endpoint.is_tls() && (error.is_connection_dropped() || error.is_io_error()) {
+        let remedy = "if the server speaks TLS on this port, write rediss://; else read its log";
+        ("the server closed the connection", remedy.to_owned())
+    } else {
+        ("the connection failed", "read the server's log".to_owned())
+    };
+    Finding::problem(CONNECTION, format!("{seen}: {text}"), remedy)
 }

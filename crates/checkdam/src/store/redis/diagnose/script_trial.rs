@@ -5,13 +5,12 @@ use std::time::Duration;
 use redis::RedisError;
 use tokio::time::Instant;
 
-use super::finding::Finding;
+use super::Finding;
 use super::latency::ms;
 use super::probe::{Probe, REPLY_TIMEOUT, is_denied};
 use crate::quota::{Algorithm, Quota};
 use crate::store::redis::call_error::CallError;
-use crate::store::redis::target::StoreUrlError;
-use crate::store::redis::{RedisOptions, RedisStore, script};
+use crate::store::redis::{RedisOptions, RedisStore, RedisStoreError, script};
 use crate::store::{BucketName, FailurePolicy, Operation, Tier};
 
 /// A store on the examined server with keys under the doctor's prefix.
@@ -20,7 +19,7 @@ pub(super) struct ScriptTrial {
 }
 
 impl ScriptTrial {
-    pub(super) fn new(options: &RedisOptions) -> Result<Self, StoreUrlError> {
+    pub(super) fn new(options: &RedisOptions) -> Result<Self, RedisStoreError> {
         let options = RedisOptions { deadline: Some(REPLY_TIMEOUT), readable_keys: true, ..options.clone() };
         Ok(Self { store: RedisStore::new(options)? })
     }
@@ -114,7 +113,6 @@ fn remedy(error: &CallError) -> String {
     .to_owned()
 }
 
-/// Its keys live for some seconds at most.
 fn quota(algorithm: Algorithm) -> Option<Quota> {
     Quota::new("10/s".parse().ok()?, algorithm).ok()
 }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use super::Finding;
 use super::advisories::weaknesses;
-use super::finding::Finding;
 use super::server_info::{ServerInfo, not_visible};
 
 /// The servers that the store is tested on.
@@ -13,7 +13,6 @@ pub(super) enum Engine {
     Valkey,
 }
 
-/// A release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Version {
     pub(super) major: u32,
@@ -105,7 +104,7 @@ fn security(engine: Engine, version: Version) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::redis::diagnose::finding::Level;
+    use crate::store::redis::diagnose::Level;
 
     fn info(lines: &[(&str, &str)]) -> ServerInfo {
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep_until};
 use super::super::call_error::CallError;
 use super::super::fallback::Fallback;
 use super::super::reply::RequestReply;
+use super::super::run_to_completion::OwnedTiers;
 use super::super::script::ScriptCall;
 use super::super::topology::Topology;
 use super::super::{RedisStore, StatCounters, send_deferred_charges};
@@ -17,7 +18,7 @@ use crate::algorithm::token_bucket::{Grant, LeaseRequest};
 use crate::decision::{Decision, Verdict};
 use crate::lease::{Account, LeaseTerms, Receipt, RefillRequest};
 use crate::quota::Quota;
-use crate::store::{BucketName, FailurePolicy, Tier};
+use crate::store::Tier;
 
 /// The rest of a lease is returned if it is at least this share of it, or if the node
 /// shuts down.
@@ -37,9 +38,7 @@ struct LeaseTask {
     topology: Arc<Topology>,
     counts: Arc<StatCounters>,
     fallback: Arc<Fallback>,
-    bucket: BucketName,
-    subject: Vec<u8>,
-    on_failure: FailurePolicy,
+    tier: OwnedTiers,
     key: Vec<u8>,
     quota: Quota,
     terms: LeaseTerms,
@@ -58,9 +57,7 @@ impl RedisStore {
             topology: Arc::clone(&self.topology),
             counts: Arc::clone(&self.counts),
             fallback: Arc::clone(&self.fallback),
-            bucket: tier.bucket.clone(),
-            subject: tier.subject.to_vec(),
-            on_failure: tier.on_failure,
+            tier: OwnedTiers::new(&[*tier]),
             key: self.keys.key(tier),
             quota: *tier.quota,
             terms,
@@ -120,19 +117,11 @@ impl LeaseTask {
 
     /// Records what the shared bucket owes, in case Redis stops replying.
     fn learn(&self, grant: &Grant) {
-        let (limit, lease) = (self.quota.limit(), Some(self.terms));
-        let tier = Tier {
-            quota: &self.quota,
-            bucket: &self.bucket,
-            subject: &self.subject,
-            cost: 0,
-            group: 0,
-            on_failure: self.on_failure,
-            lease,
-        };
-        let (remaining, reset_after_us) = (grant.left, grant.reset_after_us);
-        let decision = Decision { reset_after_us, remaining, ..Decision::undecided(limit, Verdict::Allowed) };
-        self.fallback.learn(&tier, &decision);
+        let undecided = Decision::undecided(self.quota.limit(), Verdict::Allowed);
+        let decision = Decision { reset_after_us: grant.reset_after_us, remaining: grant.left, ..undecided };
+        for tier in self.tier.tiers() {
+            self.fallback.learn(&tier, &decision);
+        }
     }
 
     /// What was granted, and the ledger after it.

@@ -1,0 +1,350 @@
+//! Environment variables of envoyproxy/ratelimit, for deployments that replace it
+//! with this server. checkdam's own variables and flags take precedence.
+//!
+//! They are read only if a variable is set that no other program uses, such as
+//! `RUNTIME_ROOT`: names as general as `PORT` may belong to other programs. Every
+//! variable that is set is logged with its effect.
+
+mod redis_url;
+mod variables;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use self::redis_url::RedisVariables;
+use self::variables::{EnvoyVariable, TABLE, VariableMeaning};
+use super::{ConfigError, Settings};
+
+/// The default of `RUNTIME_ROOT`.
+const ROOT_DEFAULT: &str = "/srv/runtime_data/current";
+
+/// Reads variables.
+pub(super) struct EnvoyEnvironment<F>(pub(super) F);
+
+/// A variable that is set, and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnvoyVariableReport {
+    pub name: &'static str,
+    pub became: VariableEffect,
+}
+
+/// What became of a variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VariableEffect {
+    /// It is read as this setting.
+    Setting(&'static str),
+    /// That setting is given otherwise.
+    Overridden(&'static str),
+    /// It is how it is here anyway.
+    AsHere,
+    /// It changes nothing, because of this.
+    Ignored(&'static str),
+    /// No variable shows that it is meant for this program.
+    NotMeant,
+}
+
+impl fmt::Display for VariableEffect {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Setting(name) => write!(out, "read as {name}"),
+            Self::Overridden(name) => write!(out, "not read: {name} is given"),
+            Self::AsHere => out.write_str("as it is here"),
+            Self::Ignored(reason) => out.write_str(reason),
+            Self::NotMeant => out.write_str("not read: RUNTIME_ROOT is not set"),
+        }
+    }
+}
+
+/// What the rest of the configuration says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OtherSettings<'a> {
+    /// Whether it says where the rules are.
+    pub(super) has_rules: bool,
+    /// The host of listeners for which none is given.
+    pub(super) host: &'a str,
+}
+
+impl<F: Fn(&str) -> Option<String>> EnvoyEnvironment<F> {
+    /// Whether the program is set up as envoyproxy/ratelimit is.
+    pub(super) fn is_detected(&self) -> bool {
+        self.own_variables().next().is_some()
+    }
+
+    /// What they say, where it is not given otherwise; and what became of each.
+    pub(super) fn merge_under(
+        &self,
+        given: Settings,
+        around: OtherSettings<'_>,
+    ) -> Result<(Settings, Vec<EnvoyVariableReport>), ConfigError> {
+        if !self.is_detected() {
+            let others = TABLE.iter().filter(|known| !self.is_platform_variable(known));
+            return Ok((given, self.reports(others, |_| VariableEffect::NotMeant)));
+        }
+        self.refuse_unsupported()?;
+        let has_rules = given.rules.is_some() || around.has_rules && self.get("RUNTIME_ROOT").is_none();
+        let told = self.reports(TABLE.iter(), |known| self.effect(known, &given));
+        let settings = Settings {
+            rules: if has_rules { given.rules } else { Some(self.rule_folder()?) },
+            http_listen: given.http_listen.or_else(|| self.address("HOST", "PORT", "8080", around.host)),
+            grpc_listen: given.grpc_listen.or_else(|| self.address("GRPC_HOST", "GRPC_PORT", "8081", around.host)),
+            store_ca: given.store_ca.or_else(|| self.get("REDIS_TLS_CACERT").map(PathBuf::from)),
+            store_client_cert: given.store_client_cert.or_else(|| self.get("REDIS_TLS_CLIENT_CERT").map(PathBuf::from)),
+            store_client_key: given.store_client_key.or_else(|| self.get("REDIS_TLS_CLIENT_KEY").map(PathBuf::from)),
+            grpc_tls_key: given.grpc_tls_key.or(self.grpc_tls("GRPC_SERVER_TLS_KEY", &given.grpc_tls_cert)?),
+            grpc_tls_client_ca: match given.grpc_tls_client_ca {
+                None => self.grpc_tls("GRPC_CLIENT_TLS_CACERT", &None)?,
+                client_ca => client_ca,
+            },
+            grpc_tls_cert: match given.grpc_tls_cert {
+                None => self.grpc_tls("GRPC_SERVER_TLS_CERT", &None)?,
+                certificate => certificate,
+            },
+            store: match given.store {
+                None => self.redis_store_url()?,
+                store => store,
+            },
+            key_prefix: given.key_prefix.or_else(|| self.get("CACHE_KEY_PREFIX")),
+            merge_domains: given.merge_domains.or(self.go_bool("MERGE_DOMAIN_CONFIG")?),
+            grpc_shadow: given.grpc_shadow.or(self.go_bool("SHADOW_MODE")?),
+            grpc_quota: given.grpc_quota.or(self.go_bool("QUOTA_MODE")?),
+            grpc_metadata: given.grpc_metadata.or(self.go_bool("RESPONSE_DYNAMIC_METADATA")?),
+            grpc_headers: match given.grpc_headers {
+                None => self.headers()?,
+                headers => headers,
+            },
+            ..given
+        };
+        Ok((settings, told))
+    }
+
+    /// What they say of a setting, as text, and the one that says it.
+    pub(super) fn setting_value(
+        &self,
+        setting: &str,
+        host: &str,
+    ) -> Result<Option<(String, &'static str)>, ConfigError> {
+        if !self.is_detected() {
+            return Ok(None);
+        }
+        let truth = |name| Ok::<_, ConfigError>(self.go_bool(name)?.map(|is| is.to_string()));
+        let tls_file = |name| Ok::<_, ConfigError>(self.grpc_tls(name, &None)?.map(|path| path.display().to_string()));
+        let one_of = |first, second| if self.get(first).is_some() { first } else { second };
+        let (value, name) = match setting {
+            "rules" if self.get("RUNTIME_ROOT").is_some() => {
+                (Some(self.config_folder().display().to_string()), "RUNTIME_ROOT")
+            }
+            "http_listen" => (self.address("HOST", "PORT", "8080", host), one_of("PORT", "HOST")),
+            "grpc_listen" => (self.address("GRPC_HOST", "GRPC_PORT", "8081", host), one_of("GRPC_PORT", "GRPC_HOST")),
+            "store" => (self.redis_store_url()?, "REDIS_URL"),
+            "store_ca" => (self.get("REDIS_TLS_CACERT"), "REDIS_TLS_CACERT"),
+            "store_client_cert" => (self.get("REDIS_TLS_CLIENT_CERT"), "REDIS_TLS_CLIENT_CERT"),
+            "store_client_key" => (self.get("REDIS_TLS_CLIENT_KEY"), "REDIS_TLS_CLIENT_KEY"),
+            "grpc_tls_cert" => (tls_file("GRPC_SERVER_TLS_CERT")?, "GRPC_SERVER_TLS_CERT"),
+            "grpc_tls_key" => (tls_file("GRPC_SERVER_TLS_KEY")?, "GRPC_SERVER_TLS_KEY"),
+            "grpc_tls_client_ca" => (tls_file("GRPC_CLIENT_TLS_CACERT")?, "GRPC_CLIENT_TLS_CACERT"),
+            "key_prefix" => (self.get("CACHE_KEY_PREFIX"), "CACHE_KEY_PREFIX"),
+            "merge_domains" => (truth("MERGE_DOMAIN_CONFIG")?, "MERGE_DOMAIN_CONFIG"),
+            "grpc_shadow" => (truth("SHADOW_MODE")?, "SHADOW_MODE"),
+            "grpc_quota" => (truth("QUOTA_MODE")?, "QUOTA_MODE"),
+            "grpc_metadata" => (truth("RESPONSE_DYNAMIC_METADATA")?, "RESPONSE_DYNAMIC_METADATA"),
+            "grpc_headers" => (self.headers()?, "LIMIT_RESPONSE_HEADERS_ENABLED"),
+            _ => (None, ""),
+        };
+        Ok(value.map(|value| (value, name)))
+    }
+
+    /// Redis as one URL, by the variables that platforms set for every program.
+    pub(super) fn redis_store_url(&self) -> Result<Option<String>, ConfigError> {
+        let Some(url) = self.get("REDIS_URL") else { return Ok(None) };
+        let login = match (self.get("REDIS_AUTH"), self.get("REDIS_AUTH_FILE")) {
+            (Some(_), Some(_)) => return Err(ConfigError::TwoLogins),
+            (None, Some(path)) => Some(super::secret_files::read(path.as_ref())?),
+            (login, None) => login,
+        };
+        let is_tls = self.go_bool("REDIS_TLS")?.unwrap_or(false);
+        let kind = self.get("REDIS_TYPE").unwrap_or_default();
+        RedisVariables { url, kind, login, is_tls }.to_url().map(Some)
+    }
+
+    /// Where the HTTP listener is, as far as these variables say it.
+    pub(super) fn http_listen(&self) -> Option<String> {
+        if self.is_detected() { self.address("HOST", "PORT", "8080", "127.0.0.1") } else { None }
+    }
+
+    /// A TLS file of the gRPC listener: only with `GRPC_SERVER_USE_TLS`, and not beside a
+    /// certificate that is given otherwise.
+    fn grpc_tls(&self, name: &'static str, given: &Option<PathBuf>) -> Result<Option<PathBuf>, ConfigError> {
+        if self.go_bool("GRPC_SERVER_USE_TLS")? != Some(true) || given.is_some() {
+            return Ok(None);
+        }
+        if self.get("GRPC_SERVER_TLS_CERT").is_none() {
+            return Err(ConfigError::NoTlsCertificate { name: "GRPC_SERVER_USE_TLS", needed: "GRPC_SERVER_TLS_CERT" });
+        }
+        Ok(self.get(name).map(PathBuf::from))
+    }
+
+    fn get(&self, name: &str) -> Option<String> {
+        (self.0)(name).filter(|value| !value.is_empty())
+    }
+
+    /// Those that are set and that no other program has.
+    fn own_variables(&self) -> impl Iterator<Item = &'static str> {
+        TABLE.iter().filter(|known| !known.is_general && self.get(known.name).is_some()).map(|known| known.name)
+    }
+
+    fn reports<'a>(
+        &self,
+        known: impl Iterator<Item = &'a EnvoyVariable>,
+        became: impl Fn(&EnvoyVariable) -> VariableEffect,
+    ) -> Vec<EnvoyVariableReport> {
+        let set = known.filter(|known| self.get(known.name).is_some());
+        set.map(|known| EnvoyVariableReport { name: known.name, became: became(known) }).collect()
+    }
+
+    /// What becomes of one that is set, where they are read.
+    fn effect(&self, known: &EnvoyVariable, given: &Settings) -> VariableEffect {
+        let is_off = || matches!(self.go_bool(known.name), Ok(Some(false)));
+        match known.meaning {
+            VariableMeaning::Setting(setting) if is_given(given, setting) => VariableEffect::Overridden(setting),
+            VariableMeaning::Setting("store") if self.get("REDIS_URL").is_none() => {
+                VariableEffect::Ignored("REDIS_URL is not set: limits are counted in memory, by each node for itself")
+            }
+            VariableMeaning::Setting("grpc_headers") if !matches!(self.headers(), Ok(Some(_))) => {
+                if is_off() {
+                    VariableEffect::AsHere
+                } else {
+                    VariableEffect::Ignored("LIMIT_RESPONSE_HEADERS_ENABLED is not true")
+                }
+            }
+            VariableMeaning::Setting("grpc_tls_cert" | "grpc_tls_key" | "grpc_tls_client_ca")
+                if !matches!(self.go_bool("GRPC_SERVER_USE_TLS"), Ok(Some(true))) =>
+            {
+                if is_off() {
+                    VariableEffect::AsHere
+                } else {
+                    VariableEffect::Ignored("GRPC_SERVER_USE_TLS is not true")
+                }
+            }
+            VariableMeaning::Setting(setting) => VariableEffect::Setting(setting),
+            VariableMeaning::Switch(_) | VariableMeaning::RefusedSwitch(_) if is_off() => VariableEffect::AsHere,
+            VariableMeaning::Ignored(reason) | VariableMeaning::Switch(reason) => VariableEffect::Ignored(reason),
+            // Those have ended the program already.
+            VariableMeaning::Refused(reason) | VariableMeaning::RefusedSwitch(reason) => {
+                VariableEffect::Ignored(reason)
+            }
+        }
+    }
+
+    /// Whether it is one of those that platforms set for every program, and that
+    /// are read without the others.
+    fn is_platform_variable(&self, known: &EnvoyVariable) -> bool {
+        match known.meaning {
+            VariableMeaning::Setting("log_level" | "log_format") => true,
+            VariableMeaning::Setting("store") => self.get("REDIS_URL").is_some_and(|url| super::is_redis_url(&url)),
+            _ => false,
+        }
+    }
+
+    /// Rejects variables for unsupported features, which would silently be missing.
+    fn refuse_unsupported(&self) -> Result<(), ConfigError> {
+        let refuse = |name: &'static str, instead: &'static str| {
+            let value = self.get(name).unwrap_or_default();
+            // A login is never shown.
+            let value = if name.ends_with("_AUTH") { "…".to_owned() } else { value };
+            Err(ConfigError::NotHere { name, value, instead })
+        };
+        if self.get("BACKEND_TYPE").is_some_and(|kind| kind != "redis") {
+            return refuse("BACKEND_TYPE", "use redis, or leave REDIS_URL out to count in memory");
+        }
+        if self.get("CONFIG_TYPE").is_some_and(|kind| kind != "FILE") {
+            return refuse("CONFIG_TYPE", "use FILE: rules come from files or from a database");
+        }
+        for known in &TABLE {
+            match known.meaning {
+                VariableMeaning::Refused(instead) if self.get(known.name).is_some() => {
+                    return refuse(known.name, instead);
+                }
+                VariableMeaning::RefusedSwitch(instead) if self.go_bool(known.name)? == Some(true) => {
+                    return refuse(known.name, instead);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The folder with the files, one a domain; refused if that is not said and
+    /// nothing is where it looks for it.
+    fn rule_folder(&self) -> Result<PathBuf, ConfigError> {
+        let folder = self.config_folder();
+        if self.get("RUNTIME_ROOT").is_none() && !folder.exists() {
+            let names = self.own_variables().collect::<Vec<_>>().join(", ");
+            return Err(ConfigError::NoRuntimeRoot { names, folder: folder.display().to_string() });
+        }
+        Ok(folder)
+    }
+
+    fn config_folder(&self) -> PathBuf {
+        let mut folder = PathBuf::from(self.get("RUNTIME_ROOT").unwrap_or_else(|| ROOT_DEFAULT.to_owned()));
+        folder.extend(self.get("RUNTIME_SUBDIRECTORY"));
+        folder.push(self.get("RUNTIME_APPDIRECTORY").unwrap_or_else(|| "config".to_owned()));
+        folder
+    }
+
+    /// Only a configured host is exposed: by default it is checkdam's own default.
+    fn address(&self, host: &str, port: &str, port_default: &str, host_default: &str) -> Option<String> {
+        let (host, port) = (self.get(host), self.get(port));
+        if host.is_none() && port.is_none() {
+            return None;
+        }
+        Some(super::address(host.as_deref().unwrap_or(host_default), port.as_deref().unwrap_or(port_default)))
+    }
+
+    fn headers(&self) -> Result<Option<String>, ConfigError> {
+        if self.go_bool("LIMIT_RESPONSE_HEADERS_ENABLED")? != Some(true) {
+            return Ok(None);
+        }
+        let names = ["LIMIT_LIMIT_HEADER", "LIMIT_REMAINING_HEADER", "LIMIT_RESET_HEADER"];
+        let names = names.into_iter().zip(super::HeaderNames::DEFAULT);
+        let names = names.map(|(name, default)| self.get(name).unwrap_or_else(|| default.to_owned()));
+        Ok(Some(names.collect::<Vec<_>>().join(",")))
+    }
+
+    /// What Go reads as a truth value.
+    fn go_bool(&self, name: &'static str) -> Result<Option<bool>, ConfigError> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        match value.as_str() {
+            "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(Some(true)),
+            "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(Some(false)),
+            _ => Err(ConfigError::NotAChoice { name, value, choices: "true, false".to_owned() }),
+        }
+    }
+}
+
+/// Whether one of our own flags or variables gives that setting.
+fn is_given(given: &Settings, setting: &str) -> bool {
+    match setting {
+        "rules" => given.rules.is_some(),
+        "http_listen" => given.http_listen.is_some(),
+        "grpc_listen" => given.grpc_listen.is_some(),
+        "store" => given.store.is_some(),
+        "store_ca" => given.store_ca.is_some(),
+        "store_client_cert" => given.store_client_cert.is_some(),
+        "store_client_key" => given.store_client_key.is_some(),
+        "grpc_tls_cert" => given.grpc_tls_cert.is_some(),
+        "grpc_tls_key" => given.grpc_tls_key.is_some(),
+        "grpc_tls_client_ca" => given.grpc_tls_client_ca.is_some(),
+        "key_prefix" => given.key_prefix.is_some(),
+        "merge_domains" => given.merge_domains.is_some(),
+        "grpc_shadow" => given.grpc_shadow.is_some(),
+        "grpc_quota" => given.grpc_quota.is_some(),
+        "grpc_metadata" => given.grpc_metadata.is_some(),
+        "grpc_headers" => given.grpc_headers.is_some(),
+        "log_level" => given.log_level.is_some(),
+        "log_format" => given.log_format.is_some(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;
