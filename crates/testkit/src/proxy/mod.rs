@@ -14,7 +14,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 
-use socket2::{Domain, Socket, Type};
+use socket2::Socket;
 
 use acceptor::Acceptor;
 pub use faults::Mode;
@@ -26,16 +26,12 @@ use crate::port::free_port;
 /// A proxy on a loopback port of its own. Dropping it closes its connections and frees the port.
 pub struct FaultProxy {
     addr: SocketAddr,
-    listener: Mutex<ListenerState>,
+    /// Bound for the proxy's whole life, so that no other process gets the port.
+    socket: Socket,
+    /// Absent while new connections are refused.
+    acceptor: Mutex<Option<Acceptor>>,
     links: Arc<Links>,
     faults: Arc<Faults>,
-}
-
-/// Whether new connections are accepted.
-enum ListenerState {
-    Open(#[expect(dead_code, reason = "held, and ended by its drop")] Acceptor),
-    /// Bound and not listening: connections are refused, and no other process gets the port.
-    Shut(Socket),
 }
 
 impl FaultProxy {
@@ -48,8 +44,9 @@ impl FaultProxy {
         let addr = listener.local_addr().expect("a bound listener has an address");
         let faults = Arc::new(Faults::default());
         let links = Arc::new(Links::new(upstream, Arc::clone(&faults)));
-        let acceptor = Acceptor::start(listener, Arc::clone(&links));
-        Self { addr, listener: Mutex::new(ListenerState::Open(acceptor)), links, faults }
+        let socket = Socket::from(listener);
+        let acceptor = Mutex::new(Some(Acceptor::start(&socket, Arc::clone(&links))));
+        Self { addr, socket, acceptor, links, faults }
     }
 
     /// Where clients connect.
@@ -85,29 +82,11 @@ impl FaultProxy {
 
     /// Refuses new connections, as a port on which nothing listens does, or accepts them again. Open ones stay.
     pub fn refuse(&self, is_refused: bool) {
-        let mut listener = self.listener.lock().unwrap();
-        let held = || {
-            let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-            socket.set_reuse_address(true)?;
-            Ok(socket)
-        };
-        let held: Socket = held().unwrap_or_else(|error: std::io::Error| panic!("the proxy has no socket: {error}"));
-        match &*listener {
-            ListenerState::Open(_) if is_refused => {
-                // The acceptor lets go of the port, which is taken again at once.
-                *listener = ListenerState::Shut(held);
-                let ListenerState::Shut(held) = &*listener else { return };
-                held.bind(&self.addr.into())
-                    .unwrap_or_else(|error| panic!("the proxy cannot hold {}: {error}", self.addr));
-            }
-            ListenerState::Shut(_) if !is_refused => {
-                let ListenerState::Shut(socket) = std::mem::replace(&mut *listener, ListenerState::Shut(held)) else {
-                    return;
-                };
-                socket.listen(128).unwrap_or_else(|error| panic!("the proxy cannot listen on {}: {error}", self.addr));
-                *listener = ListenerState::Open(Acceptor::start(socket.into(), Arc::clone(&self.links)));
-            }
-            _ => {}
+        let mut acceptor = self.acceptor.lock().unwrap();
+        if is_refused {
+            *acceptor = None;
+        } else if acceptor.is_none() {
+            *acceptor = Some(Acceptor::start(&self.socket, Arc::clone(&self.links)));
         }
     }
 
