@@ -5,8 +5,6 @@ WORKDIR /src
 COPY Cargo.toml Cargo.lock ./
 COPY crates crates
 COPY bench bench
-# The rules of a first start, which the program holds.
-COPY examples/starter-rules.yaml examples/starter-rules.yaml
 # What was compiled stays in caches of the builder: a change of ours compiles only ours.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
