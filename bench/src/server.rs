@@ -82,6 +82,17 @@ impl Server {
         Self { grpc: Some(grpc), ..server }
     }
 
+    /// `checkdam serve` with TLS on its HTTP listener, and without gRPC.
+    #[must_use]
+    pub fn checkdam_with_tls(rules: &str, certificate: &Path, key: &Path) -> Self {
+        let mut arguments: Vec<OsString> = ["--grpc-listen", "off", "--http-tls-cert"].map(Into::into).to_vec();
+        arguments.extend([certificate.into(), "--http-tls-key".into(), key.into()]);
+        let server = Self::start("serve", "--http-listen", Some(rules), &arguments);
+        let ready = || Client::connect(server.admin()).ask("GET", "/readyz", "").0 == 200;
+        wait_until("checkdam to be ready", START, ready);
+        server
+    }
+
     /// `checkdam proxy` before that upstream.
     #[must_use]
     pub fn proxy(rules: &str, upstream: SocketAddr) -> Self {
@@ -132,6 +143,12 @@ impl Server {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.daemon.address()
+    }
+
+    /// Whose CPU time counts.
+    #[must_use]
+    pub fn process(&self) -> u32 {
+        self.daemon.pid()
     }
 
     /// Where operators are let in.

@@ -3,6 +3,7 @@
 //! server's core is the one that is full; where it is not, `server busy` tells.
 
 mod grpc;
+pub mod handshake;
 mod http;
 
 use std::net::SocketAddr;
@@ -49,17 +50,7 @@ pub struct Target {
 /// If a request fails or is denied: no limit here is that low.
 #[must_use]
 pub fn run(target: Target, in_flight: usize, length: Duration) -> Vec<f64> {
-    std::thread::scope(|scope| scope.spawn(|| run_pinned(target, in_flight, length)).join()).unwrap_or_else(|fault| {
-        let text = fault.downcast_ref::<String>().map_or("it panicked", String::as_str);
-        panic!("the load on {} ended early: {text}", target.address)
-    })
-}
-
-fn run_pinned(target: Target, in_flight: usize, length: Duration) -> Vec<f64> {
-    pin_thread(&[load_core()]);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.unwrap_or_else(|error| panic!("no runtime: {error}"));
-    runtime.block_on(async {
+    in_pinned_runtime(target.address, async move {
         let (connections, streams) = match target.door {
             Door::Check | Door::Get => (in_flight, 1),
             Door::Grpc => (in_flight.div_ceil(STREAMS), STREAMS.min(in_flight)),
@@ -83,6 +74,19 @@ fn run_pinned(target: Target, in_flight: usize, length: Duration) -> Vec<f64> {
         }
         let (seconds, cpu) = (start.elapsed().as_secs_f64(), cpu_seconds(target.process) - cpu);
         summary(&mut waits_ns, seconds, cpu)
+    })
+}
+
+/// Runs a load on a thread of its own, on the core for it.
+fn in_pinned_runtime(address: SocketAddr, load: impl Future<Output = Vec<f64>> + Send) -> Vec<f64> {
+    let run = || {
+        pin_thread(&[load_core()]);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap_or_else(|error| panic!("no runtime: {error}")).block_on(load)
+    };
+    std::thread::scope(|scope| scope.spawn(run).join()).unwrap_or_else(|fault| {
+        let text = fault.downcast_ref::<String>().map_or("it panicked", String::as_str);
+        panic!("the load on {address} ended early: {text}")
     })
 }
 

@@ -12,6 +12,7 @@ mod redis;
 mod rules;
 mod servers;
 mod shared;
+mod tls;
 
 pub use bytes::print_bytes;
 
@@ -44,6 +45,7 @@ pub const ALL: &[Suite] = &[
     suite("servers", "HTTP and gRPC checks in memory beside bare axum, bare tonic and nginx", 11.0, servers::run),
     suite("shared", "HTTP and gRPC checks on Redis beside limitador's library", 9.0, shared::run),
     suite("proxy", "the proxy beside nginx with limit_req", 5.0, proxy::run),
+    suite("tls", "TLS handshakes beside nginx, by the server's CPU time", 5.0, tls::run),
     suite("growth", "buckets, rules, tiers, connections and shards: what more of them cost", 25.0, growth::run),
     suite("audit", "denials with and without their record; a start with 100,000 rules", 14.0, audit::run),
     suite("dashboard", "checks with and without the dashboard open in five browsers", 14.0, dashboard::run),

@@ -2,6 +2,7 @@
 
 import { batchJson, readAnswer, readBatch, requestJson, unreachableAnswer } from "./answer.js";
 import { Unreachable } from "./errors.js";
+import { checkTls, explainTls } from "./tls.js";
 
 const POLICIES = ["raise", "open", "closed"];
 
@@ -17,15 +18,18 @@ export class Client {
   #onUnreachable;
   #headers;
   #fetch;
+  #tls;
+  #httpsFetch;
 
   /**
    * `timeoutMs` bounds a whole call. `onUnreachable` says what happens when there
    * is no answer: "raise" (default) throws `Unreachable`, "open" allows, "closed"
    * denies with status 503. `token` is the server's API token, if it has one; without
    * a valid one it answers with `Refused` (401). `fetch` is what is called instead of
-   * the global one.
+   * the global one. `tls` has the `ca`, `cert`, `key` and `passphrase` of node:tls, in PEM,
+   * for an https:// server; only in Node.
    */
-  constructor(url = "http://127.0.0.1:8080", { timeoutMs = 1000, onUnreachable = "raise", token, fetch } = {}) {
+  constructor(url = "http://127.0.0.1:8080", { timeoutMs = 1000, onUnreachable = "raise", token, fetch, tls } = {}) {
     let parsed = null;
     try {
       parsed = new URL(url);
@@ -41,11 +45,16 @@ export class Client {
     if (token !== undefined && !/^[!-~]+$/.test(token)) {
       throw new TypeError("the token is empty or has a character that no header can carry");
     }
+    if (tls !== undefined) {
+      checkTls(tls, parsed.protocol);
+      if (fetch) throw new TypeError("tls and fetch are given: fetch has its own settings of TLS");
+    }
     this.#headers = { "content-type": "application/json", ...(token !== undefined && { authorization: `Bearer ${token}` }) };
     this.#url = String(url).replace(/\/+$/, "");
     this.#timeoutMs = timeoutMs;
     this.#onUnreachable = onUnreachable;
     this.#fetch = fetch ?? ((...request) => globalThis.fetch(...request));
+    this.#tls = tls;
   }
 
   /** Charges a request to every limit that applies, or to none. */
@@ -90,9 +99,16 @@ export class Client {
     }
   }
 
+  /** Loaded only where it is needed: browsers have no node:https. */
+  #loadHttpsFetch() {
+    this.#httpsFetch ??= import("#https-fetch").then(({ httpsFetch }) => httpsFetch(this.#tls));
+    return this.#httpsFetch;
+  }
+
   async #post(path, body) {
+    const fetch = this.#tls ? await this.#loadHttpsFetch() : this.#fetch;
     try {
-      const response = await this.#fetch(this.#url + path, {
+      const response = await fetch(this.#url + path, {
         method: "POST",
         headers: this.#headers,
         body: JSON.stringify(body),
@@ -102,7 +118,7 @@ export class Client {
       return [response.status, response.headers, await response.text()];
     } catch (cause) {
       const late = cause?.name === "TimeoutError" ? ` within ${this.#timeoutMs} ms` : "";
-      const reason = late ? "" : `: ${cause?.cause?.message || cause?.message || cause}`;
+      const reason = late ? "" : `: ${explainTls(cause?.cause ?? cause) ?? (cause?.cause?.message || cause?.message || cause)}`;
       throw new Unreachable(`${this.#url} did not answer${late}${reason}`, { cause });
     }
   }

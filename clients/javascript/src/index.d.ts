@@ -93,6 +93,20 @@ export interface ClientOptions {
   token?: string;
   /** What is called instead of the global fetch. */
   fetch?: typeof fetch;
+  /** For an `https://` server; only in Node, and not with `fetch`. */
+  tls?: TlsOptions;
+}
+
+/** Settings of TLS in PEM, as node:tls has them. */
+export interface TlsOptions {
+  /** The CA certificates that verify the server. Default: those that Node trusts. */
+  ca?: string | Uint8Array;
+  /** The client's certificate, for servers that require one. */
+  cert?: string | Uint8Array;
+  /** Its private key. */
+  key?: string | Uint8Array;
+  /** What the key is encrypted with. */
+  passphrase?: string;
 }
 
 /** Asks a checkdam server. Rejects with `Refused`, `Unreachable` or, for bad input, `TypeError`. */

@@ -1,7 +1,8 @@
 /**
  * Client of the checkdam rate limiter, and a polite fetch for any limited API.
  *
- * Needs nothing but `fetch`: it runs in Node 18 and later, Deno and browsers.
+ * Needs nothing but `fetch`: it runs in Node 18 and later, Deno and browsers. Only the
+ * client's option `tls` needs Node.
  */
 
 export { Client } from "./client.js";

@@ -23,6 +23,7 @@ import {
 import express from "express";
 
 const client = new Client(new URL("http://127.0.0.1:8080"), { timeoutMs: 200, onUnreachable: "closed", token: "the-api-token", fetch });
+export const secure = new Client("https://127.0.0.1:8080", { tls: { ca: "", cert: new Uint8Array(), key: "", passphrase: "" } });
 const attributes: Attributes = { user: "42", shard: 7 };
 const paths: PathForms = { slashes: "decode", trailingSlash: "strip", case: "lower" };
 
@@ -45,6 +46,8 @@ export async function check(): Promise<number> {
 void client.check({ user: null });
 // @ts-expect-error There is no such policy.
 new Client("http://127.0.0.1:8080", { onUnreachable: "opn" });
+// @ts-expect-error There is no such setting of TLS.
+new Client("https://127.0.0.1:8080", { tls: { certificate: "" } });
 
 const length = limited(client, (name: string) => ({ user: name }), async (name: string) => name.length, { cost: 1 });
 export const called: Promise<number> = length("42");

@@ -12,7 +12,7 @@ import { join } from "node:path";
 import { after, before, beforeEach, test } from "node:test";
 import { pathToFileURL } from "node:url";
 
-import { startServer } from "./server.js";
+import { makeCertificates, startServer, tlsSettings } from "./server.js";
 
 const RULES = `
 rules:
@@ -27,7 +27,7 @@ const { Client, ...others } = await import(pathToFileURL(join(FOLDER, "node_modu
 const EXAMPLES = examples("../README.md");
 const used = new Set();
 const apiStatuses = [];
-let server, api, client;
+let server, api, client, certificates, tlsServer;
 
 /** The JavaScript blocks of a Markdown file. */
 function examples(path) {
@@ -43,6 +43,8 @@ async function run(marker, exported = []) {
   used.add(code);
   const text = code
     .replaceAll("http://127.0.0.1:8080", server.url)
+    .replaceAll("https://limits.example:8443", tlsServer.url)
+    .replaceAll(/"((?:ca|client)\.(?:crt|key))"/g, (_, name) => JSON.stringify(certificates.path(name)))
     .replaceAll("https://api.example.com", `http://127.0.0.1:${api.address().port}`)
     // The examples' timeouts suit production, not a machine that compiles beside the tests.
     .replaceAll("timeoutMs: 200", "timeoutMs: 5000");
@@ -80,6 +82,8 @@ const statuses = (responses) => responses.map(({ status }) => status);
 before(async () => {
   server = await startServer(RULES);
   client = new Client(server.url, { timeoutMs: 5000 });
+  certificates = makeCertificates();
+  tlsServer = await startServer(RULES, tlsSettings(certificates, true));
   api = createServer((request, response) => {
     const isFirst = apiStatuses.length === 0;
     apiStatuses.push(isFirst ? 429 : 200);
@@ -92,6 +96,8 @@ after(async () => {
   api?.closeAllConnections();
   api?.close();
   await server?.stop();
+  await tlsServer?.stop();
+  certificates?.remove();
 });
 
 beforeEach(async () => {
@@ -109,6 +115,10 @@ test("a check", async () => {
 
 test("a batch", async () => {
   assert.deepEqual((await run("checkBatch", ["answers"])).answers.map(({ allowed }) => allowed), [true, true]);
+});
+
+test("TLS", async () => {
+  assert.deepEqual((await run("tls: {")).printed, ["true"]);
 });
 
 test("CommonJS", async () => {

@@ -1,6 +1,6 @@
 /** A real checkdam server for the tests, ended with them. */
 
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -72,6 +72,35 @@ function listening(server) {
       resolve(said.find((text) => text.includes("listening")).trim().split(/\s+/).at(-1));
     });
   });
+}
+
+/** Runs openssl; certificates of tests are made with it. */
+export function openssl(...args) {
+  execFileSync("openssl", args, { stdio: "ignore" });
+}
+
+/** A CA, and what it has signed: `server` for 127.0.0.1, `client`, and `other` by another CA. */
+export function makeCertificates() {
+  const folder = mkdtempSync(join(tmpdir(), "checkdam-tls-"));
+  const path = (name) => join(folder, name);
+  const key = (name) => ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", path(`${name}.key`)];
+  writeFileSync(path("names"), "subjectAltName=IP:127.0.0.1");
+  for (const [ca, signed] of [["ca", ["server", "client"]], ["other-ca", ["other"]]]) {
+    openssl("req", "-x509", ...key(ca), "-out", path(`${ca}.crt`), "-days", "2", "-subj", `/CN=tests ${ca}`);
+    for (const name of signed) {
+      openssl("req", ...key(name), "-out", path(`${name}.csr`), "-subj", `/CN=tests ${name}`);
+      const authority = ["-CA", path(`${ca}.crt`), "-CAkey", path(`${ca}.key`), "-CAcreateserial"];
+      const made = ["-out", path(`${name}.crt`), "-days", "2", "-extfile", path("names")];
+      openssl("x509", "-req", "-in", path(`${name}.csr`), ...authority, ...made);
+    }
+  }
+  return { path, remove: () => rmSync(folder, { recursive: true, force: true }) };
+}
+
+/** The settings of a server with such certificates; a mutual one requires a client certificate. */
+export function tlsSettings({ path }, isMutual = false) {
+  const pair = ["--tls-cert", path("server.crt"), "--tls-key", path("server.key")];
+  return isMutual ? [...pair, "--http-tls-client-ca", path("ca.crt")] : pair;
 }
 
 /** An address where no server listens. */

@@ -20,7 +20,7 @@ import checkdam_client
 from checkdam_client import Client
 from flask import Flask
 
-from .server import Server
+from .server import Server, certificates, tls_url
 
 RULES = """
 rules:
@@ -122,6 +122,9 @@ class ReadmeExamples(unittest.TestCase):
         """Runs an example; returns its variables and what it printed."""
         text = self.example(marker)
         text = text.replace("http://127.0.0.1:8080", self.server.url)
+        text = text.replace("https://limits.example:8443", tls_url(is_mutual=True))
+        for name in ("ca.crt", "client.crt", "client.key"):
+            text = text.replace(f'"{name}"', repr(certificates().path(name)))
         text = text.replace("https://api.example.com", f"http://127.0.0.1:{self.api.server_port}")
         # The examples' timeouts suit production, not a machine that compiles beside the tests.
         text = text.replace("timeout=0.2", "timeout=5")
@@ -160,6 +163,9 @@ class ReadmeExamples(unittest.TestCase):
 
     def test_async_client(self):
         self.assertEqual(self.run_example("asyncio.run(main())")[1], "True 5\n")
+
+    def test_tls(self):
+        self.assertEqual(self.run_example("ca_file")[1], "True\n")
 
     def test_limited_function(self):
         self.assertEqual(self.run_example("@limited")[1], "results for dams\n")

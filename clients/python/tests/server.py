@@ -92,6 +92,50 @@ def guarded_url():
     return Server(arguments=("--api-token", TOKEN)).url
 
 
+def openssl(*arguments):
+    """Runs openssl; certificates of tests are made with it."""
+    subprocess.run(["openssl", *arguments], check=True, stdin=subprocess.DEVNULL, capture_output=True)
+
+
+class Certificates:
+    """A CA, and what it has signed: `server` for 127.0.0.1, `client`, and `other` by another CA."""
+
+    def __init__(self):
+        self._folder = tempfile.TemporaryDirectory()
+        atexit.register(self._folder.cleanup)
+        for ca, signed in (("ca", ("server", "client")), ("other-ca", ("other",))):
+            openssl("req", "-x509", *self._new(ca), "-days", "2", "-subj", f"/CN=tests {ca}")
+            for name in signed:
+                openssl("req", *self._new(name, "csr"), "-subj", f"/CN=tests {name}")
+                names = Path(self.path("names"))
+                names.write_text("subjectAltName=IP:127.0.0.1")
+                authority = ("-CA", self.path(f"{ca}.crt"), "-CAkey", self.path(f"{ca}.key"), "-CAcreateserial")
+                request, made = ("-in", self.path(f"{name}.csr")), ("-out", self.path(f"{name}.crt"), "-days", "2")
+                openssl("x509", "-req", *request, *authority, *made, "-extfile", str(names))
+
+    def path(self, name):
+        return os.path.join(self._folder.name, name)
+
+    def _new(self, name, kind="crt"):
+        key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", self.path(f"{name}.key"))
+        return (*key, "-out", self.path(f"{name}.{kind}"))
+
+
+@functools.lru_cache(maxsize=None)
+def certificates():
+    return Certificates()
+
+
+@functools.lru_cache(maxsize=None)
+def tls_url(is_mutual=False):
+    """The address of a server with TLS; a mutual one requires a client certificate."""
+    files = certificates()
+    arguments = ["--tls-cert", files.path("server.crt"), "--tls-key", files.path("server.key")]
+    if is_mutual:
+        arguments += ["--http-tls-client-ca", files.path("ca.crt")]
+    return Server(arguments=arguments).url
+
+
 def silent_address():
     """An address where no server listens."""
     with socket.socket() as free:

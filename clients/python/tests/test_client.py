@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import socket
+import ssl
 import threading
 import unittest
 import urllib.request
@@ -13,7 +14,7 @@ from unittest import mock
 
 from checkdam_client import Answer, AsyncClient, Ban, Client, Refused, Tier, Unreachable
 
-from .server import TOKEN, guarded_url, server_url, silent_address
+from .server import TOKEN, certificates, guarded_url, openssl, server_url, silent_address, tls_url
 
 
 class Awaited:
@@ -58,6 +59,53 @@ class ClientTests:
             with self.assertRaises(ValueError) as refused:
                 self.make(guarded_url(), token=token)
             self.assertNotIn(token or " two", str(refused.exception))
+
+    def test_a_server_with_a_ca_of_its_own(self):
+        client = self.client(tls_url(), ca_file=certificates().path("ca.crt"))
+        self.assertEqual([client.check(self.user("tls")).remaining for _ in range(3)], [2, 1, 0])
+        for settings in ({}, {"ca_file": certificates().path("other-ca.crt")}):
+            with self.assertRaises(Unreachable) as failed:
+                self.client(tls_url(), **settings).check(self.user("tls"))
+            self.assertRegex(str(failed.exception), "certificate is not accepted: .*; see ca_file$")
+        with self.assertRaisesRegex(Unreachable, "write its address as http://"):
+            self.client(server_url().replace("http:", "https:")).check(self.user("tls"))
+        # The certificate is for 127.0.0.1.
+        with self.assertRaisesRegex(Unreachable, "mismatch|not valid for"):
+            url = tls_url().replace("127.0.0.1", "localhost")
+            self.client(url, ca_file=certificates().path("ca.crt")).check(self.user("tls"))
+
+    def test_a_server_that_requires_a_certificate(self):
+        path = certificates().path
+        pair = {"client_certificate": path("client.crt"), "client_key": path("client.key")}
+        client = self.client(tls_url(is_mutual=True), ca_file=path("ca.crt"), **pair)
+        self.assertEqual([client.check(self.user("mutual")).remaining for _ in range(3)], [2, 1, 0])
+        context = ssl.create_default_context(cafile=path("ca.crt"))
+        context.load_cert_chain(path("client.crt"), path("client.key"))
+        self.assertFalse(self.client(tls_url(is_mutual=True), ssl_context=context).check(self.user("mutual")).allowed)
+        with self.assertRaisesRegex(Unreachable, "requires a client certificate: see client_certificate"):
+            self.client(tls_url(is_mutual=True), ca_file=path("ca.crt")).check(self.user("mutual"))
+        wrong = {"client_certificate": path("other.crt"), "client_key": path("other.key")}
+        with self.assertRaisesRegex(Unreachable, "does not accept the client certificate"):
+            self.client(tls_url(is_mutual=True), ca_file=path("ca.crt"), **wrong).check(self.user("mutual"))
+
+    def test_tls_files_that_cannot_be_used(self):
+        path = certificates().path
+        openssl("ec", "-in", path("client.key"), "-aes128", "-passout", "pass:secret", "-out", path("encrypted.key"))
+        missing, client = path("missing.crt"), path("client.crt")
+        for url, settings, kind, part in (
+            ("https://h", {"ca_file": missing}, FileNotFoundError, "ca_file.*missing.crt"),
+            ("https://h", {"ca_file": path("ca.key")}, ValueError, "ca_file: .*ca.key' has no CA certificate"),
+            ("https://h", {"client_certificate": missing}, FileNotFoundError, "client_certificate.*missing.crt"),
+            ("https://h", {"client_certificate": client}, ValueError, "not a pair"),
+            ("https://h", {"client_certificate": client, "client_key": missing}, FileNotFoundError, "client_key"),
+            ("https://h", {"client_certificate": client, "client_key": path("ca.key")}, ValueError, "not a pair"),
+            ("https://h", {"client_certificate": client, "client_key": path("encrypted.key")}, ValueError, "encrypted"),
+            ("https://h", {"client_key": path("client.key")}, ValueError, "without client_certificate"),
+            ("https://h", {"ca_file": client, "ssl_context": ssl.create_default_context()}, ValueError, "ssl_context"),
+            ("http://h", {"ca_file": path("ca.crt")}, ValueError, "https://"),
+        ):
+            with self.subTest(settings=settings), self.assertRaisesRegex(kind, part):
+                self.make(url, **settings)
 
     def test_check_until_denied(self):
         client, user = self.client(), self.user("check")

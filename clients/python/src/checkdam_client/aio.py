@@ -8,10 +8,11 @@ import time
 from types import TracebackType
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type
 
-from . import wire
+from . import tls, wire
 from .answer import Answer
 from .client import IDLE_CONNECTIONS_MAX, IDLE_MAX_S
 from .errors import Unreachable
+from .tls import FilePath
 from .wire import Attributes, BatchRequest
 
 #: The most header lines of an answer.
@@ -27,9 +28,13 @@ class _Connection(NamedTuple):
         return not self.reader.at_eof() and not self.writer.is_closing()
 
     def discard(self) -> None:
-        # A client may outlive the loop that its connection belongs to.
+        # A client may outlive the loop that its connection belongs to. Nothing is left to
+        # send, so TLS does not wait for the server's consent.
         if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self.writer.close)
+            self.loop.call_soon_threadsafe(self._abort)
+
+    def _abort(self) -> None:
+        self.writer.transport.abort()
 
 
 class AsyncClient:
@@ -38,8 +43,8 @@ class AsyncClient:
     >>> client = AsyncClient("http://127.0.0.1:8080", timeout=0.2, on_unreachable="open")
     >>> answer = await client.check({"user": "42", "plan": "free"})
 
-    `timeout` bounds a whole call, in seconds; `on_unreachable` and
-    `token` are those of `Client`.
+    `timeout` bounds a whole call, in seconds; `on_unreachable`, `token` and the
+    settings of TLS are those of `Client`.
     """
 
     def __init__(
@@ -50,11 +55,14 @@ class AsyncClient:
         on_unreachable: str = "raise",
         ssl_context: Optional[ssl.SSLContext] = None,
         token: Optional[str] = None,
+        ca_file: Optional[FilePath] = None,
+        client_certificate: Optional[FilePath] = None,
+        client_key: Optional[FilePath] = None,
     ) -> None:
         self._place = wire.Place.parse(url)
         self._timeout = timeout
         self._on_unreachable = wire.policy(on_unreachable)
-        self._ssl = ssl_context
+        self._ssl = tls.context(self._place, ca_file, client_certificate, client_key, ssl_context)
         self._headers = "".join(f"{name}: {value}\r\n" for name, value in wire.headers(token).items())
         self._idle: List[Tuple[float, _Connection]] = []
 
@@ -115,7 +123,7 @@ class AsyncClient:
         except asyncio.TimeoutError as error:
             raise Unreachable(f"{self._place.authority} did not answer within {self._timeout:g} s") from error
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
-            reason = str(error) or type(error).__name__
+            reason = tls.explain(error) or str(error) or type(error).__name__
             raise Unreachable(f"{self._place.authority} did not answer: {reason}") from error
 
     async def _exchange(self, path: str, body: bytes) -> Tuple[int, Mapping[str, str], bytes]:
@@ -146,8 +154,7 @@ class AsyncClient:
             if connection.loop is loop and time.monotonic() - since < IDLE_MAX_S and connection.is_quiet():
                 return connection
             connection.discard()
-        tls = (self._ssl or ssl.create_default_context()) if self._place.tls else None
-        reader, writer = await asyncio.open_connection(self._place.host, self._place.port, ssl=tls)
+        reader, writer = await asyncio.open_connection(self._place.host, self._place.port, ssl=self._ssl)
         return _Connection(loop, reader, writer)
 
 

@@ -11,9 +11,10 @@ import time
 from types import TracebackType
 from typing import List, Mapping, Optional, Sequence, Tuple, Type
 
-from . import wire
+from . import tls, wire
 from .answer import Answer
 from .errors import Unreachable
+from .tls import FilePath
 from .wire import Attributes, BatchRequest
 
 #: A connection that was idle for longer is not used again: the server closes after 75 s.
@@ -34,6 +35,11 @@ class Client:
     `on_unreachable` says what happens when there is no answer: "raise" (default)
     raises `Unreachable`, "open" allows, "closed" denies with status 503. `token` is the
     server's API token, if it has one; without a valid one it answers `Refused` (401).
+
+    For an ``https://`` server, `ca_file` names the CA certificates that verify it, in PEM;
+    the system's by default. `client_certificate` and `client_key` name the certificate and
+    the private key to present, for servers that require one; the key may be in the file of the
+    certificate. `ssl_context` replaces all three.
     """
 
     def __init__(
@@ -44,11 +50,14 @@ class Client:
         on_unreachable: str = "raise",
         ssl_context: Optional[ssl.SSLContext] = None,
         token: Optional[str] = None,
+        ca_file: Optional[FilePath] = None,
+        client_certificate: Optional[FilePath] = None,
+        client_key: Optional[FilePath] = None,
     ) -> None:
         self._place = wire.Place.parse(url)
         self._timeout = timeout
         self._on_unreachable = wire.policy(on_unreachable)
-        self._ssl = ssl_context
+        self._ssl = tls.context(self._place, ca_file, client_certificate, client_key, ssl_context)
         self._headers = wire.headers(token)
         self._process = os.getpid()
         self._lock = threading.Lock()
@@ -112,7 +121,7 @@ class Client:
             answer = response.read(wire.ANSWER_BYTES_MAX)
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            reason = str(error) or type(error).__name__
+            reason = tls.explain(error) or str(error) or type(error).__name__
             raise Unreachable(f"{self._place.authority} did not answer: {reason}") from error
         except BaseException:
             connection.close()

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, bail};
 use axum::http::header::AUTHORIZATION;
 use checkdam_tools::loadgen::{
-    self, GrpcRequest, HeaderTemplate, HttpRequest, KeyDistribution, KeyTemplate, LoadOptions, LoadPlan,
+    self, Endpoint, GrpcRequest, HeaderTemplate, HttpRequest, KeyDistribution, KeyTemplate, LoadOptions, LoadPlan,
     PlannedRequest, Target,
 };
 use checkdam_tools::simulate::attribute as plain_attribute;
@@ -20,6 +20,7 @@ use serde_json::Value;
 
 use self::text_report::ProgressPrinter;
 use super::api_token::ApiTokenArguments;
+use super::http_client::ClientTlsArguments;
 use super::signals::stop_on_interrupt;
 use super::table::printable;
 use super::{SERVER_DEFAULT, print, print_notice, print_value};
@@ -29,7 +30,7 @@ const GRPC_DEFAULT: &str = "http://127.0.0.1:8081";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchArguments {
-    /// URL of the server, plain HTTP [default: http://127.0.0.1:8080, with --grpc http://127.0.0.1:8081]
+    /// URL of the server, http:// or https:// [default: http://127.0.0.1:8080, with --grpc http://127.0.0.1:8081]
     #[arg(value_name = "URL")]
     url: Option<String>,
 
@@ -52,6 +53,9 @@ pub(crate) struct BenchArguments {
 
     #[command(flatten)]
     token: ApiTokenArguments,
+
+    #[command(flatten)]
+    tls: ClientTlsArguments,
 
     /// Domain of the requests
     #[arg(long, value_name = "DOMAIN")]
@@ -108,8 +112,8 @@ fn path(text: &str) -> Result<KeyTemplate, String> {
 pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     let url = arguments.url.as_deref().unwrap_or(if arguments.grpc { GRPC_DEFAULT } else { SERVER_DEFAULT });
     let target = Target::resolve(url, arguments.target_is_mine)?;
-    let address = arguments.probe(&target)?;
-    let plan = arguments.plan(target, address)?;
+    let endpoint = arguments.probe(&target)?;
+    let plan = arguments.plan(target, endpoint)?;
     if !arguments.quiet && !arguments.has_key() && plan.options.spread != KeyDistribution::One {
         print_notice("the requests contain no {key}, so all are the same");
     }
@@ -131,7 +135,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
 }
 
 impl BenchArguments {
-    fn plan(&self, target: Target, address: SocketAddr) -> anyhow::Result<LoadPlan> {
+    fn plan(&self, target: Target, endpoint: Endpoint) -> anyhow::Result<LoadPlan> {
         let mut headers = self.header.clone();
         if let Some(token) = self.token.token()? {
             headers.push((AUTHORIZATION, KeyTemplate::literal(format!("Bearer {token}"))));
@@ -145,7 +149,16 @@ impl BenchArguments {
                 None => HttpRequest::check(&path.push_text("/v1/check"), &target.authority, &headers, self.body()),
             }))
         };
-        Ok(LoadPlan { target, address, asked, options: self.load.clone() })
+        Ok(LoadPlan { target, endpoint, asked, options: self.load.clone() })
+    }
+
+    /// One of the target's addresses, with TLS if the target has it.
+    fn endpoint(&self, target: &Target, address: SocketAddr) -> anyhow::Result<Endpoint> {
+        if !target.is_tls {
+            return Ok(Endpoint::plain(address));
+        }
+        Endpoint::tls(address, &target.host, self.tls.config()?, self.grpc)
+            .with_context(|| format!("the target {:?} has no host name that a certificate could have", target.url))
     }
 
     /// What `/v1/check` takes, in JSON.
@@ -178,7 +191,7 @@ impl BenchArguments {
             bail!("the target {url:?} has the path {prefix:?}, and gRPC has paths of its own: give a host and a port");
         }
         let domain = self.domain.as_deref().unwrap_or_default();
-        let request = GrpcRequest::new(&target.authority, domain, &self.attributes, self.cost);
+        let request = GrpcRequest::new(target, domain, &self.attributes, self.cost);
         let request = request.with_context(|| format!("the target {url:?} is not a URL"))?;
         Ok(match self.token.token()? {
             Some(token) => request.with_token(&token).context("the API token cannot be sent")?,

@@ -18,6 +18,7 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::api_token::ApiTokenArguments;
@@ -44,10 +45,10 @@ pub(crate) struct ClientTlsArguments {
 }
 
 impl ClientTlsArguments {
-    fn connector(&self) -> anyhow::Result<TlsConnector> {
+    /// What connections are made with.
+    pub(super) fn config(&self) -> anyhow::Result<ClientConfig> {
         let Self { ca_file: ca, client_cert: certificate, client_key: key } = self.clone();
-        let config = ClientTlsFiles { ca, certificate, key }.config().context("see --ca-file and --client-cert")?;
-        Ok(TlsConnector::from(Arc::new(config)))
+        ClientTlsFiles { ca, certificate, key }.config().context("see --ca-file and --client-cert")
     }
 }
 
@@ -95,9 +96,14 @@ impl ApiRequest {
     }
 
     /// Asks the server at this one of its addresses.
-    pub(super) fn send_to_address(self, server: &str, at: SocketAddr) -> anyhow::Result<ApiResponse> {
+    pub(super) fn send_to_address(
+        self,
+        server: &str,
+        at: SocketAddr,
+        tls: &ClientTlsArguments,
+    ) -> anyhow::Result<ApiResponse> {
         let address = ServerAddress { at: Some(at), ..ServerAddress::parse(server)? };
-        self.connect_and_send(&address, &ClientTlsArguments::default())
+        self.connect_and_send(&address, tls)
     }
 
     fn has_header(&self, wanted: &HeaderName) -> bool {
@@ -106,7 +112,7 @@ impl ApiRequest {
 
     fn connect_and_send(self, address: &ServerAddress, tls: &ClientTlsArguments) -> anyhow::Result<ApiResponse> {
         let server = &address.server;
-        let tls = if address.is_tls { Some(tls.connector()?) } else { None };
+        let tls = if address.is_tls { Some(TlsConnector::from(Arc::new(tls.config()?))) } else { None };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let timeout = self.timeout;
         match runtime.block_on(async { tokio::time::timeout(timeout, self.connect(address, tls)).await }) {
@@ -127,9 +133,7 @@ impl ApiRequest {
         let Some(tls) = tls else { return self.exchange(address, stream).await };
         let name = ServerName::try_from(address.host.clone())
             .with_context(|| format!("the server {server:?} has no host name that a certificate could have"))?;
-        let stream = tls.connect(name, stream).await.with_context(|| {
-            format!("cannot make a secure connection to {server}: see --ca-file, and whether that port has TLS")
-        })?;
+        let stream = tls.connect(name, stream).await.with_context(|| no_tls(server))?;
         self.exchange(address, stream).await
     }
 
@@ -158,6 +162,11 @@ impl ApiRequest {
         };
         talked.await.with_context(|| format!("the server at {server} does not answer: is it checkdam?"))
     }
+}
+
+/// The message of a TLS handshake that failed.
+pub(super) fn no_tls(server: &str) -> String {
+    format!("cannot make a secure connection to {server}: see --ca-file, and whether that port has TLS")
 }
 
 /// Posts `body` to `path` of the server and returns the JSON of its response,

@@ -231,7 +231,7 @@ fn what_cannot_be_sent_is_refused_before_anything_is() {
     }
     refused(bench(&grpc, &[]).output().unwrap(), "does not answer");
     refused(bench("http://192.0.2.1:8080", &[]).output().unwrap(), "--target-is-mine");
-    refused(bench("https://127.0.0.1:8080", &[]).output().unwrap(), "TLS");
+    refused(bench("https://192.0.2.1:8080", &[]).output().unwrap(), "--target-is-mine");
     refused(bench("http://127.0.0.1:99999", &[]).output().unwrap(), "port \"99999\"");
     let with_path = bench(&format!("{grpc}/limits"), &["--grpc", "--domain", "edge"]).output();
     refused(with_path.unwrap(), "the path \"/limits\"");

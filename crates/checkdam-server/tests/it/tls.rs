@@ -607,6 +607,30 @@ fn commands_speak_https() {
 }
 
 #[test]
+fn bench_loads_https() {
+    let files = Files::with_client();
+    let (client, key, ca) = (files.path("client.crt"), files.path("client.key"), files.path("ca.crt"));
+    let server = files.serve(&["--grpc-tls-client-ca", &ca]);
+    let (http, grpc) = (url(server.address(), ""), url(server.grpc_address(), ""));
+    let run = |target: &str, arguments: &[&str]| {
+        let load =
+            ["--requests", "300", "--connections", "4", "--warmup", "0s", "--timeout", "30s", "--json", "--quiet"];
+        let done = checkdam().args(["bench", target]).args(load).args(arguments).output().unwrap();
+        (serde_json::from_slice::<Value>(&done.stdout).unwrap_or_default(), text(&done.stderr))
+    };
+    let (report, said) = run(&http, &["--ca-file", &ca]);
+    assert_eq!((&report["requests"], &report["allowed"]), (&300.into(), &300.into()), "{report} {said}");
+    let (_, said) = run(&http, &[]);
+    assert!(said.contains("--ca-file"), "{said}");
+    let edge = ["--grpc", "--domain", "edge", "--ca-file", &ca];
+    let own = ["--client-cert", &client, "--client-key", &key];
+    let (report, said) = run(&grpc, &[&edge[..], &own].concat());
+    assert_eq!((&report["requests"], &report["allowed"]), (&300.into(), &300.into()), "{report} {said}");
+    let (_, said) = run(&grpc, &edge);
+    assert!(said.contains("CertificateRequired"), "the listener wants a certificate: {said}");
+}
+
+#[test]
 fn an_admin_listener_for_others_needs_a_token_or_a_ca_of_its_own() {
     let files = Files::new();
     let (certificate, key, ca) = (files.path("server.crt"), files.path("server.key"), files.path("ca.crt"));

@@ -2,7 +2,6 @@
 //! connection.
 
 use std::error::Error;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -13,11 +12,12 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
-use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
 use super::client::{Client, RequestFailure, RequestResult, ServerVerdict};
+use super::endpoint::Endpoint;
 use super::key_template::KeyTemplate;
+use super::target::Target;
 
 /// Before each message: not compressed, and its length in four bytes.
 const PREFIX: usize = 5;
@@ -36,14 +36,15 @@ pub struct GrpcRequest {
 }
 
 impl GrpcRequest {
-    /// Asks the service of `authority`, which must be one.
+    /// Asks the service of `target`.
     pub fn new(
-        authority: &str,
+        target: &Target,
         domain: &str,
         entries: &[(String, KeyTemplate)],
         cost: u64,
     ) -> Result<Self, axum::http::uri::InvalidUri> {
-        let uri = format!("http://{authority}{SHOULD_RATE_LIMIT}").parse()?;
+        let (scheme, authority) = (if target.is_tls { "https" } else { "http" }, &target.authority);
+        let uri = format!("{scheme}://{authority}{SHOULD_RATE_LIMIT}").parse()?;
         let cost = (cost != 1).then_some(cost);
         Ok(Self { uri, domain: domain.to_owned(), entries: entries.to_vec(), cost, authorization: None })
     }
@@ -81,13 +82,13 @@ impl GrpcRequest {
 /// A connection shared by several clients, replaced when it has ended.
 #[derive(Debug)]
 pub(super) struct SharedChannel {
-    address: SocketAddr,
+    endpoint: Endpoint,
     sender: Mutex<Option<SendRequest<Full<Bytes>>>>,
 }
 
 impl SharedChannel {
-    pub(super) fn new(address: SocketAddr) -> Self {
-        Self { address, sender: Mutex::new(None) }
+    pub(super) fn new(endpoint: Endpoint) -> Self {
+        Self { endpoint, sender: Mutex::new(None) }
     }
 
     async fn sender(&self) -> Result<SendRequest<Full<Bytes>>, RequestFailure> {
@@ -95,8 +96,7 @@ impl SharedChannel {
         if let Some(sender) = kept.as_ref().filter(|sender| !sender.is_closed()) {
             return Ok(sender.clone());
         }
-        let stream = TcpStream::connect(self.address).await?;
-        stream.set_nodelay(true)?;
+        let stream = self.endpoint.connect().await?;
         let (sender, connection) =
             http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.map_err(|error| failure_of(&error))?;
         // It ends with its sender, and its error reaches the pending requests.
@@ -174,7 +174,7 @@ fn status(headers: &HeaderMap) -> Option<u16> {
 fn failure_of(error: &(dyn Error + 'static)) -> RequestFailure {
     let causes = || std::iter::successors(Some(error), |error| (*error).source());
     if let Some(error) = causes().find_map(|error| error.downcast_ref::<std::io::Error>()) {
-        return std::io::Error::from(error.kind()).into();
+        return std::io::Error::new(error.kind(), error.to_string()).into();
     }
     let is_end = |error: &hyper::Error| error.is_closed() || error.is_canceled();
     if causes().filter_map(|error| error.downcast_ref()).any(is_end) {

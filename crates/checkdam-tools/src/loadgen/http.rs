@@ -1,15 +1,14 @@
 //! HTTP/1.1 client of the load generator, one connection each: requests are prepared
 //! except for the key, and only the counted parts of responses are parsed.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::http::HeaderName;
 use axum::http::header::{CONTENT_TYPE, HOST};
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 
 use super::client::{Client, RequestFailure, RequestResult, ServerVerdict};
+use super::endpoint::{Connection, Endpoint};
 use super::http_response::{ParsedResponse, ResponseParser};
 use super::key_template::KeyTemplate;
 
@@ -86,27 +85,26 @@ fn has(headers: &[HeaderTemplate], wanted: &HeaderName) -> bool {
 /// A connection, and a new one where it has ended.
 #[derive(Debug)]
 pub(super) struct HttpClient {
-    address: SocketAddr,
+    endpoint: Endpoint,
     request: Arc<HttpRequest>,
-    connection: Option<Connection>,
+    connection: Option<KeptConnection>,
     text: Vec<u8>,
 }
 
 #[derive(Debug)]
-struct Connection {
-    stream: TcpStream,
+struct KeptConnection {
+    stream: Connection,
     replies: ResponseParser,
 }
 
 impl HttpClient {
-    pub(super) const fn new(address: SocketAddr, request: Arc<HttpRequest>) -> Self {
-        Self { address, request, connection: None, text: Vec::new() }
+    pub(super) const fn new(endpoint: Endpoint, request: Arc<HttpRequest>) -> Self {
+        Self { endpoint, request, connection: None, text: Vec::new() }
     }
 
-    async fn open_connection(&self) -> Result<Connection, RequestFailure> {
-        let stream = TcpStream::connect(self.address).await?;
-        stream.set_nodelay(true)?;
-        Ok(Connection { stream, replies: ResponseParser::default() })
+    async fn open_connection(&self) -> Result<KeptConnection, RequestFailure> {
+        let stream = self.endpoint.connect().await?;
+        Ok(KeptConnection { stream, replies: ResponseParser::default() })
     }
 }
 
@@ -117,13 +115,17 @@ impl Client for HttpClient {
 
     async fn send(&mut self, key: u64) -> Result<RequestResult, RequestFailure> {
         // Taken out: a connection whose response was not awaited is never reused.
-        let kept = self.connection.take().filter(Connection::is_alive);
+        let kept = match self.connection.take() {
+            Some(mut connection) => connection.is_alive().await.then_some(connection),
+            None => None,
+        };
         let mut connection = match kept {
             Some(connection) => connection,
             None => self.open_connection().await?,
         };
         self.request.write(key, &mut self.text);
         connection.stream.write_all(&self.text).await?;
+        connection.stream.flush().await?;
         let has_decision = self.request.body.is_some();
         let reply = connection.replies.read(&mut connection.stream, has_decision).await?;
         let ParsedResponse { status, is_kept, decided_by, bytes } = reply;
@@ -141,15 +143,10 @@ impl Client for HttpClient {
     }
 }
 
-impl Connection {
-    /// Whether the server has neither closed it nor sent unsolicited bytes, which would
-    /// be taken for the next response. Makes a system call only if something has arrived.
-    fn is_alive(&self) -> bool {
-        if !self.replies.is_empty() {
-            return false;
-        }
-        let nothing = self.stream.try_read(&mut [0]);
-        matches!(nothing, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+impl KeptConnection {
+    /// Whether nothing was read beyond the last response, and the connection is quiet.
+    async fn is_alive(&mut self) -> bool {
+        self.replies.is_empty() && self.stream.is_quiet().await
     }
 }
 
@@ -208,7 +205,7 @@ mod tests {
             open
         });
         let request = HttpRequest::get(&KeyTemplate::literal("/"), "here", &[]);
-        let mut client = HttpClient::new(address, Arc::new(request));
+        let mut client = HttpClient::new(Endpoint::plain(address), Arc::new(request));
         for _ in 0..2 {
             assert_eq!(client.send(0).await.unwrap().status, Some(200));
         }

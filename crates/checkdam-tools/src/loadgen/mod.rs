@@ -6,6 +6,7 @@
 //! sends only to machines that the user declares their own, and always stops.
 
 mod client;
+mod endpoint;
 mod grpc;
 mod http;
 mod http_response;
@@ -18,7 +19,6 @@ mod tally;
 mod target;
 mod worker;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -27,6 +27,7 @@ use tokio::time::Instant;
 
 use self::client::Client;
 pub use self::client::{RequestFailure, RequestResult};
+pub use self::endpoint::Endpoint;
 pub use self::grpc::GrpcRequest;
 use self::grpc::{GrpcClient, SharedChannel};
 pub use self::http::{HeaderTemplate, HttpRequest};
@@ -46,7 +47,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct LoadPlan {
     pub target: Target,
     /// The one of the target's addresses that is loaded.
-    pub address: SocketAddr,
+    pub endpoint: Endpoint,
     pub asked: PlannedRequest,
     pub options: LoadOptions,
 }
@@ -81,11 +82,11 @@ pub struct LoadProgress<'a> {
 
 /// Sends one request, to find out whether a server responds.
 pub fn probe_grpc(
-    address: SocketAddr,
+    endpoint: Endpoint,
     request: GrpcRequest,
     timeout: Duration,
 ) -> std::io::Result<Result<RequestResult, RequestFailure>> {
-    let mut client = GrpcClient::new(Arc::new(SharedChannel::new(address)), Arc::new(request));
+    let mut client = GrpcClient::new(Arc::new(SharedChannel::new(endpoint)), Arc::new(request));
     let asked = async { tokio::time::timeout(timeout, client.send(0)).await.unwrap_or(Err(RequestFailure::Timeout)) };
     Ok(runtime()?.block_on(asked))
 }

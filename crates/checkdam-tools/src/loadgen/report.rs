@@ -114,7 +114,7 @@ impl LoadReport {
             tally.statuses.iter().map(|(status, count)| (status.to_string(), (*count).into())).collect();
         json!({
             "target": plan.target.url,
-            "address": plan.address.to_string(),
+            "address": plan.endpoint.address().to_string(),
             "door": match plan.asked { PlannedRequest::Http(_) => "http", PlannedRequest::Grpc(_) => "grpc" },
             "loop": if plan.options.rate_per_s.is_some() { "open" } else { "closed" },
             "rate_per_s": plan.options.rate_per_s,

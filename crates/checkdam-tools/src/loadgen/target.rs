@@ -4,11 +4,14 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 use axum::http::Uri;
 
-/// A server that is reached by plain HTTP.
+/// A server that is reached by HTTP, with or without TLS.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// As it was given.
     pub url: String,
+    pub is_tls: bool,
+    /// The name or the address in the URL, without brackets: the certificate must be for it.
+    pub host: String,
     /// Host and port, as the `Host` header has them.
     pub authority: String,
     /// The prefix of every path.
@@ -22,8 +25,6 @@ pub struct Target {
 pub enum TargetError {
     #[error("the target {url:?} is not a URL: write it such as http://127.0.0.1:8080")]
     NotAUrl { url: String },
-    #[error("the target {url:?} needs TLS, which bench does not support: use a listener without TLS, http://…")]
-    Tls { url: String },
     #[error("the target {url:?} has a login or a query in it: give a scheme, a host, a port and at most a path")]
     Extra { url: String },
     #[error("the target {url:?} has the port {port:?}: ports are numbers up to 65535")]
@@ -44,11 +45,11 @@ impl Target {
         let given = || url.to_owned();
         let with_scheme = if url.contains("://") { given() } else { format!("http://{url}") };
         let uri: Uri = with_scheme.parse().map_err(|_| TargetError::NotAUrl { url: given() })?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => return Err(TargetError::Tls { url: given() }),
+        let is_tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
             _ => return Err(TargetError::NotAUrl { url: given() }),
-        }
+        };
         let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
         if authority.contains('@') || uri.query().is_some() {
             return Err(TargetError::Extra { url: given() });
@@ -58,8 +59,8 @@ impl Target {
         }
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
         let unknown = |reason: String| TargetError::Unknown { url: given(), reason };
-        let found =
-            (host, uri.port_u16().unwrap_or(80)).to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
+        let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+        let found = (host, port).to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
         let addresses: Vec<SocketAddr> = found.collect();
         if addresses.is_empty() {
             return Err(unknown("the host name does not resolve".to_owned()));
@@ -68,7 +69,8 @@ impl Target {
             return Err(TargetError::Foreign { url: given() });
         }
         let prefix = uri.path().trim_end_matches('/').to_owned();
-        Ok(Self { url: with_scheme, authority, prefix, addresses })
+        let host = host.to_owned();
+        Ok(Self { url: with_scheme, is_tls, host, authority, prefix, addresses })
     }
 }
 
@@ -97,17 +99,20 @@ mod tests {
             ("http://127.0.0.1:8080", "127.0.0.1:8080", ""),
             ("127.0.0.1:81/limits/", "127.0.0.1:81", "/limits"),
             ("http://[::1]", "[::1]:80", ""),
+            ("https://[::1]", "[::1]:443", ""),
+            ("https://127.0.0.1:8443", "127.0.0.1:8443", ""),
             ("http://[::ffff:127.0.0.1]:1", "[::ffff:127.0.0.1]:1", ""),
         ] {
             let target = Target::resolve(url, false).unwrap();
             assert_eq!(target.addresses, [address.parse().unwrap()], "{url}");
             assert_eq!(target.prefix, prefix, "{url}");
+            assert_eq!(target.is_tls, url.starts_with("https:"), "{url}");
         }
         assert!(Target::resolve("http://192.0.2.1:8080", true).is_ok());
         for (url, part) in [
             ("http://192.0.2.1:8080", "--target-is-mine"),
             ("http://0.0.0.0:8080", "--target-is-mine"),
-            ("https://127.0.0.1", "TLS"),
+            ("https://192.0.2.1", "--target-is-mine"),
             ("ftp://127.0.0.1", "not a URL"),
             ("http://", "not a URL"),
             ("http://user@127.0.0.1", "login"),

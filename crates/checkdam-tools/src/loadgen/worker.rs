@@ -40,14 +40,14 @@ impl Worker {
                 match &plan.asked {
                     PlannedRequest::Http(request) => {
                         let clients =
-                            numbers.map(|number| (number, HttpClient::new(plan.address, Arc::clone(request))));
+                            numbers.map(|number| (number, HttpClient::new(plan.endpoint.clone(), Arc::clone(request))));
                         work.run(clients, connected_sender, given).await;
                     }
                     PlannedRequest::Grpc(request) => {
-                        let mut link = Arc::new(SharedChannel::new(plan.address));
+                        let mut link = Arc::new(SharedChannel::new(plan.endpoint.clone()));
                         let clients = numbers.enumerate().map(|(place, number)| {
                             if place.is_multiple_of(STREAMS_PER_CONNECTION) {
-                                link = Arc::new(SharedChannel::new(plan.address));
+                                link = Arc::new(SharedChannel::new(plan.endpoint.clone()));
                             }
                             (number, GrpcClient::new(Arc::clone(&link), Arc::clone(request)))
                         });

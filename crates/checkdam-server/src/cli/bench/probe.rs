@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::bail;
 use axum::http::{Method, StatusCode};
-use checkdam_tools::loadgen::{self, RequestFailure, RequestResult, Target};
+use checkdam_tools::loadgen::{self, Endpoint, RequestFailure, RequestResult, Target};
 use serde_json::Value;
 
 use super::BenchArguments;
-use crate::cli::http_client::ApiRequest;
+use crate::cli::http_client::{ApiRequest, no_tls};
 use crate::cli::print_notice;
 use crate::cli::table::printable;
 
@@ -18,13 +18,17 @@ impl BenchArguments {
     /// error instead of a million. Returns the first of the target's addresses that
     /// responds: that one is loaded. A check is sent as a peek, which charges nothing; a
     /// GET counts like any other.
-    pub(super) fn probe(&self, target: &Target) -> anyhow::Result<SocketAddr> {
+    pub(super) fn probe(&self, target: &Target) -> anyhow::Result<Endpoint> {
         let mut failures: Vec<String> = Vec::new();
         for address in &target.addresses {
-            let probed =
-                if self.grpc { self.probe_grpc(target, *address) } else { self.probe_http(&target.url, *address) };
+            let endpoint = self.endpoint(target, *address)?;
+            let probed = if self.grpc {
+                self.probe_grpc(target, endpoint.clone())
+            } else {
+                self.probe_http(&target.url, *address)
+            };
             match probed.map_err(|error| format!("{error:#}")) {
-                Ok(()) => return Ok(*address),
+                Ok(()) => return Ok(endpoint),
                 Err(failure) if failures.contains(&failure) => {}
                 Err(failure) => failures.push(failure),
             }
@@ -44,7 +48,7 @@ impl BenchArguments {
         if self.get.is_none() {
             call = call.body("application/json", self.body().fill("0"));
         }
-        let answer = call.send_to_address(url, address)?;
+        let answer = call.send_to_address(url, address, &self.tls)?;
         let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         match (answer.status, &self.get) {
             (StatusCode::OK, Some(_)) => Ok(()),
@@ -74,11 +78,11 @@ impl BenchArguments {
         }
     }
 
-    fn probe_grpc(&self, target: &Target, address: SocketAddr) -> anyhow::Result<()> {
+    fn probe_grpc(&self, target: &Target, endpoint: Endpoint) -> anyhow::Result<()> {
         let url = &target.url;
         let request = self.grpc_request(target)?.without_cost();
         let no_service = || format!("the server at {url} is no gRPC server: is it the right port?");
-        match loadgen::probe_grpc(address, request, self.load.timeout.max(Duration::from_secs(1)))? {
+        match loadgen::probe_grpc(endpoint, request, self.load.timeout.max(Duration::from_secs(1)))? {
             Ok(RequestResult { status: None, has_limit, .. }) => {
                 self.warn_of_limit(has_limit != Some(false));
                 Ok(())
@@ -91,6 +95,7 @@ impl BenchArguments {
                 bail!("cannot reach a server at {url}: start one with `checkdam serve`, or give another address")
             }
             Err(RequestFailure::Timeout) => bail!("the server at {url} did not answer in time"),
+            Err(RequestFailure::Other(reason)) if target.is_tls => bail!("{}: {reason}", no_tls(url)),
             Err(RequestFailure::Other(reason)) => bail!("{}: {reason}", no_service()),
         }
     }
@@ -127,7 +132,7 @@ mod tests {
             let _ = stream.read(&mut [0; 1_024]).unwrap();
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
         });
-        assert_eq!(arguments.probe(&target).unwrap(), open);
+        assert_eq!(arguments.probe(&target).unwrap().address(), open);
         serving.join().unwrap();
     }
 }
