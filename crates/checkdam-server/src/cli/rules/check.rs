@@ -110,7 +110,7 @@ fn table(rules: &[&Rule]) -> Table {
             rule.name.clone(),
             rule.key.text().to_owned(),
             limits(rule).join(", "),
-            algorithm(rule).to_owned(),
+            rule.algorithm().name().to_owned(),
             mode_name(rule.mode).to_owned(),
         ]);
     }
@@ -121,6 +121,3 @@ fn limits(rule: &Rule) -> Vec<String> {
     rule.quotas.iter().map(ToString::to_string).collect()
 }
 
-fn algorithm(rule: &Rule) -> &'static str {
-    rule.quotas.first().map(checkdam::Quota::algorithm).unwrap_or_default().name()
-}
