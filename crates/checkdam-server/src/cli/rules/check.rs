@@ -89,7 +89,7 @@ fn as_json(shown: &str, rules: &[&Rule], definitions: &Definitions) -> serde_jso
             "domain": rule.domain,
             "key": rule.key.text(),
             "limits": limits(rule),
-            "algorithm": algorithm(rule),
+            "algorithm": rule.algorithm().name(),
             "mode": mode_name(rule.mode),
             "description": rule.description,
         })
