@@ -124,7 +124,11 @@ fn refusals_name_the_value_and_what_fits() {
 #[test]
 fn what_an_algorithm_cannot_use_is_refused() {
     let table = [
-        ("10/s burst 5", Algorithm::FixedWindow, "or write another algorithm with the limit: \"10/s burst 50 token_bucket\""),
+        (
+            "10/s burst 5",
+            Algorithm::FixedWindow,
+            "or write another algorithm with the limit: \"10/s burst 50 token_bucket\"",
+        ),
         ("10/s initial 5", Algorithm::SlidingLog, "initial does not apply to sliding_log"),
         ("10001/s", Algorithm::SlidingLog, "at most 10000 fits; use sliding_window"),
     ];

@@ -120,4 +120,3 @@ fn table(rules: &[&Rule]) -> Table {
 fn limits(rule: &Rule) -> Vec<String> {
     rule.quotas.iter().map(ToString::to_string).collect()
 }
-
