@@ -112,7 +112,8 @@ function readObject(status, text) {
 
 function answer(value, status, headers) {
   const areTiers = Array.isArray(value.tiers) && value.tiers.every((tier) => tier !== null && typeof tier === "object");
-  if (!areTiers || typeof value.retry_after_ms !== "number" || typeof value.allowed !== "boolean") {
+  const isWait = value.retry_after_ms === null || typeof value.retry_after_ms === "number";
+  if (!areTiers || !isWait || typeof value.allowed !== "boolean") {
     throw new Unreachable("the answer is not one of checkdam's: it has no tiers, no retry_after_ms or no allowed");
   }
   return {
@@ -140,6 +141,7 @@ function tier(value) {
     rule: value.rule,
     scope: value.scope,
     subject: value.subject,
+    limitName: value.limit_name ?? "",
     allowed: value.allowed,
     limit: value.limit,
     remaining: value.remaining,

@@ -24,14 +24,16 @@ export interface Tier {
   readonly scope: string;
   /** The subject that its bucket belongs to. */
   readonly subject: string;
+  /** The limit as it is written, such as `10/s burst 50`. */
+  readonly limitName: string;
   /** Whether it lets the request pass. */
   readonly allowed: boolean;
   /** The most that can pass at once. */
   readonly limit: number;
   /** What is left. */
   readonly remaining: number;
-  /** How long until it would let the request pass. */
-  readonly retryAfterMs: number;
+  /** How long until it would let the request pass; null if it never will. */
+  readonly retryAfterMs: number | null;
   /** How long until it owes nothing any more. */
   readonly resetAfterMs: number;
   /** True if the rule is in shadow mode: it never denies. */
@@ -58,8 +60,8 @@ export interface Answer {
   readonly limit: number | null;
   /** What is left of it. */
   readonly remaining: number | null;
-  /** How long until the same request would pass. */
-  readonly retryAfterMs: number;
+  /** How long until the same request would pass; null if it never will. */
+  readonly retryAfterMs: number | null;
   /** How long until that limit owes nothing any more. */
   readonly resetAfterMs: number;
   /** How long to hold the request back (leaky bucket). */

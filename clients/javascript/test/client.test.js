@@ -27,15 +27,17 @@ test("check until denied", async () => {
   assert.deepEqual([first.status, first.limit, first.violated, first.decidedBy], [200, 3, null, "memory"]);
   assert.deepEqual([first.retryAfterMs, first.delayMs, first.ban], [0, 0, null]);
   assert.ok(first.resetAfterMs > 0 && first.resetAfterMs <= 60_000);
-  assert.deepEqual(first.tiers.map((tier) => [tier.rule, tier.subject, tier.limit, tier.shadow]), [
-    ["user", "user:check", 3, false],
-    ["user", "user:check", 1000, false],
+  assert.deepEqual(first.tiers.map((tier) => [tier.rule, tier.subject, tier.limitName, tier.limit, tier.shadow]), [
+    ["user", "user:check", "1/m burst 3", 3, false],
+    ["user", "user:check", "1000/h", 1000, false],
   ]);
   assert.equal(first.headers["x-ratelimit-limit"], "3");
   assert.ok(!("retry-after" in first.headers));
   assert.deepEqual([denied.status, denied.violated, denied.violatedPolicies], [429, "user", ["user 1/m"]]);
   assert.ok(denied.retryAfterMs > 50_000 && Number(denied.headers["retry-after"]) > 50);
   assert.match(denied.detail, /is exceeded/);
+  const never = await client.check({ user: "check" }, { cost: 4 });
+  assert.deepEqual([never.status, never.retryAfterMs], [422, null]);
 });
 
 test("the token is sent", async () => {

@@ -117,7 +117,8 @@ class ClientTests:
         self.assertEqual((first.retry_after, first.delay), (0, 0))
         self.assertTrue(0 < first.reset_after <= 60)
         self.assertEqual(
-            [(tier.rule, tier.limit, tier.shadow) for tier in first.tiers], [("user", 3, False), ("user", 1000, False)]
+            [(tier.rule, tier.limit_name, tier.limit, tier.shadow) for tier in first.tiers],
+            [("user", "1/m burst 3", 3, False), ("user", "1000/h", 1000, False)],
         )
         self.assertEqual(first.tiers[0].subject, f"user:{user['user']}")
         self.assertNotIn("retry-after", first.headers)
@@ -126,6 +127,8 @@ class ClientTests:
         self.assertTrue(50 < denied.retry_after <= 60)
         self.assertEqual(denied.violated_policies, ("user 1/m",))
         self.assertIn("is exceeded", denied.detail)
+        never = client.check(user, cost=4)
+        self.assertEqual((never.status, never.retry_after, never.problem()["retry_after_ms"]), (422, None, None))
         self.assertTrue(50 < int(denied.headers["retry-after"]) <= 60)
         self.assertEqual(denied.problem()["violated-policies"], ["user 1/m"])
         self.assertNotIn("tiers", denied.problem())

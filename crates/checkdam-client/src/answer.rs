@@ -16,9 +16,10 @@ pub struct Answer {
     /// What is left of that limit.
     #[serde(default)]
     pub remaining: Option<u64>,
-    /// How long until the same request would pass, in milliseconds.
+    /// How long until the same request would pass, in milliseconds: 0 if it passes, `None`
+    /// if it never will.
     #[serde(default)]
-    pub retry_after_ms: u64,
+    pub retry_after_ms: Option<u64>,
     /// How long until that tier's bucket is full again, in milliseconds.
     #[serde(default)]
     pub reset_after_ms: u64,
@@ -53,14 +54,19 @@ pub struct Tier {
     pub scope: String,
     /// The subject.
     pub subject: String,
+    /// The limit as it is written, such as `10/s burst 50`.
+    #[serde(default)]
+    pub limit_name: String,
     /// Whether it lets the request pass.
     pub allowed: bool,
     /// The most that can pass at once.
     pub limit: u64,
     /// What is left.
     pub remaining: u64,
-    /// How long until it would let the request pass, in milliseconds.
-    pub retry_after_ms: u64,
+    /// How long until it would let the request pass, in milliseconds: 0 if it does, `None`
+    /// if it never will.
+    #[serde(default)]
+    pub retry_after_ms: Option<u64>,
     /// How long until its bucket is full again, in milliseconds.
     pub reset_after_ms: u64,
     /// Whether the rule is in shadow mode.
@@ -83,10 +89,11 @@ pub struct Ban {
 }
 
 impl Answer {
-    /// How long until the same request would pass.
+    /// How long until the same request would pass: zero if it passes, `None` if it never
+    /// will.
     #[must_use]
-    pub const fn retry_after(&self) -> Duration {
-        Duration::from_millis(self.retry_after_ms)
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after_ms.map(Duration::from_millis)
     }
 
     /// How long to delay the request.
@@ -108,7 +115,7 @@ impl Answer {
             limit: None,
             remaining: None,
             // As a server does whose store fails.
-            retry_after_ms: if allowed { 0 } else { 1_000 },
+            retry_after_ms: Some(if allowed { 0 } else { 1_000 }),
             reset_after_ms: 0,
             delay_ms: 0,
             violated: None,

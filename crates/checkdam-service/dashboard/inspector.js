@@ -23,7 +23,7 @@ function tierRow(rule, tier, asked_ms) {
   const refresh = () => {
     const passed_ms = performance.now() - asked_ms;
     const is_over = passed_ms >= tier.reset_after_ms;
-    const gained = is_over ? 1 : STEADY.includes(rule.algorithm) ? passed_ms / tier.reset_after_ms : 0;
+    const gained = is_over ? 1 : STEADY.includes(tier.algorithm) ? passed_ms / tier.reset_after_ms : 0;
     const now = tier.remaining + (tier.limit - tier.remaining) * (tier.reset_after_ms ? gained : 0);
     setMeter(bar, now / tier.limit);
     bar.classList.toggle("low", now < tier.limit * 0.1);
@@ -43,7 +43,7 @@ function ruleCard(rule, asked_ms, refreshers) {
   return h("section", { class: "panel stack" },
     h("div", { class: "row spread" },
       h("h2", null, h("a", { href: `#/rules/${encodeURIComponent(rule.rule)}`, "data-key": rule.rule }, rule.rule)),
-      h("span", { class: "row" }, h("code", null, rule.subject), h("span", { class: `tag ${rule.mode}` }, rule.mode), h("span", { class: "tag" }, rule.algorithm))),
+      h("span", { class: "row" }, h("code", null, rule.subject), h("span", { class: `tag ${rule.mode}` }, rule.mode), [...new Set(rule.tiers.map((tier) => tier.algorithm))].map((algorithm) => h("span", { class: "tag" }, algorithm)))),
     tiers.map((tier) => tier.node),
     h("ul", { class: "plain note" }, rule.reasons.map((reason) => h("li", null, reason))));
 }

@@ -67,6 +67,12 @@ impl TierView<'_> {
         &self.policy.plain
     }
 
+    /// The limit as it is written in the rule or override, such as `10/s burst 50`.
+    #[must_use]
+    pub fn limit_name(&self) -> &str {
+        &self.policy.limit
+    }
+
     /// Whether the tier can deny.
     #[must_use]
     pub fn is_enforced(&self) -> bool {

@@ -4,7 +4,7 @@ mod scale;
 
 pub use scale::{Scale, ScaleError};
 
-use crate::quota::{Algorithm, Quota, QuotaError, QuotaSpec};
+use crate::quota::{Quota, QuotaError, QuotaSpec};
 #[cfg(feature = "yaml")]
 use crate::rule::spec::{LimitSpec, SpecError, filled};
 use crate::subject::SubjectPattern;
@@ -52,7 +52,7 @@ impl Override {
 impl Allowance {
     /// The quotas that replace a rule's own; none if everything is allowed.
     pub(crate) fn quotas(&self, own: &[Quota]) -> Result<Vec<Quota>, QuotaError> {
-        let algorithm = own.first().map_or_else(Algorithm::default, Quota::algorithm);
+        let algorithm = Quota::usual_algorithm(own);
         match self {
             Self::Limits(specs) => specs.iter().map(|spec| Quota::new(*spec, algorithm)).collect(),
             Self::Scale(scale) => own.iter().map(|quota| scale.of(quota)).collect(),

@@ -138,6 +138,21 @@ pub struct QuotaSpec {
     /// Where windows begin (fixed windows only); one that follows the calendar
     /// has its period: 1, 7, 30 or 365 days.
     pub align: Align,
+    /// The algorithm, if it is written with the limit.
+    pub algorithm: Option<Algorithm>,
+}
+
+impl QuotaSpec {
+    /// The algorithm that counts it: the one that is written with it, a fixed window where
+    /// it follows the calendar, and otherwise `usual`, the rule's.
+    #[must_use]
+    pub const fn algorithm_or(&self, usual: Algorithm) -> Algorithm {
+        match (self.algorithm, self.align) {
+            (Some(named), _) => named,
+            (None, Align::Epoch) => usual,
+            (None, Align::Day | Align::Week | Align::Month | Align::Year) => Algorithm::FixedWindow,
+        }
+    }
 }
 
 /// A quota that can be counted exactly, ready for one algorithm.
@@ -169,12 +184,14 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Makes `spec` ready for `algorithm`.
+    /// Makes `spec` ready for its own algorithm, or for `algorithm` where it has none:
+    /// see [`QuotaSpec::algorithm_or`].
     ///
     /// # Errors
     /// Says which value does not fit, and what would.
     pub fn new(spec: QuotaSpec, algorithm: Algorithm) -> Result<Self, QuotaError> {
         let QuotaSpec { amount, period_us, .. } = spec;
+        let algorithm = spec.algorithm_or(algorithm);
         for (field, value) in [("limit", Some(amount)), ("burst", spec.burst)] {
             match value {
                 Some(0) => return Err(QuotaError::Zero { field }),
@@ -352,6 +369,23 @@ impl Quota {
             queue_max: if self.queue_max < self.capacity { self.queue_max.min(capacity) } else { capacity },
             ..*self
         }
+    }
+
+    /// The algorithm of a rule with these quotas: that of limits that neither name one nor
+    /// follow the calendar, if there are any.
+    #[must_use]
+    pub(crate) fn usual_algorithm(quotas: &[Self]) -> Algorithm {
+        let unnamed = || quotas.iter().filter(|quota| quota.spec.algorithm.is_none());
+        let usual = unnamed().find(|quota| quota.spec.align == Align::Epoch).or_else(|| unnamed().next());
+        usual.map(Self::algorithm).unwrap_or_default()
+    }
+
+    /// As it is written in a rule of that algorithm.
+    #[cfg(feature = "yaml")]
+    pub(crate) fn text_in(&self, usual: Algorithm) -> String {
+        let is_implied = self.spec.algorithm_or(usual) == self.algorithm;
+        let algorithm = if is_implied { self.spec.algorithm } else { Some(self.algorithm) };
+        QuotaSpec { algorithm, ..self.spec }.to_string()
     }
 
     /// As it was written.

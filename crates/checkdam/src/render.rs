@@ -6,10 +6,10 @@
 //! feature alone. Writing into memory cannot fail, so errors of the writer are ignored.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use crate::ban::Ban;
 use crate::decision::Verdict;
-use crate::headers::retry_after_us;
 use crate::outcome::{Outcome, TierView};
 use crate::request::Request;
 use crate::time::rfc3339;
@@ -73,13 +73,12 @@ pub fn write_client_denial(out: &mut impl Write, outcome: &Outcome) {
         Verdict::Unavailable => "the limits cannot be checked at the moment",
         Verdict::Denied | Verdict::Allowed => "too many requests",
     };
-    let retry_after_ms = millis(retry_after_us(outcome));
-    let detail = match retry_after_ms {
-        0 => reason.to_owned(),
-        wait => format!("{reason}: try again in {wait} ms"),
+    let detail = match outcome.retry_after() {
+        None => reason.to_owned(),
+        Some(wait) => format!("{reason}: try again in {} ms", millis(wait)),
     };
     json.denial(outcome, status(outcome.verdict()), &detail);
-    json.number(",\"retry_after_ms\":", retry_after_ms);
+    json.retry_after(outcome.retry_after());
     json.raw("}");
 }
 
@@ -121,7 +120,10 @@ pub(crate) fn tier_detail(tier: &TierView<'_>, cost: u64) -> String {
         Verdict::Unavailable => {
             format!("rule {rule:?} ({quota}) denies what its store cannot decide: try again later")
         }
-        _ => format!("rule {rule:?} ({quota}) is exceeded: try again in {} ms", millis(tier.decision.retry_after_us)),
+        _ => format!(
+            "rule {rule:?} ({quota}) is exceeded: try again in {} ms",
+            tier.decision.retry_after_us.div_ceil(1_000)
+        ),
     }
 }
 
@@ -140,8 +142,9 @@ const fn type_and_title(verdict: Verdict) -> (&'static str, &'static str) {
     }
 }
 
-const fn millis(us: u64) -> u64 {
-    us.div_ceil(1_000)
+/// Milliseconds, rounded up, so that a client that waits for them passes.
+const fn millis(wait: Duration) -> u64 {
+    wait.as_secs() * 1_000 + (wait.subsec_micros() as u64).div_ceil(1_000)
 }
 
 /// Writes members of objects. A member's name is given as it is written, with what stands
@@ -179,7 +182,7 @@ impl<'a, W: Write> JsonWriter<'a, W> {
     /// All members of a state, and the end of the object.
     fn state(&mut self, request: &Request<'_>, outcome: &Outcome) {
         self.limits(outcome, ",\"limit\":null,\"remaining\":null");
-        match millis(outcome.delay_us()) {
+        match outcome.delay_us().div_ceil(1_000) {
             0 => {}
             delay_ms => self.number(",\"delay_ms\":", delay_ms),
         }
@@ -221,8 +224,8 @@ impl<'a, W: Write> JsonWriter<'a, W> {
             }
             None => self.raw(ungoverned),
         }
-        self.number(",\"retry_after_ms\":", millis(retry_after_us(outcome)));
-        self.number(",\"reset_after_ms\":", governing.map_or(0, |tier| millis(tier.decision.reset_after_us)));
+        self.retry_after(outcome.retry_after());
+        self.number(",\"reset_after_ms\":", governing.map_or(0, |tier| tier.decision.reset_after_us.div_ceil(1_000)));
     }
 
     fn violated(&mut self, outcome: &Outcome) {
@@ -236,12 +239,21 @@ impl<'a, W: Write> JsonWriter<'a, W> {
         self.text(opening, &tier.rule.name);
         self.text(",\"scope\":\"", &tier.rule.scope);
         self.text(",\"subject\":\"", subject);
+        self.text(",\"limit_name\":\"", tier.limit_name());
         self.raw(if tier.decision.is_allowed() { ",\"allowed\":true" } else { ",\"allowed\":false" });
         self.number(",\"limit\":", tier.decision.limit);
         self.number(",\"remaining\":", tier.decision.remaining);
-        self.number(",\"retry_after_ms\":", millis(tier.decision.retry_after_us));
-        self.number(",\"reset_after_ms\":", millis(tier.decision.reset_after_us));
+        self.retry_after(tier.decision.retry_after());
+        self.number(",\"reset_after_ms\":", tier.decision.reset_after_us.div_ceil(1_000));
         self.raw(if tier.is_enforced() { "}" } else { ",\"shadow\":true}" });
+    }
+
+    /// 0 if it passes now, null if it never will.
+    fn retry_after(&mut self, wait: Option<Duration>) {
+        match wait {
+            Some(wait) => self.number(",\"retry_after_ms\":", millis(wait)),
+            None => self.raw(",\"retry_after_ms\":null"),
+        }
     }
 
     fn raw(&mut self, text: &str) {

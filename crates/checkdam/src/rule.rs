@@ -21,9 +21,9 @@ pub use pattern::{Pattern, PatternError};
 pub use spec::{LimitParts, LimitSpec, PathStep, SpecError};
 
 use crate::decision::FailurePolicy;
-use crate::quota::Quota;
+use crate::quota::{Algorithm, Quota};
 #[cfg(feature = "yaml")]
-use crate::quota::{Algorithm, parse_period, period_text};
+use crate::quota::{parse_period, period_text};
 
 /// The most quotas one rule may have.
 pub const QUOTAS_MAX: usize = 16;
@@ -105,6 +105,12 @@ impl Rule {
         }
     }
 
+    /// The algorithm of limits that neither name one nor follow the calendar.
+    #[must_use]
+    pub fn algorithm(&self) -> Algorithm {
+        Quota::usual_algorithm(&self.quotas)
+    }
+
     /// The same rule with one condition more.
     #[must_use]
     pub fn when(mut self, attribute: impl Into<String>, condition: Condition) -> Self {
@@ -167,10 +173,11 @@ pub struct RuleSpec {
     #[serde(default, skip_serializing_if = "ConditionsSpec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub when: ConditionsSpec,
-    /// All of these must pass, such as `10/s burst 50`.
+    /// All of these must pass, such as `10/s burst 50` or `100/m sliding_window`.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub limits: Option<Vec<LimitSpec>>,
-    /// `token_bucket`, `leaky_bucket`, `fixed_window`, `sliding_window` or `sliding_log`.
+    /// `token_bucket`, `leaky_bucket`, `fixed_window`, `sliding_window` or `sliding_log`, for
+    /// limits that do not name one; limits of the calendar are fixed windows.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub algorithm: Option<String>,
@@ -211,7 +218,7 @@ impl RuleSpec {
         let key = self.key.ok_or_else(|| missing("key: write for example key: \"user:{user}\""))?;
         let limits = self.limits.ok_or_else(|| missing("limits: write for example limits: [\"10/s burst 50\"]"))?;
         let key: KeyPattern = key.parse().map_err(|error| SpecError::at("key", format!("{error}")))?;
-        let algorithm = algorithm(self.algorithm.as_deref(), self.strict)?;
+        let algorithm = spec::algorithm(self.algorithm.as_deref(), self.strict)?;
         let quota = |(index, spec): (usize, _)| {
             Quota::new(spec, algorithm).map_err(|error| SpecError::at("limits", error.to_string()).item(index))
         };
@@ -236,7 +243,7 @@ impl RuleSpec {
 #[cfg(feature = "yaml")]
 impl From<&Rule> for RuleSpec {
     fn from(rule: &Rule) -> Self {
-        let algorithm = rule.quotas.first().map(Quota::algorithm).unwrap_or_default();
+        let algorithm = rule.algorithm();
         Self {
             name: Some(rule.name.clone()),
             description: spec::filled(&rule.description),
@@ -245,7 +252,7 @@ impl From<&Rule> for RuleSpec {
             key: Some(rule.key.text().to_owned()),
             scope: Some(rule.scope.clone()).filter(|scope| scope != rule.key.scope()),
             when: ConditionsSpec::of(&rule.when),
-            limits: Some(rule.quotas.iter().map(|quota| LimitSpec::Text(quota.to_string())).collect()),
+            limits: Some(rule.quotas.iter().map(|quota| LimitSpec::Text(quota.text_in(algorithm))).collect()),
             algorithm: Some(algorithm.name()).filter(|name| *name != Algorithm::default().name()).map(str::to_owned),
             strict: Some(true).filter(|_| algorithm == Algorithm::SlidingWindow { strict: true }),
             mode: spec::unless_default(rule.mode, &MODES),
@@ -257,20 +264,6 @@ impl From<&Rule> for RuleSpec {
             },
         }
     }
-}
-
-#[cfg(feature = "yaml")]
-fn algorithm(name: Option<&str>, strict: Option<bool>) -> Result<Algorithm, SpecError> {
-    let mut algorithm = spec::choice("algorithm", name, &Algorithm::ALL.map(|known| (known.name(), known)))?;
-    match (&mut algorithm, strict) {
-        (_, None) => {}
-        (Algorithm::SlidingWindow { strict }, Some(given)) => *strict = given,
-        (other, Some(_)) => {
-            let reason = format!("strict does not apply to {}: it is for sliding_window", other.name());
-            return Err(SpecError::at("strict", reason));
-        }
-    }
-    Ok(algorithm)
 }
 
 #[cfg(feature = "yaml")]

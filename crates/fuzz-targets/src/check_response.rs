@@ -40,7 +40,7 @@ pub fn check_response(data: &[u8]) {
     check_bodies(&request, &outcome);
     check_headers(&outcome);
     let (denial, expected) = (written(|out| render::write_client_denial(out, &outcome)), retry_after_us(&outcome));
-    assert_eq!(denial["retry_after_ms"], json!(expected.div_ceil(1_000)), "{denial}");
+    assert_eq!(denial["retry_after_ms"], json!(outcome.retry_after().map(|_| expected.div_ceil(1_000))), "{denial}");
     let (state, is_allowed) = (members(&request, &outcome), outcome.is_allowed());
     let mut batch = written(|out| render::write_batch(out, &[(request, outcome)]));
     let item = batch["results"][0].as_object_mut().expect("a batch has an object for each request");
@@ -99,8 +99,9 @@ fn members(request: &Request<'_>, outcome: &Outcome) -> Value {
     let tiers = outcome.tiers().map(|tier| {
         let mut members = json!({
             "rule": tier.rule.name, "scope": tier.rule.scope, "subject": tier.rule.key.render(request),
+            "limit_name": tier.quota.to_string(),
             "allowed": tier.decision.is_allowed(), "limit": tier.decision.limit, "remaining": tier.decision.remaining,
-            "retry_after_ms": millis(tier.decision.retry_after_us),
+            "retry_after_ms": tier.decision.retry_after().map(|_| millis(tier.decision.retry_after_us)),
             "reset_after_ms": millis(tier.decision.reset_after_us),
         });
         if tier.rule.mode == Mode::Shadow {
@@ -112,7 +113,7 @@ fn members(request: &Request<'_>, outcome: &Outcome) -> Value {
         "allowed": outcome.is_allowed(),
         "limit": governing.map(|tier| tier.decision.limit),
         "remaining": governing.map(|tier| tier.decision.remaining),
-        "retry_after_ms": millis(retry_after_us(outcome)),
+        "retry_after_ms": outcome.retry_after().map(|_| millis(retry_after_us(outcome))),
         "reset_after_ms": governing.map_or(0, |tier| millis(tier.decision.reset_after_us)),
         "violated": outcome.violated().map(|tier| tier.rule.name.clone()),
         "decided_by": outcome.decided_by().name(),

@@ -22,12 +22,14 @@ class Tier:
     limit: int
     #: what is left
     remaining: int
-    #: how long until it would let the request pass, in seconds
-    retry_after: float
+    #: how long until it would let the request pass, in seconds; None if it never will
+    retry_after: Optional[float]
     #: how long until it owes nothing any more, in seconds
     reset_after: float
     #: true if the rule is in shadow mode: it never denies
     shadow: bool = False
+    #: the limit as it is written, such as ``10/s burst 50``
+    limit_name: str = ""
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Tier:
@@ -38,9 +40,10 @@ class Tier:
             allowed=value["allowed"],
             limit=value["limit"],
             remaining=value["remaining"],
-            retry_after=value["retry_after_ms"] / 1000,
+            retry_after=_seconds(value["retry_after_ms"]),
             reset_after=value["reset_after_ms"] / 1000,
             shadow=value.get("shadow", False),
+            limit_name=value.get("limit_name", ""),
         )
 
 
@@ -68,8 +71,8 @@ class Answer:
     limit: Optional[int] = None
     #: what is left of it
     remaining: Optional[int] = None
-    #: how long until the same request would pass, in seconds
-    retry_after: float = 0.0
+    #: how long until the same request would pass, in seconds; None if it never will
+    retry_after: Optional[float] = 0.0
     #: how long until that limit owes nothing any more, in seconds
     reset_after: float = 0.0
     #: how long to hold the request back (leaky bucket), in seconds
@@ -101,7 +104,7 @@ class Answer:
             status=status,
             limit=value["limit"],
             remaining=value["remaining"],
-            retry_after=value["retry_after_ms"] / 1000,
+            retry_after=_seconds(value["retry_after_ms"]),
             reset_after=value["reset_after_ms"] / 1000,
             delay=value.get("delay_ms", 0) / 1000,
             violated=value["violated"],
@@ -126,5 +129,9 @@ class Answer:
             "status": self.status,
             "detail": "the request is banned" if self.status == 403 else self.detail or "",
             "violated-policies": list(self.violated_policies),
-            "retry_after_ms": round(self.retry_after * 1000),
+            "retry_after_ms": None if self.retry_after is None else round(self.retry_after * 1000),
         }
+
+
+def _seconds(milliseconds: Optional[int]) -> Optional[float]:
+    return None if milliseconds is None else milliseconds / 1000

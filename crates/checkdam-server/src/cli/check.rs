@@ -57,7 +57,7 @@ fn text(answer: &Answer) -> String {
 }
 
 fn table(answer: &Answer) -> String {
-    let mut table = Table::new(&["RULE", "SUBJECT", "DECISION", "LIMIT", "LEFT", "RETRY IN", "FULL IN"]);
+    let mut table = Table::new(&["RULE", "SUBJECT", "LIMIT", "DECISION", "LEFT", "RETRY IN", "FULL IN"]);
     for tier in &answer.tiers {
         let decision = match (tier.allowed, tier.shadow) {
             (true, false) => "allowed",
@@ -68,10 +68,10 @@ fn table(answer: &Answer) -> String {
         table.row([
             tier.rule.clone(),
             tier.subject.clone(),
+            tier.limit_name.clone(),
             decision.to_owned(),
-            tier.limit.to_string(),
-            tier.remaining.to_string(),
-            milliseconds_text(tier.retry_after_ms),
+            format!("{} of {}", tier.remaining, tier.limit),
+            tier.retry_after_ms.map_or_else(|| "never".to_owned(), milliseconds_text),
             milliseconds_text(tier.reset_after_ms),
         ]);
     }

@@ -75,10 +75,11 @@ struct MatchedRule {
 #[derive(Deserialize)]
 struct ExplainedTier {
     quota: String,
+    algorithm: String,
     allowed: bool,
     limit: u64,
     remaining: u64,
-    retry_after_ms: u64,
+    retry_after_ms: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -182,13 +183,15 @@ impl MatchedRule {
         for reason in &self.reasons {
             text.push_str(&format!("  because {}\n", printable(reason)));
         }
-        for ExplainedTier { quota, allowed, limit, remaining, retry_after_ms } in &self.tiers {
-            let wait = match (allowed, retry_after_ms) {
+        for tier in &self.tiers {
+            let ExplainedTier { quota, limit, remaining, .. } = tier;
+            let wait = match (tier.allowed, tier.retry_after_ms) {
                 (true, _) => String::new(),
-                (false, 0) => ", always denies it: the cost exceeds the limit".to_owned(),
-                (false, wait) => format!(", denies it for {}", milliseconds_text(*wait)),
+                (false, None) => ", always denies it: the cost exceeds the limit".to_owned(),
+                (false, Some(wait_ms)) => format!(", denies it for {}", milliseconds_text(wait_ms)),
             };
-            text.push_str(&format!("  {quota}: {remaining} of {limit} left{wait}\n"));
+            let counted = if tier.algorithm == *algorithm { String::new() } else { format!(" ({})", tier.algorithm) };
+            text.push_str(&format!("  {quota}{counted}: {remaining} of {limit} left{wait}\n"));
         }
         text
     }

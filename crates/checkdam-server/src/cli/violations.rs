@@ -89,7 +89,7 @@ fn table(rows: Vec<Violation>) -> Table {
             or_none(Some(request.join(" "))),
             row.cost.to_string(),
             or_none(row.limit),
-            milliseconds_text(row.retry_after_ms.unwrap_or_default().max(0).unsigned_abs()),
+            or_none(row.retry_after_ms.map(|wait_ms| milliseconds_text(wait_ms.max(0).unsigned_abs()))),
         ]);
     }
     table

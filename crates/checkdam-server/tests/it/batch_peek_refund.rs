@@ -106,7 +106,7 @@ fn explain_says_which_rules_match_and_why_and_charges_nothing() {
                     "rule": "per-user", "description": "Everybody", "key": "user:{user}", "subject": "user:42",
                     "scope": "user", "mode": "enforce", "algorithm": "token_bucket",
                     "reasons": ["the request has \"user\", which the key \"user:{user}\" names"],
-                    "tiers": [{"quota": "1/m burst 3", "allowed": true, "limit": 3, "remaining": 2,
+                    "tiers": [{"quota": "1/m burst 3", "algorithm": "token_bucket", "allowed": true, "limit": 3, "remaining": 2,
                         "retry_after_ms": 0, "reset_after_ms": 0}],
                 }],
                 "others": [{

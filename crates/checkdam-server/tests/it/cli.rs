@@ -17,8 +17,8 @@ fn check_exits_by_the_decision_and_prints_a_table() {
     insta::assert_snapshot!(text(&first.stdout).replace("59m 59s", "1h 0m"), @r"
     allowed: 1 of 2 left, full again in 1h 0m
 
-    RULE      SUBJECT  DECISION  LIMIT  LEFT  RETRY IN  FULL IN
-    per-user  user:42  allowed       2     1  -         1h 0m
+    RULE      SUBJECT  LIMIT        DECISION  LEFT    RETRY IN  FULL IN
+    per-user  user:42  1/h burst 2  allowed   1 of 2  -         1h 0m
     ");
     assert!(first.stderr.is_empty(), "{first:?}");
     assert_eq!(ask(&server, &["check", "user=42"]).status.code(), Some(0));

@@ -29,7 +29,7 @@ fn a_banned_request_is_a_403_problem_that_says_why() {
         json!({
             "type": "urn:checkdam:problem:banned", "title": "The request is banned", "status": 403,
             "detail": "\"user:13\" is banned: fraud, case 7", "violated-policies": [],
-            "allowed": false, "limit": null, "remaining": null, "retry_after_ms": 0, "reset_after_ms": 0,
+            "allowed": false, "limit": null, "remaining": null, "retry_after_ms": null, "reset_after_ms": 0,
             "violated": null, "ban": {"subject": "user:13", "reason": "fraud, case 7", "until": null},
             "decided_by": "policy", "tiers": [],
         })

@@ -54,18 +54,20 @@ fn an_allowed_request_is_answered_with_200_and_every_tier() {
     let reply = server.client().post("/v1/check", FREE);
     assert_eq!(reply.status, 200);
     assert_eq!(reply.header("content-type"), Some("application/json"));
-    let tier = |rule, limit, remaining, reset: &str| {
-        json!({"rule": rule, "scope": "user", "subject": "user:42", "allowed": true, "limit": limit,
+    let tier = |rule, name: &str, (limit, remaining): (u64, u64), reset: &str| {
+        json!({"rule": rule, "scope": "user", "subject": "user:42", "limit_name": name, "allowed": true, "limit": limit,
             "remaining": remaining, "retry_after_ms": 0, "reset_after_ms": reset})
     };
-    let mut watched = tier("watched", 1, 0, "≤ 3600 s");
+    let mut watched = tier("watched", "1/h", (1, 0), "≤ 3600 s");
     watched["shadow"] = json!(true);
     assert_eq!(
         without_times(reply.json()),
         json!({
             "allowed": true, "limit": 2, "remaining": 1, "retry_after_ms": 0, "reset_after_ms": "≤ 60 s",
             "violated": null, "decided_by": "memory",
-            "tiers": [tier("per-user", 2, 1, "≤ 60 s"), tier("per-user", 100, 99, "≤ 864 s"), watched],
+            "tiers": [
+                tier("per-user", "1/m burst 2", (2, 1), "≤ 60 s"), tier("per-user", "100/d", (100, 99), "≤ 864 s"), watched,
+            ],
         })
     );
     let members =
@@ -150,7 +152,11 @@ fn a_cost_beyond_the_burst_is_a_422_without_retry_after() {
     assert_eq!(answer["type"], "urn:checkdam:problem:cost_exceeds_burst");
     assert_eq!(answer["status"], 422);
     assert_eq!((&answer["allowed"], &answer["violated"]), (&json!(false), &json!("per-user")));
-    assert_eq!(answer["retry_after_ms"], 0);
+    assert_eq!(answer["retry_after_ms"], json!(null), "it never passes");
+    let tiers = answer["tiers"].as_array().unwrap().iter();
+    let waits: Vec<_> = tiers.map(|tier| (tier["limit_name"].as_str().unwrap(), &tier["retry_after_ms"])).collect();
+    let expected = [("1/m burst 2", json!(null)), ("100/d", json!(0)), ("1/h", json!(null))];
+    assert_eq!(waits, expected.each_ref().map(|(name, wait)| (*name, wait)));
     assert_eq!(client.ok("/v1/peek", FREE)["remaining"], 2, "nothing was charged");
 }
 

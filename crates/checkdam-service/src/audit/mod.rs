@@ -109,7 +109,7 @@ impl Audit {
             subject: Some(subject),
             cost: i64::try_from(request.cost()).unwrap_or(i64::MAX),
             limit: violated.as_ref().map(|tier| tier.quota.to_string()),
-            retry_after_ms: Some(checkdam::headers::retry_after_us(outcome).div_ceil(1_000) as i64),
+            retry_after_ms: outcome.retry_after().map(|wait| wait.as_micros().div_ceil(1_000) as i64),
             node: Some(self.node.clone()),
             decided_by: Some(outcome.decided_by().name().to_owned()),
             ..Violation::default()

@@ -207,7 +207,7 @@ pub(super) mod example {
                 "subject": "user:42", "scope": "user", "mode": "enforce", "algorithm": "token_bucket",
                 "reasons": ["the condition that \"plan\" is free holds: it is \"free\""],
                 "tiers": [{
-                    "quota": "10/s burst 50", "allowed": true, "limit": 50, "remaining": 50,
+                    "quota": "10/s burst 50", "algorithm": "token_bucket", "allowed": true, "limit": 50, "remaining": 50,
                     "retry_after_ms": 0, "reset_after_ms": 0,
                 }],
             }],
@@ -221,8 +221,8 @@ pub(super) mod example {
 
     fn tier(allowed: bool, remaining: u64) -> Value {
         json!({
-            "rule": "user-free", "scope": "user", "subject": "user:42", "allowed": allowed, "limit": 50,
-            "remaining": remaining, "retry_after_ms": if allowed { 0 } else { 100 },
+            "rule": "user-free", "scope": "user", "subject": "user:42", "limit_name": "10/s burst 50",
+            "allowed": allowed, "limit": 50, "remaining": remaining, "retry_after_ms": if allowed { 0 } else { 100 },
             "reset_after_ms": if allowed { 100 } else { 5000 },
         })
     }

@@ -52,7 +52,14 @@ struct RequestOutcomes {
 
 impl MonitoredRedis {
     pub(super) fn new(options: &RedisOptions) -> Result<Self, RedisStoreError> {
-        let spec = QuotaSpec { amount: 1, period_us: 1_000_000, burst: None, initial: None, align: Align::default() };
+        let spec = QuotaSpec {
+            amount: 1,
+            period_us: 1_000_000,
+            burst: None,
+            initial: None,
+            align: Align::default(),
+            algorithm: None,
+        };
         Ok(Self {
             url: options.shown_url(),
             options: options.clone(),

@@ -102,7 +102,7 @@ impl DenialLog {
             // As text, not displayed: both formats of the log escape it then.
             subject = subject.as_str(),
             limit = violated.map(|tier| tracing::field::display(tier.quota)),
-            retry_after_ms = checkdam::headers::retry_after_us(outcome).div_ceil(1_000),
+            retry_after_ms = outcome.retry_after().map(|wait| wait.as_micros().div_ceil(1_000) as u64),
             decided_by = outcome.decided_by().name(),
             left_out,
             "denied"

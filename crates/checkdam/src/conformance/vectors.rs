@@ -178,7 +178,13 @@ fn quota(algorithm: Algorithm, json: &QuotaJson) -> Result<Quota, String> {
         Algorithm::SlidingWindow { .. } => Algorithm::SlidingWindow { strict: json.strict.unwrap_or(false) },
         other => other,
     };
-    let spec =
-        QuotaSpec { amount: json.limit, period_us: json.period_us, burst: json.burst, initial: json.initial, align };
+    let spec = QuotaSpec {
+        amount: json.limit,
+        period_us: json.period_us,
+        burst: json.burst,
+        initial: json.initial,
+        align,
+        algorithm: None,
+    };
     Quota::new(spec, algorithm).map_err(|error| error.to_string())
 }

@@ -400,7 +400,7 @@ fn request_quota(
     is_constant: bool,
 ) -> Option<Arc<CompiledQuota>> {
     let (amount, period_us) = (u64::from(limit.amount.max(1)), limit.unit.period_us());
-    let spec = QuotaSpec { amount, period_us, burst: None, initial: None, align: Align::Epoch };
+    let spec = QuotaSpec { amount, period_us, burst: None, initial: None, align: Align::Epoch, algorithm: None };
     let quota = Quota::new(spec, algorithm).or_else(|_| Quota::new(spec, Algorithm::FixedWindow)).ok()?;
     Some(Arc::new(CompiledQuota::of_descriptor(rule, quota, is_constant)))
 }

@@ -72,7 +72,7 @@ pub enum QuotaError {
         fits: u64,
     },
     /// The field means nothing to this algorithm.
-    #[error("{field} does not apply to {algorithm}: leave it out, or use {}", users(field))]
+    #[error("{field} does not apply to {algorithm}: {}", remedy(field))]
     NotForAlgorithm {
         /// The field.
         field: &'static str,
@@ -109,6 +109,10 @@ fn nearest(below: Option<u64>, above: Option<u64>, period: &str) -> String {
     }
 }
 
-fn users(field: &str) -> &'static str {
-    if field == "a calendar period" { "fixed_window" } else { "token_bucket or leaky_bucket" }
+fn remedy(field: &str) -> &'static str {
+    if field == "a calendar period" {
+        "name fixed_window, or no algorithm"
+    } else {
+        "leave it out, or write another algorithm with the limit: \"10/s burst 50 token_bucket\""
+    }
 }

@@ -102,7 +102,18 @@ impl fmt::Display for QuotaSpec {
         if let Some(initial) = self.initial {
             write!(out, " initial {initial}")?;
         }
+        if let Some(algorithm) = self.algorithm {
+            write!(out, " {algorithm}")?;
+        }
         Ok(())
+    }
+}
+
+/// As it is written with a limit: the name, and `strict` after it.
+impl fmt::Display for Algorithm {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())?;
+        if *self == (Self::SlidingWindow { strict: true }) { out.write_str(" strict") } else { Ok(()) }
     }
 }
 
@@ -124,7 +135,7 @@ impl<'a> Parser<'a> {
             return Err(self.error("expected '/' or 'per' after the limit".to_owned()));
         }
         let (period_us, align) = self.period()?;
-        let mut spec = QuotaSpec { amount, period_us, burst: None, initial: None, align };
+        let mut spec = QuotaSpec { amount, period_us, burst: None, initial: None, align, algorithm: None };
         loop {
             if self.eat_word("burst") && spec.burst.is_none() {
                 spec.burst = Some(self.number("burst")?);
@@ -132,11 +143,14 @@ impl<'a> Parser<'a> {
                 spec.initial = Some(self.number("initial")?);
             } else if self.rest.trim().is_empty() {
                 return Ok(spec);
+            } else if let Some(algorithm) = self.algorithm().filter(|_| spec.algorithm.is_none()) {
+                spec.algorithm = Some(algorithm);
             } else {
                 let what = shown(self.rest.trim());
-                return Err(
-                    self.error(format!("{what:?} is unexpected; only 'burst N' and 'initial N' may follow, once each"))
-                );
+                return Err(self.error(format!(
+                    "{what:?} is unexpected; only 'burst N', 'initial N' and an algorithm such as 'fixed_window' may \
+                     follow, once each"
+                )));
             }
         }
     }
@@ -165,6 +179,19 @@ impl<'a> Parser<'a> {
         let period_us =
             count.checked_mul(unit_us).ok_or_else(|| self.error(format!("the period {count}{unit} is too long")))?;
         Ok((period_us, Align::Epoch))
+    }
+
+    /// The name of an algorithm, and `strict` after it.
+    fn algorithm(&mut self) -> Option<Algorithm> {
+        let rest = self.rest.trim_start();
+        let length = rest.bytes().take_while(|b| b.is_ascii_alphabetic() || *b == b'_').count();
+        let (name, after) = rest.split_at(length);
+        let algorithm = Algorithm::by_name(name)?;
+        self.rest = after;
+        match algorithm {
+            Algorithm::SlidingWindow { .. } => Some(Algorithm::SlidingWindow { strict: self.eat_word("strict") }),
+            other => Some(other),
+        }
     }
 
     /// Digits, with `_` allowed between them.

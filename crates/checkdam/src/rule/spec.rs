@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::quota::{Align, DAY_US, QuotaError, QuotaSpec, parse_period};
+use crate::quota::{Algorithm, Align, DAY_US, QuotaError, QuotaSpec, parse_period};
 
 /// Why what is written is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -83,6 +83,20 @@ pub(super) fn unless_default<T: Copy + Default + PartialEq>(choice: T, choices: 
     Some((*name).to_owned()).filter(|_| choice != T::default())
 }
 
+/// The algorithm of that name; `strict` is for sliding windows.
+pub(super) fn algorithm(name: Option<&str>, strict: Option<bool>) -> Result<Algorithm, SpecError> {
+    let mut algorithm = choice("algorithm", name, &Algorithm::ALL.map(|known| (known.name(), known)))?;
+    match (&mut algorithm, strict) {
+        (_, None) => {}
+        (Algorithm::SlidingWindow { strict }, Some(given)) => *strict = given,
+        (other, Some(_)) => {
+            let reason = format!("strict does not apply to {}: it is for sliding_window", other.name());
+            return Err(SpecError::at("strict", reason));
+        }
+    }
+    Ok(algorithm)
+}
+
 /// Text, unless it is empty.
 pub(crate) fn filled(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty())
@@ -114,6 +128,12 @@ pub struct LimitParts {
     /// How many to begin with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial: Option<u64>,
+    /// The algorithm, if it is not the rule's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub algorithm: Option<String>,
+    /// For `sliding_window`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strict: Option<bool>,
 }
 
 impl LimitSpec {
@@ -123,16 +143,19 @@ impl LimitSpec {
             let reason = "limits is empty: give at least one, such as \"10/s burst 50\"";
             return Err(SpecError::at("limits", reason));
         }
-        let spec = |(index, limit): (usize, &Self)| {
-            limit.spec().map_err(|error| SpecError::at("limits", error.to_string()).item(index))
-        };
+        let spec =
+            |(index, limit): (usize, &Self)| limit.spec().map_err(|reason| SpecError::at("limits", reason).item(index));
         limits.iter().enumerate().map(spec).collect()
     }
 
-    fn spec(&self) -> Result<QuotaSpec, QuotaError> {
-        let LimitParts { limit, per, burst, initial } = match self {
-            Self::Text(text) => return text.parse(),
+    fn spec(&self) -> Result<QuotaSpec, String> {
+        let LimitParts { limit, per, burst, initial, algorithm: name, strict } = match self {
+            Self::Text(text) => return text.parse().map_err(|error: QuotaError| error.to_string()),
             Self::Parts(parts) => parts,
+        };
+        let algorithm = match (name, strict) {
+            (None, None) => None,
+            (name, strict) => Some(algorithm(name.as_deref(), *strict).map_err(|error| error.reason)?),
         };
         let (period_us, align) = match per.as_str() {
             "calendar day" => (DAY_US, Align::Day),
@@ -140,14 +163,15 @@ impl LimitSpec {
             "calendar month" => (30 * DAY_US, Align::Month),
             "calendar year" => (365 * DAY_US, Align::Year),
             text => {
-                let period_us = parse_period(text).ok_or_else(|| QuotaError::Syntax {
+                let error = || QuotaError::Syntax {
                     text: text.chars().take(80).collect(),
                     reason: "per is not a period: write s, 30s, m, h, d, w, month, y or \"calendar month\"".to_owned(),
-                })?;
+                };
+                let period_us = parse_period(text).ok_or_else(|| error().to_string())?;
                 (period_us, Align::Epoch)
             }
         };
-        Ok(QuotaSpec { amount: *limit, period_us, burst: *burst, initial: *initial, align })
+        Ok(QuotaSpec { amount: *limit, period_us, burst: *burst, initial: *initial, align, algorithm })
     }
 }
 

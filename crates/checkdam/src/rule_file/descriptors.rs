@@ -189,7 +189,8 @@ impl Reader {
         if amount == 0 {
             return Ok(DescriptorAllowance::Nothing { period_us });
         }
-        let spec = QuotaSpec { amount, period_us, burst: schema.burst, initial: None, align: Align::Epoch };
+        let spec =
+            QuotaSpec { amount, period_us, burst: schema.burst, initial: None, align: Align::Epoch, algorithm: None };
         let algorithm = algorithm(schema.algorithm, self.algorithm)?;
         let quota = Quota::new(spec, algorithm).map_err(|error| RuleFileError::at(place, error.to_string()))?;
         Ok(DescriptorAllowance::Quota(quota))

@@ -88,7 +88,7 @@ impl CompiledQuota {
         let one = |(place, quota): (usize, &Quota)| Self {
             quota: *quota,
             bucket: BucketName::new(&rule.name, ordinal(place, quota)).pinned(is_pinned),
-            policy: PolicyText::new(&rule.name, quota, quotas.len()),
+            policy: PolicyText::new(&rule.name, quota, quotas),
             lease: LeaseTerms::of(rule.lease, quota),
         };
         quotas.iter().enumerate().map(one).collect()

@@ -171,7 +171,8 @@ fn quota(limit: &DescriptorLimit) -> Result<Option<Quota>, String> {
         DescriptorAllowance::Quota(quota) => Ok(Some(quota)),
         // Never read: only the period is used.
         DescriptorAllowance::Nothing { period_us } => {
-            let spec = QuotaSpec { amount: 1, period_us, burst: None, initial: None, align: Align::Epoch };
+            let spec =
+                QuotaSpec { amount: 1, period_us, burst: None, initial: None, align: Align::Epoch, algorithm: None };
             Quota::new(spec, Algorithm::FixedWindow).map(Some).map_err(|error| error.to_string())
         }
     }

@@ -168,7 +168,7 @@ impl CompiledQuota {
     /// Where the path is constant, its bucket is pinned.
     pub(crate) fn of_descriptor(rule: &str, quota: Quota, is_constant: bool) -> Self {
         let bucket = BucketName::new("\0descriptor", 0).pinned(is_constant);
-        Self { quota, bucket, policy: PolicyText::new(rule, &quota, 1), lease: None }
+        Self { quota, bucket, policy: PolicyText::new(rule, &quota, &[quota]), lease: None }
     }
 }
 

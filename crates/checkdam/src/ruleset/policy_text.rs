@@ -20,18 +20,23 @@ pub(crate) struct PolicyText {
     pub(crate) policy: String,
     /// `;w=5`
     pub(crate) window: String,
+    /// `10/s burst 50`
+    pub(crate) limit: String,
 }
 
 impl PolicyText {
-    /// `quotas`: how many the subject has of the rule, so that each has a name.
-    pub(crate) fn new(rule: &str, quota: &Quota, quotas: usize) -> Self {
-        let plain = match quotas {
-            1 => rule.to_owned(),
-            _ => format!("{rule} {}/{}", quota.spec().amount, period_text(quota.period_us())),
+    /// `quotas`: all that the subject has of the rule, so that each has a name of its own.
+    pub(crate) fn new(rule: &str, quota: &Quota, quotas: &[Quota]) -> Self {
+        let limit = quota.to_string();
+        let rate = |quota: &Quota| (quota.spec().amount, quota.period_us());
+        let plain = match quotas.iter().filter(|other| rate(other) == rate(quota)).count() {
+            _ if quotas.len() == 1 => rule.to_owned(),
+            1 => format!("{rule} {}/{}", quota.spec().amount, period_text(quota.period_us())),
+            _ => format!("{rule} {limit}"),
         };
         // Rule names are printable ASCII, so they are structured strings.
         let Ok(text) = StringRef::from_str(&plain) else {
-            return Self { plain, name: "\"\"".to_owned(), policy: "\"\"".to_owned(), window: String::new() };
+            return Self { plain, name: "\"\"".to_owned(), policy: "\"\"".to_owned(), window: String::new(), limit };
         };
         let window_s = integer(quota.window_us().div_ceil(SECOND_US));
         let policy = ItemSerializer::new()
@@ -40,7 +45,7 @@ impl PolicyText {
             .parameter(key("w"), window_s)
             .finish();
         let name = ItemSerializer::new().bare_item(text).finish();
-        Self { plain, name, policy, window: format!(";w={window_s}") }
+        Self { plain, name, policy, window: format!(";w={window_s}"), limit }
     }
 }
 

@@ -115,6 +115,7 @@ fn spec(is_bucket: bool) -> impl Strategy<Value = QuotaSpec> {
         burst,
         initial,
         align: Align::Epoch,
+        algorithm: None,
     })
 }
 
@@ -122,10 +123,21 @@ fn algorithm() -> impl Strategy<Value = Algorithm> {
     prop::sample::select(Algorithm::ALL.to_vec())
 }
 
+/// Limits of one rule: of its algorithm, of one that they name, or of the calendar.
 fn quotas() -> impl Strategy<Value = Vec<Quota>> {
-    algorithm().prop_flat_map(|algorithm| {
-        let is_bucket = matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
-        let quota = spec(is_bucket).prop_filter_map("countable", move |spec| Quota::new(spec, algorithm).ok());
+    algorithm().prop_flat_map(|usual| {
+        let of_the_calendar = option::weighted(0.2, Just((Align::Month, 30 * 86_400_000_000)));
+        let quota = (option::weighted(0.3, algorithm()), of_the_calendar).prop_flat_map(move |(named, calendar)| {
+            let (named, algorithm) = match calendar {
+                Some(_) => (named.map(|_| Algorithm::FixedWindow), Algorithm::FixedWindow),
+                None => (named, named.unwrap_or(usual)),
+            };
+            let is_bucket = matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
+            spec(is_bucket).prop_filter_map("countable", move |spec| {
+                let (align, period_us) = calendar.unwrap_or((Align::Epoch, spec.period_us));
+                Quota::new(QuotaSpec { algorithm: named, align, period_us, ..spec }, usual).ok()
+            })
+        });
         vec(quota, 1..4)
     })
 }

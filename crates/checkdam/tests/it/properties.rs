@@ -58,6 +58,7 @@ fn any_quota() -> impl Strategy<Value = Quota> {
                 burst: burst.filter(|_| is_bucket),
                 initial: (is_bucket && initial < 4).then_some(limit / 4 * initial),
                 align: if algorithm == Algorithm::FixedWindow { align } else { Align::Epoch },
+                algorithm: None,
             };
             Quota::new(spec, algorithm).ok()
         })

@@ -34,11 +34,41 @@ fn ticks_make_the_interval_whole_where_that_is_possible() {
     }
 }
 
+/// (the limit, the algorithm of its rule, the algorithm that counts it)
+const ALGORITHMS: [(&str, Algorithm, Algorithm); 8] = [
+    ("10/s burst 50", Algorithm::TokenBucket, Algorithm::TokenBucket),
+    ("10/s", Algorithm::LeakyBucket, Algorithm::LeakyBucket),
+    ("10 per calendar month", Algorithm::TokenBucket, Algorithm::FixedWindow),
+    ("10 per calendar day", Algorithm::SlidingLog, Algorithm::FixedWindow),
+    ("100/m sliding_window", Algorithm::TokenBucket, Algorithm::SlidingWindow { strict: false }),
+    ("100/m sliding_window strict", Algorithm::FixedWindow, Algorithm::SlidingWindow { strict: true }),
+    ("10/s burst 50 token_bucket", Algorithm::FixedWindow, Algorithm::TokenBucket),
+    ("10/s burst 5 initial 2 leaky_bucket", Algorithm::SlidingLog, Algorithm::LeakyBucket),
+];
+
+#[test]
+fn a_limit_is_counted_by_its_own_algorithm_or_by_that_of_its_rule() {
+    for (text, usual, expected) in ALGORITHMS {
+        let quota = Quota::parse(text, usual).unwrap();
+        assert_eq!((quota.algorithm(), quota.to_string().as_str()), (expected, text));
+    }
+    for (text, reason) in [
+        ("10 per calendar day token_bucket", "a calendar period does not apply to token_bucket"),
+        ("10/s burst 5 fixed_window", "burst does not apply to fixed_window"),
+        ("10/s fixed_window sliding_log", "\"sliding_log\" is unexpected"),
+        ("10/s fixed_window strict", "\"strict\" is unexpected"),
+        ("10/s magic", "\"magic\" is unexpected"),
+    ] {
+        let error = text.parse::<Quota>().unwrap_err().to_string();
+        assert!(error.contains(reason), "{text}: {error}");
+    }
+}
+
 #[test]
 fn windows_of_the_calendar_have_its_periods() {
     const DAY_US: u64 = 86_400_000_000;
     let quota = |align, period_us| {
-        let spec = QuotaSpec { amount: 10, period_us, burst: None, initial: None, align };
+        let spec = QuotaSpec { amount: 10, period_us, burst: None, initial: None, align, algorithm: None };
         Quota::new(spec, Algorithm::FixedWindow)
     };
     for (align, days) in [(Align::Day, 1), (Align::Week, 7), (Align::Month, 30), (Align::Year, 365)] {
@@ -78,8 +108,8 @@ fn refusals_name_the_value_and_what_fits() {
         ("1/y burst 1000", "a burst of 134 would fit"),
         ("10 per calendar decade", "calendar \"decade\" is not a period"),
         (
-            "10 per calendar month",
-            "a calendar period does not apply to token_bucket: leave it out, or use fixed_window",
+            "10 per calendar month leaky_bucket",
+            "a calendar period does not apply to leaky_bucket: name fixed_window, or no algorithm",
         ),
     ];
     for (text, expected) in table {
@@ -94,10 +124,13 @@ fn refusals_name_the_value_and_what_fits() {
 #[test]
 fn what_an_algorithm_cannot_use_is_refused() {
     let table = [
-        ("10/s burst 5", Algorithm::FixedWindow, "burst does not apply to fixed_window"),
+        (
+            "10/s burst 5",
+            Algorithm::FixedWindow,
+            "or write another algorithm with the limit: \"10/s burst 50 token_bucket\"",
+        ),
         ("10/s initial 5", Algorithm::SlidingLog, "initial does not apply to sliding_log"),
         ("10001/s", Algorithm::SlidingLog, "at most 10000 fits; use sliding_window"),
-        ("1 per calendar day", Algorithm::SlidingLog, "a calendar period does not apply to sliding_log"),
     ];
     for (text, algorithm, expected) in table {
         let error = Quota::new(text.parse().unwrap(), algorithm).unwrap_err().to_string();

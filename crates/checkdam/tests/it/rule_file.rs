@@ -60,14 +60,28 @@ rules:
     algorithm: sliding_window
     strict: true
     limits: ["100/m"]
+  - name: mixed
+    key: "user:{user}"
+    limits: ["500/s burst 1000", "1000000 per calendar month", { limit: 9, per: m, algorithm: sliding_window, strict: true }]
 "#,
     )
     .unwrap();
     let texts: Vec<_> = rules.iter().flat_map(|rule| &rule.quotas).map(ToString::to_string).collect();
     assert_eq!(
         texts,
-        ["10/s burst 50 initial 5", "100/30s", "1000 per calendar month", "10 per calendar day", "100/m"]
+        [
+            "10/s burst 50 initial 5",
+            "100/30s",
+            "1000 per calendar month",
+            "10 per calendar day",
+            "100/m",
+            "500/s burst 1000",
+            "1000000 per calendar month",
+            "9/m sliding_window strict"
+        ]
     );
+    let mixed: Vec<_> = rules[rules.len() - 1].quotas.iter().map(|quota| quota.algorithm().to_string()).collect();
+    assert_eq!(mixed, ["token_bucket", "fixed_window", "sliding_window strict"]);
 }
 
 /// (what is wrong, the file, the line, words of the message)

@@ -89,7 +89,7 @@ fn as_json(shown: &str, rules: &[&Rule], definitions: &Definitions) -> serde_jso
             "domain": rule.domain,
             "key": rule.key.text(),
             "limits": limits(rule),
-            "algorithm": algorithm(rule),
+            "algorithm": rule.algorithm().name(),
             "mode": mode_name(rule.mode),
             "description": rule.description,
         })
@@ -110,7 +110,7 @@ fn table(rules: &[&Rule]) -> Table {
             rule.name.clone(),
             rule.key.text().to_owned(),
             limits(rule).join(", "),
-            algorithm(rule).to_owned(),
+            rule.algorithm().name().to_owned(),
             mode_name(rule.mode).to_owned(),
         ]);
     }
@@ -119,8 +119,4 @@ fn table(rules: &[&Rule]) -> Table {
 
 fn limits(rule: &Rule) -> Vec<String> {
     rule.quotas.iter().map(ToString::to_string).collect()
-}
-
-fn algorithm(rule: &Rule) -> &'static str {
-    rule.quotas.first().map(checkdam::Quota::algorithm).unwrap_or_default().name()
 }

@@ -1,6 +1,6 @@
 //! Explanations of which rules apply to a request, as JSON.
 
-use checkdam::{Algorithm, Mode, Outcome, Request, Rule, RuleSet};
+use checkdam::{Mode, Outcome, Request, Rule, RuleSet};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -51,8 +51,8 @@ pub(in crate::http) struct ExplainedRule<'a> {
     scope: &'a str,
     /// `enforce` or `shadow`.
     mode: &'static str,
-    /// How it counts.
-    algorithm: &'static str,
+    /// How limits count that name no algorithm and follow no calendar.
+    algorithm: String,
     /// Why it applies to the request.
     reasons: Vec<String>,
     /// Its limits and where they stand.
@@ -64,14 +64,17 @@ pub(in crate::http) struct ExplainedRule<'a> {
 pub(in crate::http) struct ExplainedTier {
     /// The limit as it is written.
     quota: String,
+    /// How it counts.
+    algorithm: String,
     /// Whether it would let the request pass.
     allowed: bool,
     /// The most that can pass at once.
     limit: u64,
     /// What is left.
     remaining: u64,
-    /// How long until it would let the request pass, in milliseconds, rounded up.
-    retry_after_ms: u64,
+    /// How long until it would let the request pass, in milliseconds, rounded up: 0 if it does, null if it
+    /// never will.
+    retry_after_ms: Option<u64>,
     /// How long until it owes nothing any more, in milliseconds, rounded up.
     reset_after_ms: u64,
 }
@@ -125,7 +128,6 @@ fn hints(rules: &RuleSet, request: &Request<'_>, unseen: &[Unseen]) -> Vec<Strin
 
 impl<'a> ExplainedRule<'a> {
     fn new(rule: &'a Rule, reasons: Vec<String>, request: &Request<'_>, outcome: &Outcome) -> Self {
-        let algorithm = rule.quotas.first().map(|quota| quota.algorithm()).unwrap_or_default();
         Self {
             rule: &rule.name,
             description: &rule.description,
@@ -133,10 +135,7 @@ impl<'a> ExplainedRule<'a> {
             subject: rule.key.render(request),
             scope: &rule.scope,
             mode: mode_name(rule.mode),
-            algorithm: match algorithm {
-                Algorithm::SlidingWindow { strict: true } => "sliding_window strict",
-                other => other.name(),
-            },
+            algorithm: rule.algorithm().to_string(),
             reasons,
             tiers: tiers(rule, outcome),
         }
@@ -158,10 +157,11 @@ fn tiers(rule: &Rule, outcome: &Outcome) -> Vec<ExplainedTier> {
     let own = outcome.tiers().filter(|tier| tier.rule.name == rule.name);
     own.map(|tier| ExplainedTier {
         quota: tier.quota.to_string(),
+        algorithm: tier.quota.algorithm().to_string(),
         allowed: tier.decision.is_allowed(),
         limit: tier.decision.limit,
         remaining: tier.decision.remaining,
-        retry_after_ms: tier.decision.retry_after_us.div_ceil(1_000),
+        retry_after_ms: tier.decision.retry_after().map(|_| tier.decision.retry_after_us.div_ceil(1_000)),
         reset_after_ms: tier.decision.reset_after_us.div_ceil(1_000),
     })
     .collect()

@@ -26,8 +26,9 @@ pub(in crate::http) struct Answer {
     limit: Option<u64>,
     /// What is left of that limit.
     remaining: Option<u64>,
-    /// How long until the same request would pass, in milliseconds, rounded up.
-    retry_after_ms: u64,
+    /// How long until the same request would pass, in milliseconds, rounded up: 0 if it passes, null if it
+    /// never will.
+    retry_after_ms: Option<u64>,
     /// How long until that tier owes nothing any more, in milliseconds, rounded up.
     reset_after_ms: u64,
     /// How long to hold the request back (leaky bucket), in milliseconds, rounded up; absent if not at all.
@@ -76,14 +77,18 @@ struct TierAnswer {
     scope: String,
     /// Whose bucket it is.
     subject: String,
+    /// The limit as it is written in the rule or override.
+    #[schema(examples("10/s burst 50"))]
+    limit_name: String,
     /// Whether it lets the request pass.
     allowed: bool,
     /// The most that can pass at once.
     limit: u64,
     /// What is left.
     remaining: u64,
-    /// How long until it would let the request pass, in milliseconds, rounded up.
-    retry_after_ms: u64,
+    /// How long until it would let the request pass, in milliseconds, rounded up: 0 if it does, null if it
+    /// never will.
+    retry_after_ms: Option<u64>,
     /// How long until it owes nothing any more, in milliseconds, rounded up.
     reset_after_ms: u64,
     /// True if the rule is in shadow mode: it never denies.
@@ -136,8 +141,8 @@ pub(in crate::http) struct Refusal {
     /// The policies that deny it, by the names they have in RateLimit-Policy.
     #[serde(rename = "violated-policies")]
     violated_policies: Vec<String>,
-    /// How long until the same request would pass, in milliseconds, rounded up; 0 if that is unknown.
-    retry_after_ms: u64,
+    /// How long until the same request would pass, in milliseconds, rounded up; null if it never will.
+    retry_after_ms: Option<u64>,
 }
 
 /// One result of a batch.

@@ -64,7 +64,7 @@ impl RowItem for Rule {
         if self.mode == Mode::Off {
             row.remove("mode");
         }
-        let algorithm = algorithm(self);
+        let algorithm = self.algorithm();
         let (rate, burst) = self.quotas.first().map(rate_and_burst).unzip();
         row.extend([
             ("scope".to_owned(), json!(self.scope)),
@@ -144,10 +144,6 @@ impl RowItem for Rule {
         let (key, what) = (name.to_owned(), format!("rule {name:?}"));
         ParsedRow { key, what, item: rule(without_common::<Self>(row)) }
     }
-}
-
-fn algorithm(rule: &Rule) -> Algorithm {
-    rule.quotas.first().map(Quota::algorithm).unwrap_or_default()
 }
 
 /// The limit that the classic columns say.
@@ -248,6 +244,7 @@ fn quota_of(rate: f64, burst: Option<i64>, has_burst: bool) -> Result<QuotaSpec,
         burst: burst.filter(|_| has_burst),
         initial: None,
         align: Align::Epoch,
+        algorithm: None,
     };
     Ok(spec)
 }

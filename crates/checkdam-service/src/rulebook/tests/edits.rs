@@ -71,6 +71,8 @@ rules:
   - { name: window, key: "e:{user}", limits: ["100/m", "10/s"], algorithm: fixed_window }
   - { name: seconds, key: "f:{user}", limits: ["10/s"], algorithm: fixed_window }
   - { name: calendar, key: "g:{user}", limits: ["10000 per calendar month"], algorithm: fixed_window }
+  - { name: mixed, key: "p:{user}", limits: ["500/s burst 1000", "1000000 per calendar month", "9/m sliding_window strict"] }
+  - { name: classic-named, key: "q:{user}", limits: ["10/s burst 50 token_bucket"], algorithm: sliding_window, strict: true }
   - { name: sliding, key: "h:{user}", limits: ["100/m"], algorithm: sliding_window, mode: shadow }
   - { name: strict, key: "i:{user}", limits: ["100/m"], algorithm: sliding_window, strict: true }
   - { name: log, key: "j:{user}", limits: ["100/m"], algorithm: sliding_log, on_store_failure: closed }
