@@ -1,6 +1,5 @@
 //! A rule: conditions, a key and limits. [`Rule`] is plain data on the decision path;
-//! `RuleSpec` is the same as it is written, and the only place that names a rule's
-//! fields to serde.
+//! `RuleSpec` is its written form, and the only type that has its serde field names.
 
 mod condition;
 #[cfg(feature = "yaml")]

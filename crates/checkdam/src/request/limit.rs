@@ -1,5 +1,4 @@
-//! A request limit: a limit that the request brings with it, as Envoy's limit
-//! override.
+//! A request limit: a limit sent in the request itself, like Envoy's limit override.
 
 use crate::quota::DAY_US;
 use crate::time::SECOND_US;
