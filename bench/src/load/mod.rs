@@ -18,9 +18,9 @@ pub const KEYS: usize = 100_000;
 /// What [`run`] measures.
 pub const METRICS: &[&str] = &["req/s", "µs p50", "µs p99", "CPU µs/req", "server busy"];
 
-/// How requests are put.
+/// Which requests are sent, and how.
 #[derive(Debug, Clone, Copy)]
-pub enum Door {
+pub enum RequestKind {
     /// `POST /v1/check`, HTTP/1.1, one request under way on each connection.
     Check,
     /// `GET /` and a header `X-User`, HTTP/1.1, the same.
@@ -39,8 +39,8 @@ pub struct Target {
     pub address: SocketAddr,
     /// Whose CPU time counts.
     pub process: u32,
-    /// How it is asked.
-    pub door: Door,
+    /// The requests it gets.
+    pub kind: RequestKind,
 }
 
 /// Keeps `in_flight` requests under way for that long.
@@ -60,9 +60,9 @@ fn run_pinned(target: Target, in_flight: usize, length: Duration) -> Vec<f64> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.unwrap_or_else(|error| panic!("no runtime: {error}"));
     runtime.block_on(async {
-        let (connections, streams) = match target.door {
-            Door::Check | Door::Get => (in_flight, 1),
-            Door::Grpc => (in_flight.div_ceil(STREAMS), STREAMS.min(in_flight)),
+        let (connections, streams) = match target.kind {
+            RequestKind::Check | RequestKind::Get => (in_flight, 1),
+            RequestKind::Grpc => (in_flight.div_ceil(STREAMS), STREAMS.min(in_flight)),
         };
         let mut open = Vec::new();
         for _ in 0..connections {
@@ -71,10 +71,10 @@ fn run_pinned(target: Target, in_flight: usize, length: Duration) -> Vec<f64> {
         let (cpu, start) = (cpu_seconds(target.process), Instant::now());
         let end = start + length;
         let tasks: Vec<_> = (open.into_iter().enumerate())
-            .map(|(seed, stream)| match target.door {
-                Door::Check => tokio::spawn(http::drive(stream, http::check, seed, end)),
-                Door::Get => tokio::spawn(http::drive(stream, http::get, seed, end)),
-                Door::Grpc => tokio::spawn(grpc::drive(stream, streams, seed, end)),
+            .map(|(seed, stream)| match target.kind {
+                RequestKind::Check => tokio::spawn(http::drive(stream, http::check, seed, end)),
+                RequestKind::Get => tokio::spawn(http::drive(stream, http::get, seed, end)),
+                RequestKind::Grpc => tokio::spawn(grpc::drive(stream, streams, seed, end)),
             })
             .collect();
         let mut waits_ns = Vec::new();

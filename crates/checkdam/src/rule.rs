@@ -7,7 +7,7 @@ mod conditions_spec;
 mod key;
 mod pattern;
 #[cfg(feature = "yaml")]
-pub(crate) mod spec;
+pub(crate) mod spec_parts;
 
 pub use condition::{Condition, Matcher};
 pub(crate) use condition::{IndexKey, canonical_network, parse_network};
@@ -17,7 +17,7 @@ pub(crate) use key::is_attribute_name;
 pub use key::{KeyPattern, KeyPatternError};
 pub use pattern::{Pattern, PatternError};
 #[cfg(feature = "yaml")]
-pub use spec::{LimitParts, LimitSpec, PathStep, SpecError};
+pub use spec_parts::{LimitParts, LimitSpec, PathStep, SpecError};
 
 use crate::decision::FailurePolicy;
 use crate::quota::Quota;
@@ -223,8 +223,8 @@ impl RuleSpec {
             key,
             when: self.when.compile()?,
             quotas,
-            mode: spec::choice("mode", self.mode.as_deref(), &MODES)?,
-            on_store_failure: spec::choice("on_store_failure", self.on_store_failure.as_deref(), &POLICIES)?,
+            mode: spec_parts::choice("mode", self.mode.as_deref(), &MODES)?,
+            on_store_failure: spec_parts::choice("on_store_failure", self.on_store_failure.as_deref(), &POLICIES)?,
             lease: self.lease.as_deref().map_or(Ok(Lease::Off), lease)?,
             priority: self.priority.unwrap_or_default(),
             description: self.description.unwrap_or_default(),
@@ -238,8 +238,8 @@ impl From<&Rule> for RuleSpec {
         let algorithm = rule.quotas.first().map(Quota::algorithm).unwrap_or_default();
         Self {
             name: Some(rule.name.clone()),
-            description: spec::filled(&rule.description),
-            domain: spec::filled(&rule.domain),
+            description: spec_parts::filled(&rule.description),
+            domain: spec_parts::filled(&rule.domain),
             priority: Some(rule.priority).filter(|priority| *priority != 0),
             key: Some(rule.key.text().to_owned()),
             scope: Some(rule.scope.clone()).filter(|scope| scope != rule.key.scope()),
@@ -247,8 +247,8 @@ impl From<&Rule> for RuleSpec {
             limits: Some(rule.quotas.iter().map(|quota| LimitSpec::Text(quota.to_string())).collect()),
             algorithm: Some(algorithm.name()).filter(|name| *name != Algorithm::default().name()).map(str::to_owned),
             strict: Some(true).filter(|_| algorithm == Algorithm::SlidingWindow { strict: true }),
-            mode: spec::unless_default(rule.mode, &MODES),
-            on_store_failure: spec::unless_default(rule.on_store_failure, &POLICIES),
+            mode: spec_parts::unless_default(rule.mode, &MODES),
+            on_store_failure: spec_parts::unless_default(rule.on_store_failure, &POLICIES),
             lease: match rule.lease {
                 Lease::Off => None,
                 Lease::For(length_us) => Some(period_text(length_us)),
@@ -260,7 +260,7 @@ impl From<&Rule> for RuleSpec {
 
 #[cfg(feature = "yaml")]
 fn algorithm(name: Option<&str>, strict: Option<bool>) -> Result<Algorithm, SpecError> {
-    let mut algorithm = spec::choice("algorithm", name, &Algorithm::ALL.map(|known| (known.name(), known)))?;
+    let mut algorithm = spec_parts::choice("algorithm", name, &Algorithm::ALL.map(|known| (known.name(), known)))?;
     match (&mut algorithm, strict) {
         (_, None) => {}
         (Algorithm::SlidingWindow { strict }, Some(given)) => *strict = given,

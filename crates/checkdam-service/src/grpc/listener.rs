@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
-use checkdam_net::{Listener, ListenerTraits, SheddingPolicy, Protocol, Server, SheddingListener, ShutdownOptions};
+use checkdam_net::{Listener, ListenerTraits, Protocol, Server, SheddingListener, SheddingPolicy, ShutdownOptions};
 use tokio::sync::mpsc;
 use tonic::Status;
 use tonic::service::Routes;

@@ -27,7 +27,7 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
 use axum::routing::{any, get, post};
-use checkdam_net::{Listener, ListenerTraits, SheddingPolicy, Protocol, Server, SheddingListener};
+use checkdam_net::{Listener, ListenerTraits, Protocol, Server, SheddingListener, SheddingPolicy};
 
 pub use self::admin::{Admin, LiveEvents, RuleSource};
 pub use self::problem::Problem;

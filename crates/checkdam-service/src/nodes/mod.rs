@@ -82,7 +82,7 @@ pub struct NodeView {
     version: String,
     /// For how long it has run.
     uptime_s: u64,
-    /// When it was last heard of.
+    /// When its last message was received.
     seen_s_ago: u64,
     /// `memory` or `redis`.
     store: String,
@@ -167,9 +167,7 @@ impl Nodes {
         Some(match self.peers.pubsub_error() {
             Some(PubSubError { is_forbidden: true, .. }) => FORBIDDEN.to_owned(),
             Some(PubSubError { reason, .. }) => {
-                format!(
-                    "no messages from other nodes are received (retrying): {reason}; run checkdam doctor"
-                )
+                format!("no messages from other nodes are received (retrying): {reason}; run checkdam doctor")
             }
             None => "this node has just started; other nodes appear within seconds".to_owned(),
         })
@@ -276,7 +274,7 @@ impl Nodes {
         }
     }
 
-    /// Something was said in clear.
+    /// A message was received in clear text.
     fn plaintext_received(&self, word: &[u8], now: Instant) {
         match PlainMessage::decode(word) {
             Some(PlainMessage::Announcement(announcement)) => {

@@ -30,10 +30,9 @@ pub(crate) fn decide_bucket(
 ) -> (Decision, token_bucket::State) {
     match quota.algorithm {
         Algorithm::LeakyBucket => leaky_bucket::decide(quota, state, now_us, cost),
-        Algorithm::TokenBucket
-        | Algorithm::FixedWindow
-        | Algorithm::SlidingWindow { .. }
-        | Algorithm::SlidingLog => token_bucket::decide(quota, state, now_us, cost),
+        Algorithm::TokenBucket | Algorithm::FixedWindow | Algorithm::SlidingWindow { .. } | Algorithm::SlidingLog => {
+            token_bucket::decide(quota, state, now_us, cost)
+        }
     }
 }
 
@@ -42,10 +41,9 @@ pub(crate) fn decide_bucket(
 pub(crate) fn peek_bucket(quota: &Quota, state: token_bucket::State, now_us: u64, cost: u64) -> Decision {
     match quota.algorithm {
         Algorithm::LeakyBucket => leaky_bucket::peek(quota, state, now_us, cost),
-        Algorithm::TokenBucket
-        | Algorithm::FixedWindow
-        | Algorithm::SlidingWindow { .. }
-        | Algorithm::SlidingLog => token_bucket::peek(quota, state, now_us, cost),
+        Algorithm::TokenBucket | Algorithm::FixedWindow | Algorithm::SlidingWindow { .. } | Algorithm::SlidingLog => {
+            token_bucket::peek(quota, state, now_us, cost)
+        }
     }
 }
 

@@ -75,7 +75,9 @@ impl IdealBucket {
                     at_us: 0,
                 }
             }
-            Algorithm::FixedWindow | Algorithm::SlidingWindow { .. } | Algorithm::SlidingLog => Self::Windows { quota: *quota, admitted: VecDeque::new() },
+            Algorithm::FixedWindow | Algorithm::SlidingWindow { .. } | Algorithm::SlidingLog => {
+                Self::Windows { quota: *quota, admitted: VecDeque::new() }
+            }
         }
     }
 

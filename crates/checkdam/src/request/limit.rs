@@ -3,7 +3,7 @@
 use crate::quota::DAY_US;
 use crate::time::SECOND_US;
 
-/// A limit that a request brings with it.
+/// A limit sent in the request itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestLimit {
     /// How many a unit; 0: none.
