@@ -4,8 +4,8 @@
 //! `cargo bench --profile instructions --no-default-features --features instructions
 //! --bench instructions` in this folder. It needs Valgrind and `gungraun-runner`,
 //! of the version that `Cargo.lock` has. Where a path needs more than it may, and
-//! is worth it, put the new count (what is told, divided by `ROUNDS`) where the
-//! old one stands.
+//! is worth it, replace the old count by the new one (the reported count divided
+//! by `ROUNDS`).
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::hint::black_box;

@@ -7,7 +7,7 @@ use crate::machine::{cores, pin_thread};
 use crate::{Walk, write_key};
 
 /// Keys are made so many at a time, outside of the measured time: they come from
-/// requests that were just read, and are in the cache whoever limits them.
+/// requests that were just read, and are in the cache of every limiter.
 const BATCH: usize = 256;
 
 /// Which keys are asked for.

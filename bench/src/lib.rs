@@ -37,8 +37,8 @@ use checkdam::conformance::TestBucket;
 use checkdam::store::{BucketName, FailurePolicy, MemoryOptions, MemoryStore, Tier};
 
 /// Writes the key of that number, 20 bytes of text, over the last one: a key
-/// comes from a request that was just read, so it is in the cache whoever
-/// limits it.
+/// comes from a request that was just read, so it is in the cache of every
+/// limiter.
 #[inline]
 pub fn write_key(key: &mut String, number: usize) {
     key.clear();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use testkit::{Daemon, Redis, free_port, wait_until};
 
 use crate::client::Client;
-use crate::load::{Door, Target};
+use crate::load::{RequestKind, Target};
 use crate::machine::{pin_process, server_core};
 
 /// One limit a user of one endpoint, so high that all pass; the same for Envoy.
@@ -75,8 +75,8 @@ impl Server {
         let grpc = loopback(free_port());
         arguments.extend(["--grpc-listen".into(), grpc.to_string().into()]);
         let server = Self::start("serve", "--http-listen", rules, &arguments);
-        wait_until("checkdam to open its gRPC door", START, || TcpStream::connect(grpc).is_ok());
-        // Doors are open before the rules are there, and close each connection until then.
+        wait_until("checkdam to open its gRPC listener", START, || TcpStream::connect(grpc).is_ok());
+        // Listeners are open before the rules are loaded, and close each connection until then.
         let ready = || Client::connect(server.address()).ask("GET", "/readyz", "").0 == 200;
         wait_until("checkdam to be ready", START, ready);
         Self { grpc: Some(grpc), ..server }
@@ -115,7 +115,7 @@ impl Server {
             all.extend_from_slice(arguments);
             all
         });
-        wait_until("checkdam to open its admin door", START, || TcpStream::connect(admin).is_ok());
+        wait_until("checkdam to open its admin listener", START, || TcpStream::connect(admin).is_ok());
         Self { daemon, grpc: None, admin: Some(admin) }
     }
 
@@ -157,17 +157,17 @@ impl Server {
     /// If it is not checkdam.
     #[must_use]
     pub fn admin(&self) -> SocketAddr {
-        self.admin.unwrap_or_else(|| panic!("only checkdam has an admin door"))
+        self.admin.unwrap_or_else(|| panic!("only checkdam has an admin listener"))
     }
 
     /// This server under load.
     #[must_use]
-    pub fn target(&self, door: Door) -> Target {
-        let address = match door {
-            Door::Grpc => self.grpc.unwrap_or_else(|| self.address()),
-            Door::Check | Door::Get => self.address(),
+    pub fn target(&self, kind: RequestKind) -> Target {
+        let address = match kind {
+            RequestKind::Grpc => self.grpc.unwrap_or_else(|| self.address()),
+            RequestKind::Check | RequestKind::Get => self.address(),
         };
-        Target { address, process: self.daemon.pid(), door }
+        Target { address, process: self.daemon.pid(), kind }
     }
 }
 

@@ -31,9 +31,9 @@ local VARIABLES = {
 -- Belong to one connection, or are made anew for the client's.
 local OWN = { ["connection"] = true, ["content-length"] = true, ["date"] = true, ["transfer-encoding"] = true }
 
--- Which headers of the client's request checkdam is told: those that its
+-- The headers of the client's request that are sent to checkdam: those that its
 -- --header-attributes names. All of them would be too many for HAProxy itself.
-local TOLD = { "x-api-key" }
+local DESCRIBED_HEADERS = { "x-api-key" }
 
 -- The values of a header, which HAProxy counts from 0.
 local function list(values)
@@ -49,7 +49,7 @@ end
 local function describe(txn)
     local sent = txn.http:req_get_headers()
     local headers = {}
-    for _, name in ipairs(TOLD) do
+    for _, name in ipairs(DESCRIBED_HEADERS) do
         if sent[name] then
             headers[name] = list(sent[name])
         end

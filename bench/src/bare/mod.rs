@@ -13,7 +13,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 /// Serves until the process is killed.
 ///
 /// # Panics
-/// If the arguments name no server, or it cannot listen: whoever started it reads that.
+/// If the arguments name no server, or it cannot listen: the caller reads that.
 pub fn serve(arguments: &[String]) {
     let [name, port, rest @ ..] = arguments else { panic!("bench serve NAME PORT [REDIS]") };
     let port = port.parse().unwrap_or_else(|_| panic!("{port:?} is no port"));

@@ -19,9 +19,9 @@ pub const KEYS: usize = 100_000;
 /// What [`run`] measures.
 pub const METRICS: &[&str] = &["req/s", "µs p50", "µs p99", "CPU µs/req", "server busy"];
 
-/// How requests are put.
+/// Which requests are sent, and how.
 #[derive(Debug, Clone, Copy)]
-pub enum Door {
+pub enum RequestKind {
     /// `POST /v1/check`, HTTP/1.1, one request under way on each connection.
     Check,
     /// `GET /` and a header `X-User`, HTTP/1.1, the same.
@@ -40,8 +40,8 @@ pub struct Target {
     pub address: SocketAddr,
     /// Whose CPU time counts.
     pub process: u32,
-    /// How it is asked.
-    pub door: Door,
+    /// The requests it gets.
+    pub kind: RequestKind,
 }
 
 /// Keeps `in_flight` requests under way for that long.
@@ -51,9 +51,9 @@ pub struct Target {
 #[must_use]
 pub fn run(target: Target, in_flight: usize, length: Duration) -> Vec<f64> {
     in_pinned_runtime(target.address, async move {
-        let (connections, streams) = match target.door {
-            Door::Check | Door::Get => (in_flight, 1),
-            Door::Grpc => (in_flight.div_ceil(STREAMS), STREAMS.min(in_flight)),
+        let (connections, streams) = match target.kind {
+            RequestKind::Check | RequestKind::Get => (in_flight, 1),
+            RequestKind::Grpc => (in_flight.div_ceil(STREAMS), STREAMS.min(in_flight)),
         };
         let mut open = Vec::new();
         for _ in 0..connections {
@@ -62,10 +62,10 @@ pub fn run(target: Target, in_flight: usize, length: Duration) -> Vec<f64> {
         let (cpu, start) = (cpu_seconds(target.process), Instant::now());
         let end = start + length;
         let tasks: Vec<_> = (open.into_iter().enumerate())
-            .map(|(seed, stream)| match target.door {
-                Door::Check => tokio::spawn(http::drive(stream, http::check, seed, end)),
-                Door::Get => tokio::spawn(http::drive(stream, http::get, seed, end)),
-                Door::Grpc => tokio::spawn(grpc::drive(stream, streams, seed, end)),
+            .map(|(seed, stream)| match target.kind {
+                RequestKind::Check => tokio::spawn(http::drive(stream, http::check, seed, end)),
+                RequestKind::Get => tokio::spawn(http::drive(stream, http::get, seed, end)),
+                RequestKind::Grpc => tokio::spawn(grpc::drive(stream, streams, seed, end)),
             })
             .collect();
         let mut waits_ns = Vec::new();

@@ -13,7 +13,7 @@ use crate::calls::{Drive, drive, runtime};
 use crate::checks::{checks_ns, limiter, quota, rule, tenant};
 use crate::contest::Contest;
 use crate::inside::{Keys, fill, takes_ns};
-use crate::load::{Door, METRICS, run as load};
+use crate::load::{RequestKind, METRICS, run as load};
 use crate::machine::{cores, pin_process};
 use crate::rivals::QUOTA;
 use crate::server::{ONE_TIER, Server};
@@ -79,7 +79,7 @@ fn connections(session: &mut Session) {
     for power in 0..=6 {
         let count = 1_usize << power;
         let server = &server;
-        contest.add(count.to_string(), move |length| load(server.target(Door::Check), count, length));
+        contest.add(count.to_string(), move |length| load(server.target(RequestKind::Check), count, length));
     }
     let length = session.pace().long / 2;
     let figures = contest.run(session, length);

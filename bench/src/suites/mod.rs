@@ -24,7 +24,7 @@ pub struct Suite {
     pub name: &'static str,
     /// What it measures.
     pub about: &'static str,
-    /// How long it takes with `--quick`, in seconds: what the time left is told by.
+    /// How long it takes with `--quick`, in seconds, for the estimate of the time left.
     pub share: f64,
     /// Measures it.
     pub run: fn(&mut Session),

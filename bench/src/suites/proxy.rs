@@ -3,7 +3,7 @@
 
 use crate::contest::Contest;
 use crate::figures::Bound;
-use crate::load::{Door, METRICS, run as load};
+use crate::load::{RequestKind, METRICS, run as load};
 use crate::machine::{load_core, server_core};
 use crate::server::{ONE_TIER, Server};
 use crate::session::{Judged, Over, Session};
@@ -28,8 +28,8 @@ pub(super) fn run(session: &mut Session) {
         Server::nginx(server_core(), |port| LIMITING.replace("UPSTREAM", &address).replace("PORT", &port.to_string()));
     let checkdam = Server::proxy(ONE_TIER, upstream.address());
     let mut contest = Contest::new("requests through a proxy, 64 in flight, 100,000 users", METRICS);
-    contest.add(NGINX, |length| load(nginx.target(Door::Get), IN_FLIGHT, length));
-    contest.add(CHECKDAM, |length| load(checkdam.target(Door::Get), IN_FLIGHT, length));
+    contest.add(NGINX, |length| load(nginx.target(RequestKind::Get), IN_FLIGHT, length));
+    contest.add(CHECKDAM, |length| load(checkdam.target(RequestKind::Get), IN_FLIGHT, length));
     contest.note("the upstream, an nginx that returns five bytes, shares the core of the load");
     let length = session.pace().long;
     let figures = contest.run(session, length);

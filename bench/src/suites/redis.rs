@@ -45,7 +45,7 @@ const THREE: &str = "checkdam, 3 tiers, one check a call";
 const BATCHED: &str = "checkdam, batched";
 const THREE_BATCHED: &str = "checkdam, 3 tiers, batched";
 
-/// A server on its core, and who asks it.
+/// A server on its core, and its clients.
 struct Scene {
     server: Redis,
     runtime: Runtime,

@@ -3,7 +3,7 @@
 
 use crate::contest::Contest;
 use crate::figures::{Bound, Figures};
-use crate::load::{Door, METRICS, run as load};
+use crate::load::{RequestKind, METRICS, run as load};
 use crate::machine::server_core;
 use crate::server::{ONE_TIER, Server};
 use crate::session::{Judged, Over, Session};
@@ -24,17 +24,17 @@ pub(super) fn run(session: &mut Session) {
     let length = session.pace().long;
 
     let mut contest = Contest::new("HTTP checks in memory, 64 in flight, 100,000 users", METRICS);
-    contest.add("bare axum, JSON", |length| load(axum.target(Door::Check), IN_FLIGHT, length));
-    contest.add(CHECKDAM, |length| load(checkdam.target(Door::Check), IN_FLIGHT, length));
-    contest.add("nginx limit_req, GET", |length| load(nginx.target(Door::Get), IN_FLIGHT, length));
+    contest.add("bare axum, JSON", |length| load(axum.target(RequestKind::Check), IN_FLIGHT, length));
+    contest.add(CHECKDAM, |length| load(checkdam.target(RequestKind::Check), IN_FLIGHT, length));
+    contest.add("nginx limit_req, GET", |length| load(nginx.target(RequestKind::Get), IN_FLIGHT, length));
     contest.note("one core for the server, one for the load; checkdam's answers have five headers more than axum's");
     let figures = contest.run(session, length);
     judge(session, &figures, "HTTP check, memory", "bare axum, JSON", 0.85);
     session.keep(figures);
 
     let mut contest = Contest::new("gRPC checks in memory, 64 in flight on 4 connections, 100,000 users", METRICS);
-    contest.add("bare tonic", |length| load(tonic.target(Door::Grpc), IN_FLIGHT, length));
-    contest.add(CHECKDAM, |length| load(checkdam.target(Door::Grpc), IN_FLIGHT, length));
+    contest.add("bare tonic", |length| load(tonic.target(RequestKind::Grpc), IN_FLIGHT, length));
+    contest.add(CHECKDAM, |length| load(checkdam.target(RequestKind::Grpc), IN_FLIGHT, length));
     let figures = contest.run(session, length);
     judge(session, &figures, "gRPC check, memory", "bare tonic", 0.9);
     session.keep(figures);

@@ -5,7 +5,7 @@ use testkit::Redis;
 
 use crate::contest::Contest;
 use crate::figures::Bound;
-use crate::load::{Door, METRICS, run as load};
+use crate::load::{RequestKind, METRICS, run as load};
 use crate::machine::{load_core, pin_process};
 use crate::server::{Server, THREE_TIERS};
 use crate::session::{Judged, Over, Session};
@@ -23,11 +23,11 @@ pub(super) fn run(session: &mut Session) {
     pin_process(redis.pid(), load_core());
     // However slow the machine: what is decided without Redis would be no comparison.
     let checkdam = Server::checkdam(THREE_TIERS, &["--store", &redis.url(), "--store-deadline", "5s"]);
-    for (name, door, rival) in [("HTTP", Door::Check, "limitador-http"), ("gRPC", Door::Grpc, "limitador-grpc")] {
+    for (name, kind, rival) in [("HTTP", RequestKind::Check, "limitador-http"), ("gRPC", RequestKind::Grpc, "limitador-grpc")] {
         let limitador = Server::bare(rival, Some(&redis));
         let mut contest = Contest::new(format!("{name} checks on Redis, 64 in flight, 100,000 users"), METRICS);
-        contest.add(LIMITADOR, |length| load(limitador.target(door), IN_FLIGHT, length));
-        contest.add(CHECKDAM, |length| load(checkdam.target(door), IN_FLIGHT, length));
+        contest.add(LIMITADOR, |length| load(limitador.target(kind), IN_FLIGHT, length));
+        contest.add(CHECKDAM, |length| load(checkdam.target(kind), IN_FLIGHT, length));
         contest.note("limitador is its library (AsyncRedisStorage) behind a minimal server of ours; Redis shares the core of the load");
         let length = session.pace().long;
         let figures = contest.run(session, length);

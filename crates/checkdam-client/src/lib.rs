@@ -13,7 +13,7 @@ pub use client::{CallError, Client, OnFailure, TokenError, UrlError};
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use polite::fuzzing;
-pub use polite::{Polite, PoliteError, PoliteOptions, Told};
+pub use polite::{Polite, PoliteError, PoliteOptions, RateLimitedResponse};
 pub use request::Request;
 #[cfg(feature = "tls")]
 pub use tls::{ClientTls, ClientTlsError};

@@ -16,7 +16,7 @@ mod pace;
 mod refill;
 mod signal;
 
-pub use signal::Told;
+pub use signal::RateLimitedResponse;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as Lock, MutexGuard, PoisonError};
@@ -150,7 +150,7 @@ impl Polite {
     where
         F: FnMut() -> C,
         C: Future<Output = Result<R, E>>,
-        R: Told,
+        R: RateLimitedResponse,
     {
         let mut ticket = self.first_turn().await?;
         for attempt in 1.. {

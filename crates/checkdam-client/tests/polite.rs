@@ -81,11 +81,11 @@ async fn a_failed_call_is_not_repeated_and_does_not_block_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_beyond_all_patience_is_told_at_once() {
+async fn a_wait_beyond_the_maximum_is_an_error_at_once() {
     let script = Script::new([answer(429, &[("retry-after", "3600")])]);
     let polite = Polite::new(options());
     let refused = polite.call(|| script.call(0)).await.unwrap();
-    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS, "who asked is told by the server");
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS, "the response of the server is returned");
     let error = polite.call(|| script.call(1)).await.unwrap_err();
     let PoliteError::MustWait { wait } = error else { panic!("{error:?}") };
     assert!(wait > Duration::from_secs(3_599), "{wait:?}");

@@ -2,8 +2,8 @@
 //!
 //! Closing a listening socket resets connections that are established but not yet
 //! accepted, although their clients may already have sent a request. So the backlog
-//! is shrunk and filled with connections of our own, which leaves no place for
-//! others. Only connections still in the TCP handshake are reset.
+//! is shrunk and filled with connections of our own, so that no connection of a client
+//! can enter it. Only connections still in the TCP handshake are reset.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::Duration;

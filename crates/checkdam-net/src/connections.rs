@@ -1,10 +1,11 @@
 //! The connections of a listener: serves, counts and closes them.
 //!
-//! Connections are accepted on the runtime for operators and health, and served on the one
-//! for requests. A connection whose first request is for health or metrics stays on the
-//! first runtime, so that it is answered under any load of the second. With TLS
-//! the request is known only after the handshake, so such a listener's handshakes are made
-//! on the first runtime too, up to a rate; beyond it the second makes them.
+//! Connections are accepted on the control runtime, which serves operators, health and
+//! metrics, and served on the request runtime. A connection whose first request is for
+//! health or metrics stays on the control runtime, so that it is answered under any load
+//! of the request runtime. With TLS the request is known only after the handshake, so the
+//! control runtime makes such a listener's handshakes too, up to a rate; beyond it the
+//! request runtime makes them.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -34,7 +35,7 @@ use super::peer_connections::{PeerConnection, PeerConnections, SEARCH_AGAIN};
 use super::queueing_delay::record_wakeups;
 use super::responder::{RequestArrival, Responder, ResponderResponse};
 use super::shared_state::ServerState;
-use super::shedding_policy::LoadShedding;
+use super::shedding_policy::SheddingPolicy;
 use super::tls::{ListenerTls, START_MAX, ServerStream, TlsConnection};
 
 /// The longest head of a request in bytes.
@@ -87,7 +88,7 @@ pub struct ListenerTraits {
     /// The protocol of its clients.
     pub protocol: Protocol,
     /// Which requests it sheds.
-    pub shedding: Option<LoadShedding>,
+    pub shedding: Option<SheddingPolicy>,
     /// Paths that are served on the other runtime, so that they are answered in time
     /// under any load.
     pub health_paths: &'static [&'static str],
@@ -98,7 +99,7 @@ pub struct ListenerTraits {
 pub struct RequestPeer {
     /// The address of the connection's other end.
     pub ip: IpAddr,
-    /// Since when it waits, by the clock of [`Overload`](crate::Overload).
+    /// Since when it waits, by the clock of [`LoadShedding`](crate::LoadShedding).
     pub since: u64,
 }
 

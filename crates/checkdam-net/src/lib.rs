@@ -1,8 +1,8 @@
 //! Transport: listeners, TLS, connections and their limits, request framing, load
 //! shedding and graceful shutdown.
 //!
-//! A listener's requests are answered by a [`Responder`]; nothing here knows what
-//! they ask for.
+//! A listener's requests are answered by a [`Responder`]; nothing here depends on the
+//! content of a request.
 
 mod backlog_drain;
 mod connection_timeouts;
@@ -25,14 +25,14 @@ mod tls;
 
 pub use self::connections::{ClientWait, InFlightRequest, ListenerTraits, RequestPeer};
 pub use self::lazy_timer::LazyTimer;
-pub use self::load_shedding::{Overload, SheddingListener, log_episodes as log_overload};
+pub use self::load_shedding::{LoadShedding, SheddingListener, log_episodes as log_overload};
 pub use self::options::{ConnectionOptions, OverloadOptions, Protocol, ShutdownOptions};
 pub use self::request_framing::{FramingFault, chunk_size, content_length};
 pub use self::responder::{RequestArrival, Responder, ResponderResponse, StreamingResponse, route};
 pub use self::response_framing::{BodyFraming, ResponseFraming, ResponseFramingError};
 pub use self::server::{Listener, Server};
 pub use self::shared_state::ServerState;
-pub use self::shedding_policy::LoadShedding;
+pub use self::shedding_policy::SheddingPolicy;
 pub use self::tls::{
     ClientTlsFiles, FileRole, HandshakeFailure, ListenerTls, SecureStream, TlsError, TlsFiles, follow_certificate_files,
 };

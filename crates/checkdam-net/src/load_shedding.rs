@@ -69,7 +69,7 @@ impl SheddingListener {
 
 /// How long requests wait, and how many were shed.
 #[derive(Debug)]
-pub struct Overload {
+pub struct LoadShedding {
     options: OverloadOptions,
     /// The number of requests being decided.
     in_flight: AtomicUsize,
@@ -102,7 +102,7 @@ impl Drop for InFlightDecision<'_> {
     }
 }
 
-impl Overload {
+impl LoadShedding {
     /// Nothing to do yet.
     pub(crate) fn new(options: OverloadOptions) -> Self {
         Self {
@@ -210,7 +210,7 @@ struct SheddingEpisode {
 }
 
 impl SheddingEpisode {
-    fn poll(&mut self, overload: &Overload) {
+    fn poll(&mut self, overload: &LoadShedding) {
         let (before, now) = (self.seen, overload.shed_total());
         self.seen = now;
         let is_shedding = now > before;
@@ -235,13 +235,13 @@ impl SheddingEpisode {
 mod tests {
     use super::*;
 
-    fn overload(late_max_ms: u64, in_flight_max: usize) -> Overload {
+    fn overload(late_max_ms: u64, in_flight_max: usize) -> LoadShedding {
         let late_max = Some(Duration::from_millis(late_max_ms)).filter(|late| !late.is_zero());
-        Overload::new(OverloadOptions { late_max, in_flight_max })
+        LoadShedding::new(OverloadOptions { late_max, in_flight_max })
     }
 
     /// Whether requests that arrive at these milliseconds, with these waits, are shed.
-    fn shed(overload: &Overload, requests: impl IntoIterator<Item = (u64, u64)>) -> Vec<bool> {
+    fn shed(overload: &LoadShedding, requests: impl IntoIterator<Item = (u64, u64)>) -> Vec<bool> {
         // Independent of the length of a tick.
         const TICKS: u64 = 1_000_000_000_000;
         let ticks_per_ms = TICKS as f64 / (CLOCK.delta(0, TICKS).as_secs_f64() * 1e3);

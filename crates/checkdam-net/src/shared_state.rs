@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-use super::load_shedding::Overload;
+use super::load_shedding::LoadShedding;
 use super::options::OverloadOptions;
 use super::tls::ListenerTls;
 
 /// What the listeners of a process share.
 #[derive(Debug)]
 pub struct ServerState {
-    overload: Overload,
+    overload: LoadShedding,
     is_shutting_down: AtomicBool,
     /// The names of the listeners, and how many connections each has.
     connections: Mutex<Vec<(&'static str, watch::Receiver<usize>)>>,
@@ -24,7 +24,7 @@ impl ServerState {
     /// The state of a process without listeners.
     pub fn new(options: OverloadOptions) -> Self {
         Self {
-            overload: Overload::new(options),
+            overload: LoadShedding::new(options),
             is_shutting_down: AtomicBool::new(false),
             connections: Mutex::default(),
             tls: Mutex::default(),
@@ -32,7 +32,7 @@ impl ServerState {
     }
 
     /// Queueing delay and load shedding.
-    pub const fn overload(&self) -> &Overload {
+    pub const fn overload(&self) -> &LoadShedding {
         &self.overload
     }
 

@@ -1,7 +1,7 @@
 //! Reverse proxy: limits requests before it forwards them.
 //!
 //! `handler` handles a request from end to end; `routes` selects the upstreams,
-//! `upstreams` knows which are healthy, `forwarder` sends by `http1` or `http2`.
+//! `upstreams` tracks their health, `forwarder` sends over `http1` or `http2`.
 //! Bodies are streamed both ways through `request_body` and `response_body`, never
 //! buffered whole. A request is charged exactly once, before anything of it is
 //! forwarded: neither a retry nor an upstream that is down charges it again or

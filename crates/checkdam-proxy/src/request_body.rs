@@ -1,8 +1,8 @@
 //! Streams a request's body to an upstream.
 //!
 //! Each attempt borrows the body and consumes it only when an upstream reads its bytes:
-//! until then, another upstream can be tried. It also tracks whether the client, which has
-//! a timeout, or the upstream is being waited for.
+//! until then, another upstream can be tried. It also tracks whether the transfer waits for
+//! the client, which has a timeout, or for the upstream.
 
 use std::fmt;
 use std::pin::Pin;

@@ -1,5 +1,5 @@
-//! Limits concurrent request bodies per client. Each holds a connection to its upstream, so
-//! the number per client is bounded.
+//! Limits concurrent request bodies per client, because each occupies an upstream
+//! connection.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
 //! `checkdam`: a rate limiter, server and command line in one binary.
 //!
-//! Exit codes: 0 allowed or done, 1 denied, rejected, not found or a problem with the
-//! store, 2 wrong usage or a server or database that cannot start or be reached.
+//! Exit codes: 0 allowed or done, 1 denied, invalid, not found, not ready, or a problem was
+//! found, 2 wrong usage, or a server or database that cannot start or be reached.
 
 mod cli;
 

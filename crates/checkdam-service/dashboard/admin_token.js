@@ -1,9 +1,9 @@
-// The admin token: asked for when the server wants one, kept for this tab only.
+// The admin token: requested when the server responds with 401, kept for this tab only.
 
 import { h } from "./dom.js";
 
 const KEY = "checkdam-token";
-let asked = null;
+let dialog_promise = null;
 
 // What a header can carry: the browser would refuse to send anything else.
 const CARRIED = /^[ -~]+$/;
@@ -19,10 +19,10 @@ export function forgetToken() {
 }
 
 // Asks for the token, once for all waiting requests. `used` is the rejected token: if
-// it has been replaced meanwhile, nothing is asked.
+// it has been replaced meanwhile, no dialog opens.
 export function askForToken(is_wrong, used) {
   if (token() !== used) return Promise.resolve();
-  asked ??= new Promise((resolve) => {
+  dialog_promise ??= new Promise((resolve) => {
     const input = h("input", { id: "token", type: "password", autocomplete: "current-password", required: true, "aria-describedby": "token-fault" });
     const text = is_wrong && used ? "The server rejected that token." : "";
     const fault = h("p", { class: "fault", id: "token-fault", role: "alert" }, text);
@@ -39,7 +39,7 @@ export function askForToken(is_wrong, used) {
             return;
           }
           sessionStorage.setItem(KEY, given);
-          asked = null;
+          dialog_promise = null;
           dialog.close();
           dialog.remove();
           document.dispatchEvent(new Event("token"));
@@ -48,11 +48,11 @@ export function askForToken(is_wrong, used) {
       },
       h("h2", { id: "token-title" }, "Admin token required"),
       h("div", { class: "field" }, h("label", { for: "token" }, "Admin token"), input, fault),
-      h("p", { class: "note" }, "The value of the server's --admin-token, or a token of [[admin_tokens]]. It is kept until you close this tab."),
+      h("p", { class: "note" }, "Enter the value of --admin-token, or a token from [[admin_tokens]] in the server's checkdam.toml. It is kept until you close this tab."),
       h("div", { class: "row" }, h("button", { type: "submit", class: "main" }, "Continue"))));
     document.body.append(dialog);
     dialog.showModal();
     input.focus();
   });
-  return asked;
+  return dialog_promise;
 }

@@ -1,9 +1,9 @@
-// Asks the admin API, with the token if there is one.
+// Calls the admin API, with the token if there is one.
 
 import { askForToken, token } from "./admin_token.js";
 
 // The server rejected a request.
-export class Refusal extends Error {
+export class ApiError extends Error {
   constructor(status, problem) {
     super(problem.detail ?? problem.title ?? `The server responded with status ${status}.`);
     this.status = status;
@@ -49,7 +49,7 @@ export async function send(method, path, { body, headers, signal } = {}) {
 
 async function refusalOf(answer) {
   const problem = await answer.json().catch(() => ({}));
-  return new Refusal(answer.status, problem);
+  return new ApiError(answer.status, problem);
 }
 
 async function request(method, path, options) {
@@ -58,10 +58,10 @@ async function request(method, path, options) {
   try {
     const data = answer.status === 204 ? null : await answer.json();
     // 202: stored but not active yet; reported like an error.
-    if (answer.status === 202) throw new Refusal(202, { detail: data.pending });
+    if (answer.status === 202) throw new ApiError(202, { detail: data.pending });
     return { data, etag: answer.headers.get("etag") };
   } catch (error) {
-    if (error.name === "AbortError" || error instanceof Refusal) throw error;
+    if (error.name === "AbortError" || error instanceof ApiError) throw error;
     setReachable(false);
     throw new Unreachable("The response ended early.");
   }

@@ -33,20 +33,20 @@ function editBan(ban) {
   paint();
 
   function read() {
-    const said = { subject: subject.control.value.trim() };
+    const entry = { subject: subject.control.value.trim() };
     const chosen = length.control.value;
     const end = chosen === "at" ? Date.parse(until.control.value) : Date.now() + Number(chosen) * 1000;
     // An invalid time is sent as it is; the server rejects it with a message. The
     // input has no seconds, so an unchanged time is sent as it was.
-    if (chosen === "at" && ban.until && until.control.value === known) said.until = ban.until;
-    else if (chosen) said.until = Number.isNaN(end) ? until.control.value : new Date(end).toISOString().replace(/\.\d+Z$/, "Z");
-    if (reason.control.value.trim()) said.reason = reason.control.value.trim();
-    return said;
+    if (chosen === "at" && ban.until && until.control.value === known) entry.until = ban.until;
+    else if (chosen) entry.until = Number.isNaN(end) ? until.control.value : new Date(end).toISOString().replace(/\.\d+Z$/, "Z");
+    if (reason.control.value.trim()) entry.reason = reason.control.value.trim();
+    return entry;
   }
 
   return openEntryDialog({
     kind: "bans", title: ban.version ? "Change a ban" : "Ban a subject", read, version: ban.version,
-    note: "A ban applies before all rules: on this node at once, on every other within a second.", nodes: [subject.node, length.node, until.node, reason.node],
+    note: "Bans are checked before all rules. This one is active on this node at once, and on other nodes within a second.", nodes: [subject.node, length.node, until.node, reason.node],
   });
 }
 

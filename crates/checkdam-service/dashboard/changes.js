@@ -9,7 +9,7 @@ const FILTERS = [["actor", "Actor"], ["name", "Rule"], ["subject", "Subject"]];
 
 export const title = () => "Changes";
 
-// What differs: of an item its fields, of an import how many items.
+// The changed fields of an item, or the number of items of an import.
 function difference({ before, after }) {
   if (before && after) {
     const names = [...new Set([...Object.keys(before), ...Object.keys(after)])];
@@ -27,7 +27,7 @@ function details(change) {
 }
 
 function list(changes) {
-  if (!changes.length) return h("p", { class: "empty" }, "No edit on record matches.");
+  if (!changes.length) return h("p", { class: "empty" }, "No recorded edit matches the filter.");
   return table("Newest first. Edits that other programs made in SQL are not recorded.", [
     { label: "When", cell: (row) => h("time", { datetime: row.changed_at }, dateTime(Date.parse(row.changed_at))) },
     { label: "Actor", cell: (row) => row.actor },

@@ -35,9 +35,9 @@ function frame({ x, y, width, height, top, points, label }) {
   return [...lines, ...marks];
 }
 
-// What lies between `passed` and the sums above it: one area for each kind of refusal
-// that there is. `y` makes a height of a value of `series`.
-function refusals(series, x, y) {
+// Stacked areas above the allowed requests, one per kind of denial. `y` converts a value of
+// `series` to a height.
+function denialAreas(series, x, y) {
   const heights = [...series.allowed];
   return NOT_ALLOWED.map((kind) => {
     const base = heights.map(y);
@@ -96,7 +96,7 @@ export class TrafficChart {
     this.svg.replaceChildren(...frame({ x, y, width, height, top, points: last + 1, label: (index) => this.time(index) }),
       s("path", { class: "allowed", d: path(x, passed, allowed.map(() => y(0))) }),
       s("path", { class: "passed", d: path(x, passed) }),
-      ...refusals(series, x, (value) => y(per_s(value))),
+      ...denialAreas(series, x, (value) => y(per_s(value))),
       s("path", { class: "shadow", d: path(x, shadow.map((value) => y(per_s(value)))), visibility: shadow.some(Boolean) ? "visible" : "hidden" }));
     if (this.chosen !== null) this.svg.append(s("line", { class: "at", x1: x(this.chosen), x2: x(this.chosen), y1: EDGE.top, y2: height - EDGE.bottom }));
     this.showPoint();
@@ -152,5 +152,5 @@ export function sparkline(series) {
   return s("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" },
     s("path", { class: "allowed", d: path(x, passed, allowed.map(() => y(0))) }),
     s("path", { class: "passed", d: path(x, passed) }),
-    ...refusals(series, x, y));
+    ...denialAreas(series, x, y));
 }

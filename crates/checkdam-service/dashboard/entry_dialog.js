@@ -9,7 +9,7 @@ import { sentence } from "./format.js";
 function errorText(error) {
   if (error instanceof Unreachable) return error.message;
   if (error.status === undefined) throw error;
-  if (error.status === 412) return "Someone else changed or created it meanwhile. Nothing was saved: close this dialog and check the list.";
+  if (error.status === 412) return "Someone else has changed or created this entry. Nothing was saved: close this dialog and check the list.";
   return sentence(error.message.replace(/^line \d+, column \d+: /, "").replace(/^(override of|ban) ("(\\.|[^"\\])*"( for rule )?)+: /, ""));
 }
 
@@ -46,7 +46,7 @@ export async function confirmRemoval({ kind, title, text, verb, given, version }
   if (!await confirm(title, h("p", null, text), verb)) return false;
   try {
     await removeEntry(kind, given, version);
-    announce("Removed: on this node at once, on every other within a second.");
+    announce("Removed. Other nodes follow within a second.");
   } catch (error) {
     // After a concurrent edit the list is shown as it is now.
     if (![404, 412].includes(error.status)) await confirm("It was not removed", h("p", null, errorText(error)), "Close");

@@ -91,7 +91,7 @@ export function whenInWords(when) {
 }
 
 // What a request must have to be charged to `subject` by `rule`, as far as the
-// rule tells: the key gives its attributes, plain conditions give the others.
+// rule determines it: the key gives its attributes, plain conditions give the others.
 export function attributesOf(rule, subject) {
   const names = [];
   const pattern = rule.key.split(/(\{[^}]*\})/).map((part) => {

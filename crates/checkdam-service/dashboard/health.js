@@ -18,7 +18,7 @@ function card(name, kind, verdict, facts, hint) {
 function rulesCard(rules) {
   const [kind, verdict] = rules.error ? ["bad", "outdated"] : rules.connected === false ? ["warn", "database unavailable"] : ["good", "active"];
   return card("Rules", kind, verdict, [
-    ["Source", rules.source], ["From", h("span", { class: "mono" }, rules.from)], ["Version", rules.source === "file" ? null : count(rules.version)],
+    ["Source", rules.source], ["Location", h("span", { class: "mono" }, rules.from)], ["Version", rules.source === "file" ? null : count(rules.version)],
     ["Rules", count(rules.count)], ["Overrides", count(rules.overrides)], ["Bans", count(rules.bans)],
     ["Loaded", rules.loaded_at && dateTime(rules.loaded_at)], ["Error", rules.error && h("span", { class: "bad" }, rules.error)],
   ], rules.connected === false ? "The active rules stay in effect; edits fail until the database is available again." : null);
@@ -32,7 +32,7 @@ function warningsPanel(warnings) {
 
 function storeCard(store) {
   const failed = store.unknown + store.refused + store.not_asked;
-  const [kind, verdict] = store.is_open ? ["bad", "breaker open"] : store.is_away ? ["bad", "unreachable"] : store.is_too_far ? ["warn", "too distant for its deadline"] : store.is_failing ? ["warn", "fails intermittently"] : failed ? ["warn", "has had failures"] : ["good", "available"];
+  const [kind, verdict] = store.is_open ? ["bad", "circuit breaker open"] : store.is_away ? ["bad", "unreachable"] : store.is_too_far ? ["warn", "too distant for its deadline"] : store.is_failing ? ["warn", "fails intermittently"] : failed ? ["warn", "has had failures"] : ["good", "available"];
   const is_redis = store.kind === "redis";
   return card("Store", kind, verdict, [
     ["Kind", store.kind], ["Address", h("span", { class: "mono" }, store.text)],
@@ -68,7 +68,7 @@ function tlsCard(listeners) {
   const soon = 14;
   const is_bad = ({ days_left, error }) => error || (days_left !== null && days_left < 0);
   const is_soon = ({ days_left }) => days_left !== null && days_left <= soon;
-  const [kind, verdict] = listeners.some(is_bad) ? ["bad", "needs a certificate"] : listeners.some(is_soon) ? ["warn", "expires soon"] : ["good", "valid"];
+  const [kind, verdict] = listeners.some(is_bad) ? ["bad", "certificate expired or unreadable"] : listeners.some(is_soon) ? ["warn", "expires soon"] : ["good", "valid"];
   const until = ({ days_left, expires_at }) => (days_left === null ? "unknown" : `${dateTime(expires_at)}, ${days_left < 0 ? "expired" : `${count(days_left)} days left`}`);
   return card("TLS", kind, verdict, listeners.flatMap((tls) => [
     [`Certificate of ${tls.listener}`, h("span", { class: "mono" }, tls.certificate)],

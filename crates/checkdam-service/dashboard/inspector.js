@@ -1,7 +1,7 @@
 // The buckets of one request: which rules apply to it and how full each tier is,
 // updated live.
 
-import { Refusal, Unreachable, poll, post } from "./api.js";
+import { ApiError, Unreachable, poll, post } from "./api.js";
 import { announce, confirm, field, h, isInteracting, meter, replaceContent, setFieldError, setMeter } from "./dom.js";
 import { count, duration, limitInWords, sentence } from "./format.js";
 
@@ -108,19 +108,19 @@ export function show({ body, query }) {
 
   function begin() {
     stop();
-    const asked = request();
-    const kept = new URLSearchParams({ ...asked.attributes, ...(asked.domain ? { "@domain": asked.domain } : {}) });
+    const inspected = request();
+    const kept = new URLSearchParams({ ...inspected.attributes, ...(inspected.domain ? { "@domain": inspected.domain } : {}) });
     history.replaceState(null, "", `#/inspect${kept.size ? `?${kept}` : ""}`);
     reset.disabled = refund.disabled = true;
     refreshers = [];
     fault.textContent = "";
-    if (!Object.keys(asked.attributes).length) {
+    if (!Object.keys(inspected.attributes).length) {
       replaceContent(found, h("p", { class: "empty" }, "Enter the attributes of a request, such as user = 42."));
       return;
     }
     let is_first = true;
     stop = poll(POLL_MS, async (signal) => {
-      const answer = await post("inspect", asked, signal);
+      const answer = await post("inspect", inspected, signal);
       if (is_first || !isInteracting(found)) draw(answer, performance.now());
       is_first = false;
     }, (error) => { fault.textContent = error.message; });
@@ -132,16 +132,16 @@ export function show({ body, query }) {
     if (verb === "refund" && !(Number.isInteger(amount) && amount >= 1)) return setFieldError(cost, "Enter a whole number, 1 or more.");
     setFieldError(cost, "");
     const text = verb === "reset" ? "These buckets become full again, for every request that shares them."
-      : `${count(amount)} is refunded to each of these buckets, up to its capacity.`;
-    const is_meant = await confirm(verb === "reset" ? "Reset these buckets?" : "Refund these buckets?",
+      : `Each of these buckets gets ${count(amount)} back, up to its capacity.`;
+    const is_meant = await confirm(verb === "reset" ? "Reset these buckets?" : `Refund ${count(amount)} to these buckets?`,
       h("div", { class: "stack" }, h("p", null, text), h("ul", { class: "plain" }, subjects)), verb === "reset" ? "Reset" : "Refund");
     if (!is_meant) return undefined;
     try {
       await post(verb, verb === "refund" ? { ...request(), cost: amount } : request());
-      announce(verb === "reset" ? "The buckets are full again." : "The cost is refunded.");
+      announce(verb === "reset" ? "The buckets are full again." : "Refunded.");
       begin();
     } catch (error) {
-      if (!(error instanceof Refusal || error instanceof Unreachable)) throw error;
+      if (!(error instanceof ApiError || error instanceof Unreachable)) throw error;
       fault.textContent = error.message;
     }
     return undefined;
@@ -150,7 +150,7 @@ export function show({ body, query }) {
   body.append(h("datalist", { id: "usual" }, USUAL.map((value) => h("option", { value }))),
     h("section", { class: "panel stack" }, h("h2", null, "Request attributes"), rows.node, fault,
       h("div", { class: "row" }, h("button", { type: "button", click: () => rows.add().querySelector("input").focus() }, "Add an attribute")),
-      h("details", null, h("summary", null, "More"), h("div", { class: "fields" }, domain.node, cost.node)),
+      h("details", null, h("summary", null, "Domain and cost to refund"), h("div", { class: "fields" }, domain.node, cost.node)),
       h("div", { class: "row" }, reset, refund, h("span", { class: "note" }, "Inspecting a request does not charge it."))), found);
   const drawing = setInterval(() => refreshers.forEach((refresh) => refresh()), matchMedia("(prefers-reduced-motion: reduce)").matches ? POLL_MS : DRAW_MS);
   begin();

@@ -1,7 +1,7 @@
 // Traffic of the last minute, per second: one event stream shared by all views, closed
 // while the page is hidden.
 
-import { Refusal, Unreachable, events, get } from "./api.js";
+import { ApiError, Unreachable, events, get } from "./api.js";
 import { OUTCOMES, byOutcome } from "./format.js";
 
 const SECONDS = 60;
@@ -19,14 +19,14 @@ function blank() {
 // What is known now: `end` is the Unix second at which the last point ends.
 export const live = () => state;
 
-// Calls `heard` after every second. Returns a function that unsubscribes.
-export function listen(heard) {
-  listeners.add(heard);
-  return () => listeners.delete(heard);
+// Calls `update` after every second. Returns a function that unsubscribes.
+export function listen(update) {
+  listeners.add(update);
+  return () => listeners.delete(update);
 }
 
 function notify() {
-  for (const heard of listeners) heard(state);
+  for (const update of listeners) update(state);
 }
 
 async function loadLastMinute(signal) {
@@ -81,8 +81,8 @@ async function followStream(signal) {
       }
     } catch (error) {
       if (signal.aborted) return;
-      state.fault = error instanceof Refusal ? error.message : "";
-      if (!(error instanceof Refusal || error instanceof Unreachable)) throw error;
+      state.fault = error instanceof ApiError ? error.message : "";
+      if (!(error instanceof ApiError || error instanceof Unreachable)) throw error;
       notify();
     }
     await new Promise((resolve) => { setTimeout(resolve, wait_ms); });

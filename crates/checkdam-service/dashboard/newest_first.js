@@ -8,7 +8,7 @@ const PAGE = 50;
 const SINCE = [["", "any time"], ["900", "last 15 min"], ["3600", "last hour"], ["86400", "last 24 h"], ["604800", "last 7 days"]];
 
 // `kind` is the path of the admin API and the name of its list, `filters` are names and
-// labels of its parameters, and `list(rows)` draws a page. Returns what ends it.
+// labels of its parameters, and `list(rows)` draws a page. Returns a function that stops it.
 export function newestFirst({ body, query, kind, filters, list }) {
   const inputs = new Map(filters.map(([name]) => [name, h("input", { id: `by-${name}`, autocomplete: "off", spellcheck: "false" })]));
   const since = h("select", { id: "by-since" }, SINCE.map(([value, label]) => h("option", { value }, label)));
@@ -17,7 +17,7 @@ export function newestFirst({ body, query, kind, filters, list }) {
   const older = h("button", { type: "button", click: () => { places.push(next); load(); } }, "Older");
   let places = [null];
   let next = null;
-  let asked = new AbortController();
+  let request = new AbortController();
   for (const [name, input] of inputs) input.value = query.get(name) ?? "";
   since.value = query.get("since") ?? "";
 
@@ -27,12 +27,12 @@ export function newestFirst({ body, query, kind, filters, list }) {
   }
 
   async function load() {
-    asked.abort();
-    asked = new AbortController();
+    request.abort();
+    request = new AbortController();
     const filter = given();
     if (filter.since) filter.since = Math.floor(Date.now() / 1000) - Number(filter.since);
     try {
-      const page = await get(kind, { ...filter, limit: PAGE, before: places.at(-1) }, asked.signal);
+      const page = await get(kind, { ...filter, limit: PAGE, before: places.at(-1) }, request.signal);
       next = page.next;
       replaceContent(found, list(page[kind]));
       newer.disabled = places.length === 1;
@@ -59,5 +59,5 @@ export function newestFirst({ body, query, kind, filters, list }) {
         h("button", { type: "button", click: () => { for (const input of inputs.values()) input.value = ""; since.value = ""; apply(); } }, "Clear"))),
     found, h("div", { class: "row" }, newer, older)));
   load();
-  return () => asked.abort();
+  return () => request.abort();
 }

@@ -5,13 +5,13 @@ import { field, h, table } from "./dom.js";
 import { pagedList } from "./paged_list.js";
 import { dateTime, limitsInWords } from "./format.js";
 
-const KINDS = [["limits", "these limits"], ["scale", "a multiple of the rule's own"], ["unlimited", "no limit"]];
+const KINDS = [["limits", "these limits"], ["scale", "a multiple of the rule's limits"], ["unlimited", "no limit"]];
 
 export const title = () => "Overrides";
 
 function allowanceText(row) {
   if (row.unlimited) return "no limit";
-  return row.scale === undefined ? limitsInWords(row.limits) : `${row.scale} times the rule's own`;
+  return row.scale === undefined ? limitsInWords(row.limits) : `${row.scale} times the rule's limits`;
 }
 
 const kindOf = (row) => (row.unlimited ? "unlimited" : row.scale === undefined ? "limits" : "scale");
@@ -35,14 +35,14 @@ function editOverride(row) {
   paint();
 
   function read() {
-    const said = { rule: rule.control.value.trim(), subject: subject.control.value.trim() };
+    const entry = { rule: rule.control.value.trim(), subject: subject.control.value.trim() };
     // An invalid number is sent as it is; the server rejects it with a message.
     const times = Number(scale.control.value);
-    if (kind.control.value === "unlimited") said.unlimited = true;
-    else if (kind.control.value === "scale") said.scale = Number.isNaN(times) ? scale.control.value : times;
-    else said.limits = limits.control.value.split(",").map((limit) => limit.trim()).filter(Boolean);
-    if (why.control.value.trim()) said.description = why.control.value.trim();
-    return said;
+    if (kind.control.value === "unlimited") entry.unlimited = true;
+    else if (kind.control.value === "scale") entry.scale = Number.isNaN(times) ? scale.control.value : times;
+    else entry.limits = limits.control.value.split(",").map((limit) => limit.trim()).filter(Boolean);
+    if (why.control.value.trim()) entry.description = why.control.value.trim();
+    return entry;
   }
 
   return openEntryDialog({

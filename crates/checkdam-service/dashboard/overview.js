@@ -8,9 +8,9 @@ import { NOT_ALLOWED, OUTCOMES, byOutcome, compact, count, percent, sum } from "
 
 const WINDOWS = [["minute", "1 min"], ["quarter", "15 min"], ["day", "24 h"]];
 const RULES_SHOWN = 12;
-// Numbers of one second jump; so many are averaged.
+// Numbers of a single second fluctuate; this many are averaged.
 const AVERAGED_S = 5;
-const SAID_EVERY_MS = 30_000;
+const ANNOUNCE_EVERY_MS = 30_000;
 
 export const title = () => "Overview";
 
@@ -43,7 +43,7 @@ function tiles() {
 
 // The rules of `rules`, busiest first, as a table; a click on one filters the chart.
 function busiest(rules, step_s, chosen, choose) {
-  const of = (rule) => ({ ...rule, passed: sum(rule.allowed), denied: sum(rule.limited), watched: sum(rule.shadow), stranded: sum(rule.unavailable) });
+  const of = (rule) => ({ ...rule, passed: sum(rule.allowed), denied: sum(rule.limited), shadow_denied: sum(rule.shadow), store_failed: sum(rule.unavailable) });
   const rows = rules.map(of).sort((one, other) => other.passed + other.denied - one.passed - one.denied).slice(0, RULES_SHOWN);
   if (!rows.length) return h("p", { class: "empty" }, "No rule matched a request in this time.");
   const seconds = rows[0].allowed.length * step_s;
@@ -52,8 +52,8 @@ function busiest(rules, step_s, chosen, choose) {
     { label: "Traffic", unseen: true, cell: (row) => sparkline(row) },
     { label: "Allowed/s", number: true, cell: (row) => compact(row.passed / seconds) },
     { label: "Denied/s", number: true, cell: (row) => h("span", { class: row.denied ? "bad" : "soft" }, compact(row.denied / seconds)) },
-    ...(rows.some((row) => row.stranded) ? [{ label: "Store unavailable/s", number: true, cell: (row) => h("span", { class: row.stranded ? "warn" : "soft" }, compact(row.stranded / seconds)) }] : []),
-    { label: "Shadow/s", number: true, cell: (row) => h("span", { class: row.watched ? "shade" : "soft" }, compact(row.watched / seconds)) },
+    ...(rows.some((row) => row.store_failed) ? [{ label: "Store unavailable/s", number: true, cell: (row) => h("span", { class: row.store_failed ? "warn" : "soft" }, compact(row.store_failed / seconds)) }] : []),
+    { label: "Shadow/s", number: true, cell: (row) => h("span", { class: row.shadow_denied ? "shade" : "soft" }, compact(row.shadow_denied / seconds)) },
   ];
   return table("Averages over the whole window. Select a rule to show only its traffic in the chart.", columns, rows, { row: (row) => ({ class: row.rule === chosen && "chosen" }) });
 }
@@ -138,28 +138,28 @@ export function show({ body, actions }) {
     h("section", { class: "panel stack" }, h("div", { class: "row spread" }, heading, clear), chart.node, figures),
     h("div", { class: "columns" },
       h("section", { class: "panel stack" }, h("h2", null, "Busiest rules"), list),
-      h("section", { class: "panel stack" }, h("div", { class: "row spread" }, h("h2", null, "Most denied"), h("a", { href: "#/limited" }, "All denied subjects")), top)));
+      h("section", { class: "panel stack" }, h("div", { class: "row spread" }, h("h2", null, "Most denied"), h("a", { href: "#/limited" }, "Top subjects")), top)));
 
-  const heard = (state) => {
+  const update = (state) => {
     numbers.draw(state);
     if (window_name === "minute") draw();
   };
-  if (live().end) heard(live());
+  if (live().end) update(live());
   const stops = [
     poll(10_000, async (signal) => refresh(idle, idleRules((await get("status", {}, signal)).unseen_attributes)), () => replaceContent(idle)),
-    listen(heard),
+    listen(update),
     poll(3_000, async (signal) => refresh(top, mostLimited((await get("top", { kind: "limited", window: "minute", limit: 8 }, signal)).subjects)),
       (error) => replaceContent(top, h("p", { class: "message bad" }, error.message))),
   ];
-  const speaker = setInterval(() => {
+  const announcer = setInterval(() => {
     const { total } = live();
     const all = sum(["allowed", ...NOT_ALLOWED].map((kind) => recent(total[kind])));
     announce(`${compact(all)} requests per second, ${compact(recent(total.limited))} of them denied`);
-  }, SAID_EVERY_MS);
+  }, ANNOUNCE_EVERY_MS);
   return () => {
     stops.forEach((stop) => stop());
     stopFetching();
-    clearInterval(speaker);
+    clearInterval(announcer);
     chart.end();
   };
 }

@@ -27,7 +27,7 @@ export function pagedList({ body, query, kind, hint, none, list, fixed }) {
   let starts = [null];
   let page = null;
   let is_fixed = false;
-  let asked = new AbortController();
+  let request = new AbortController();
   let timer;
   search.value = query.get("search") ?? "";
 
@@ -42,10 +42,10 @@ export function pagedList({ body, query, kind, hint, none, list, fixed }) {
   }
 
   async function load() {
-    asked.abort();
-    asked = new AbortController();
+    request.abort();
+    request = new AbortController();
     try {
-      page = await get(kind, { search: search.value.trim(), limit: PAGE, after: starts.at(-1) }, asked.signal);
+      page = await get(kind, { search: search.value.trim(), limit: PAGE, after: starts.at(-1) }, request.signal);
       draw();
       announce(`${count(page.total)} ${kind} found`);
     } catch (error) {
@@ -83,7 +83,7 @@ export function pagedList({ body, query, kind, hint, none, list, fixed }) {
   return {
     load,
     stop() {
-      asked.abort();
+      request.abort();
       clearTimeout(timer);
     },
   };

@@ -95,7 +95,7 @@ class Editor {
   }
 
   // Shows an error at its field, or above the buttons.
-  complain(error, fields) {
+  showError(error, fields) {
     if (error instanceof Unreachable) {
       this.showMessage("bad", error.message);
       return;
@@ -126,7 +126,7 @@ class Editor {
       // ignored.
       const is_renamed = !this.is_new && rule.name !== this.name && error.message.includes(`the rule ${JSON.stringify(this.name)}`);
       if (!is_renamed) {
-        this.complain(error, fields);
+        this.showError(error, fields);
         return null;
       }
     }
@@ -150,7 +150,7 @@ class Editor {
       replaceContent(this.seen, previewPanel(effect));
       this.seen.querySelector("h2").focus();
     } catch (error) {
-      this.complain(error, edit.fields);
+      this.showError(error, edit.fields);
     }
   }
 
@@ -170,13 +170,13 @@ class Editor {
       replaceContent(this.seen, null);
       this.showMessage("", h("strong", { class: "good" }, "Saved."), " It is active on this node, and within a second on every other.");
     } catch (error) {
-      if (error.status === 412) await this.disagree(error);
-      else this.complain(error, edit.fields);
+      if (error.status === 412) await this.showConflict(error);
+      else this.showError(error, edit.fields);
     }
   }
 
   // Edit conflict: shows the stored rule and lets the user choose.
-  async disagree(error) {
+  async showConflict(error) {
     if (this.is_new) {
       this.form.showError("name", error.message);
       return;
@@ -205,8 +205,8 @@ class Editor {
       announce(`The rule ${this.name} is removed.`);
       location.hash = "#/rules";
     } catch (error) {
-      if (error.status === 412) await this.disagree(error);
-      else this.complain(error, []);
+      if (error.status === 412) await this.showConflict(error);
+      else this.showError(error, []);
     }
   }
 }

@@ -89,9 +89,9 @@ export function ruleForm(rule, changed) {
     if (when === null) return null;
     const value = (name) => fields[name].control.value.trim();
     const priority = Number(value("priority"));
-    const said = { name: value("name"), description: value("description"), key: value("key"), when, limits: limits.read(),
+    const entered = { name: value("name"), description: value("description"), key: value("key"), when, limits: limits.read(),
       mode: value("mode"), algorithm: value("algorithm"), on_store_failure: value("on_store_failure"), priority: Number.isNaN(priority) ? value("priority") : priority };
-    const all = { ...base, ...said };
+    const all = { ...base, ...entered };
     if (all.algorithm !== "sliding_window") delete all.strict;
     return Object.fromEntries(Object.entries(all).filter(([name, content]) =>
       content !== USUAL[name] && !(name === "when" && typeof content === "object" && !Object.keys(content).length)));

@@ -9,7 +9,7 @@ const OF_THE_ROW = ["id", "version", "created_at", "updated_at"];
 export const withoutRowFields = (rule) => Object.fromEntries(Object.entries(rule).filter(([name]) => !OF_THE_ROW.includes(name)));
 
 // The rule as JSON with one field, and one limit, to a line: the server names the
-// line of an error, and `fields` tells which field stands there.
+// line of an error, and `fields` has the field that is on that line.
 export function toLines(rule) {
   const lines = ["{"];
   const fields = [null];
@@ -28,13 +28,13 @@ export function toLines(rule) {
 }
 
 // Errors without a line number, and the fields that they are about.
-const SPOKEN = [[/the name|is called|cannot be called|name is taken|exists/, "name"], [/the key/, "key"], [/limits? |quota|burst/, "limits.0"]];
+const FIELD_PATTERNS = [[/the name|is called|cannot be called|name is taken|exists/, "name"], [/the key/, "key"], [/limits? |quota|burst/, "limits.0"]];
 
 // The field that an error is about, and the message without line and column, which
 // refer to text that the user never saw.
 export function locateError(message, fields) {
   const place = /^line (\d+), column \d+: /.exec(message);
   const text = message.replace(/^line \d+, column \d+: /, "").replace(/^rule "(?:[^"\\]|\\.)*": /, "");
-  const named = place ? fields[Number(place[1]) - 1] : SPOKEN.find(([pattern]) => pattern.test(text))?.[1];
+  const named = place ? fields[Number(place[1]) - 1] : FIELD_PATTERNS.find(([pattern]) => pattern.test(text))?.[1];
   return { name: named ?? null, text: sentence(text) };
 }

@@ -23,11 +23,11 @@ export function previewPanel(preview) {
   const subjects = preview.subjects.filter((row) => row.limited_before !== row.limited_after);
   const text = note ? h("p", { class: "note" }, sentence(note)) : null;
   const apart = preview.disagrees ? h("p", { class: "message bad", id: "preview-disagrees" },
-    `Live, ${count(live.limited)} of ${count(live.allowed + live.limited)} requests were denied; the replay gives ${count(before.limited)}. Treat these numbers as an estimate.`) : null;
+    `In live traffic ${count(live.limited)} of ${count(live.allowed + live.limited)} requests were denied; the replay denied ${count(before.limited)}. Treat these numbers as an estimate.`) : null;
   const close = (children) => h("section", { class: "panel stack", id: "preview", "aria-label": "Effect preview" },
     h("h2", { tabindex: "-1" }, "Effect on recent traffic"), ...children.filter(Boolean));
   if (!requests) return close([h("p", { class: "message" }, "No recent requests are kept, so there is nothing to replay."), text]);
-  const sampled = preview.sampled_one_in > 1 ? `, sampled: all of the busiest clients, and one in ${count(preview.sampled_one_in)} of the others` : "";
+  const sampled = preview.sampled_one_in > 1 ? ` (all requests of the busiest clients, and those of one in ${count(preview.sampled_one_in)} other clients)` : "";
   return close([
     h("p", { class: "note" }, `Replayed ${count(requests)} requests of the last ${duration(seconds)}${sampled}, with the active rules and with this edit.`),
     change(preview),

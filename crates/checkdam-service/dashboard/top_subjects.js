@@ -1,6 +1,6 @@
-// The subjects that are denied, or allowed, most; and why.
+// The subjects that are denied, or allowed, most; and the limits of each.
 
-import { Refusal, get, poll, readRule } from "./api.js";
+import { ApiError, get, poll, readRule } from "./api.js";
 import { buttonGroup, h, meter, refresh, replaceContent, table } from "./dom.js";
 import { attributesOf, count, dateTime, duration, limitInWords, sentence, whenInWords } from "./format.js";
 
@@ -43,11 +43,10 @@ function violationTable(violations) {
   ], violations);
 }
 
-// Explains why the rule `name` denies `subject`: the rule, its limits, recorded
-// violations.
+// Shows the limits of `subject` by the rule `name`, and its recorded violations.
 async function explainSubject(box, name, subject) {
   const link = (href, text, is_main) => h("a", { class: is_main ? "button main" : "button", href, "data-key": text }, text);
-  const parts = [h("div", { class: "row spread" }, h("h2", { tabindex: "-1" }, "Why ", h("span", { class: "mono" }, subject), " is denied"),
+  const parts = [h("div", { class: "row spread" }, h("h2", { tabindex: "-1" }, "Limits of ", h("span", { class: "mono" }, subject)),
     h("a", { href: "#/limited", "data-key": "close" }, "Close"))];
   const actions = h("div", { class: "row" });
   if (name === "ban") {
@@ -65,7 +64,7 @@ async function explainSubject(box, name, subject) {
         link(`#/inspect?${new URLSearchParams(attributesOf(rule, subject))}`, "Inspect its buckets"),
         link(`#/overrides?${new URLSearchParams({ search: subject, rule: name, subject })}`, "Its overrides"));
     } catch (error) {
-      if (!(error instanceof Refusal && error.status === 404)) throw error;
+      if (!(error instanceof ApiError && error.status === 404)) throw error;
       parts.push(h("p", null, `Rule ${name} is no longer active.`));
     }
   }
@@ -74,7 +73,7 @@ async function explainSubject(box, name, subject) {
   try {
     parts.push(violationTable((await get("violations", { subject, rule: name, limit: 10 })).violations));
   } catch (error) {
-    if (!(error instanceof Refusal)) throw error;
+    if (!(error instanceof ApiError)) throw error;
     parts.push(h("p", { class: "note" }, error.message));
   }
   refresh(box, parts);

@@ -9,7 +9,7 @@ const FILTERS = [["user", "User"], ["ip", "Address"], ["rule", "Rule"], ["subjec
 export const title = () => "Violations";
 
 function list(violations) {
-  if (!violations.length) return h("p", { class: "empty" }, "No recorded violation matches.");
+  if (!violations.length) return h("p", { class: "empty" }, "No recorded violation matches the filter.");
   return table("Newest first. Times are in your local time zone.", [
     { label: "When", cell: (row) => h("time", { datetime: row.requested_at }, dateTime(row.requested_at_ms)) },
     { label: "Subject", cell: (row) => (row.subject ? h("a", { class: "mono", href: `#/limited?${new URLSearchParams({ rule: row.rule ?? "", subject: row.subject })}` }, row.subject) : "–") },

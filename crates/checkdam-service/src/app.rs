@@ -1,5 +1,5 @@
-//! The application: rules, store, telemetry and readiness. Every listener and every
-//! command decides through it.
+//! The application: rules, store, telemetry and readiness. Every listener decides
+//! through it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use checkdam::headers::Dialect;
 use checkdam::{Batch, Limiter, Outcome, Request, RuleSet};
-use checkdam_net::{Overload, ServerState};
+use checkdam_net::{LoadShedding, ServerState};
 
 use crate::audit::{Audit, ShadowEffects};
 use crate::operator_warnings::Warnings;
@@ -183,7 +183,7 @@ impl App {
         &self.telemetry
     }
 
-    pub fn overload(&self) -> &Overload {
+    pub fn overload(&self) -> &LoadShedding {
         self.server.overload()
     }
 

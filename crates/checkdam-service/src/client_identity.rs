@@ -1,5 +1,5 @@
-//! Client identity: the attributes of an HTTP request that another proxy asks about
-//! (`/v1/auth`) or that `checkdam proxy` forwards.
+//! Client identity: derives attributes from an HTTP request that another proxy describes
+//! (`/v1/auth`) or that `checkdam proxy` receives.
 //!
 //! A request becomes the attributes `method`, `endpoint`, `host`, `ip` and those that
 //! the settings map headers to. A client must not be able to choose whose limit it

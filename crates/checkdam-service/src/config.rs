@@ -2,8 +2,8 @@
 //! default. Unknown keys are errors.
 //!
 //! clap reads both flags and environment variables, so both share a parser, a help text and
-//! an error message. Crates that merge layers (`figment`, `config`) read variables without
-//! clap and do not know flags, which `config check` must name as the source of a value.
+//! an error message. Crates that merge layers (`figment`, `config`) bypass clap, so `config
+//! check` could not report that a value came from a flag.
 
 mod access;
 mod client_identity;

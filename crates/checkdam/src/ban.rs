@@ -8,7 +8,7 @@ use ipnet::IpNet;
 
 use crate::request::VALUE_MAX;
 #[cfg(feature = "yaml")]
-use crate::rule::spec::{SpecError, filled};
+use crate::rule::spec_parts::{SpecError, filled};
 use crate::rule::{canonical_network, is_attribute_name};
 use crate::subject::SubjectPattern;
 use crate::time::{EPOCH_UNIX_US, SECOND_US, UNIX_S_MAX};

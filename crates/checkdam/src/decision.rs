@@ -1,4 +1,4 @@
-//! A decision: the answer of one tier.
+//! A decision: the result of one tier.
 
 use std::time::Duration;
 

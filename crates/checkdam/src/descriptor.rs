@@ -13,7 +13,7 @@ use crate::rule::Mode;
 pub struct DescriptorTree {
     /// Requests of this domain only.
     pub domain: String,
-    /// How a limit that a request brings with it is counted, if the tree has
+    /// How a request limit is counted, if the tree has
     /// none for it.
     pub algorithm: Algorithm,
     /// What the first entry of a request is compared with.

@@ -8,8 +8,9 @@
 //!   ([`token_bucket::lease`](crate::algorithm::token_bucket::lease)), then adds
 //!   the granted tokens to it. So for each held lease, granted an age ago, the
 //!   bucket owes at least rate·(T − age) plus all tokens that were granted since
-//!   and are held: the grant left at least rate·T, time has paid rate·age, and
-//!   later grants added themselves. It owes at least as much as all nodes hold.
+//!   and are held: the grant left at least rate·T, the refill has reduced it by
+//!   rate·age, and later grants have increased it by their tokens. It owes at least
+//!   as much as all nodes hold.
 //! - A later grant may have found rate·T owed only because of an older lease. So
 //!   returning tokens of a live lease never lowers the debt below rate·T plus all
 //!   that was granted since, which a ledger beside the bucket counts

@@ -2,7 +2,7 @@
 
 mod batch;
 mod batch_plan;
-mod refund;
+mod refund_outcome;
 
 pub use batch::Batch;
 

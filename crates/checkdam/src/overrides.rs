@@ -6,7 +6,7 @@ pub use scale::{Scale, ScaleError};
 
 use crate::quota::{Quota, QuotaError, QuotaSpec};
 #[cfg(feature = "yaml")]
-use crate::rule::spec::{LimitSpec, SpecError, filled};
+use crate::rule::spec_parts::{LimitSpec, SpecError, filled};
 use crate::subject::SubjectPattern;
 
 /// Other limits for some subjects of one rule.

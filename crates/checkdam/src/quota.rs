@@ -89,8 +89,13 @@ impl Algorithm {
         Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
     }
 
-    pub(crate) const fn is_bucket(self) -> bool {
-        matches!(self, Self::TokenBucket | Self::LeakyBucket)
+    /// Whether its state is one time, as of a token or leaky bucket, and not counts.
+    #[must_use]
+    pub const fn is_bucket(self) -> bool {
+        match self {
+            Self::TokenBucket | Self::LeakyBucket => true,
+            Self::FixedWindow | Self::SlidingWindow { .. } | Self::SlidingLog => false,
+        }
     }
 }
 
@@ -267,7 +272,7 @@ impl Quota {
                 let grain = spec.period_us.div_ceil(parts_max);
                 (grain, spec.period_us.div_ceil(grain))
             }
-            _ => (0, 0),
+            Algorithm::FixedWindow | Algorithm::SlidingLog | Algorithm::TokenBucket | Algorithm::LeakyBucket => (0, 0),
         };
         Ok(Self {
             spec,
@@ -309,7 +314,9 @@ impl Quota {
             }
             Algorithm::SlidingWindow { strict: true } => format!("{name}_strict:{period_us}"),
             Algorithm::FixedWindow if align != Align::Epoch => format!("{name}:{align:?}"),
-            _ => format!("{name}:{period_us}"),
+            Algorithm::FixedWindow | Algorithm::SlidingWindow { strict: false } | Algorithm::SlidingLog => {
+                format!("{name}:{period_us}")
+            }
         }
     }
 

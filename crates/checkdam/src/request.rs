@@ -226,7 +226,7 @@ impl<'a> Request<'a> {
         self.attributes.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 
-    /// The limit that it brings with it.
+    /// Its request limit.
     #[must_use]
     pub const fn request_limit(&self) -> Option<RequestLimit> {
         self.given

@@ -1,6 +1,5 @@
 //! A rule: conditions, a key and limits. [`Rule`] is plain data on the decision path;
-//! `RuleSpec` is the same as it is written, and the only place that names a rule's
-//! fields to serde.
+//! `RuleSpec` is its written form, and the only type that has its serde field names.
 
 mod condition;
 #[cfg(feature = "yaml")]
@@ -8,7 +7,7 @@ mod conditions_spec;
 mod key;
 mod pattern;
 #[cfg(feature = "yaml")]
-pub(crate) mod spec;
+pub(crate) mod spec_parts;
 
 pub use condition::{Condition, Matcher};
 pub(crate) use condition::{IndexKey, canonical_network, parse_network};
@@ -18,7 +17,7 @@ pub(crate) use key::is_attribute_name;
 pub use key::{KeyPattern, KeyPatternError};
 pub use pattern::{Pattern, PatternError};
 #[cfg(feature = "yaml")]
-pub use spec::{LimitParts, LimitSpec, PathStep, SpecError};
+pub use spec_parts::{LimitParts, LimitSpec, PathStep, SpecError};
 
 use crate::decision::FailurePolicy;
 use crate::quota::{Algorithm, Quota};
@@ -218,7 +217,7 @@ impl RuleSpec {
         let key = self.key.ok_or_else(|| missing("key: write for example key: \"user:{user}\""))?;
         let limits = self.limits.ok_or_else(|| missing("limits: write for example limits: [\"10/s burst 50\"]"))?;
         let key: KeyPattern = key.parse().map_err(|error| SpecError::at("key", format!("{error}")))?;
-        let algorithm = spec::algorithm(self.algorithm.as_deref(), self.strict)?;
+        let algorithm = spec_parts::algorithm(self.algorithm.as_deref(), self.strict)?;
         let quota = |(index, spec): (usize, _)| {
             Quota::new(spec, algorithm).map_err(|error| SpecError::at("limits", error.to_string()).item(index))
         };
@@ -231,8 +230,8 @@ impl RuleSpec {
             key,
             when: self.when.compile()?,
             quotas,
-            mode: spec::choice("mode", self.mode.as_deref(), &MODES)?,
-            on_store_failure: spec::choice("on_store_failure", self.on_store_failure.as_deref(), &POLICIES)?,
+            mode: spec_parts::choice("mode", self.mode.as_deref(), &MODES)?,
+            on_store_failure: spec_parts::choice("on_store_failure", self.on_store_failure.as_deref(), &POLICIES)?,
             lease: self.lease.as_deref().map_or(Ok(Lease::Off), lease)?,
             priority: self.priority.unwrap_or_default(),
             description: self.description.unwrap_or_default(),
@@ -246,8 +245,8 @@ impl From<&Rule> for RuleSpec {
         let algorithm = rule.algorithm();
         Self {
             name: Some(rule.name.clone()),
-            description: spec::filled(&rule.description),
-            domain: spec::filled(&rule.domain),
+            description: spec_parts::filled(&rule.description),
+            domain: spec_parts::filled(&rule.domain),
             priority: Some(rule.priority).filter(|priority| *priority != 0),
             key: Some(rule.key.text().to_owned()),
             scope: Some(rule.scope.clone()).filter(|scope| scope != rule.key.scope()),
@@ -255,8 +254,8 @@ impl From<&Rule> for RuleSpec {
             limits: Some(rule.quotas.iter().map(|quota| LimitSpec::Text(quota.text_in(algorithm))).collect()),
             algorithm: Some(algorithm.name()).filter(|name| *name != Algorithm::default().name()).map(str::to_owned),
             strict: Some(true).filter(|_| algorithm == Algorithm::SlidingWindow { strict: true }),
-            mode: spec::unless_default(rule.mode, &MODES),
-            on_store_failure: spec::unless_default(rule.on_store_failure, &POLICIES),
+            mode: spec_parts::unless_default(rule.mode, &MODES),
+            on_store_failure: spec_parts::unless_default(rule.on_store_failure, &POLICIES),
             lease: match rule.lease {
                 Lease::Off => None,
                 Lease::For(length_us) => Some(period_text(length_us)),

@@ -21,7 +21,7 @@ use crate::ban::{Ban, BanSpec};
 use crate::definitions::Definitions;
 use crate::overrides::{Override, OverrideSpec};
 use crate::quota::Algorithm;
-use crate::rule::spec::{PathStep, SpecError};
+use crate::rule::spec_parts::{PathStep, SpecError};
 use crate::rule::{Rule, RuleSpec};
 use crate::ruleset::RuleSet;
 

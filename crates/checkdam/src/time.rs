@@ -5,10 +5,10 @@
 #![allow(clippy::disallowed_methods)]
 
 mod rfc3339;
-mod timer;
+mod sleep;
 
 pub use rfc3339::{UNIX_S_MAX, parse_iso8601_us, parse_rfc3339, rfc3339};
-pub(crate) use timer::sleep;
+pub(crate) use sleep::sleep;
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};

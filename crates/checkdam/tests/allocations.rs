@@ -190,7 +190,7 @@ async fn prepaid_checks_allocate_nothing_but_to_fetch_more() {
         tokio::task::yield_now().await;
     }
     assert_eq!(prepaid, 1_000, "no lease came");
-    // Whoever finds too little has more fetched by a task.
+    // A check that finds too few tokens starts a task that fetches more.
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     let asks = limiter.store().lease_stats().asks;
     assert!(allocating <= asks, "{allocating} of {prepaid} checks allocated, and {asks} fetched more");

@@ -1,4 +1,4 @@
-//! Access logs, as `checkdam simulate` reads them.
+//! Fuzz target: parsing of access logs by `checkdam simulate`.
 
 use checkdam_tools::simulate::LogFormat;
 use checkdam_tools::simulate::fuzzing::{NamedFields, ReadLog, ReadRequest, read_log};

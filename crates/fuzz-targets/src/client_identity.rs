@@ -1,4 +1,5 @@
-//! The client that limits of an HTTP request go by.
+//! Fuzz target: derivation of the client address from a peer and `X-Forwarded-For`, and
+//! normalization of paths and hosts.
 
 use std::net::{IpAddr, Ipv6Addr};
 

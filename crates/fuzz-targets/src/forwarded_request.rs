@@ -1,4 +1,4 @@
-//! Requests as the proxy writes them to upstreams.
+//! Fuzz target: the request head that the proxy writes to upstreams.
 
 use std::net::IpAddr;
 

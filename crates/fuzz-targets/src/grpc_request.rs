@@ -1,4 +1,4 @@
-//! Rate limit requests over gRPC.
+//! Fuzz target: decoding of rate limit requests over gRPC; the fast path decodes as tonic does.
 
 use std::cell::Cell;
 use std::io::Write;

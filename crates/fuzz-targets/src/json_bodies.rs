@@ -1,4 +1,4 @@
-//! Bodies of the HTTP API, compared with a reading of the same bytes by serde_json's `Value`.
+//! Fuzz targets: parsing of the HTTP API's bodies, compared with serde_json's `Value`.
 
 use checkdam::{ATTRIBUTES_MAX, LIMIT_MAX, NAME_MAX, Request, VALUE_MAX};
 use checkdam_envoy_proto::{Entry, LimitUnit, RateLimitDescriptor, RateLimitOverride, RateLimitRequest};

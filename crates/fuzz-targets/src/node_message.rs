@@ -1,4 +1,4 @@
-//! Messages between nodes.
+//! Fuzz target: decoding and decryption of messages between nodes.
 
 use checkdam::store::redis::fuzzing::{open, seal};
 use checkdam_service::fuzzing::nodes::{receive_plaintext, receive_status};

@@ -1,4 +1,4 @@
-//! Rate-limit headers, as the polite client reads them.
+//! Fuzz target: parsing of rate-limit headers by the polite client.
 
 use checkdam_client::fuzzing::{next_calls_us, remaining, retry_after_us};
 use http::{HeaderMap, StatusCode};

@@ -1,4 +1,4 @@
-//! Replies of Redis to the script.
+//! Fuzz target: parsing of Redis replies to the script; every decision is within its quota.
 
 use checkdam::store::redis::fuzzing::{decide_by_reply, lease_by_reply};
 use checkdam::{Algorithm, Decision, LIMIT_MAX, Quota};

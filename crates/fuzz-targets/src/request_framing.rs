@@ -1,4 +1,4 @@
-//! Framing of HTTP/1 requests.
+//! Fuzz target: the framing check of HTTP/1 requests, compared with a strict parser and hyper.
 
 use std::cell::RefCell;
 use std::rc::Rc;

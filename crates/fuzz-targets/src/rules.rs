@@ -1,4 +1,4 @@
-//! Quotas and rule files.
+//! Fuzz targets: parsing of quotas and rule files; what is written parses to the same.
 
 use checkdam::rule_file::{parse_ban, parse_definitions, parse_override, parse_rule, write};
 use checkdam::{

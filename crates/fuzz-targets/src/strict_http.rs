@@ -1,5 +1,5 @@
-//! A strict reading of HTTP/1 messages by RFC 9112, with httparse for the heads: what two
-//! programs could read differently is ambiguous.
+//! A strict HTTP/1 parser (RFC 9112, with httparse for heads), the oracle of other targets:
+//! it reports messages that two programs could frame differently.
 
 /// A request of a connection.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The header `traceparent`.
+//! Fuzz target: parsing of the header `traceparent` (W3C Trace Context).
 
 use checkdam_service::fuzzing::trace_parent;
 use http::{HeaderMap, HeaderValue};

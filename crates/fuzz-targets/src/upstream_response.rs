@@ -1,4 +1,4 @@
-//! Responses of upstreams, as the proxy reads them.
+//! Fuzz target: parsing of upstreams' responses by the proxy.
 
 use checkdam_net::BodyFraming;
 use checkdam_proxy::fuzzing::{ReadResponse, read_response};

@@ -1,5 +1,5 @@
-//! A minimal client of the Redis protocol, so that what the kit says to a server never depends on the client under
-//! test: one connection, one command, one reply.
+//! A minimal client of the Redis protocol, so that test setup does not use the client under test: one connection,
+//! one command, one reply.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Error, ErrorKind, Read, Write};

@@ -4,7 +4,7 @@
  *
  * Says "ready PID" on stdout: this process is in the near namespace, where the link's device has the address
  * 10.77.0.1, and PID is a process in the far one, where it has 10.77.0.2. Both namespaces end with this process.
- * TCP sees the delay, so that Nagle's algorithm and delayed acknowledgements behave as on a long way; a proxy that
+ * TCP sees the delay, so that Nagle's algorithm and delayed acknowledgements behave as over a long distance; a proxy that
  * answers late does not show them. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

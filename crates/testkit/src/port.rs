@@ -1,4 +1,4 @@
-//! Ports for servers that are killed and must come back on the same address.
+//! Reserves ports, so that a killed server can restart on the same address.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{Ipv4Addr, TcpListener};

@@ -1,4 +1,4 @@
-//! One PostgreSQL server, and what a test may do to it.
+//! Starts a PostgreSQL server that a test can stop, kill and restart.
 
 use std::fmt;
 use std::fs;

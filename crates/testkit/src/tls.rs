@@ -1,4 +1,4 @@
-//! Certificates for servers under test, generated for each.
+//! Generates certificates, one set per server under test.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Who asks how much, and when.
+//! The load over time: how many requests each subject sends, and when.
 
 /// A demand on one limit.
 pub struct Scenario {

@@ -14,7 +14,7 @@ use super::scenario::Scenario;
 
 /// The one subject.
 const TAG: u64 = 7;
-/// Whoever waits for an answer gives up after so long.
+/// Timeout of a waiting request.
 const DEADLINE_US: u64 = 15_000;
 /// One way over the network takes from so long to so long.
 const WAY_US: (u64, u64) = (100, 1_000);

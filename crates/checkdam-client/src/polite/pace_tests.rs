@@ -1,5 +1,5 @@
 //! Tests of pacing against real limits in virtual time: the limiter's own rules and
-//! headers, callers that always have another call, responses with latency.
+//! headers, callers that always have a call to send, responses with latency.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -13,14 +13,14 @@ use http::{Response, StatusCode};
 use sfv::{BareItem, List, ListEntry, Parameters, Parser};
 
 /// The parts of a response that a polite caller reads.
-pub trait Told {
+pub trait RateLimitedResponse {
     /// Its status.
     fn status(&self) -> StatusCode;
     /// Its headers.
     fn headers(&self) -> &HeaderMap;
 }
 
-impl<B> Told for Response<B> {
+impl<B> RateLimitedResponse for Response<B> {
     fn status(&self) -> StatusCode {
         self.status()
     }
@@ -30,7 +30,7 @@ impl<B> Told for Response<B> {
     }
 }
 
-impl Told for (StatusCode, HeaderMap) {
+impl RateLimitedResponse for (StatusCode, HeaderMap) {
     fn status(&self) -> StatusCode {
         self.0
     }
@@ -70,7 +70,7 @@ const UNIX_S_MIN: u64 = 1_000_000_000;
 const UNIX_MS_MIN: u64 = 1_000_000_000_000;
 
 impl Signal {
-    pub(super) fn read(response: &impl Told) -> Self {
+    pub(super) fn read(response: &impl RateLimitedResponse) -> Self {
         let (status, headers) = (response.status(), response.headers());
         let is_refused = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
         let retry_after_us = if is_refused { retry_after_us(headers) } else { None };

@@ -1,4 +1,4 @@
-//! TLS of the commands that call a server.
+//! TLS configuration of command-line clients: CA and client certificate.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

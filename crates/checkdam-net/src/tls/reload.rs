@@ -2,9 +2,9 @@
 //!
 //! The files are read every second. Their contents are compared, not their times: a
 //! secret that Kubernetes updates is a symbolic link that points elsewhere. Certificate,
-//! key and client CA change together or not at all. Files that do not fit each other,
-//! as between the writes of two files, leave the active certificate as it is, and are
-//! tried again until they do.
+//! key and client CA change together or not at all. If key and certificate do not match,
+//! as between the writes of two files, the active certificate stays and the files are
+//! read again a second later.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;

@@ -13,7 +13,8 @@ const TOKEN_FILE_VARIABLE: &str = "CHECKDAM_API_TOKEN_FILE";
 /// The token of a server that needs one.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ApiTokenArguments {
-    /// API token; prefer the file or the variable, which process listings do not show [env: CHECKDAM_API_TOKEN=]
+    /// API token; prefer the file or the environment variable, because process listings show flags [env:
+    /// CHECKDAM_API_TOKEN=]
     #[arg(long, value_name = "TOKEN")]
     api_token: Option<String>,
 

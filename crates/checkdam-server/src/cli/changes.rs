@@ -37,7 +37,7 @@ pub(crate) struct ChangesArguments {
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: Option<u64>,
 
-    /// Most edits to show
+    /// Maximum number of edits to show
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
 

@@ -1,4 +1,4 @@
-//! `checkdam check`: asks a server whether a request may pass.
+//! `checkdam check`: checks a request against a server's rules.
 
 use std::process::ExitCode;
 

@@ -32,7 +32,7 @@ pub(crate) struct ConfigCheckArguments {
     #[arg(value_name = "FILE", env = "CHECKDAM_CONFIG")]
     config: Option<PathBuf>,
 
-    /// Settings file, as serve takes it
+    /// Settings file; the same as the argument FILE
     #[arg(long = "config", value_name = "FILE", conflicts_with = "config", hide = true)]
     config_option: Option<PathBuf>,
 

@@ -26,7 +26,7 @@ pub(crate) struct ExplainArguments {
     #[command(flatten)]
     asked: RequestArguments,
 
-    /// Use this rule file or folder instead of a server; all buckets are full
+    /// Use this rule file or folder instead of a server, and assume that all buckets are full
     #[arg(long, value_name = "PATH")]
     rules: Option<PathBuf>,
 
@@ -34,7 +34,7 @@ pub(crate) struct ExplainArguments {
     files: RuleFileArguments,
 
     /// URL of the server's HTTP API or admin API (checkdam proxy has only an admin API) [env: CHECKDAM_SERVER=]
-    /// [default: http://127.0.0.1:8080, or http://127.0.0.1:8082 if there is no server]
+    /// [default: http://127.0.0.1:8080, or http://127.0.0.1:8082 if no server answers there]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
 

@@ -1,4 +1,5 @@
-//! Access control of the request listeners, and what the log says of it at the start.
+//! Builds the access control of each request listener, and logs at startup which do not
+//! accept privileged requests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -40,14 +40,14 @@ pub(crate) use self::command_error::CommandError;
 use self::table::printable;
 pub(crate) use self::table::printable_lines;
 
-/// Exact rate limiting: may this request pass, and if not, when?
+/// Rate limiter: server, reverse proxy and command-line client
 #[derive(Debug, Parser)]
 #[command(
     name = "checkdam",
     version,
     arg_required_else_help = true,
-    after_help = "Exit codes: 0 allowed or done, 1 denied, invalid, not found or failed, 2 wrong usage, or no \
-                  server or database can be reached."
+    after_help = "Exit codes: 0 allowed or done, 1 denied, invalid, not found, not ready, or a problem was found, \
+                  2 wrong usage, or a server or database that cannot start or be reached."
 )]
 pub(crate) struct Cli {
     /// Command to run

@@ -221,7 +221,7 @@ fn the_admin_door_is_closed_to_strangers() {
     assert_eq!(asked(&[("origin", "http://localhost:3000")]), 403);
     let mut scraped = |host: &str| admin.send_with("GET", "/metrics", &[("host", host)], "").unwrap().status;
     assert_eq!((scraped("localhost:8082"), scraped("checkdam.example")), (200, 403), "metrics are no exception");
-    assert_eq!(open.client().get("/admin/v1/status").status, 404, "not on the door for requests");
+    assert_eq!(open.client().get("/admin/v1/status").status, 404, "not on the HTTP listener");
 
     let refused = run(&["serve", "--http-listen", "127.0.0.1:0", "--admin-listen", "0.0.0.0:0"]);
     assert_eq!(refused.status.code(), Some(2));
@@ -248,9 +248,9 @@ fn rules_of_a_file_are_shown_and_not_edited() {
     assert_eq!((&status["rules"]["source"], &status["rules"]["count"]), (&json!("file"), &json!(1)), "{status}");
 }
 
-/// Whoever edits the database past a server without an admin door is heard.
+/// Edits in the database are followed also by a server without an admin listener.
 #[test]
-fn rules_are_followed_without_an_admin_door() {
+fn rules_are_followed_without_an_admin_listener() {
     let data = folder();
     let server = Server::with(&["--data-dir", data.to_str().unwrap(), "--admin-listen", "off"]);
     let database = format!("sqlite://{}/checkdam.db", data.display());

@@ -104,11 +104,11 @@ fn every_example_is_answered_as_described() {
     let (mut client, mut admin) = (server.client(), server.admin());
     let api = client.get("/openapi.json").json();
     for (path, item) in api["paths"].as_object().unwrap() {
-        let door = if path.starts_with("/admin/") { &mut admin } else { &mut client };
+        let listener = if path.starts_with("/admin/") { &mut admin } else { &mut client };
         let Some(content) = item["post"]["requestBody"]["content"].get("application/json") else { continue };
         let named = content["examples"].as_object().into_iter().flatten().map(|(_, example)| &example["value"]);
         for example in named.chain(content.get("example")) {
-            let answer = door.ok(path, &example.to_string());
+            let answer = listener.ok(path, &example.to_string());
             let described = &item["post"]["responses"]["200"]["content"]["application/json"]["example"];
             for member in described.as_object().unwrap().keys() {
                 assert!(answer.get(member).is_some(), "{path} lacks {member}: {answer}");

@@ -74,7 +74,7 @@ fn grpc_counts_are_those_of_the_server() {
         (&1_000.into(), &200.into(), &800.into())
     );
     let open = measure(&target, &[&common[..], &["--requests", "300", "--rate", "1000", "--cost", "2"]].concat());
-    assert_eq!((&open["requests"], &open["limited"], &open["door"]), (&300.into(), &300.into(), &"grpc".into()));
+    assert_eq!((&open["requests"], &open["limited"], &open["listener"]), (&300.into(), &300.into(), &"grpc".into()));
     assert_eq!(counted(&server, "of-envoy", "denied"), 1_100);
     // Before each run one request asks without charging.
     assert_eq!(counted(&server, "of-envoy", "allowed") - before, 202);

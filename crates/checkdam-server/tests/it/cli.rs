@@ -116,13 +116,13 @@ fn explain_needs_no_server_when_it_has_the_rules() {
       100000/h: 100000 of 100000 left
 
     per-ip: ip:203.0.113.9 (enforce, sliding_window)
-      Any address that is not ours
+      Every public address
       because the request has "ip", which the key "ip:{ip}" names
       because the condition that "ip" is none of 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 127.0.0.0/8, ::1/128, fc00::/7, fe80::/10 holds: it is "203.0.113.9"
       600/m: 600 of 600 left
 
     global: global (enforce, token_bucket)
-      What the machines behind this can bear
+      Capacity of the machines behind the limiter
       because the rule matches every request
       50000/s burst 100000: 100000 of 100000 left
 

@@ -157,7 +157,7 @@ fn http2_connections_that_acknowledge_nothing_make_room() {
     }
 }
 
-/// Whoever takes nothing of a response, or sends a body byte by byte, makes room for
+/// A client that reads nothing of a response, or sends a body byte by byte, makes room for
 /// others. A request that waits for its upstream does not.
 #[test]
 fn requests_that_their_client_stalls_make_room_on_the_proxy() {

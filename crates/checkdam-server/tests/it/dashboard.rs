@@ -67,7 +67,7 @@ impl Drop for Traffic {
     }
 }
 
-/// Where pictures are written, for whoever wants to see the page.
+/// Where screenshots of the page are written.
 fn pictures() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a target directory");
     let folder = target.join("dashboard");
@@ -115,7 +115,7 @@ fn an_operator_finds_who_is_limited_changes_the_rule_and_mends_a_bucket() {
     browser.find_with("h2", "Traffic of user-free");
 
     browser.find_with("#most-limited a", "user:42").click();
-    browser.find_with("#why h2", "Why user:42 is denied");
+    browser.find_with("#why h2", "Limits of user:42");
     browser.find_with("#why li", "10 a second, up to 20 at once");
     browser.find_with("#why tbody tr", "/api/search");
     browser.find_with("#why a", "Open the rule").click();
@@ -145,7 +145,7 @@ fn come_in(browser: &Browser) {
     browser.find("#token").replace("a guess");
     browser.find_with("dialog button", "Continue").click();
     browser.find_with("#token-fault", "The server rejected that token.");
-    assert!(!browser.page_text().contains("user-free"), "nothing is told to strangers");
+    assert!(!browser.page_text().contains("user-free"), "nothing is shown without the token");
     browser.find("#token").write(TOKEN);
     browser.find_with("dialog button", "Continue").click();
     browser.find("#leave");
@@ -175,7 +175,7 @@ fn change_the_rule(browser: &Browser, server: &Server) {
     browser.find_with("#summary dd", "3 an hour");
 }
 
-/// Of two who edit the same rule, the second is told.
+/// Of two operators who edit the same rule, the second gets a conflict.
 fn meet_another_editor(browser: &Browser, server: &Server) {
     let mut theirs = edit(server, "GET", "/admin/v1/rules/user-free", "");
     theirs["limits"] = json!(["7/s"]);

@@ -51,10 +51,10 @@ impl RateLimitClient {
     }
 }
 
-/// A connection to the server's gRPC door.
+/// A connection to the server's gRPC listener.
 pub(crate) async fn connect(server: &Server) -> Channel {
     let endpoint = Endpoint::new(format!("http://{}", server.grpc_address())).unwrap();
-    endpoint.timeout(Duration::from_secs(10)).connect().await.expect("the gRPC door accepts connections")
+    endpoint.timeout(Duration::from_secs(10)).connect().await.expect("the gRPC listener accepts connections")
 }
 
 /// A descriptor of these entries.

@@ -30,7 +30,7 @@ fn check(server: &Server, database: &str) -> (u16, Option<u64>) {
 fn wait_for_limit(server: &Server, database: &str, limit: u64) {
     let start = Instant::now();
     while check(server, database).1 != Some(limit) {
-        assert!(start.elapsed() < Duration::from_secs(3), "not in force after 3 s:\n{}", server.log());
+        assert!(start.elapsed() < Duration::from_secs(3), "not active after 3 s:\n{}", server.log());
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -51,7 +51,7 @@ fn health_is_told_until_the_server_leaves_and_watchers_hear_of_it() {
         server.signal("TERM");
         assert_eq!(watch.message().await.unwrap().unwrap().status(), ServingStatus::NotServing);
         let health = client.check(health_of("")).await.unwrap().into_inner();
-        assert_eq!(health.status(), ServingStatus::NotServing, "who asks is still answered");
+        assert_eq!(health.status(), ServingStatus::NotServing, "requests are still answered");
         assert!(watch.message().await.unwrap().is_none(), "the stream ends in order");
     });
     let start = Instant::now();
@@ -175,9 +175,9 @@ fn however_a_message_comes_it_is_answered_alike() {
     });
 }
 
-/// The door closed: nothing listens, the rest goes on.
+/// With the gRPC listener off, nothing listens there, and the rest works.
 #[test]
-fn the_door_can_stay_closed() {
+fn the_grpc_listener_can_be_off() {
     let server = Server::with(&["--grpc-listen", "off"]);
     assert!(server.log().contains("grpc       off"), "{}", server.log());
     assert_eq!(server.client().get("/livez").status, 200);

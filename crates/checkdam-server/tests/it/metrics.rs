@@ -63,7 +63,7 @@ fn every_request_is_counted_once_and_promtool_is_content() {
         (format!(r#"rate_limiter_rule_decisions_total{{{odd},decision="denied"}}"#), 3.0),
         (r#"rate_limiter_rule_decisions_total{rule="watched",decision="shadow_denied"}"#.to_owned(), 4.0),
         (r#"rate_limiter_latency_seconds_count{decision="denied",store="memory"}"#.to_owned(), 3.0),
-        (r#"rate_limiter_connections{door="http"}"#.to_owned(), 2.0),
+        (r#"rate_limiter_connections{listener="http"}"#.to_owned(), 2.0),
         ("rate_limiter_memory_buckets_max".to_owned(), 1e6),
         ("rate_limiter_rules".to_owned(), 2.0),
         ("rate_limiter_bans".to_owned(), 1.0),
@@ -77,7 +77,7 @@ fn every_request_is_counted_once_and_promtool_is_content() {
     assert_eq!(total("rate_limiter_allowed_total") + total("rate_limiter_rejected_total"), 7.0);
     assert_eq!(total("rate_limiter_latency_seconds_count"), 7.0);
     assert!(seen["process_resident_memory_bytes"] > 1e6 && seen["process_open_fds"] > 3.0);
-    assert_eq!(server.admin().get("/metrics").status, 200, "on the operators' door too");
+    assert_eq!(server.admin().get("/metrics").status, 200, "on the admin listener too");
 }
 
 #[test]

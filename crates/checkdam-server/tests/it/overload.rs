@@ -38,10 +38,10 @@ fn remaining(client: &mut Client) -> u64 {
     client.ok("/v1/peek", USER)["remaining"].as_u64().unwrap()
 }
 
-/// The store hangs: two requests wait for it, and whoever comes then hears at
-/// once that there is no room, through every door.
+/// The store hangs: two requests wait for it, and further requests are shed at once, on
+/// every listener.
 #[test]
-fn while_as_many_as_may_be_are_decided_others_are_turned_away() {
+fn requests_beyond_the_maximum_in_flight_are_shed() {
     let redis = Redis::start();
     let (rules, url) = (rule_file(RULES), redis.url());
     let common =
@@ -139,7 +139,7 @@ fn when_work_begins_late_some_are_turned_away_until_it_does_not() {
             assert_eq!(health.get("/readyz").status, 200);
         }
         let mut admin = server.admin();
-        testkit::wait_until("what requests waited is told", PATIENCE, || {
+        testkit::wait_until("the wait of requests is reported", PATIENCE, || {
             admin.get("/admin/v1/status").json()["load"]["late_ms"].as_u64().unwrap() >= 1
         });
     });

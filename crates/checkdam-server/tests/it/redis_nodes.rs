@@ -88,7 +88,7 @@ fn a_redis_too_far_away_for_the_deadline_is_told_everywhere() {
     assert!(status["store"]["round_trip_us"].as_u64().unwrap() >= 40_000, "{status}");
     let metrics = server.client().get("/metrics").body;
     assert!(metrics.contains("\nrate_limiter_store_deadline_seconds 0.018\n"), "{metrics}");
-    let round_trip = metrics.split("\nrate_limiter_store_round_trip_seconds ").nth(1).expect("it is told");
+    let round_trip = metrics.split("\nrate_limiter_store_round_trip_seconds ").nth(1).expect("it is a metric");
     assert!(round_trip.lines().next().unwrap().parse::<f64>().unwrap() >= 0.04, "{metrics}");
     proxy.set_replies(Mode::Pass);
     proxy.close_all();

@@ -24,7 +24,7 @@ fn replace(path: &Path, text: &str) {
 fn wait_for_limit(server: &Server, limit: u64) -> Duration {
     let (mut client, start) = (server.client(), Instant::now());
     while client.ok("/v1/peek", USER)["limit"] != limit {
-        assert!(start.elapsed() < Duration::from_secs(2), "the edit is not in force after 2 s:\n{}", server.log());
+        assert!(start.elapsed() < Duration::from_secs(2), "the edit is not active after 2 s:\n{}", server.log());
         std::thread::sleep(Duration::from_millis(10));
     }
     start.elapsed()

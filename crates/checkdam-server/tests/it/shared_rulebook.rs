@@ -34,7 +34,7 @@ fn contract(postgres: &Postgres, redis: &Redis) {
     import(0);
     let (start, mut other) = (Instant::now(), nodes[1].client());
     while other.ok("/v1/peek", USER)["limit"] != 1_000_000 {
-        assert!(start.elapsed() < Duration::from_secs(10), "the first edit is not in force after 10 s");
+        assert!(start.elapsed() < Duration::from_secs(10), "the first edit is not active after 10 s");
     }
     let (is_over, answered) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut slowest = Duration::ZERO;
@@ -63,13 +63,13 @@ fn contract(postgres: &Postgres, redis: &Redis) {
             import(number);
             let (start, mut other) = (Instant::now(), nodes[1].client());
             while other.ok("/v1/peek", USER)["limit"] != 1_000_000 + number {
-                assert!(start.elapsed() < Duration::from_secs(1), "edit {number} is not in force after 1 s");
+                assert!(start.elapsed() < Duration::from_secs(1), "edit {number} is not active after 1 s");
                 std::thread::sleep(Duration::from_millis(2));
             }
             slowest = slowest.max(start.elapsed());
         }
     });
-    println!("50 edits under {} checks: the slowest was in force after {slowest:?}", answered.into_inner());
+    println!("50 edits under {} checks: the slowest was active after {slowest:?}", answered.into_inner());
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_ban_is_enforced_by_every_node_after_the_database_lost_edits() {
     }
     let warnings = |node: &Server| node.admin().get("/admin/v1/status").json()["warnings"].to_string();
     for node in &nodes {
-        testkit::wait_until("the lost edits are told", Duration::from_secs(10), || {
+        testkit::wait_until("the lost edits are reported", Duration::from_secs(10), || {
             let warnings = warnings(node);
             warnings.contains("\"lost_edits\"") && warnings.contains(&before.to_string())
         });

@@ -60,7 +60,7 @@ fn load(address: &str, is_kept: bool, mut answered: impl FnMut(u16)) {
     }
 }
 
-/// Both doors under load, with rules that deny nearly everything: every request
+/// Both listeners under load, with rules that deny nearly everything: every request
 /// is answered, the program is gone within its drain time, and each denial that
 /// a client saw is in the database.
 fn leaves_complete(database: &str) {
@@ -112,8 +112,8 @@ fn leaves_complete(database: &str) {
     assert_eq!(kept, denied, "each denial is kept");
 }
 
-/// Asks until the server is gone; how many were denied. Whoever gets through is
-/// answered: only a connection that is refused may end it.
+/// Sends requests until the server is gone; returns how many were denied. Every request on
+/// an accepted connection is answered: only a refused connection may end the loop.
 fn load_grpc(client: &mut RateLimitClient) -> u64 {
     let request =
         RateLimitRequest { domain: "edge".to_owned(), descriptors: vec![of(&[("user", "7")])], hits_addend: 0 };
@@ -235,10 +235,10 @@ fn a_second_signal_ends_the_drain() {
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
 }
 
-/// Whoever connects in the very moment in which the door is closed is either
-/// answered or refused, but for a few whose greeting was half done when the last
-/// places were taken: about one in 5,000 on a busy machine, of those who come anew
-/// for each request. Many leave-takings, many who come.
+/// A connection that is opened while the listener is being closed is either answered or
+/// refused, except those still in the TCP handshake when the backlog is filled: about one in
+/// 5,000 on a busy machine, of clients that connect anew for each request. Many shutdowns,
+/// many connections.
 #[test]
 fn hardly_anybody_who_connects_while_the_door_closes_is_cut() {
     const ROUNDS: usize = 3;

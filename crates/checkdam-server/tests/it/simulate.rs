@@ -109,7 +109,7 @@ struct ExpectedCounts {
     limited: u64,
 }
 
-/// A limiter that is told the time.
+/// A limiter with a manual clock.
 struct DirectLimiter {
     limiter: Limiter<MemoryStore<ManualClock>>,
     decided: ExpectedCounts,

@@ -57,7 +57,7 @@ fn subjects_are_counted_by_rule_and_by_what_became_of_them() {
     }
     let first = top(&server, "?limit=1");
     assert_eq!(told(&first), [("free", "user:loud", 20)]);
-    assert_eq!(first["missing_at_most"], 7, "what is cut off is told");
+    assert_eq!(first["missing_at_most"], 7, "the number that is cut off is reported");
     assert_eq!(told(&top(&server, "?rule=ban")), [("ban", "user:bad", 7)]);
     assert!(told(&top(&server, "?rule=all")).is_empty());
 }
@@ -137,7 +137,7 @@ fn nodes_that_share_a_redis_see_each_other_and_add_up() {
     ask(&mut stranger.client(), "loud", 9);
     for node in [&one, &two] {
         wait_for_nodes(node, 2);
-        // The limit is shared: of fifteen three pass, whoever is asked.
+        // The limit is shared: of fifteen three pass, whichever node decides.
         until("the sum of both", || {
             let answer = top(node, "");
             let expected = [("free", "user:loud", 12), ("free", "user:calm", 1)];

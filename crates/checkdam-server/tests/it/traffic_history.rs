@@ -58,7 +58,7 @@ fn history_tells_every_request_once_and_by_rule() {
 struct EventReader(BufReader<TcpStream>);
 
 impl EventReader {
-    /// Whoever asks, and the head of the answer.
+    /// Subscribes; returns the reader, and the head of the response.
     fn ask(server: &Server) -> (Self, String) {
         let mut stream = TcpStream::connect(server.admin_address()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();

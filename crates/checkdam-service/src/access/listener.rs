@@ -12,7 +12,7 @@ use super::token::{TokenSet, bearer};
 pub const PRIVILEGED_SETTING: &str = "--privileged-requests";
 
 /// Which listeners accept privileged requests: resets, refunds (also `is_negative_hits`),
-/// and limits that a request brings with it (`descriptors[].limit`).
+/// and limits sent in a request (`descriptors[].limit`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PrivilegedRequests {
@@ -21,7 +21,7 @@ pub enum PrivilegedRequests {
     Auto,
     /// Accept them from every caller
     Allow,
-    /// Accept resets and refunds on the admin API only, and no request limits
+    /// Accept resets and refunds on the admin API only, and ignore limits sent in requests
     Deny,
 }
 

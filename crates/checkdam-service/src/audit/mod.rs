@@ -1,7 +1,7 @@
 //! Audit log of violations, which are denied requests.
 //!
 //! On the request path a denial increments a counter and, within its rule's sampling
-//! rate, takes one place in a bounded queue; nothing there ever waits. A task writes
+//! rate, is put into a bounded queue; the request path never waits. A task writes
 //! the queue in batches. What is not written is counted: denied = written + sampled
 //! out + dropped + waiting.
 

@@ -1,4 +1,4 @@
-//! Settings of the store, for commands that need only those.
+//! The store flags of `checkdam doctor`.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +10,9 @@ use super::{ConfigError, DurationText, Settings, from_file, redis_options, varia
 /// Where the store is: the same names as `serve` takes.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct StoreSettings {
-    /// Store for the buckets: redis://…, rediss://…, redis-cluster://host:port,host:port or
-    /// redis-sentinel://host:port,host:port/master-name; REDIS_URL is read too [default: memory]
+    /// Redis to check: redis://…, rediss://…, redis-cluster://host:port,host:port or
+    /// redis-sentinel://host:port,host:port/master-name; REDIS_URL is read too [default: none; the memory store needs
+    /// no check]
     #[arg(long, env = "CHECKDAM_STORE", value_name = "STORE", hide_env_values = true)]
     store: Option<String>,
 

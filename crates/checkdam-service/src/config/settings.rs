@@ -59,8 +59,8 @@ pub struct Settings {
     #[arg(long, help_heading = LISTENERS, env = "CHECKDAM_ADMIN_TOKEN_FILE", value_name = "FILE", conflicts_with = "admin_token")]
     pub(super) admin_token_file: Option<PathBuf>,
 
-    /// Tokens, separated by commas, of which callers of the HTTP API and of the gRPC listener must send one as
-    /// "Authorization: Bearer TOKEN"; health, /openapi.json and /docs need none [default: none]
+    /// API tokens, comma-separated; callers of the HTTP and gRPC listeners must send one of them as
+    /// "Authorization: Bearer TOKEN"; health, /openapi.json and /docs need no token [default: none]
     #[arg(long, help_heading = LISTENERS, env = "CHECKDAM_API_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub(super) api_token: Option<String>,
 
@@ -68,8 +68,8 @@ pub struct Settings {
     #[arg(long, help_heading = LISTENERS, env = "CHECKDAM_API_TOKEN_FILE", value_name = "FILE", conflicts_with = "api_token")]
     pub(super) api_token_file: Option<PathBuf>,
 
-    /// Whether the HTTP and gRPC listeners accept resets, refunds (also is_negative_hits) and limits that a request
-    /// brings with it (descriptors[].limit) [default: auto]
+    /// Whether the HTTP and gRPC listeners accept resets, refunds (also is_negative_hits) and limits sent in a
+    /// request (descriptors[].limit) [default: auto]
     #[arg(long, help_heading = LISTENERS, env = "CHECKDAM_PRIVILEGED_REQUESTS", value_name = "CHOICE", value_enum)]
     pub(super) privileged_requests: Option<PrivilegedRequests>,
 
@@ -81,7 +81,7 @@ pub struct Settings {
     #[arg(long, help_heading = TLS, env = "CHECKDAM_TLS_KEY", value_name = "FILE")]
     pub(super) tls_key: Option<PathBuf>,
 
-    /// CA certificates (PEM): clients of every listener must present a certificate of one of them (mutual TLS)
+    /// CA certificates (PEM): clients of every listener must present a certificate signed by one of them (mutual TLS)
     /// [default: none]
     #[arg(long, help_heading = TLS, env = "CHECKDAM_TLS_CLIENT_CA", value_name = "FILE")]
     pub(super) tls_client_ca: Option<PathBuf>,
@@ -118,7 +118,8 @@ pub struct Settings {
     #[arg(long, help_heading = TLS, env = "CHECKDAM_ADMIN_TLS_KEY", value_name = "FILE")]
     pub(super) admin_tls_key: Option<PathBuf>,
 
-    /// CA certificates for clients of the admin listener, or off; replaces the admin token [default: tls_client_ca]
+    /// CA certificates for clients of the admin listener, or off; if no admin token is set, clients need only a
+    /// certificate [default: tls_client_ca]
     #[arg(long, help_heading = TLS, env = "CHECKDAM_ADMIN_TLS_CLIENT_CA", value_name = "FILE")]
     pub(super) admin_tls_client_ca: Option<PathBuf>,
 
@@ -138,8 +139,8 @@ pub struct Settings {
     #[arg(long, help_heading = ENVOY, env = "CHECKDAM_GRPC_SHADOW", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(super) grpc_shadow: Option<bool>,
 
-    /// Deny a request from Envoy only if all of its descriptors are over their limits, as if all had quota_mode
-    /// [default: false]
+    /// Deny a request from Envoy only if all of its descriptors are over their limits, as if every descriptor of
+    /// the rule file had quota_mode: true [default: false]
     #[arg(long, help_heading = ENVOY, env = "CHECKDAM_GRPC_QUOTA", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(super) grpc_quota: Option<bool>,
 
@@ -316,12 +317,13 @@ pub struct Settings {
     #[arg(long, help_heading = AUDIT, env = "CHECKDAM_AUDIT_QUEUE", value_name = "COUNT")]
     pub(super) audit_queue: Option<usize>,
 
-    /// Most edits kept in the change log; 0 keeps none [default: 10000]
+    /// Maximum number of edits kept in the change log; 0 keeps none [default: 10000]
     #[arg(long, help_heading = AUDIT, env = "CHECKDAM_CHANGE_ROWS", value_name = "COUNT")]
     pub(super) change_rows: Option<u32>,
 
     /// Attributes whose values violations and logs contain only as hashes, keyed with the key secret if there is one;
-    /// an empty value disables this [default: api_key, token, authorization, password, session and their like]
+    /// an empty value disables this [default: api_key, api-key, apikey, x-api-key, key, token, access_token,
+    /// refresh_token, bearer, authorization, auth, password, secret, session, session_id, cookie]
     #[arg(long, help_heading = AUDIT, env = "CHECKDAM_SECRET_ATTRIBUTES", value_name = "NAMES", value_delimiter = ',')]
     pub(super) secret_attributes: Option<Vec<String>>,
 
@@ -335,7 +337,7 @@ pub struct Settings {
     pub(super) metrics_exemplars: Option<bool>,
 
     /// OTLP endpoint (gRPC) for spans, such as http://127.0.0.1:4317 or https://collector:4317; needs a build with --features otlp;
-    /// OTEL_EXPORTER_OTLP_ENDPOINT is read too [default: nowhere]
+    /// OTEL_EXPORTER_OTLP_ENDPOINT is read too [default: none, no spans are exported]
     #[arg(long, help_heading = TELEMETRY, env = "CHECKDAM_OTLP_ENDPOINT", value_name = "URL", hide_env_values = true)]
     pub(super) otlp_endpoint: Option<String>,
 
@@ -351,8 +353,8 @@ pub struct Settings {
     #[arg(long, help_heading = TELEMETRY, env = "CHECKDAM_RECENT_REQUESTS", value_name = "COUNT")]
     pub(super) recent_requests: Option<usize>,
 
-    /// On shutdown, how long to keep accepting connections after the node stops being ready; choose longer than load
-    /// balancers take to notice, such as 5s in Kubernetes; drain_timeout starts afterwards [default: 1s]
+    /// On shutdown, how long to keep accepting connections after the node stops being ready; choose a time longer
+    /// than load balancers need to notice, such as 5s in Kubernetes; drain_timeout starts afterwards [default: 1s]
     #[arg(long, help_heading = SHUTDOWN, env = "CHECKDAM_LEAVE_NOTICE", value_name = "TIME")]
     pub(super) leave_notice: Option<DurationText>,
 

@@ -1,5 +1,4 @@
-//! TLS settings of the listeners: files for all of them, and for each listener that
-//! differs.
+//! TLS settings of the listeners: files for all listeners, and files for a single one.
 
 use std::path::{Path, PathBuf};
 

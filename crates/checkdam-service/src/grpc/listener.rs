@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
-use checkdam_net::{Listener, ListenerTraits, LoadShedding, Protocol, Server, SheddingListener, ShutdownOptions};
+use checkdam_net::{Listener, ListenerTraits, Protocol, Server, SheddingListener, SheddingPolicy, ShutdownOptions};
 use tokio::sync::mpsc;
 use tonic::Status;
 use tonic::service::Routes;
@@ -31,7 +31,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const NAMES: [&str; 3] = ["", "envoy.service.ratelimit.v3.RateLimitService", "ratelimit"];
 
 /// Requests of Envoy are shed.
-const SHEDDING: LoadShedding = LoadShedding {
+const SHEDDING: SheddingPolicy = SheddingPolicy {
     listener: SheddingListener::Grpc,
     decides: |path| path.starts_with("/envoy.service.ratelimit."),
     response: || Status::unavailable("there is too much to do: nothing was charged").into_http(),

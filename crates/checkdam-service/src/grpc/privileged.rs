@@ -6,8 +6,8 @@
 
 use checkdam_envoy_proto::RateLimitRequest;
 
-/// What operators are told.
-pub(super) const IGNORED: &str = "rate limit requests bring limits or refunds (descriptors[].limit, \
+/// The warning for operators.
+pub(super) const IGNORED: &str = "rate limit requests contain limits or refunds (descriptors[].limit, \
      is_negative_hits), which the gRPC listener ignores: the limits of the rules count, and nothing is refunded; set \
      --privileged-requests allow, give Envoy an API token or a client certificate, or change Envoy's configuration";
 

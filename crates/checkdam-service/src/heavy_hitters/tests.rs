@@ -1,3 +1,5 @@
+//! Tests of the heavy-hitters sketch: counts, error bounds and merging.
+
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 

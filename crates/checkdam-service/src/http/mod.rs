@@ -27,7 +27,7 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
 use axum::routing::{any, get, post};
-use checkdam_net::{Listener, ListenerTraits, LoadShedding, Protocol, Server, SheddingListener};
+use checkdam_net::{Listener, ListenerTraits, Protocol, Server, SheddingListener, SheddingPolicy};
 
 pub use self::admin::{Admin, LiveEvents, RuleSource};
 pub use self::problem::Problem;
@@ -47,7 +47,7 @@ pub type HttpServer = Server<Traced<FastPath>>;
 pub type AdminServer = Server<Traced<Router>>;
 
 /// Sheds JSON requests. `auth` answers proxies in their own format.
-const SHEDDING: LoadShedding = LoadShedding {
+const SHEDDING: SheddingPolicy = SheddingPolicy {
     listener: SheddingListener::Http,
     decides: |path| (path.starts_with("/v1/") && !path.starts_with(auth::PATH)) || path == "/json",
     response: || Problem::overloaded().into_response(),

@@ -35,7 +35,7 @@ pub(super) async fn document() -> impl IntoResponse {
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "checkdam", description = "Exact rate limiting: may this request pass, and if not, when?"),
+    info(title = "checkdam", description = "Rate limiter: checks requests against rules, and reports when a denied request may be retried"),
     paths(
         v1::check,
         v1::batch,

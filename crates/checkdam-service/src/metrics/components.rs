@@ -21,7 +21,7 @@ fn listeners(text: &mut TextWriter, app: &App) {
     text.family("rate_limiter_ready", help).sample(&[], u8::from(app.readiness().is_ready()));
     text.family("rate_limiter_connections", "Open client connections, by listener.");
     for (listener, count) in app.server().connections() {
-        text.sample(&[("door", listener)], count);
+        text.sample(&[("listener", listener)], count);
     }
     let tls = app.server().tls();
     let help = "When the TLS certificate of a listener expires, in Unix time.";
@@ -43,7 +43,7 @@ fn listeners(text: &mut TextWriter, app: &App) {
     let overload = app.overload();
     text.family("rate_limiter_shed_total", "Requests shed because of overload, by listener.");
     for (listener, count) in overload.shed_by_listener() {
-        text.sample(&[("door", listener)], count);
+        text.sample(&[("listener", listener)], count);
     }
     text.family("rate_limiter_in_flight", "Requests that are being decided.").sample(&[], overload.in_flight());
     let help = "Longest scheduling delay of a request in the last second.";

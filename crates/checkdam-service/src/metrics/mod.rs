@@ -7,9 +7,9 @@
 //! values are read from where they are counted; nothing is stored between scrapes.
 //!
 //! Labels are bounded: by the number of rules that are counted separately, and by
-//! fixed words. None has a client's value, unless a descriptor asks for it
-//! (`detailed_metric`), and then within `--metrics-rules`. To add a metric: a
-//! line in the module that has the number.
+//! fixed words. No label holds a client's value, unless a descriptor sets
+//! `detailed_metric`, and then within `--metrics-rules`. To add a metric, add a line to
+//! the module that reads its value.
 
 mod components;
 mod decisions;

@@ -44,7 +44,7 @@ struct AnnounceRequest {
     announce: bool,
 }
 
-/// A word in clear.
+/// A message in clear text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PlainMessage {
     Announcement(Announcement),

@@ -47,8 +47,8 @@ const IN_MEMORY: &str =
 const FORBIDDEN: &str = "Redis does not let this login use the channel cd:nodes: \
     ACL SETUSER USER &cd:nodes +publish +subscribe, as in deploy/redis/users.acl";
 /// Why a node lists its own subjects only.
-const UNSHARED: &str = "these are the subjects of this node only: nodes do not tell each other theirs in clear; \
-    give all the same --key-secret, which seals them, or --share-subjects";
+const UNSHARED: &str = "these are the subjects of this node only, because subjects are not published in clear \
+    text. Set the same --key-secret on all nodes, which encrypts them, or --share-subjects";
 
 /// The nodes that can be seen.
 pub struct Nodes {
@@ -82,7 +82,7 @@ pub struct NodeView {
     version: String,
     /// For how long it has run.
     uptime_s: u64,
-    /// When it was last heard of.
+    /// When its last message was received.
     seen_s_ago: u64,
     /// `memory` or `redis`.
     store: String,
@@ -167,11 +167,9 @@ impl Nodes {
         Some(match self.peers.pubsub_error() {
             Some(PubSubError { is_forbidden: true, .. }) => FORBIDDEN.to_owned(),
             Some(PubSubError { reason, .. }) => {
-                format!(
-                    "other nodes are not heard of, it is tried again: {reason}; checkdam doctor looks the store over"
-                )
+                format!("no messages from other nodes are received (retrying): {reason}; run checkdam doctor")
             }
-            None => "other nodes are heard of in a moment: this one has just started".to_owned(),
+            None => "this node has just started; other nodes appear within seconds".to_owned(),
         })
     }
 
@@ -276,7 +274,7 @@ impl Nodes {
         }
     }
 
-    /// Something was said in clear.
+    /// A message was received in clear text.
     fn plaintext_received(&self, word: &[u8], now: Instant) {
         match PlainMessage::decode(word) {
             Some(PlainMessage::Announcement(announcement)) => {

@@ -132,7 +132,7 @@ fn clock_difference(own: &AnnouncedNode, others: &[AnnouncedNode]) -> Option<Dif
     (furthest_ms > CLOCKS_MS).then(|| Difference {
         topic: "clocks",
         seen: format!(
-            "the clocks of nodes differ by up to {} s: bans end, and limits without Redis count, at other times",
+            "the clocks of nodes differ by up to {} s: bans, and limits that are not in Redis, end at different times",
             furthest_ms / 1_000
         ),
         remedy: "synchronize the clocks of all machines (NTP)",

@@ -1,9 +1,8 @@
 //! Previews a change of the rules on the requests of the last minutes.
 //!
-//! Where only some clients were sampled, each request counts for as many as it
-//! represents; those of the busiest clients represent only themselves. A limit that
-//! clients share is charged with that many times the cost, a limit of one client with
-//! the cost.
+//! If one client in n was sampled, its requests have a weight of about n; requests of the
+//! busiest clients, which are all kept, have weight 1. A bucket that several clients share
+//! is charged cost × weight, a bucket of one client the cost.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
 //! The change log: who edited what, and when. A change is written in the transaction of
-//! its edit: both are there, or neither.
+//! its edit: both are committed, or neither.
 //!
 //! It is bounded: the oldest changes are removed. Edits that other programs make in SQL
 //! are not in it.

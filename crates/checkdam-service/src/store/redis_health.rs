@@ -1,7 +1,7 @@
 //! Health of Redis.
 //!
-//! It is known from the results of requests. Where those are too few (none yet, or
-//! some failed), Redis is probed with a call that charges nothing.
+//! It is derived from the results of requests. If there are none yet, or some failed,
+//! Redis is probed with a call that charges nothing.
 
 use std::sync::Mutex;
 use std::time::Duration;

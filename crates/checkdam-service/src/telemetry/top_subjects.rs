@@ -2,14 +2,13 @@
 //! and the last hour.
 //!
 //! Requests count, not their cost. An allowed request counts for each rule that
-//! applies to it; a denied one for each rule that denies it, or as `ban`. Rules in
-//! shadow mode do not count, nor do denials by failure policy, which no subject
-//! caused. Nor do rules without attributes in their key, such as `global`: they have
-//! no subjects, and traffic by rule shows them.
+//! applies to it; a denied one for each rule that denies it, or as `ban`. Not counted:
+//! rules in shadow mode, denials by failure policy, and rules whose key has no
+//! attribute, such as `global`, which traffic by rule shows.
 //!
-//! The space is fixed: eight shards of 128 names per slice and kind. A slice is ten
-//! seconds, or ten minutes made of such; the current one and the five before it are
-//! the minute (so 50 to 60 s) and the hour (50 to 60 min). Within a shard a count is
+//! The space is fixed: eight shards of 128 names per slice and kind. Slices are ten
+//! seconds long for the minute and ten minutes for the hour. Each window is the current
+//! slice and the five before it: 50 to 60 s, and 50 to 60 min. Within a shard a count is
 //! too high by at most one 128th of what that shard counted, over all slices
 //! together: see [`HeavyHitters`].
 

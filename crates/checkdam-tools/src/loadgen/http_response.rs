@@ -1,4 +1,4 @@
-//! Parses the counted parts of HTTP/1.1 responses.
+//! Minimal HTTP/1.1 response parser: status, length and `decided_by`.
 
 use std::io::{Error, ErrorKind};
 use std::sync::LazyLock;

@@ -3,9 +3,9 @@
 /// How often each key is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum KeyDistribution {
-    /// All keys equally often
+    /// All keys are equally frequent
     Uniform,
-    /// The n-th most frequent key n times less often than the first
+    /// Zipf: the n-th key is drawn 1/n as often as the first
     Zipf,
     /// Always the same key
     One,

@@ -1,4 +1,4 @@
-//! How much load is generated, as the command line gives it.
+//! Command-line options of the load.
 
 use std::time::Duration;
 

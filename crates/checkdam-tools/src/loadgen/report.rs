@@ -115,7 +115,7 @@ impl LoadReport {
         json!({
             "target": plan.target.url,
             "address": plan.endpoint.address().to_string(),
-            "door": match plan.asked { PlannedRequest::Http(_) => "http", PlannedRequest::Grpc(_) => "grpc" },
+            "listener": match plan.asked { PlannedRequest::Http(_) => "http", PlannedRequest::Grpc(_) => "grpc" },
             "loop": if plan.options.rate_per_s.is_some() { "open" } else { "closed" },
             "rate_per_s": plan.options.rate_per_s,
             "connections": plan.options.connections,

@@ -3,8 +3,8 @@
 //! In a closed loop each client sends its next request when the last one is answered:
 //! a server that stalls gets fewer requests, so a stall is seen once per client
 //! (coordinated omission). In an open loop requests are due at a constant rate
-//! whatever the server does. None is skipped: one that finds all clients busy waits,
-//! and its latency counts from when it was due.
+//! whatever the server does. None is skipped: if all clients are busy, a due request
+//! waits, and its latency counts from when it was due.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -74,7 +74,7 @@ pub struct SimulateOptions {
     #[arg(long, value_name = "ATTR=VALUE", value_parser = attribute)]
     pub set: Vec<(String, String)>,
 
-    /// Field with the time: RFC 3339, combined log format, or a number since 1970
+    /// Field with the time: RFC 3339, combined log format, or Unix time in s, ms, µs or ns
     #[arg(long, value_name = "FIELD")]
     pub time_field: Option<String>,
 
@@ -82,7 +82,7 @@ pub struct SimulateOptions {
     #[arg(long, value_name = "FIELD")]
     pub cost_field: Option<String>,
 
-    /// Window for sorting lines by time: servers log requests when they end
+    /// Maximum time by which lines are out of order; servers log a request when it ends
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub reorder: DurationText,
 
@@ -103,7 +103,7 @@ pub struct SimulateOptions {
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
 
-    /// Most non-full buckets at once: 18 bytes each per rule file, more for windows
+    /// Maximum number of non-full buckets; each takes 18 bytes per rule file, more for windows
     #[arg(long, value_name = "N", default_value_t = 4_000_000, value_parser = clap::value_parser!(u64).range(1_000..=1_000_000_000))]
     pub max_buckets: u64,
 

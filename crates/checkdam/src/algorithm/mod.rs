@@ -1,5 +1,5 @@
 //! The five rate-limiting algorithms as pure functions: the specification that every
-//! store follows. They know no store, clock, async runtime or log.
+//! store follows. They use no store, clock, async runtime or log.
 //!
 //! Each module has a state and `decide(quota, state, now, cost)`, which returns the
 //! decision and the new state, with `peek` and `refund` beside it.
@@ -17,8 +17,35 @@ mod window_state;
 pub use window_state::WindowState;
 
 use crate::decision::{Decision, Verdict};
-use crate::quota::Quota;
+use crate::quota::{Algorithm, Quota};
 use crate::time::STEP_BACK_HELD_US;
+
+/// Decides a take of a token or leaky bucket. Windows are decided by [`WindowState`].
+#[inline]
+pub(crate) fn decide_bucket(
+    quota: &Quota,
+    state: token_bucket::State,
+    now_us: u64,
+    cost: u64,
+) -> (Decision, token_bucket::State) {
+    match quota.algorithm {
+        Algorithm::LeakyBucket => leaky_bucket::decide(quota, state, now_us, cost),
+        Algorithm::TokenBucket | Algorithm::FixedWindow | Algorithm::SlidingWindow { .. } | Algorithm::SlidingLog => {
+            token_bucket::decide(quota, state, now_us, cost)
+        }
+    }
+}
+
+/// [`decide_bucket`] without changes.
+#[inline]
+pub(crate) fn peek_bucket(quota: &Quota, state: token_bucket::State, now_us: u64, cost: u64) -> Decision {
+    match quota.algorithm {
+        Algorithm::LeakyBucket => leaky_bucket::peek(quota, state, now_us, cost),
+        Algorithm::TokenBucket | Algorithm::FixedWindow | Algorithm::SlidingWindow { .. } | Algorithm::SlidingLog => {
+            token_bucket::peek(quota, state, now_us, cost)
+        }
+    }
+}
 
 /// A quota's decision before it is known whether the take passes.
 #[derive(Debug, Clone, Copy)]

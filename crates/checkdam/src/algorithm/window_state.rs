@@ -6,6 +6,9 @@ use crate::quota::{Algorithm, Quota};
 use crate::time::EPOCH_UNIX_US;
 
 /// The state of a bucket that counts in windows.
+///
+/// Stores call this for windows only ([`Algorithm::is_bucket`]); a quota of a token or
+/// leaky bucket would count as a fixed window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WindowState {
     /// One counter.
@@ -40,7 +43,7 @@ impl WindowState {
             Algorithm::SlidingLog => {
                 return Self::with_log(slot, |log| sliding_log::decide(quota, log, now_us, cost));
             }
-            _ => {
+            Algorithm::FixedWindow | Algorithm::TokenBucket | Algorithm::LeakyBucket => {
                 let (decision, state) = fixed_window::decide(quota, Self::fixed(slot.as_ref()), now_us, cost);
                 (decision, NewState::Fixed(state))
             }
@@ -64,7 +67,9 @@ impl WindowState {
                 Some(Self::Log(log)) => sliding_log::peek(quota, log, now_us, cost),
                 _ => sliding_log::peek(quota, &sliding_log::State::default(), now_us, cost),
             },
-            _ => fixed_window::peek(quota, Self::fixed(slot), now_us, cost),
+            Algorithm::FixedWindow | Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                fixed_window::peek(quota, Self::fixed(slot), now_us, cost)
+            }
         }
     }
 
@@ -82,7 +87,7 @@ impl WindowState {
             Algorithm::SlidingLog => {
                 return Self::with_log(slot, |log| sliding_log::refund(quota, log, now_us, cost));
             }
-            _ => {
+            Algorithm::FixedWindow | Algorithm::TokenBucket | Algorithm::LeakyBucket => {
                 let (decision, state) = fixed_window::refund(quota, Self::fixed(slot.as_ref()), now_us, cost);
                 (decision, NewState::Fixed(state))
             }
@@ -111,7 +116,7 @@ impl WindowState {
             Algorithm::SlidingLog => {
                 return Self::with_log(slot, |log| sliding_log::charge(quota, log, now_us, cost));
             }
-            _ => {
+            Algorithm::FixedWindow | Algorithm::TokenBucket | Algorithm::LeakyBucket => {
                 let (decision, state) = fixed_window::charge(quota, Self::fixed(slot.as_ref()), now_us, cost);
                 (decision, NewState::Fixed(state))
             }
@@ -139,7 +144,9 @@ impl WindowState {
             Algorithm::SlidingWindow { strict: false } => 2 * quota.spec.period_us,
             Algorithm::SlidingWindow { strict: true } => sliding_window_strict::COUNTS as u64 * quota.interval,
             Algorithm::SlidingLog => quota.spec.period_us,
-            _ => fixed_window::peek(quota, None, now_us, 0).reset_after_us,
+            Algorithm::FixedWindow | Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                fixed_window::peek(quota, None, now_us, 0).reset_after_us
+            }
         }
     }
 
@@ -174,7 +181,7 @@ impl WindowState {
                 Self::Strict(Box::new(sliding_window_strict::State { start_us, counts }))
             }
             Algorithm::SlidingLog => Self::Log(sliding_log::State::owing(used, expires_at - period_us)),
-            _ => {
+            Algorithm::FixedWindow | Algorithm::TokenBucket | Algorithm::LeakyBucket => {
                 let start_us = super::window_start(quota, period_us, expires_at - 1);
                 Self::Fixed(fixed_window::State { start_us, count: used })
             }

@@ -75,7 +75,9 @@ impl IdealBucket {
                     at_us: 0,
                 }
             }
-            _ => Self::Windows { quota: *quota, admitted: VecDeque::new() },
+            Algorithm::FixedWindow | Algorithm::SlidingWindow { .. } | Algorithm::SlidingLog => {
+                Self::Windows { quota: *quota, admitted: VecDeque::new() }
+            }
         }
     }
 
@@ -122,6 +124,10 @@ fn windows_allow(quota: &Quota, admitted: &VecDeque<(u64, u64)>, now_us: u64, co
             let (period_us, left_us) = (u128::from(period_us), u128::from(left_us));
             (current + cost) * period_us + previous * left_us <= limit * period_us
         }
-        _ => sum(&|at_us| at_us + period_us > now_us) + cost <= limit,
+        // The strict window is never more permissive than the log.
+        Algorithm::SlidingWindow { strict: true }
+        | Algorithm::SlidingLog
+        | Algorithm::TokenBucket
+        | Algorithm::LeakyBucket => sum(&|at_us| at_us + period_us > now_us) + cost <= limit,
     }
 }

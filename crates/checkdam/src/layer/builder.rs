@@ -1,4 +1,5 @@
-//! Builder of a layer: what it extracts, charges and responds.
+//! Builder of a layer: the attributes it extracts, the cost it charges and the
+//! responses it sends.
 
 use std::borrow::Cow;
 use std::sync::Arc;

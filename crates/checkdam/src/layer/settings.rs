@@ -1,4 +1,4 @@
-//! A layer's settings, applied to each request: from its head to a decision.
+//! A layer's settings, and the check of one request by its head.
 
 use std::borrow::Cow;
 use std::fmt;

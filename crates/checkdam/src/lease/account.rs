@@ -26,7 +26,7 @@ pub struct Account {
     is_asking: AtomicU64,
     /// A lease with less time left than this no longer counts as available tokens.
     ending_us: AtomicU64,
-    /// So much, and more, is denied until then: less may still pass.
+    /// Smallest cost known to be denied until then.
     denied_least: AtomicU64,
     denied_until_us: AtomicU64,
     /// When the last request that was denied would pass.

@@ -1,5 +1,6 @@
 //! loom models of an account: all interleavings of two or three threads, with up to
-//! two or three preemptions. Run like the memory store's models.
+//! two or three preemptions: `RUSTFLAGS="--cfg checkdam_loom" cargo test -p checkdam
+//! --lib --no-default-features models`.
 
 use std::sync::Arc;
 

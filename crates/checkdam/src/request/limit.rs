@@ -1,10 +1,9 @@
-//! A request limit: a limit that the request brings with it, as Envoy's limit
-//! override.
+//! A request limit: a limit sent in the request itself, like Envoy's limit override.
 
 use crate::quota::DAY_US;
 use crate::time::SECOND_US;
 
-/// A limit that a request brings with it.
+/// A limit sent in the request itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestLimit {
     /// How many a unit; 0: none.

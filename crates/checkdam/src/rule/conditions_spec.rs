@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::condition::{Condition, Matcher};
 use super::is_attribute_name;
-use super::spec::SpecError;
+use super::spec_parts::SpecError;
 
 /// The tests of an attribute, in the order in which they are read and written.
 const TESTS: [&str; 6] = ["in", "not_in", "not", "equals", "present", "all"];

@@ -12,7 +12,7 @@ use super::{FileOptions, RuleFileError, from_yaml_with};
 use crate::descriptor::{Descriptor, DescriptorAllowance, DescriptorLimit, DescriptorTree};
 use crate::quota::{Algorithm, Align, Quota, QuotaSpec};
 use crate::request::Unit;
-use crate::rule::{Mode, POLICIES, spec};
+use crate::rule::{Mode, POLICIES, spec_parts};
 
 type SpannedText = Spanned<String>;
 
@@ -207,5 +207,5 @@ fn algorithm(name: Option<SpannedText>, usual: Algorithm) -> Result<Algorithm, R
 /// One of a few names; the default if none is given.
 fn choice<T: Copy + Default>(given: Option<SpannedText>, choices: &[(&str, T)]) -> Result<T, RuleFileError> {
     let Some(given) = given else { return Ok(T::default()) };
-    spec::named(&given.value, choices).map_err(|reason| RuleFileError::at(given.referenced, reason))
+    spec_parts::named(&given.value, choices).map_err(|reason| RuleFileError::at(given.referenced, reason))
 }

@@ -8,7 +8,7 @@ use serde_saphyr::{Location, Options, Spanned};
 
 use crate::definitions::Definitions;
 use crate::descriptor::DescriptorTree;
-use crate::rule::spec::PathStep;
+use crate::rule::spec_parts::PathStep;
 use crate::ruleset::{RuleSetError, RuleSetItem};
 
 /// Definitions of several files, and which are whose.

@@ -2,9 +2,8 @@
 //!
 //! The YAML library's own serializer would write lists and maps over several lines
 //! and limits such as `10/s burst 50` without quotes. Files that were exported before
-//! would differ from those exported now, so the form stays: a line for each field of
-//! a rule, a line for each override and ban. JSON's serializer does the walking; its
-//! formatter decides what is written.
+//! would differ from those exported now, so the format is kept: one line per field of a
+//! rule, one line per override and ban. It is a custom formatter of serde_json.
 
 use std::io::{self, Write};
 

@@ -29,8 +29,8 @@ impl<'a> TreeCompiler<'a> {
         Self { rules, keys, names, trees: CompiledTrees::default() }
     }
 
-    /// Also returns how many rules are listed to users: those after them represent limits
-    /// that requests bring with them.
+    /// Also returns how many rules are listed to users: those after them represent request
+    /// limits.
     pub(super) fn compile(mut self, trees: &[DescriptorTree]) -> Result<(CompiledTrees, usize), RuleSetError> {
         for (index, tree) in trees.iter().enumerate() {
             let fail = |reason| RuleSetError { item: RuleSetItem::Domain { name: tree.domain.clone() }, index, reason };

@@ -162,10 +162,9 @@ pub(crate) fn write_subject(leaf: Option<&Leaf>, request: &Request<'_>, out: &mu
 }
 
 impl CompiledQuota {
-    /// The buckets of trees have one name, and no rule: a limit that a request
-    /// brings with it counts what the written one of its unit counts, where that
-    /// is in windows; a token or leaky bucket of other numbers counts by itself.
-    /// Where the path is constant, its bucket is pinned.
+    /// The buckets of trees have one name, and no rule: a request limit shares the bucket of
+    /// the configured limit of its unit if both count in windows; a token or leaky bucket with
+    /// other numbers is separate. If the path is constant, its bucket is pinned.
     pub(crate) fn of_descriptor(rule: &str, quota: Quota, is_constant: bool) -> Self {
         let bucket = BucketName::new("\0descriptor", 0).pinned(is_constant);
         Self { quota, bucket, policy: PolicyText::new(rule, &quota, &[quota]), lease: None }

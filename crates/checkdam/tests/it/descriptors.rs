@@ -254,8 +254,7 @@ fn quotas_deny_only_when_all_of_them_do() {
     assert!(!dam.together(&[request(paths[0])]).is_allowed());
 }
 
-/// The same for a token bucket: also when it is full again is told as if nothing had
-/// been charged.
+/// The same for a token bucket: its reset time too is as if nothing had been charged.
 #[test]
 fn a_bucket_beside_quotas_tells_what_it_holds_when_they_deny() {
     let dam = Dam::new(

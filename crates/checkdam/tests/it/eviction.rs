@@ -54,8 +54,8 @@ impl Dam {
         }
     }
 
-    /// Every fresh subject passes at the time that it was told, not before, and
-    /// is told no more than `longest_us`. How many passed at once.
+    /// Every new subject passes after its `retry_after`, not before, and that is at most
+    /// `longest_us`. Returns how many passed at once.
     fn strangers_pass_when_told(&self, attribute: &str, cost: u64, longest_us: u64) -> usize {
         let start_us = checkdam::time::Clock::now_us(&*self.clock);
         let mut waiting = Vec::new();

@@ -20,7 +20,7 @@ const LIFE_US: u64 = LIFE as u64 * TICK_US;
 const BURST: u8 = 6;
 const NODES: usize = 3;
 const WANTED_MAX: u8 = 2;
-/// When everything happens: time is told by how long ago things were.
+/// When everything happens: times are ages, how long ago things were.
 const NOW_US: u64 = 1_000 * TICK_US;
 
 const NEVER_OVER: &str = "no window sees more than the burst and the rate";

@@ -240,7 +240,7 @@ fn limits_may_be_listed_in_any_order_and_twice() {
     assert_eq!(left_under(&limiter, "limits: [10/h, 20/d]"), [9, 19]);
     assert_eq!(left_under(&limiter, "limits: [20/d, 10/h]"), [18, 8]);
     assert_eq!(left_under(&limiter, "limits: [5/m, 20/d, 10/h]"), [4, 17, 7]);
-    // Limits that count alike are told apart, and each is charged.
+    // Limits that count alike are distinguished, and each is charged.
     assert_eq!(left_under(&limiter, "limits: [10/h, 10/h, 20/d]"), [6, 9, 16]);
     assert_eq!(left_under(&limiter, "limits: [10/h, 10/h]"), [5, 8]);
     let windows = "algorithm: fixed_window, limits";

@@ -44,8 +44,8 @@ async fn checks_over_a_long_way() {
     wait_for_redis(&store, buckets[0][0].tier(&quota, 1)).await;
     let began = Instant::now();
     let mut asking = Vec::new();
-    // At set times, whether or not those before are answered: whoever waits for
-    // answers would ask less of a server that is slow.
+    // An open loop: requests are sent on schedule, whether or not earlier ones are
+    // answered. A closed loop would send fewer to a slow server.
     for number in 0..(PER_SECOND * LASTS.as_secs() as u32) {
         tokio::time::sleep_until((began + number * Duration::from_secs(1) / PER_SECOND).into()).await;
         let (store, buckets, bucket) = (Arc::clone(&store), Arc::clone(&buckets), number as usize % buckets.len());

@@ -121,7 +121,7 @@ async fn a_master_that_is_demoted_is_left_for_the_new_one() {
 }
 
 /// Without one of its masters a cluster that must cover all slots answers
-/// CLUSTERDOWN to everybody: nothing is done, whoever holds the slot.
+/// CLUSTERDOWN to every call: nothing is executed, whichever node has the slot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_is_down_is_answered_for_by_policy_and_used_again() {
     let cluster = Cluster::builder().replicas_per_master(0).args(["--cluster-require-full-coverage", "yes"]).start();

@@ -82,9 +82,9 @@ async fn late_takes_are_refused_after_a_step_back_too() {
     assert_eq!(remaining(server.url(), bucket.tier(&quota, 1)).await, 1_000);
 }
 
-/// A deadline is told to each shard in the time of its own clock: by any other
-/// a shard that is ahead would refuse everything, and one that is behind would
-/// do what its caller no longer waits for.
+/// Each shard gets a deadline in the time of its own clock: in any other, a shard that is
+/// ahead would reject everything, and one that is behind would execute calls that have
+/// timed out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn late_takes_are_refused_by_shards_whose_clocks_are_apart() {
     let cluster = Cluster::builder().replicas_per_master(0).clocks_ahead_us(CLOCKS_APART_US).start();

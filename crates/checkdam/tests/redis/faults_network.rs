@@ -95,7 +95,7 @@ async fn a_half_open_connection_is_given_up() {
     println!("half-open: of 100 five took {:?}; used again {after:?} after the network healed", &times[95..]);
     assert!(times[95] <= ANSWERED_WITHIN, "{:?}", &times[90..]);
     // A connection that was begun in the silence is given up after half a second;
-    // who asks meanwhile waits for it in vain, and the breaker pauses once more.
+    // requests meanwhile wait for it in vain, and the breaker opens once more.
     assert!(after < 2 * USED_AGAIN_WITHIN, "{after:?}");
     assert_eq!(remaining(server.url(), tier).await, 1_000, "nothing arrived, so nothing is charged");
 }

@@ -118,7 +118,7 @@ async fn a_server_that_is_loading_is_answered_for_by_policy_and_used_again() {
         let (saved, lost) = (40, 20);
         let before = store(patient(server.url()));
         assert!(take(&before, bucket.tier(&quota, saved)).await.0.is_allowed());
-        // With 2 ms for each key it loads for 8 seconds unless it is told to hurry.
+        // With 2 ms for each key it loads for 8 seconds unless the delay is lifted.
         server.command(&["DEBUG", "POPULATE", "4000", "filler", "1024"]).expect_ok();
         server.command(&["SAVE"]).expect_ok();
         assert!(take(&before, bucket.tier(&quota, lost)).await.0.is_allowed());

@@ -145,7 +145,7 @@ pub(crate) struct Taken {
     pub(crate) took: Duration,
 }
 
-/// Tasks that take from buckets, in turn, until they are told to stop.
+/// Tasks that take from buckets, in turn, until they are stopped.
 pub(crate) struct Load {
     is_over: Arc<AtomicBool>,
     tasks: Vec<JoinHandle<Vec<Taken>>>,

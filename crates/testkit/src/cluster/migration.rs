@@ -1,4 +1,4 @@
-//! A slot on its way from one master to another, stoppable at every step.
+//! Moves a cluster slot between two masters, one step at a time.
 
 use std::fmt;
 use std::time::Duration;

@@ -38,8 +38,9 @@ pub(crate) enum RulesCommand {
     #[command(after_help = "Examples:\n  checkdam rules import rules.yaml --dry-run\n  \
                             checkdam rules import rules.yaml --replace\n  \
                             checkdam rules export --database sqlite://old.db | checkdam rules import -\n\n\
-                            Rules, overrides and bans of the same name are replaced and new ones added; without \
-                            --replace nothing is removed. Up to 64 MiB.")]
+                            Existing rules (by name), overrides (by rule and subject) and bans (by subject) are \
+                            replaced; new ones are added. Without --replace nothing is removed. The maximum \
+                            size is 64 MiB.")]
     Import(import_export::ImportArguments),
     /// Export all rules, overrides and bans as a rule file
     #[command(after_help = "Example: checkdam rules export --output rules.yaml")]

@@ -23,7 +23,7 @@ const HELP: [&str; 11] = [
     "q esc   quit",
     "",
     "Counts are requests. They may be overestimated",
-    "by at most the error bound (±).",
+    "by at most the number after −.",
     "Any key closes this.",
 ];
 
@@ -123,7 +123,7 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, view: &ViewState, shown: &Render
     }
     let above = view.above.min(found.len() - 1);
     let rows = found.into_iter().skip(above).map(|(place, subject)| {
-        let too_high_by = if subject.too_high_by == 0 { String::new() } else { format!("±{}", subject.too_high_by) };
+        let too_high_by = if subject.too_high_by == 0 { String::new() } else { format!("−{}", subject.too_high_by) };
         let count = format!("{:>10}", subject.count);
         Row::new([format!("{place:>3}"), count, too_high_by, printable(&subject.rule), printable(&subject.subject)])
     });
@@ -134,7 +134,7 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, view: &ViewState, shown: &Render
         Constraint::Max(32),
         Constraint::Fill(1),
     ];
-    let header = Row::new(["  #", "     COUNT", "±", "RULE", "SUBJECT"]).style(Modifier::BOLD);
+    let header = Row::new(["  #", "     COUNT", "−", "RULE", "SUBJECT"]).style(Modifier::BOLD);
     frame.render_widget(Table::new(rows, widths).header(header).block(block), area);
 }
 

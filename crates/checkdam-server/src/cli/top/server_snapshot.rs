@@ -15,7 +15,7 @@ const SUBJECTS: usize = 100;
 /// Which subjects are listed.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 pub(super) struct TopQuery {
-    /// Order by denied (limited) or by allowed requests
+    /// Count denied (limited) or allowed requests
     #[arg(long, value_enum, default_value_t = TopOf::Limited)]
     pub(super) kind: TopOf,
 
@@ -23,7 +23,7 @@ pub(super) struct TopQuery {
     #[arg(long, value_enum, default_value_t = TopWindow::Minute)]
     pub(super) window: TopWindow,
 
-    /// Only subjects of this rule; "ban" for those of bans
+    /// Only subjects of this rule; "ban" for banned subjects
     #[arg(long, value_name = "NAME")]
     pub(super) rule: Option<String>,
 }

@@ -22,7 +22,7 @@ use self::clients::Observations;
 use self::oracle::StormEvents;
 use crate::server_process::{Server, checkdam};
 
-/// How many nodes share the limits; they are told so.
+/// How many nodes share the limits (`--nodes`).
 const NODES: usize = 4;
 const HOT_CLIENTS: usize = 54;
 const FLOOD_CLIENTS: usize = 2;

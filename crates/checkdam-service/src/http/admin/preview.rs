@@ -167,25 +167,25 @@ fn note(preview: &Preview, sample: &RequestSample, is_shadow: bool) -> Option<St
         let text = "This node has kept no requests of the last minutes: there were none, or --recent-requests is 0.";
         return Some(text.to_owned());
     }
-    let mut parts = vec!["Requests of this node only; every bucket begins full.".to_owned()];
+    let mut parts = vec!["The replay has the requests of this node only, and every bucket starts full.".to_owned()];
     if preview.is_estimate {
         parts.push(format!(
-            "Clients that ask most were all kept; of the others one in {}, so counts are estimates.",
+            "The busiest clients are all included, and one in {} of the others: counts are estimates.",
             sample.sampling_ratio()
         ));
     }
     if preview.disagrees() {
         parts.push(format!(
-            "The replay disagrees with what was decided: the rules in force denied {} of {} requests, and deny {} in \
+            "The replay differs from the live decisions: the active rules denied {} of {} requests, and deny {} in \
              the replay. Buckets were not full when it began, other nodes share them, or rules were changed since: \
-             read the numbers as a direction, not as a forecast.",
+             treat the numbers as an estimate.",
             preview.live.limited,
             preview.live.sum(),
             preview.before.limited
         ));
     }
     if is_shadow {
-        parts.push("The rule is in shadow: what it would limit is counted, and passes.".to_owned());
+        parts.push("The rule is in shadow mode: requests that it would deny are counted and allowed.".to_owned());
     }
     Some(parts.join(" "))
 }

@@ -1,4 +1,5 @@
-//! Wire types: requests and responses of the HTTP API. The library's types know no JSON.
+//! Wire types: requests and responses of the HTTP API. The library's request and outcome
+//! types do not implement serde.
 
 mod envoy_rate_limit;
 mod explain;

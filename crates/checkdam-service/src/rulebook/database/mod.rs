@@ -1,7 +1,6 @@
 //! SQLite and PostgreSQL behind one interface: pools, sessions, migrations.
 //!
-//! Nothing above this module knows which engine it uses, and nothing here knows what
-//! a rule is.
+//! Callers do not depend on the engine, and this module does not depend on rules.
 
 mod migrations;
 mod sql_dialect;

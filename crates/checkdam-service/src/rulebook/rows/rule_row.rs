@@ -154,7 +154,7 @@ fn classic_limit(row: &Row, algorithm: Algorithm) -> Result<String, String> {
     let burst = row.get("burst_capacity").filter(|burst| !burst.is_null());
     let burst =
         burst.map(|burst| burst.as_i64().ok_or_else(|| format!("burst_capacity is {burst}: use a whole number")));
-    Ok(quota_of(rate, burst.transpose()?, is_bucket(algorithm))?.to_string())
+    Ok(quota_of(rate, burst.transpose()?, algorithm.is_bucket())?.to_string())
 }
 
 fn rule(mut row: Row) -> Result<Rule, String> {
@@ -219,7 +219,7 @@ fn check_classic_columns(rule: &Rule, [said, said_burst]: &[Value; 2]) -> Result
 fn rate_and_burst(quota: &Quota) -> (f64, Option<u64>) {
     let spec = quota.spec();
     let rate = spec.amount as f64 * SECOND_US as f64 / spec.period_us as f64;
-    (rate, is_bucket(quota.algorithm()).then(|| quota.limit()))
+    (rate, quota.algorithm().is_bucket().then(|| quota.limit()))
 }
 
 /// The limit in the classic columns: an amount in the fewest whole seconds, as 0.5 is
@@ -252,10 +252,6 @@ fn quota_of(rate: f64, burst: Option<i64>, has_burst: bool) -> Result<QuotaSpec,
 /// Whether two rates are equal, within the error of conversion.
 fn is_same_rate(one: f64, other: f64) -> bool {
     (one - other).abs() <= one.abs() * 1e-9
-}
-
-const fn is_bucket(algorithm: Algorithm) -> bool {
-    matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket)
 }
 
 /// The simplest fraction that is the rate, by its continued fraction.

@@ -1,4 +1,4 @@
-//! The change log.
+//! Tests of the change log.
 
 use checkdam::{Ban, rule_file};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Concurrent readers and writers.
+//! Tests of concurrent readers and writers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

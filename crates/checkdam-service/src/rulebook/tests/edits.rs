@@ -1,4 +1,4 @@
-//! Rules, overrides and bans, one by one.
+//! Tests of single edits.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Rows that other programs write.
+//! Tests of rows that other programs write.
 
 use super::test_database::{TestDatabase, rule};
 use crate::rulebook::RulebookError;

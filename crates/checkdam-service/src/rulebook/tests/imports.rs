@@ -1,4 +1,4 @@
-//! Whole files, and many rows.
+//! Tests of imports.
 
 use std::fmt::Write;
 

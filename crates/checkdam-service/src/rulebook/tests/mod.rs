@@ -1,13 +1,13 @@
 //! One test suite, run on both database engines.
 //!
-//! - `edits`: rules, overrides and bans, one by one
+//! - `edits`: single edits of rules, overrides and bans
 //! - `external_writes`: rows that other programs write
-//! - `imports`: whole files, and many rows
+//! - `imports`: imports of files, and many rows
 //! - `changes`: the change log
 //! - `concurrency`: concurrent readers and writers
-//! - `violations`: the audit log
-//! - `polling`: how nodes learn of changes
-//! - `outages`: a database server that stops
+//! - `violations`: recorded violations
+//! - `polling`: polling for changes
+//! - `outages`: a database that is stopped
 
 mod changes;
 mod concurrency;

@@ -1,4 +1,4 @@
-//! A database server that stops.
+//! Tests with a database that is stopped.
 
 use std::time::Duration;
 

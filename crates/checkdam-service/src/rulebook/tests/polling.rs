@@ -1,4 +1,4 @@
-//! How nodes learn of changes.
+//! Tests of polling for changes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The audit log.
+//! Tests of recorded violations.
 
 use super::test_database::{TestDatabase, rule};
 use crate::rulebook::{Retention, Violation, ViolationFilter};

@@ -1,3 +1,5 @@
+//! Tests of the response parser, with responses split at every size.
+
 use super::*;
 
 /// Reads all answers of a connection that brings these bytes so many at a time.

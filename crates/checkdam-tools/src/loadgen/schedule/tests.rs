@@ -1,3 +1,5 @@
+//! Tests of closed and open loops.
+
 use std::sync::Mutex;
 
 use super::*;

@@ -15,8 +15,8 @@ use super::bucket_table::{InsertResult, Position, STALE_MAX_US};
 use super::bucket_word::BucketWord;
 use super::evicted::Evicted;
 use super::window_map::LockedShards;
-use super::{MemoryStore, decide, fits_in_word, initial_word, peek};
-use crate::algorithm::token_bucket;
+use super::{MemoryStore, fits_in_word, initial_word};
+use crate::algorithm::{decide_bucket, peek_bucket, token_bucket};
 use crate::decision::Decision;
 use crate::hash::Tag;
 use crate::quota::Quota;
@@ -91,7 +91,7 @@ impl<C: Clock> MemoryStore<C> {
         }
         answer.at_us = self.clock.now_us();
         for (tier, word) in tiers.iter().zip(&mut *found) {
-            let (decision, next) = decide(tier.quota, word.seen.state(), answer.at_us, tier.cost);
+            let (decision, next) = decide_bucket(tier.quota, word.seen.state(), answer.at_us, tier.cost);
             if !decision.is_allowed() {
                 return None;
             }
@@ -150,7 +150,7 @@ impl<C: Clock> MemoryStore<C> {
                 if decision.is_allowed() && !denied.is_charged(tier) && !matches!(plan.location, BucketLocation::Window)
                 {
                     plan.next = None;
-                    *decision = peek(tier.quota, plan.state, now_us, tier.cost);
+                    *decision = peek_bucket(tier.quota, plan.state, now_us, tier.cost);
                 }
             }
         }
@@ -220,7 +220,7 @@ impl<C: Clock> MemoryStore<C> {
             BucketLocation::Present { seen, .. } => seen.state(),
             BucketLocation::Absent { evicted } => evicted.state(tier.quota, now_us),
         };
-        let (decision, next) = decide(tier.quota, plan.state, now_us, tier.cost);
+        let (decision, next) = decide_bucket(tier.quota, plan.state, now_us, tier.cost);
         if let BucketLocation::Absent { .. } = plan.location {
             plan.next = initial_word(tier.quota, tier.cost, &decision, next);
         } else if next != plan.state {

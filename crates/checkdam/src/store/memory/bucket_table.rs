@@ -9,8 +9,8 @@
 //! `retry_after` has elapsed. Pinned buckets are evicted last, and their debt is kept
 //! exactly.
 //!
-//! To replace a bucket, the new one locks the word, records what the old one owes,
-//! writes its tag, then its word. A charge reads tag, word and tag again, then
+//! To replace a bucket, a thread locks its word, records its debt, writes the new tag,
+//! then the new word. A charge reads tag, word and tag again, then
 //! compares and swaps the word: the swap fails if the slot was replaced meanwhile,
 //! because every replacement raises the generation in the word. A tag is added only
 //! under the lock of its home line, so no bucket exists twice.

@@ -20,7 +20,7 @@ use self::bucket_word::BucketWord;
 use self::evicted::Evicted;
 use self::window_map::{LockedShards, WindowMap};
 use super::{Operation, Store, Tier, TierDecisions};
-use crate::algorithm::{leaky_bucket, token_bucket};
+use crate::algorithm::{decide_bucket, peek_bucket, token_bucket};
 #[cfg(feature = "redis")]
 use crate::decision::Verdict;
 use crate::decision::{DecidedBy, Decision};
@@ -252,7 +252,7 @@ impl<C: Clock> MemoryStore<C> {
     fn take_slow_path(&self, quota: &Quota, tag: Tag, cost: u64) -> (Decision, u64) {
         let mut locked = self.lock_window(quota, tag);
         let Some(shard) = self.windows.shard_mut(&mut locked, tag) else {
-            return self.update_word(quota, tag, cost, |state, now_us| decide(quota, state, now_us, cost));
+            return self.update_word(quota, tag, cost, |state, now_us| decide_bucket(quota, state, now_us, cost));
         };
         let now_us = self.clock.now_us();
         let decision = match cost {
@@ -323,7 +323,7 @@ impl<C: Clock> MemoryStore<C> {
             Some((_, seen)) => seen.unlocked().state(),
             None => self.table.inherited(tag).state(quota, now_us),
         };
-        peek(quota, state, now_us, cost)
+        peek_bucket(quota, state, now_us, cost)
     }
 
     /// Refunds, charges or resets one bucket; returns its time.
@@ -406,7 +406,7 @@ impl<C: Clock> Store for MemoryStore<C> {
 
 #[inline]
 fn fits_in_word(quota: &Quota) -> bool {
-    matches!(quota.algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket)
+    quota.algorithm.is_bucket()
 }
 
 /// The first word of a bucket that was absent, from its decision and next state. An
@@ -414,21 +414,6 @@ fn fits_in_word(quota: &Quota) -> bool {
 /// now on, whatever others add to the sketch.
 fn initial_word(quota: &Quota, cost: u64, decision: &Decision, next: token_bucket::State) -> Option<BucketWord> {
     next.filter(|_| cost > 0).map(|_| BucketWord::of(quota, next).with_denied_at_insert(!decision.is_allowed()))
-}
-
-#[inline]
-fn decide(quota: &Quota, state: token_bucket::State, now_us: u64, cost: u64) -> (Decision, token_bucket::State) {
-    match quota.algorithm {
-        Algorithm::LeakyBucket => leaky_bucket::decide(quota, state, now_us, cost),
-        _ => token_bucket::decide(quota, state, now_us, cost),
-    }
-}
-
-fn peek(quota: &Quota, state: token_bucket::State, now_us: u64, cost: u64) -> Decision {
-    match quota.algorithm {
-        Algorithm::LeakyBucket => leaky_bucket::peek(quota, state, now_us, cost),
-        _ => token_bucket::peek(quota, state, now_us, cost),
-    }
 }
 
 #[cfg(all(test, checkdam_loom))]

@@ -75,16 +75,16 @@ impl AdmittedCost {
     /// A bucket that this node's share of, after its first admission, decided so.
     fn new(quota: &Quota, share: &Quota, decision: &Decision, cost: u64, now_us: u64) -> Self {
         let interval = share.interval;
-        if quota.algorithm.is_bucket() {
-            let with = (now_us + decision.reset_after_us) * quota.ticks_per_us;
-            let without = with.saturating_sub(cost.saturating_mul(interval));
-            return Self { quota: *quota, interval, state: AdmittedState::Bucket { with, without } };
-        }
-        let (quota, state) = match quota.algorithm {
-            Algorithm::FixedWindow => (*quota, AdmittedState::Fixed(None)),
-            _ => (*quota, AdmittedState::Sliding(None)),
+        let state = match quota.algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                let with = (now_us + decision.reset_after_us) * quota.ticks_per_us;
+                let without = with.saturating_sub(cost.saturating_mul(interval));
+                return Self { quota: *quota, interval, state: AdmittedState::Bucket { with, without } };
+            }
+            Algorithm::FixedWindow => AdmittedState::Fixed(None),
+            Algorithm::SlidingWindow { .. } | Algorithm::SlidingLog => AdmittedState::Sliding(None),
         };
-        let mut admitted = Self { quota, interval, state };
+        let mut admitted = Self { quota: *quota, interval, state };
         admitted.add(cost, now_us);
         admitted
     }
@@ -120,7 +120,10 @@ impl AdmittedCost {
             Algorithm::SlidingLog | Algorithm::SlidingWindow { strict: true } => {
                 Quota::new(self.quota.spec, sliding).unwrap_or(self.quota)
             }
-            _ => self.quota,
+            Algorithm::SlidingWindow { strict: false }
+            | Algorithm::FixedWindow
+            | Algorithm::TokenBucket
+            | Algorithm::LeakyBucket => self.quota,
         }
     }
 }

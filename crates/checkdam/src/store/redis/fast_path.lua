@@ -168,7 +168,7 @@ if key_at == keys_end then
   -- More do not go onto Lua's stack at once.
   if keys_end <= 4000 then return struct.pack('<d' .. string.rep('d', keys_end), now, unpack(KEYS)) end
 end
--- What could not be read, and what comes after it, goes the long way.
+-- A request that could not be read here, and those after it, take the general path.
 local answers = { now }
 for at = 1, key_at do answers[at + 1] = KEYS[at] end
 if key_at == keys_end then return answers end

@@ -8,7 +8,9 @@ use redis::Value;
 use smallvec::SmallVec;
 
 use crate::algorithm::token_bucket::{Grant, LeaseRequest};
-use crate::algorithm::{WindowState, fixed_window, leaky_bucket, sliding_window, sliding_window_strict, token_bucket};
+use crate::algorithm::{
+    WindowState, decide_bucket, fixed_window, peek_bucket, sliding_window, sliding_window_strict, token_bucket,
+};
 use crate::decision::{Decision, Verdict};
 use crate::quota::{Algorithm, Quota};
 use crate::store::{TIERS_INLINE, Tier};
@@ -102,7 +104,7 @@ impl RequestReply {
     /// What the bucket of the tier at that index held.
     pub(super) fn held(&self, place: usize, quota: &Quota) -> Option<BucketState> {
         // The state of other algorithms is not one number.
-        let is_bucket = matches!(quota.algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
+        let is_bucket = quota.algorithm.is_bucket();
         let word = |owed: u64| is_bucket.then(|| StoredState::Word((owed > 0).then_some(self.at_us + owed)));
         let state = match &self.tiers {
             TierStates::Owed(owed) => word(*owed.get(place)?)?,
@@ -164,11 +166,10 @@ impl BucketState {
     /// The decision of a take of the tier that is charged if it passes.
     pub(super) fn decide(&self, tier: &Tier<'_>) -> Decision {
         let (quota, cost, now_us) = (tier.quota, tier.cost, self.at_us);
-        match (&self.state, quota.algorithm) {
-            (StoredState::Word(state), Algorithm::LeakyBucket) => leaky_bucket::decide(quota, *state, now_us, cost).0,
-            (StoredState::Word(state), _) => token_bucket::decide(quota, *state, now_us, cost).0,
-            (StoredState::Window(state), _) => WindowState::take(quota, &mut state.clone(), now_us, cost),
-            (StoredState::Log { used, .. }, _) => {
+        match &self.state {
+            StoredState::Word(state) => decide_bucket(quota, *state, now_us, cost).0,
+            StoredState::Window(state) => WindowState::take(quota, &mut state.clone(), now_us, cost),
+            StoredState::Log { used, .. } => {
                 let mut decision = self.peek(tier);
                 if decision.is_allowed() && cost > 0 {
                     decision.remaining = quota.limit.saturating_sub(used.saturating_add(cost));
@@ -182,11 +183,10 @@ impl BucketState {
     /// The decision if it is not charged.
     pub(super) fn peek(&self, tier: &Tier<'_>) -> Decision {
         let (quota, cost, now_us) = (tier.quota, tier.cost, self.at_us);
-        match (&self.state, quota.algorithm) {
-            (StoredState::Word(state), Algorithm::LeakyBucket) => leaky_bucket::peek(quota, *state, now_us, cost),
-            (StoredState::Word(state), _) => token_bucket::peek(quota, *state, now_us, cost),
-            (StoredState::Window(state), _) => WindowState::peek(quota, state.as_ref(), now_us, cost),
-            (StoredState::Log { used, retry_after_us, reset_after_us }, _) => Decision {
+        match &self.state {
+            StoredState::Word(state) => peek_bucket(quota, *state, now_us, cost),
+            StoredState::Window(state) => WindowState::peek(quota, state.as_ref(), now_us, cost),
+            StoredState::Log { used, retry_after_us, reset_after_us } => Decision {
                 verdict: match (cost > quota.limit, *retry_after_us) {
                     (true, _) => Verdict::CostExceedsBurst,
                     (false, 0) => Verdict::Allowed,
@@ -209,26 +209,34 @@ impl BucketState {
     }
 }
 
+/// The state that these numbers of the script are; none if they are of no such state. A
+/// bucket that does not exist has none.
 fn read_state(quota: &Quota, numbers: &[u64]) -> Option<StoredState> {
-    let window = match (quota.algorithm, numbers) {
-        (Algorithm::TokenBucket | Algorithm::LeakyBucket, []) => return Some(StoredState::Word(None)),
-        (Algorithm::TokenBucket | Algorithm::LeakyBucket, [full_at]) => return Some(StoredState::Word(Some(*full_at))),
-        (Algorithm::SlidingLog, [used, retry_after_us, reset_after_us]) => {
-            let (used, retry_after_us, reset_after_us) = (*used, *retry_after_us, *reset_after_us);
+    if numbers.is_empty() {
+        return Some(if quota.algorithm.is_bucket() { StoredState::Word(None) } else { StoredState::Window(None) });
+    }
+    let window = match quota.algorithm {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            let [full_at] = *numbers else { return None };
+            return Some(StoredState::Word(Some(full_at)));
+        }
+        Algorithm::SlidingLog => {
+            let [used, retry_after_us, reset_after_us] = *numbers else { return None };
             return Some(StoredState::Log { used, retry_after_us, reset_after_us });
         }
-        (_, []) => return Some(StoredState::Window(None)),
-        (Algorithm::FixedWindow, [start_us, count]) => {
-            WindowState::Fixed(fixed_window::State { start_us: *start_us, count: *count })
+        Algorithm::FixedWindow => {
+            let [start_us, count] = *numbers else { return None };
+            WindowState::Fixed(fixed_window::State { start_us, count })
         }
-        (Algorithm::SlidingWindow { strict: false }, [start_us, current, previous]) => {
-            WindowState::Sliding(sliding_window::State { start_us: *start_us, current: *current, previous: *previous })
+        Algorithm::SlidingWindow { strict: false } => {
+            let [start_us, current, previous] = *numbers else { return None };
+            WindowState::Sliding(sliding_window::State { start_us, current, previous })
         }
-        (Algorithm::SlidingWindow { strict: true }, [start_us, counts @ ..]) => {
+        Algorithm::SlidingWindow { strict: true } => {
+            let (start_us, counts) = numbers.split_first()?;
             let counts = counts.try_into().ok()?;
             WindowState::Strict(Box::new(sliding_window_strict::State { start_us: *start_us, counts }))
         }
-        _ => return None,
     };
     Some(StoredState::Window(Some(window)))
 }

@@ -178,7 +178,7 @@ impl ScriptCall {
 /// Whether the script may charge the bucket before it reads it.
 fn is_fast_path(tier: &Tier<'_>) -> bool {
     let quota = tier.quota;
-    matches!(quota.algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket)
+    quota.algorithm.is_bucket()
         && tier.group == 0
         && quota.ticks_per_us == 1
         && quota.remembered == 0

@@ -1,8 +1,8 @@
 //! Security advisories for Redis and Valkey, as published until November 2026, with
 //! the first fixed release of every line.
 //!
-//! Only those that matter for a limiter's server: the Lua engine, and what crashes or
-//! takes over the server without using its commands.
+//! It lists only advisories that affect this use: weaknesses of the Lua engine, and
+//! those that crash or compromise the server without a command of a client.
 
 use super::version::{Engine, Version};
 

@@ -1,5 +1,5 @@
-//! Finds the masters of a store: by its URL, its Sentinels or its cluster; and checks
-//! those: the quorum of the Sentinels, the slots and replicas of the cluster.
+//! Finds the masters of a store by its URL, its Sentinels or its cluster. Checks the
+//! quorum of the Sentinels, and the slots and replicas of the cluster.
 
 use redis::RedisError;
 

@@ -1,5 +1,5 @@
-//! A connection to one server, on which every wait is bounded; and what to make of one
-//! that failed.
+//! A connection to one server with a timeout on every wait, and the diagnosis of
+//! failed connections.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A link with real delay, between two network namespaces.
+//! A Redis behind a link with real delay, in another network namespace.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};

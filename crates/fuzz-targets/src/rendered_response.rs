@@ -1,4 +1,5 @@
-//! Bodies and headers of responses to checks, which are written without serde.
+//! Fuzz target: renders arbitrary outcomes, and checks their JSON and headers against
+//! serde_json.
 
 use checkdam::headers::{self, Dialect};
 use checkdam::render;
@@ -15,7 +16,7 @@ use crate::text_lines;
 /// The lines of the input are a user, a reason, the subject of a ban, and then for each rule its
 /// name, its scope and its decision: a verdict and five numbers. Every body parses to the members of
 /// the outcome.
-pub fn check_response(data: &[u8]) {
+pub fn rendered_response(data: &[u8]) {
     let lines = text_lines(data);
     let mut lines = lines.iter().map(String::as_str);
     let mut next = || lines.next().unwrap_or_default();
