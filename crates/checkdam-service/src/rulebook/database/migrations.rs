@@ -11,17 +11,19 @@ use super::transaction::{Session, Value};
 use super::{Dialect, Engine, OpenError};
 
 /// The steps, in order. A step that was released is never changed.
-const SQLITE: [&str; 4] = [
+const SQLITE: [&str; 5] = [
     include_str!("../migrations/sqlite/0001_rulebook.sql"),
     include_str!("../migrations/sqlite/0002_violations.sql"),
     include_str!("../migrations/sqlite/0003_revision.sql"),
     include_str!("../migrations/sqlite/0004_changes.sql"),
+    include_str!("../migrations/sqlite/0005_options.sql"),
 ];
-const POSTGRES: [&str; 4] = [
+const POSTGRES: [&str; 5] = [
     include_str!("../migrations/postgres/0001_rulebook.sql"),
     include_str!("../migrations/postgres/0002_violations.sql"),
     include_str!("../migrations/postgres/0003_revision.sql"),
     include_str!("../migrations/postgres/0004_changes.sql"),
+    include_str!("../migrations/postgres/0005_options.sql"),
 ];
 
 /// An arbitrary key of the advisory lock: "checkdam" as bytes.

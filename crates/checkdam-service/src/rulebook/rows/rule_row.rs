@@ -3,6 +3,9 @@
 //! A rule with one limit that fits the classic columns is stored only in them, so
 //! that programs that know only those can change it. Any other rule has its limits in
 //! a column of their own, and the classic columns have the equivalent of the first.
+//!
+//! A field of `RuleSpec` without a column of its name is stored in `options`, so that a
+//! new field needs no migration.
 
 use checkdam::{Algorithm, Align, Definitions, Mode, Quota, QuotaSpec, Rule, RuleSpec};
 use serde_json::{Map, Value, json};
@@ -42,6 +45,7 @@ impl RowItem for Rule {
         ("on_store_failure", Kind::Text),
         ("lease", Kind::Text),
         ("priority", Kind::Int),
+        ("options", Kind::Json),
     ];
 
     const KIND: &'static str = "rule";
@@ -86,6 +90,10 @@ impl RowItem for Rule {
             && classic_limit(&row, algorithm).is_ok_and(|said| self.quotas[0].spec().to_string() == said);
         let limits = row.get("limits").filter(|_| !is_classic).map(Value::to_string);
         row.insert("limits".to_owned(), limits.into());
+        let (columns, options): (Row, Row) =
+            row.into_iter().partition(|(name, _)| Self::COLUMNS.iter().any(|(column, _)| column == name));
+        row = columns;
+        row.insert("options".to_owned(), Some(options).filter(|it| !it.is_empty()).map(|it| json!(it).to_string()).into());
         Ok(row)
     }
 
@@ -159,6 +167,7 @@ fn classic_limit(row: &Row, algorithm: Algorithm) -> Result<String, String> {
 
 fn rule(mut row: Row) -> Result<Rule, String> {
     rename(&mut row, "key_pattern", "key");
+    read_options(&mut row)?;
     if !take_flag(&mut row, "is_active") {
         row.insert("mode".to_owned(), "off".into());
     }
@@ -180,6 +189,20 @@ fn rule(mut row: Row) -> Result<Rule, String> {
         check_classic_columns(&rule, &classic)?;
     }
     Ok(rule)
+}
+
+/// Adds the fields that have no column of their own.
+fn read_options(row: &mut Row) -> Result<(), String> {
+    let options = match row.remove("options").as_ref().and_then(Value::as_str).map(serde_json::from_str) {
+        None => return Ok(()),
+        Some(Ok(Value::Object(options))) => options,
+        Some(_) => return Err("options is not a JSON object".to_owned()),
+    };
+    if let Some(name) = options.keys().find(|name| row.contains_key(*name)) {
+        return Err(format!("options has {name:?}, which has a column of its own: set that instead"));
+    }
+    row.extend(options);
+    Ok(())
 }
 
 /// The conditions of a row, the plan among them.

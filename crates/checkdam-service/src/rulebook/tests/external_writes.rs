@@ -148,6 +148,8 @@ async fn rows_that_say_nothing_valid_are_named(home: TestDatabase) {
         (rule("rate_per_second, mode", "1, 'maybe'"), "rule \"bad\":"),
         (rule("rate_per_second, lease", "1, 'soon'"), "rule \"bad\":"),
         (rule("rate_per_second, plan, conditions", "1, 'x', '{\"plan\": \"y\"}'"), "rule \"bad\": its plan"),
+        (rule("rate_per_second, options", "1, '{\"mode\": \"off\"}'"), "rule \"bad\": options has \"mode\""),
+        (rule("rate_per_second, options", "1, '{\"colour\": 1}'"), "rule \"bad\": unknown field `colour`"),
         (
             "INSERT INTO rate_limit_override (rule_name, subject) VALUES ('x', 'y')".to_owned(),
             "override of \"y\" for rule \"x\": it says nothing",

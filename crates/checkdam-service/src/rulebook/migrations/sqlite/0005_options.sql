@@ -1,0 +1,4 @@
+-- Fields of a rule that have no column of their own, as in a rule file: an object.
+
+ALTER TABLE rate_limit_rule ADD COLUMN options TEXT
+    CHECK (options IS NULL OR (json_valid(options) AND json_type(options) = 'object'));
