@@ -143,7 +143,7 @@ impl<'a> Parser<'a> {
                 spec.initial = Some(self.number("initial")?);
             } else if self.rest.trim().is_empty() {
                 return Ok(spec);
-            } else if let Some(algorithm) = self.algorithm().filter(|_| spec.algorithm.is_none()) {
+            } else if let Some(algorithm) = spec.algorithm.is_none().then(|| self.algorithm()).flatten() {
                 spec.algorithm = Some(algorithm);
             } else {
                 let what = shown(self.rest.trim());
