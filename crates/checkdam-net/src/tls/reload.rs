@@ -4,7 +4,8 @@
 //! secret that Kubernetes updates is a symbolic link that points elsewhere. Certificate,
 //! key and client CA change together or not at all. Files that do not fit each other,
 //! as between the writes of two files, leave the active certificate as it is, and are
-//! tried again until they do.
+//! tried again until they do. Connections outlive a change of the certificate, but not the
+//! removal of a client CA.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -67,10 +68,17 @@ impl ListenerTls {
         match loaded {
             Ok(new) => {
                 *state = ReloadState::default();
-                if let Some(new) = new {
+                if let Some(mut new) = new {
                     let days_left = new.expires_unix_s.map(days_left);
+                    let old = self.active.load_full();
+                    let is_ca_removed = new.succeed(&old);
                     self.active.store(Arc::new(new));
                     tracing::info!(listener, %file, days_left, "a new TLS certificate is active");
+                    if let Some(cas) = old.client_cas.as_ref().filter(|_| is_ca_removed) {
+                        // After the swap: no handshake uses the old CAs from here on.
+                        cas.remove();
+                        tracing::info!(listener, "a client CA was removed: closing the connections admitted until now");
+                    }
                 }
             }
             Err(error) => {
