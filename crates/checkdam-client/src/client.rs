@@ -323,3 +323,16 @@ impl Client {
         CallError::Unreachable { server: self.server.clone(), reason }
     }
 }
+
+#[cfg(all(test, feature = "tls"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificates_need_an_https_url() {
+        let tls = crate::ClientTls::without_roots().unwrap();
+        let refused = Client::with_tls("http://localhost:8080", OnFailure::Error, &tls).unwrap_err();
+        assert!(refused.to_string().contains("write https://"), "{refused}");
+        assert!(Client::with_tls("https://localhost:8080", OnFailure::Error, &tls).is_ok());
+    }
+}

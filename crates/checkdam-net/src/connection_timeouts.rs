@@ -4,6 +4,7 @@
 //! hyper's own header timeout also ends idle connections, which would break clients
 //! that pool them; and it arms a timer for every request.
 
+use std::future::poll_fn;
 use std::io::{Error, ErrorKind};
 use std::mem::MaybeUninit;
 use std::pin::Pin;
@@ -19,9 +20,10 @@ use tokio::time::{Instant, Sleep};
 
 use super::lazy_timer::LazyTimer;
 use super::load_shedding;
+use super::options::ShutdownOptions;
 use super::queueing_delay::Wakeups;
 use super::request_framing::{FramingFault, FramingScanner};
-use super::tls::ServerStream;
+use super::tls::{ClientCaTrust, ServerStream};
 
 /// Timeout of a request's head; of the first one from the start of the connection.
 pub(crate) const HEAD: Duration = Duration::from_secs(5);
@@ -31,6 +33,10 @@ const IDLE: Duration = Duration::from_secs(75);
 /// How long a new connection does not count as idle, so that its first request
 /// can arrive.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// How long requests in flight may go on after the CA that verified their client was removed;
+/// as long as in a shutdown.
+pub(crate) const CLIENT_CA_DRAIN: Duration = ShutdownOptions::DEFAULT.drain;
 
 /// How long a client may read nothing of a response.
 const STUCK: Duration = Duration::from_secs(30);
@@ -213,6 +219,8 @@ pub(crate) struct TimedConnection {
     timer: LazyTimer,
     /// The write timer.
     stuck: Option<Pin<Box<Sleep>>>,
+    /// Completes when a tunnel is to end because the CA that verified its client was removed.
+    distrusted: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
 }
 
 impl TimedConnection {
@@ -226,7 +234,33 @@ impl TimedConnection {
         let due = accepted + HEAD;
         let (io, framing, timer) = (TokioIo::new(stream), is_strict.then(FramingScanner::new), LazyTimer::default());
         // Connecting counts as the beginning of the first head.
-        Self { io, progress, framing, due, has_begun_head: true, begun: 0, timer, stuck: None }
+        Self { io, progress, framing, due, has_begun_head: true, begun: 0, timer, stuck: None, distrusted: None }
+    }
+
+    /// The same for a connection whose client a CA may have verified. What serves requests
+    /// looks to its end; a tunnel, which is no longer served, ends itself.
+    #[must_use]
+    pub(crate) fn trusting(mut self, trust: &ClientCaTrust) -> Self {
+        if trust.is_verified() {
+            let mut trust = trust.clone();
+            self.distrusted = Some(Box::pin(async move {
+                trust.removed().await;
+                tokio::time::sleep(CLIENT_CA_DRAIN).await;
+            }));
+        }
+        self
+    }
+
+    /// Whether it is a tunnel whose client is no longer trusted.
+    fn is_distrusted_tunnel(&mut self, context: &mut Context<'_>) -> bool {
+        let is_tunnel = self.progress.is_tunnel.load(Ordering::Relaxed);
+        let Some(distrusted) = self.distrusted.as_mut().filter(|_| is_tunnel) else { return false };
+        let is_over = distrusted.as_mut().poll(context).is_ready();
+        if is_over {
+            // It may be asked again.
+            self.distrusted = Some(Box::pin(poll_fn(|_| Poll::Ready(()))));
+        }
+        is_over
     }
 
     /// Whether it is secure.
@@ -317,6 +351,9 @@ impl Read for TimedConnection {
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<Result<(), Error>> {
+        if self.is_distrusted_tunnel(context) {
+            return Poll::Ready(Err(ErrorKind::ConnectionAborted.into()));
+        }
         match self.poll_bytes(context, buffer) {
             Poll::Ready(read) => {
                 self.bytes_received();

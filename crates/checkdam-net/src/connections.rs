@@ -29,14 +29,14 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
-use super::connection_timeouts::{HEAD, RequestProgress, TimedConnection};
+use super::connection_timeouts::{CLIENT_CA_DRAIN, HEAD, RequestProgress, TimedConnection};
 use super::options::{ConnectionOptions, Protocol};
 use super::peer_connections::{PeerConnection, PeerConnections, SEARCH_AGAIN};
 use super::queueing_delay::record_wakeups;
 use super::responder::{RequestArrival, Responder, ResponderResponse};
 use super::shared_state::ServerState;
 use super::shedding_policy::SheddingPolicy;
-use super::tls::{ListenerTls, START_MAX, ServerStream, TlsConnection};
+use super::tls::{ClientCaTrust, ListenerTls, START_MAX, ServerStream, TlsConnection};
 
 /// The longest head of a request in bytes.
 const HEAD_MAX: usize = 32 << 10;
@@ -114,6 +114,18 @@ struct AcceptedConnection {
     at: Instant,
     progress: Arc<RequestProgress>,
     open: OpenConnection,
+    trust: ClientCaTrust,
+}
+
+/// Why a connection is to be closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CloseReason {
+    /// The listener closes.
+    Shutdown,
+    /// To make room for others.
+    Room,
+    /// The CA that verified its client was removed.
+    ClientCa,
 }
 
 impl<R: Responder> Connections<R> {
@@ -187,7 +199,8 @@ impl<R: Responder> Connections<R> {
         });
         let Some(member) = self.peers.add(peer, &progress) else { return };
         let open = OpenConnection::new(&self.open, slot, member);
-        let accepted = AcceptedConnection { peer, at: Instant::now(), progress, open };
+        let trust = ClientCaTrust::default();
+        let accepted = AcceptedConnection { peer, at: Instant::now(), progress, open, trust };
         if let Some(tls) = &self.tls {
             return self.accept_tls(tls, stream, accepted);
         }
@@ -288,7 +301,10 @@ impl<R: Responder> Connections<R> {
             () = handshake_aborted(&mut closing, &accepted.progress) => return,
         };
         let mut stream = match secured {
-            Ok(Some(stream)) => Box::new(TlsConnection::new(stream)),
+            Ok(Some((stream, trust))) => {
+                accepted.trust = trust;
+                Box::new(TlsConnection::new(stream))
+            }
             Ok(None) => return,
             Err(_) => return tls.record_timeout(),
         };
@@ -329,8 +345,8 @@ impl<R: Responder> Connections<R> {
             // Responses are small and must not be delayed. If this fails they are slower.
             let _ = stream.set_nodelay(true);
         }
-        let AcceptedConnection { peer, at, progress, open } = accepted;
-        let io = TimedConnection::new(stream, Arc::clone(&progress), R::IS_STRICT, at);
+        let AcceptedConnection { peer, at, progress, open, mut trust } = accepted;
+        let io = TimedConnection::new(stream, Arc::clone(&progress), R::IS_STRICT, at).trusting(&trust);
         let open = Arc::new(open);
         let context = Arc::new(ConnectionContext {
             responder: self.responder.clone(),
@@ -348,9 +364,10 @@ impl<R: Responder> Connections<R> {
             async move { Ok::<_, Infallible>(context.respond(request, arrival).await) }
         });
         let (mut closing, mut builder) = (self.closing.subscribe(), builder());
+        let signals = (&mut closing, &mut trust);
         match self.kind.protocol {
             Protocol::Http => {
-                drive(builder.serve_connection_with_upgrades(io, service), &mut closing, &progress).await;
+                drive(builder.serve_connection_with_upgrades(io, service), signals, &progress).await;
             }
             Protocol::Grpc => {
                 // Responses are not cached, so they need no `Date`.
@@ -358,7 +375,7 @@ impl<R: Responder> Connections<R> {
                 http2.auto_date_header(false);
                 http2.max_header_list_size(CALL_HEAD_MAX).max_pending_accept_reset_streams(RESETS_MAX);
                 // What can be upgraded is not bound to one protocol.
-                drive(builder.http2_only().serve_connection(io, service), &mut closing, &progress).await;
+                drive(builder.http2_only().serve_connection(io, service), signals, &progress).await;
             }
         }
         drop(open);
@@ -474,21 +491,24 @@ fn is_bad_request<B>(response: &ResponderResponse<B>) -> bool {
 }
 
 /// Serves a connection to its end, with a graceful shutdown when it is to be closed.
-async fn drive<C>(connection: C, closing: &mut watch::Receiver<bool>, progress: &RequestProgress)
-where
+async fn drive<C>(
+    connection: C,
+    (closing, trust): (&mut watch::Receiver<bool>, &mut ClientCaTrust),
+    progress: &RequestProgress,
+) where
     C: GracefulConnection<Error = Box<dyn std::error::Error + Send + Sync>>,
 {
     let mut connection = pin!(connection);
     let done = tokio::select! {
         biased;
         done = connection.as_mut() => done,
-        () = close_requested(closing, progress) => {
+        reason = close_reason(closing, trust, progress) => {
             // A request that has arrived may not have been read yet: it is answered, and the
             // response closes the connection. A client that has sent nothing loses nothing.
-            let last_call = match progress.is_close_requested() {
-                true if progress.is_new() => Duration::ZERO,
-                true => LAST_CALL_FOR_ROOM,
-                false => LAST_CALL,
+            let last_call = match reason {
+                CloseReason::Room if progress.is_new() => Duration::ZERO,
+                CloseReason::Room => LAST_CALL_FOR_ROOM,
+                CloseReason::Shutdown | CloseReason::ClientCa => LAST_CALL,
             };
             match tokio::time::timeout(last_call, connection.as_mut()).await {
                 Ok(done) => done,
@@ -499,6 +519,9 @@ where
                         done = connection => done,
                         () = shutdown_overdue(progress), if progress.is_close_requested() => {
                             Err("it did not end in time to make room".into())
+                        }
+                        () = tokio::time::sleep(CLIENT_CA_DRAIN), if reason == CloseReason::ClientCa => {
+                            Err("it did not end in time after its client CA was removed".into())
                         }
                     }
                 }
@@ -519,6 +542,26 @@ async fn close_requested(closing: &mut watch::Receiver<bool>, progress: &Request
         false => all.as_mut().poll(context).map(drop),
     })
     .await;
+}
+
+/// The same for one whose client may have been verified, and why.
+async fn close_reason(
+    closing: &mut watch::Receiver<bool>,
+    trust: &mut ClientCaTrust,
+    progress: &RequestProgress,
+) -> CloseReason {
+    tokio::select! {
+        biased;
+        () = close_requested(closing, progress) => match progress.is_close_requested() {
+            true => CloseReason::Room,
+            false => CloseReason::Shutdown,
+        },
+        () = trust.removed() => {
+            // Responses from here on say that they are the last.
+            progress.request_close();
+            CloseReason::ClientCa
+        }
+    }
 }
 
 /// Waits until a handshake is to be given up: at once if its connection makes room for

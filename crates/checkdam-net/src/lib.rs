@@ -15,6 +15,7 @@ mod load_shedding;
 mod options;
 mod peer_connections;
 mod queueing_delay;
+mod regular_file;
 mod request_framing;
 mod responder;
 mod response_framing;
@@ -27,6 +28,7 @@ pub use self::connections::{ClientWait, InFlightRequest, ListenerTraits, Request
 pub use self::lazy_timer::LazyTimer;
 pub use self::load_shedding::{LoadShedding, SheddingListener, log_episodes as log_overload};
 pub use self::options::{ConnectionOptions, OverloadOptions, Protocol, ShutdownOptions};
+pub use self::regular_file::open_regular_file;
 pub use self::request_framing::{FramingFault, chunk_size, content_length};
 pub use self::responder::{RequestArrival, Responder, ResponderResponse, StreamingResponse, route};
 pub use self::response_framing::{BodyFraming, ResponseFraming, ResponseFramingError};
@@ -34,5 +36,6 @@ pub use self::server::{Listener, Server};
 pub use self::shared_state::ServerState;
 pub use self::shedding_policy::SheddingPolicy;
 pub use self::tls::{
-    ClientTlsFiles, FileRole, HandshakeFailure, ListenerTls, SecureStream, TlsError, TlsFiles, follow_certificate_files,
+    ClientCaTrust, ClientTlsFiles, FileRole, HandshakeFailure, ListenerTls, SecureStream, TlsError, TlsFiles,
+    follow_certificate_files,
 };

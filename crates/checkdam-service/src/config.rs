@@ -220,6 +220,8 @@ impl Config {
         }
         let redis = redis_options(&given, &from_file, usize::try_from(max_buckets).unwrap_or(usize::MAX))?;
         let admin = AdminListener::from_settings(&given, &from_file)?;
+        let api_tokens = access::api_tokens(&given, &from_file)?;
+        access::require_distinct(api_tokens.as_ref(), admin.as_ref())?;
         let database = storage::database(&given, &from_file)?;
         let audit = AuditOptions::from_settings(&given, &from_file)?;
         let secret_attributes = storage::secret_attributes(&given, &from_file);
@@ -237,7 +239,7 @@ impl Config {
             http_listen,
             allowed_hosts: allowed_hosts(given.allowed_hosts.as_ref().or(from_file.allowed_hosts.as_ref()))?,
             grpc_listen: grpc::listen_address(&given, &from_file, &host),
-            api_tokens: access::api_tokens(&given, &from_file)?,
+            api_tokens,
             privileged_requests: given.privileged_requests.or(from_file.privileged_requests).unwrap_or_default(),
             rate_limits: grpc::rate_limits(&given, &from_file)?,
             foreign,
@@ -446,10 +448,28 @@ fn from_toml<T: serde::de::DeserializeOwned>(path: &str, text: &str) -> Result<T
         let before = text.get(..start).unwrap_or_default();
         let line_start = before.rfind('\n').map_or(0, |end| end + 1);
         let (line, column) = (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1);
-        let key = before[line_start..].split_once('=').map(|(key, _)| format!("{}: ", key.trim())).unwrap_or_default();
-        let reason = format!("{key}{}", error.message().trim_end());
+        let is_of_key = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        let key = before[line_start..].split_once('=').map(|(key, _)| key.trim());
+        let key = key.filter(|key| key.bytes().all(is_of_key)).map(|key| format!("{key}: ")).unwrap_or_default();
+        let reason = format!("{key}{}", without_secret(&before[line_start..], error.message().trim_end()));
         ConfigError::Invalid { path: format!("{path}:{line}:{column}"), reason }
     })
+}
+
+/// What is wrong with a value, without the value if it may be a secret. `before` is the line
+/// up to the value. Messages about syntax never have a value.
+fn without_secret(before: &str, message: &str) -> String {
+    let key = before.split('=').next().unwrap_or_default().trim();
+    let is_secret = ["token", "secret"].iter().any(|part| before.contains(part))
+        || ["database", "otlp_endpoint", "store"].contains(&key);
+    let has_value = ["invalid type", "invalid value", "unknown variant"].iter().any(|kind| message.starts_with(kind));
+    if !is_secret || !has_value {
+        return message.to_owned();
+    }
+    // serde writes "invalid type: integer `1`, expected a string", and texts in double quotes.
+    let (found, expected) = message.rsplit_once(", expected ").unwrap_or((message, "another value"));
+    let kind = found.split(['`', '"']).next().unwrap_or_default().trim_end();
+    format!("{kind}, expected {expected}")
 }
 
 /// Variables of commands that call a server.
@@ -479,4 +499,33 @@ pub fn unknown_variables() -> Vec<String> {
 /// A variable that is not ours, if it can be read.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_in_the_settings_file_show_no_secret() {
+        const SECRETS: [&str; 4] = ["1234567890123456", "hunter2", "12345.678", "4567"];
+        for (text, expected) in [
+            ("admin_token = hunter2-hunter2-hunter2", "file:1:15: admin_token: "),
+            ("admin_token = 1234567890123456", "file:1:15: admin_token: invalid type: integer, expected a string"),
+            ("key_secret = 12345.678", "key_secret: invalid type: floating point, expected a string"),
+            ("api_token = hunter2=hunter2", "file:1:"),
+            ("api_token = \"hunter2", "file:1:"),
+            ("api_token: hunter2=hunter2", "file:1:"),
+            ("admin_tokens = \"hunter2-hunter2\"", "admin_tokens: invalid type: string, expected"),
+            ("[[admin_tokens]]\ntoken = 1234567890123456", "file:2:9: token: invalid type: integer"),
+            ("admin_tokens = [{ name = \"a\", token = 1234567890123456 }]", "file:1:"),
+            ("admin_tokens = [\n  { name = \"a\", token = 1234567890123456 },\n]", "file:2:"),
+            ("database = 4567", "database: invalid type: integer"),
+        ] {
+            let error = from_toml::<Settings>("file", text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+            assert!(SECRETS.iter().all(|secret| !error.contains(secret)), "{text}: {error}");
+        }
+        let error = from_toml::<Settings>("file", "max_buckets = \"many\"").unwrap_err().to_string();
+        assert!(error.contains("max_buckets: ") && error.contains("\"many\""), "other values are shown: {error}");
+    }
 }

@@ -2,7 +2,6 @@
 //! validated together.
 
 use std::fmt;
-use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -15,6 +14,8 @@ use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier}
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{Error as RustlsError, RootCertStore, ServerConfig};
 use x509_cert::der::Decode;
+
+use crate::regular_file::open_regular_file;
 
 /// The longest file.
 const BYTES_MAX: u64 = 1 << 20;
@@ -172,7 +173,7 @@ pub(super) fn invalid(role: FileRole, path: &Path, error: &dyn fmt::Display) -> 
 pub(super) fn read(role: FileRole, path: &Path) -> Result<Vec<u8>, TlsError> {
     let unreadable = |reason: String| TlsError::Unreadable { role, path: path.to_owned(), reason };
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes));
+    let read = open_regular_file(path).and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes));
     read.map_err(|error| unreadable(error.to_string()))?;
     if bytes.len() as u64 > BYTES_MAX {
         return Err(unreadable("it is longer than 1 MiB: name the file that is meant".to_owned()));
@@ -184,6 +185,8 @@ pub(super) fn read(role: FileRole, path: &Path) -> Result<Vec<u8>, TlsError> {
 pub(super) struct UsableCertificate {
     pub(super) config: ServerConfig,
     pub(super) expires_unix_s: Option<u64>,
+    /// The CAs of client certificates, with mutual TLS.
+    pub(super) client_roots: Option<Vec<CertificateDer<'static>>>,
 }
 
 impl UsableCertificate {
@@ -196,13 +199,16 @@ impl UsableCertificate {
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&TLS13, &TLS12])
             .map_err(|error| invalid(FileRole::Certificate, &files.certificate, &error))?;
+        let mut client_roots = None;
         let builder = match files.client_ca.as_deref().zip(contents.client_ca.as_deref()) {
             Some((path, pem)) => {
                 let role = FileRole::ClientCa;
                 let mut roots = RootCertStore::empty();
-                for certificate in certificates(role, path, pem)? {
-                    roots.add(certificate).map_err(|error| invalid(role, path, &error))?;
+                let found = certificates(role, path, pem)?;
+                for certificate in &found {
+                    roots.add(certificate.clone()).map_err(|error| invalid(role, path, &error))?;
                 }
+                client_roots = Some(found);
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
                 builder.with_client_cert_verifier(verifier.map_err(|error| invalid(role, path, &error))?)
             }
@@ -225,7 +231,7 @@ impl UsableCertificate {
             // Sessions are resumed by tickets, which need no memory for each client.
             config.ticketer = ring::Ticketer::new().map_err(|error| invalid(FileRole::Key, &files.key, &error))?;
         }
-        Ok(Self { config, expires_unix_s })
+        Ok(Self { config, expires_unix_s, client_roots })
     }
 }
 
@@ -319,10 +325,16 @@ mod tests {
         let locked = files
             .write("locked.key", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n");
         let missing = files.folder.path().join("missing.pem");
+        let huge = files.write("huge.pem", vec![b'x'; BYTES_MAX as usize + 1]);
+        let device = PathBuf::from("/dev/zero");
         for (certificate, key, client_ca, expected) in [
             (&missing, &good_key, None, "cannot read the certificate"),
             (&good, &missing, None, "cannot read the private key"),
             (&good, &good_key, Some(&missing), "cannot read the client CA"),
+            (&device, &good_key, None, "the certificate /dev/zero: it is a pipe or a device"),
+            (&good, &device, None, "the private key /dev/zero: it is a pipe or a device"),
+            (&good, &good_key, Some(&device), "the client CA /dev/zero: it is a pipe or a device"),
+            (&good, &huge, None, "longer than 1 MiB"),
             (&binary, &good_key, None, "is not PEM"),
             (&good, &binary, None, "openssl pkey -inform DER"),
             (&good_key, &good_key, None, "contains no certificate"),

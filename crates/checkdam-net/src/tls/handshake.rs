@@ -12,6 +12,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::{CertificateError, Error as RustlsError};
 
 use super::ListenerTls;
+use super::client_ca::{ClientCaTrust, ClientCas};
 use super::stream::{SecureStream, TlsTransport};
 
 /// How often failed handshakes are logged as a warning.
@@ -71,8 +72,8 @@ impl ListenerTls {
     /// that closes the connection without having sent anything has not failed: load
     /// balancers test ports so.
     ///
-    /// The caller bounds the time.
-    pub async fn accept(&self, stream: TcpStream) -> Option<SecureStream> {
+    /// The caller bounds the time, and closes the connection when its CA is removed.
+    pub async fn accept(&self, stream: TcpStream) -> Option<(SecureStream, ClientCaTrust)> {
         let mut first = [0];
         match stream.peek(&mut first).await {
             Ok(1..) => {}
@@ -83,9 +84,13 @@ impl ListenerTls {
             reject_plaintext(stream).await;
             return None;
         }
-        let acceptor = TlsAcceptor::from(std::sync::Arc::clone(&self.active.load().config));
+        let (acceptor, trust) = {
+            let active = self.active.load();
+            let trust = active.client_cas.as_ref().map(ClientCas::trust).unwrap_or_default();
+            (TlsAcceptor::from(std::sync::Arc::clone(&active.config)), trust)
+        };
         match acceptor.accept(TlsTransport::new(stream)).into_fallible().await {
-            Ok(stream) => Some(stream),
+            Ok(stream) => Some((stream, trust)),
             Err((error, transport)) => {
                 self.record_failure(HandshakeFailure::of(&error), &describe(&error));
                 if let Some(stream) = transport.into_stream() {

@@ -6,6 +6,7 @@
 
 mod certificate_files;
 mod client;
+mod client_ca;
 mod handshake;
 mod reload;
 mod stream;
@@ -21,6 +22,8 @@ use tokio_rustls::rustls::ServerConfig;
 use self::certificate_files::{FileContents, UsableCertificate};
 pub use self::certificate_files::{FileRole, TlsError, TlsFiles};
 pub use self::client::ClientTlsFiles;
+pub use self::client_ca::ClientCaTrust;
+use self::client_ca::ClientCas;
 pub use self::handshake::HandshakeFailure;
 pub use self::reload::follow_certificate_files;
 pub use self::stream::SecureStream;
@@ -49,16 +52,26 @@ struct ActiveCertificate {
     /// When the server's own certificate expires, in Unix time; none if that
     /// cannot be parsed.
     expires_unix_s: Option<u64>,
+    /// What client certificates are verified against, with mutual TLS.
+    client_cas: Option<ClientCas>,
 }
 
 impl ActiveCertificate {
     fn new(files: &TlsFiles, contents: &FileContents, protocol: Protocol) -> Result<Self, TlsError> {
-        let UsableCertificate { mut config, expires_unix_s } = UsableCertificate::new(files, contents)?;
+        let UsableCertificate { mut config, expires_unix_s, client_roots } = UsableCertificate::new(files, contents)?;
         config.alpn_protocols = match protocol {
             Protocol::Http => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
             Protocol::Grpc => vec![b"h2".to_vec()],
         };
-        Ok(Self { config: Arc::new(config), digest: contents.digest(), expires_unix_s })
+        let (config, client_cas) = (Arc::new(config), client_roots.map(ClientCas::new));
+        Ok(Self { config, digest: contents.digest(), expires_unix_s, client_cas })
+    }
+
+    /// Makes this the successor of another; returns whether connections that a client CA of
+    /// that one has admitted are to end.
+    fn succeed(&mut self, old: &Self) -> bool {
+        let cas = self.client_cas.as_mut().zip(old.client_cas.as_ref());
+        cas.is_some_and(|(new, old)| new.succeed(old))
     }
 }
 

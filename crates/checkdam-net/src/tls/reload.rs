@@ -5,6 +5,7 @@
 //! key and client CA change together or not at all. If key and certificate do not match,
 //! as between the writes of two files, the active certificate stays and the files are
 //! read again a second later.
+//! Connections outlive a change of the certificate, but not the removal of a client CA.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -67,10 +68,17 @@ impl ListenerTls {
         match loaded {
             Ok(new) => {
                 *state = ReloadState::default();
-                if let Some(new) = new {
+                if let Some(mut new) = new {
                     let days_left = new.expires_unix_s.map(days_left);
+                    let old = self.active.load_full();
+                    let is_ca_removed = new.succeed(&old);
                     self.active.store(Arc::new(new));
                     tracing::info!(listener, %file, days_left, "a new TLS certificate is active");
+                    if let Some(cas) = old.client_cas.as_ref().filter(|_| is_ca_removed) {
+                        // After the swap: no handshake uses the old CAs from here on.
+                        cas.remove();
+                        tracing::info!(listener, "a client CA was removed: closing the connections admitted until now");
+                    }
                 }
             }
             Err(error) => {

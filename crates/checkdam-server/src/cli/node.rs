@@ -184,7 +184,6 @@ impl Node {
                 live: Arc::clone(&live),
                 database: config.database.to_string(),
                 store: config.store_description(),
-                is_tls: admin_tls.is_some(),
                 has_operator_ca: access.has_operator_ca,
                 previews: Arc::new(Semaphore::new(PREVIEWS_MAX)),
             };

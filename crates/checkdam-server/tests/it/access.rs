@@ -1,6 +1,8 @@
 //! Access control of the listeners: API tokens, privileged requests, operators with
 //! roles, and the change log.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::process::Output;
 
 use serde_json::{Value, json};
@@ -214,7 +216,7 @@ fn several_tokens_weak_tokens_and_redaction() {
     for (arguments, reason) in [
         (&["--api-token", "short"][..], "the API token has 5 characters"),
         (&["--api-token-file", "/nowhere/token"], "/nowhere/token"),
-        (&["--api-token-file", "/dev/null"], "is empty"),
+        (&["--api-token-file", "/dev/null"], "not a regular file"),
         (&["--privileged-requests", "sometimes"], "sometimes"),
     ] {
         let refused = run(&[&["serve", "--http-listen", "127.0.0.1:0"], arguments].concat());
@@ -408,6 +410,52 @@ fn the_role_read_sees_everything_and_edits_nothing() {
         .unwrap();
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     assert!(text(&refused.stderr).contains("role edit"), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn a_withdrawn_admin_token_ends_its_live_stream() {
+    let path = folder().join("admin");
+    std::fs::write(&path, format!("{ADMIN}\n{EDITOR}\n")).unwrap();
+    let mut server = Server::with(&["--admin-token-file", path.to_str().unwrap()]);
+    let listen = |token: &str| {
+        let mut stream = TcpStream::connect(server.admin_address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request =
+            format!("GET /admin/v1/live HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut stream = BufReader::new(stream);
+        wait_for_line(&mut stream, "event: tick").unwrap();
+        stream
+    };
+    let (mut kept, mut withdrawn) = (listen(ADMIN), listen(EDITOR));
+    std::fs::write(&path, format!("{ADMIN}\n")).unwrap();
+    server.wait_for_log("was read again from its file");
+    wait_for_line(&mut withdrawn, "0").expect("the last chunk");
+    for _ in 0..2 {
+        wait_for_line(&mut kept, "event: tick").expect("it goes on");
+    }
+}
+
+/// Reads to the end of a line that is this; none if the stream ends, or after 100 lines.
+fn wait_for_line(stream: &mut impl BufRead, expected: &str) -> Option<()> {
+    let mut lines = stream.lines().take(100).map_while(Result::ok);
+    lines.find(|line| line.trim_end() == expected).map(drop)
+}
+
+#[test]
+fn an_api_token_that_is_an_admin_token_is_rejected() {
+    let refused = run(&["serve", "--http-listen", "127.0.0.1:0", "--api-token", API, "--admin-token", API]);
+    let said = text(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("api_token") && said.contains("admin_token"), "{said}");
+    assert!(!said.contains(API), "{said}");
+    let path = folder().join("api");
+    std::fs::write(&path, API).unwrap();
+    let mut server = Server::with(&["--api-token-file", path.to_str().unwrap(), "--admin-token", ADMIN]);
+    std::fs::write(&path, format!("{API}\n{ADMIN}\n")).unwrap();
+    server.wait_for_log("the API token is the same as the admin token");
+    assert!(!server.log().contains(ADMIN), "{}", server.log());
+    assert_eq!(send(&mut server.client(), "POST", "/v1/peek", Some(ADMIN), USER).status, 401);
+    assert_eq!(send(&mut server.client(), "POST", "/v1/peek", Some(API), USER).status, 200);
 }
 
 fn changes(server: &Server, token: Option<&str>, query: &str) -> Vec<Value> {

@@ -1,6 +1,6 @@
-//! Requests that web pages of other origins make a browser send to the HTTP listener:
-//! none is decided. Those of programs, and of proxies that pass on a browser's
-//! headers, are.
+//! Requests that web pages of other origins make a browser send to the HTTP and admin
+//! listeners: none is decided or edits anything. Those of programs, and of proxies that pass
+//! on a browser's headers, are and do.
 
 use crate::http_client::{Client, Reply};
 use crate::server_process::Server;
@@ -87,9 +87,64 @@ fn pages_of_other_sites_charge_refund_and_reset_nothing() {
     let for_nginx = ask(&mut client, ("GET", "/v1/auth/denied=403&attr.user=victim", ""), &[CROSS_SITE]);
     assert_eq!((for_nginx.status, for_nginx.header("x-checkdam-status")), (403, Some("403")));
     assert_eq!(remaining(&mut client), 500);
-    for path in ["/livez", "/metrics", "/docs"] {
+    for path in ["/livez", "/docs"] {
         let reply = ask(&mut client, ("GET", path, ""), &[CROSS_SITE, ("host", "anything.example")]);
-        assert_eq!(reply.status, 200, "{path} decides nothing");
+        assert_eq!(reply.status, 200, "{path} decides and reveals nothing");
+    }
+}
+
+#[test]
+fn pages_of_other_sites_edit_nothing() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let port = server.admin_address().rsplit(':').next().unwrap();
+    let (own, rebound) = (format!("127.0.0.1:{port}"), format!("rebound.example:{port}"));
+    let (own_origin, rebound_origin) = (format!("http://{own}"), format!("http://{rebound}"));
+    let export = |admin: &mut Client| ask(admin, ("GET", "/admin/v1/rules/export", ""), &[]).body;
+    let before = export(&mut admin);
+    let rule = r#"{"name": "mine", "key": "all", "limits": ["1/h"]}"#;
+    for edit in [
+        ("POST", "/admin/v1/rules", rule),
+        ("POST", "/admin/v1/rules/import?replace=true", "rules: []"),
+        ("PUT", "/admin/v1/bans", r#"{"subject": "user:1"}"#),
+        ("POST", "/admin/v1/reset", VICTIM),
+    ] {
+        for (headers, status) in [
+            (&[CROSS_SITE, TEXT][..], 403),
+            (&[CROSS_SITE, JSON], 403),
+            (&[("sec-fetch-site", "same-site"), JSON], 403),
+            (&[FOREIGN, JSON], 403),
+            (&[("origin", "null"), FORM], 403),
+            (&[("host", &own), ("origin", &own_origin), TEXT], 415),
+            (&[("host", &own), ("sec-fetch-site", "same-origin"), FORM], 415),
+            (&[("host", &own), ("origin", &own_origin), ("content-type", "multipart/form-data; boundary=x")], 415),
+            (&[("host", &rebound), ("origin", &rebound_origin), JSON], 403),
+        ] {
+            refused(&ask(&mut admin, edit, headers), status, &format!("{edit:?} {headers:?}"));
+        }
+    }
+    assert_eq!(export(&mut admin), before);
+    // Programs send what they like, as curl does, and the dashboard is of the same origin.
+    for (headers, status) in
+        [(&[FORM][..], 201), (&[("host", &own), ("origin", &own_origin), ("sec-fetch-site", "same-origin"), JSON], 409)]
+    {
+        assert_eq!(ask(&mut admin, ("POST", "/admin/v1/rules", rule), headers).status, status, "{headers:?}");
+    }
+}
+
+/// A page that was loaded from its own name, which leads here by now, may read responses.
+#[test]
+fn metrics_on_loopback_are_not_for_other_hosts() {
+    let server = Server::with(&["--allowed-hosts", "limits.example"]);
+    for (mut client, named) in [(server.client(), 200), (server.admin(), 403)] {
+        for (host, status) in
+            [("localhost:8080", 200), ("127.0.0.1", 200), ("limits.example", named), ("rebound.example:8080", 403)]
+        {
+            let reply = ask(&mut client, ("GET", "/metrics", ""), &[("host", host)]);
+            assert_eq!(reply.status, status, "{host}: {reply:?}");
+        }
+        let reply = ask(&mut client, ("GET", "/metrics", ""), &[CROSS_SITE]);
+        assert_eq!(reply.status, 200, "a link from elsewhere may lead here");
     }
 }
 

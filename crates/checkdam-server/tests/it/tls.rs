@@ -3,8 +3,10 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use checkdam_client::{Client, ClientTls, OnFailure, Request};
 use checkdam_envoy_proto::RateLimitServiceClient;
@@ -18,6 +20,8 @@ use crate::http_client::Client as PlainClient;
 use crate::server_process::{PATIENCE, Server, SetOnDrop, checkdam, folder, rule_file, text};
 
 const NAMES: [&str; 2] = ["localhost", "127.0.0.1"];
+const GET: &str = "GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n";
+const LAST_GET: &str = "GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
 const RULES: &str = "rules:\n  - { name: all, key: \"user:{user}\", limits: [\"1000000/h\"] }\n";
 /// Routes that make every kind of descriptor.
 const ROUTES: &str = include_str!("envoy.yaml");
@@ -87,6 +91,14 @@ impl Files {
         format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr))
     }
 
+    /// What `openssl s_client` says of a connection on which this is sent, once the server has
+    /// closed it.
+    fn s_client_sending(&self, address: &str, arguments: &[&str], request: &str) -> String {
+        let mut connection = OpenConnection::new(self, address, arguments);
+        connection.send(request);
+        connection.said_until_closed()
+    }
+
     /// The serial number of the certificate that a new connection sees.
     fn serial(&self, address: &str) -> String {
         let connection = self.s_client(address, &[]);
@@ -99,6 +111,60 @@ impl Files {
 
     fn client_tls(&self) -> ClientTls {
         ClientTls::with_ca(self.authority.pem().as_bytes()).unwrap()
+    }
+}
+
+/// A connection of `openssl s_client`, killed with the test.
+struct OpenConnection {
+    client: Child,
+    said: Arc<Mutex<String>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl OpenConnection {
+    fn new(files: &Files, address: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new(testkit::openssl());
+        command.args(["s_client", "-connect", address, "-servername", "localhost", "-CAfile", &files.path("ca.crt")]);
+        command.args(["-ign_eof"]).args(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut client = command.spawn().expect("openssl runs");
+        let (mut stdout, said) = (client.stdout.take().unwrap(), Arc::new(Mutex::new(String::new())));
+        let written = Arc::clone(&said);
+        let reader = std::thread::spawn(move || {
+            let mut part = [0; 4096];
+            while let Ok(length @ 1..) = stdout.read(&mut part) {
+                written.lock().unwrap().push_str(&String::from_utf8_lossy(&part[..length]));
+            }
+        });
+        Self { client, said, reader: Some(reader) }
+    }
+
+    fn send(&mut self, text: &str) {
+        self.client.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Waits until so many responses with status 200 have arrived.
+    fn wait_for_responses(&self, count: usize) {
+        let is_there = || self.said.lock().unwrap().matches("HTTP/1.1 200 OK").count() >= count;
+        wait_until("a response", PATIENCE, is_there);
+    }
+
+    fn is_open(&mut self) -> bool {
+        self.client.try_wait().unwrap().is_none()
+    }
+
+    /// What it has said, once the server has closed the connection.
+    fn said_until_closed(mut self) -> String {
+        wait_until("the server closes the connection", PATIENCE, || !self.is_open());
+        self.reader.take().map(JoinHandle::join);
+        self.said.lock().unwrap().clone()
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        let _ = self.client.kill();
+        let _ = self.client.wait();
     }
 }
 
@@ -264,6 +330,83 @@ fn mutual_tls_requires_a_certificate_of_the_right_ca() {
     assert!(call(identity("client"), ca, "elsewhere.invalid").is_err());
 }
 
+/// A resumed session does not verify the client's certificate again, which may have expired
+/// since.
+#[test]
+fn sessions_are_resumed_only_without_client_certificates() {
+    let files = Files::with_client();
+    let (client, key, ca) = (files.path("client.crt"), files.path("client.key"), files.path("ca.crt"));
+    for (client_ca, is_resumed) in [("off", true), (ca.as_str(), false)] {
+        let server = files.serve(&["--tls-client-ca", client_ca]);
+        for version in ["-tls1_2", "-tls1_3"] {
+            let session = files.path(&format!("session{version}-{is_resumed}"));
+            let connect = |more: [&str; 2]| {
+                let arguments = [&[version, "-cert", &client, "-key", &key][..], &more].concat();
+                files.s_client_sending(server.address(), &arguments, LAST_GET)
+            };
+            let first = connect(["-sess_out", &session]);
+            assert!(first.contains("New, TLSv1.") && first.contains("HTTP/1.1 200 OK"), "{version}: {first}");
+            // Without a ticket OpenSSL writes no session of TLS 1.3, and one of no use of TLS 1.2.
+            if is_resumed || std::fs::exists(&session).unwrap() {
+                let second = connect(["-sess_in", &session]);
+                assert!(second.contains("HTTP/1.1 200 OK"), "{version}: {second}");
+                assert_eq!(second.contains("Reused, TLSv1."), is_resumed, "{version} {client_ca}: {second}");
+            }
+            let tickets = if version == "-tls1_3" { "New Session Ticket" } else { "TLS session ticket:" };
+            assert_eq!(first.contains(tickets), is_resumed, "{version} {client_ca}: {first}");
+        }
+    }
+}
+
+#[test]
+fn connections_end_gracefully_once_their_client_ca_is_removed() {
+    let files = Files::with_client();
+    let (client, key, ca) = (files.path("client.crt"), files.path("client.key"), files.path("client-ca.crt"));
+    let (old, new) = (files.authority.pem(), Authority::new("new"));
+    files.write("client-ca.crt", old);
+    files.write_pair("new", &new.issue(&[], 200));
+    let mut server = files.serve(&["--http-tls-client-ca", &ca, "--admin-tls-client-ca", &ca]);
+    let certificate = ["-cert", &client, "-key", &key];
+    let of_http = || OpenConnection::new(&files, server.address(), &certificate);
+    let (mut idle, mut busy) = (of_http(), of_http());
+    let mut live = OpenConnection::new(&files, server.admin_address(), &certificate);
+    for connection in [&mut idle, &mut busy] {
+        connection.send(GET);
+        connection.wait_for_responses(1);
+    }
+    live.send("GET /admin/v1/live HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    live.wait_for_responses(1);
+
+    // One more CA ends nothing.
+    files.write("client-ca.crt", &format!("{old}{}", new.pem()));
+    wait_until("both listeners follow", PATIENCE, || {
+        server.log().matches("a new TLS certificate is active").count() >= 2
+    });
+    for connection in [&mut idle, &mut busy] {
+        connection.send(GET);
+        connection.wait_for_responses(2);
+    }
+
+    let body = r#"{"attributes": {"user": "1"}}"#;
+    let length = body.len();
+    busy.send(&format!("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n{}", &body[..9]));
+    files.write("client-ca.crt", new.pem());
+    server.wait_for_log("a client CA was removed");
+    drop(idle.said_until_closed());
+    assert!(busy.is_open(), "its request is under way");
+    busy.send(&body[9..]);
+    let said = busy.said_until_closed();
+    assert_eq!(said.matches("HTTP/1.1 200 OK").count(), 3, "{said}");
+    assert!(said.contains("connection: close"), "{said}");
+    let (code, said) = files.curl(&["--cert", &client, "--key", &key, "--fail", &url(server.address(), "/livez")]);
+    assert_ne!(code, Some(0), "no new connection: {said}");
+    let (client, key) = (files.path("new.crt"), files.path("new.key"));
+    let (code, said) = files.curl(&["--cert", &client, "--key", &key, "--fail", &url(server.address(), "/livez")]);
+    assert_eq!(code, Some(0), "{said}");
+    // A request without end has the time of a shutdown.
+    wait_until("the live traffic ends", 2 * PATIENCE, || !live.is_open());
+}
+
 /// Checks over new and kept connections, and calls over gRPC, while the certificate is
 /// replaced: none fails, and new connections see the new one.
 #[test]
@@ -361,6 +504,8 @@ fn unfit_files_end_the_start_with_their_name_and_the_reason() {
     let files = Files::with_client();
     files.write("empty.pem", "");
     files.write("text.pem", "no certificate\n");
+    // Opening it would wait for ever.
+    assert!(Command::new("mkfifo").arg(files.path("pipe")).status().unwrap().success());
     let at = |name: &str| files.path(name);
     for (certificate, key, client_ca, named, reason) in [
         ("missing.crt", "server.key", None, "missing.crt", "No such file"),
@@ -368,6 +513,7 @@ fn unfit_files_end_the_start_with_their_name_and_the_reason() {
         ("server.key", "server.key", None, "server.key", "contains no certificate"),
         ("text.pem", "server.key", None, "text.pem", "is not PEM"),
         ("server.crt", "server.key", Some("empty.pem"), "empty.pem", "client CA"),
+        ("server.crt", "pipe", None, "pipe", "not a regular file"),
     ] {
         let mut command = checkdam();
         command.args(["serve", "--http-listen", "127.0.0.1:0", "--tls-cert", &at(certificate), "--tls-key", &at(key)]);

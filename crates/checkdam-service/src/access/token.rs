@@ -24,6 +24,10 @@ pub enum TokenError {
     EmptyFile { path: String },
     #[error("{what} {reason}: use at least {TOKEN_MIN} printable characters without spaces")]
     Weak { what: String, reason: String },
+    #[error(
+        "{what} is the same as {other}: give api_token, admin_token and each entry of [[admin_tokens]] a token of its own"
+    )]
+    Shared { what: String, other: String },
 }
 
 /// Tokens of which each is accepted, so that a new one can be introduced before the old
@@ -72,6 +76,15 @@ impl TokenSet {
         self.active.load().iter().any(|token| other.contains(token.0.as_bytes()))
     }
 
+    /// An error if one of the others has a token of these: nobody could tell whose it is.
+    pub fn require_distinct<'a>(&self, mut others: impl Iterator<Item = &'a Arc<Self>>) -> Result<(), TokenError> {
+        others.find(|other| self.shares_a_token(other)).map_or(Ok(()), |other| Err(self.shared_with(other)))
+    }
+
+    fn shared_with(&self, other: &Self) -> TokenError {
+        TokenError::Shared { what: self.what.clone(), other: other.what.clone() }
+    }
+
     /// The file that the tokens come from.
     pub(super) fn file(&self) -> Option<&Path> {
         self.file.as_deref()
@@ -82,12 +95,16 @@ impl TokenSet {
         &self.what
     }
 
-    /// Replaces the tokens by those in a text, unless they are the same or invalid; returns
-    /// how many there are now, if they were replaced.
-    pub(super) fn replace(&self, text: &str) -> Result<Option<usize>, TokenError> {
+    /// Replaces the tokens by those in a text, unless they are the same or invalid, or one is
+    /// among the others'; returns how many there are now, if they were replaced.
+    pub(super) fn replace(&self, text: &str, others: &[Arc<Self>]) -> Result<Option<usize>, TokenError> {
         let tokens = tokens(&self.what, text, self.separators)?;
         if tokens == **self.active.load() {
             return Ok(None);
+        }
+        let is_shared = |other: &&Arc<Self>| tokens.iter().any(|token| other.contains(token.0.as_bytes()));
+        if let Some(other) = others.iter().find(is_shared) {
+            return Err(self.shared_with(other));
         }
         let count = tokens.len();
         self.active.store(Arc::new(tokens));
@@ -184,11 +201,11 @@ mod tests {
     #[test]
     fn invalid_replacements_leave_the_tokens_as_they_are() {
         let tokens = api(FIRST).unwrap();
-        assert_eq!(tokens.replace(&format!("{FIRST}\n")).unwrap(), None, "the same");
-        assert!(tokens.replace("short").is_err() && tokens.replace("").is_err());
+        assert_eq!(tokens.replace(&format!("{FIRST}\n"), &[]).unwrap(), None, "the same");
+        assert!(tokens.replace("short", &[]).is_err() && tokens.replace("", &[]).is_err());
         assert!(tokens.contains(FIRST.as_bytes()));
-        assert_eq!(tokens.replace(&format!("{FIRST}\n{SECOND}")).unwrap(), Some(2));
-        assert_eq!(tokens.replace(SECOND).unwrap(), Some(1));
+        assert_eq!(tokens.replace(&format!("{FIRST}\n{SECOND}"), &[]).unwrap(), Some(2));
+        assert_eq!(tokens.replace(SECOND, &[]).unwrap(), Some(1));
         assert!(tokens.contains(SECOND.as_bytes()) && !tokens.contains(FIRST.as_bytes()));
     }
 }

@@ -1,11 +1,12 @@
 //! Files of tokens, read again when they change, so that tokens are rotated without a
 //! restart.
 
-use std::fs::File;
 use std::io::{Error, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+
+use checkdam_net::open_regular_file;
 
 use super::token::{TokenError, TokenSet};
 
@@ -27,7 +28,7 @@ pub(super) fn read(path: &Path) -> Result<String, TokenError> {
 
 fn read_bounded(path: &Path) -> std::io::Result<String> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    open_regular_file(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > BYTES_MAX {
         return Err(Error::other("it is longer than 64 KiB: name the file that is meant"));
     }
@@ -37,7 +38,7 @@ fn read_bounded(path: &Path) -> std::io::Result<String> {
 /// Follows the files of these tokens until the program ends. A file that cannot be used
 /// leaves its tokens as they are.
 pub async fn follow_token_files(sets: Vec<Arc<TokenSet>>) {
-    let mut followed: Vec<FollowedFile> = sets.into_iter().filter_map(FollowedFile::new).collect();
+    let mut followed: Vec<FollowedFile> = sets.iter().filter_map(|tokens| FollowedFile::new(tokens, &sets)).collect();
     while !followed.is_empty() {
         tokio::time::sleep(POLL).await;
         let polled = tokio::task::spawn_blocking(move || {
@@ -52,43 +53,54 @@ pub async fn follow_token_files(sets: Vec<Arc<TokenSet>>) {
 
 struct FollowedFile {
     tokens: Arc<TokenSet>,
+    /// Those of which it may have none.
+    others: Vec<Arc<TokenSet>>,
     /// What the last poll read: a file may be read half written, so a text counts once two
     /// polls agree.
     seen: Result<String, String>,
     /// Whether `seen` was applied.
     is_applied: bool,
+    /// Why the last text was not applied, as it was logged.
+    logged: Option<String>,
 }
 
 impl FollowedFile {
-    fn new(tokens: Arc<TokenSet>) -> Option<Self> {
+    fn new(tokens: &Arc<TokenSet>, all: &[Arc<TokenSet>]) -> Option<Self> {
         tokens.file()?;
-        Some(Self { tokens, seen: Ok(String::new()), is_applied: true })
+        let others = all.iter().filter(|other| !Arc::ptr_eq(other, tokens)).cloned().collect();
+        let (seen, tokens) = (Ok(String::new()), Arc::clone(tokens));
+        Some(Self { tokens, others, seen, is_applied: true, logged: None })
     }
 
     fn poll(&mut self) {
-        // A pipe cannot be read twice.
-        let Some(path) = self.tokens.file().filter(|path| path.is_file() || !path.exists()) else { return };
+        let Some(path) = self.tokens.file() else { return };
         let now = read(path).map_err(|error| error.to_string());
         if now != self.seen {
             (self.seen, self.is_applied) = (now, false);
             return;
         }
-        if !std::mem::replace(&mut self.is_applied, true) {
+        if !self.is_applied {
             self.apply();
         }
     }
 
-    fn apply(&self) {
+    /// Applies what was read. A token that another set has too may be withdrawn there later,
+    /// as when two files are exchanged, so that this is tried again.
+    fn apply(&mut self) {
         let what = self.tokens.what();
         let replaced = match &self.seen {
-            Ok(text) => self.tokens.replace(text).map_err(|error| error.to_string()),
-            Err(error) => Err(error.clone()),
+            Ok(text) => self.tokens.replace(text, &self.others),
+            Err(_) => Ok(None),
         };
-        match replaced {
-            Ok(Some(count)) => tracing::info!(count, "{what} was read again from its file"),
-            Ok(None) => {}
-            Err(error) => tracing::warn!(error, "{what} stays as it was: its file cannot be used"),
+        self.is_applied = !matches!(replaced, Err(TokenError::Shared { .. }));
+        if let Ok(Some(count)) = replaced {
+            tracing::info!(count, "{what} was read again from its file");
         }
+        let error = replaced.err().map(|error| error.to_string()).or_else(|| self.seen.clone().err());
+        if let Some(error) = error.as_ref().filter(|error| self.logged.as_ref() != Some(error)) {
+            tracing::warn!(error, "{what} stays as it was: its file cannot be used");
+        }
+        self.logged = error;
     }
 }
 
@@ -107,7 +119,7 @@ mod tests {
         let write = |text: &str| std::fs::write(&path, text).unwrap();
         write(FIRST);
         let tokens = Arc::new(TokenSet::from_file("the API token", &path, Separators::CommasAndLines).unwrap());
-        let mut file = FollowedFile::new(Arc::clone(&tokens)).unwrap();
+        let mut file = FollowedFile::new(&tokens, &[]).unwrap();
         let mut poll_twice = || (file.poll(), file.poll());
         let accepted = || [FIRST, SECOND].map(|token| tokens.contains(token.as_bytes()));
         poll_twice();
@@ -129,12 +141,39 @@ mod tests {
     }
 
     #[test]
+    fn a_token_of_another_set_is_accepted_once_that_has_withdrawn_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (api_file, admin_file) = (folder.path().join("api"), folder.path().join("admin"));
+        std::fs::write(&api_file, FIRST).unwrap();
+        std::fs::write(&admin_file, SECOND).unwrap();
+        let set = |what, path| Arc::new(TokenSet::from_file(what, path, Separators::Lines).unwrap());
+        let (api, admin) = (set("the API token", &api_file), set("the admin token", &admin_file));
+        let all = [Arc::clone(&api), Arc::clone(&admin)];
+        assert!(api.require_distinct([&admin].into_iter()).is_ok());
+        let (mut of_api, mut of_admin) =
+            (FollowedFile::new(&api, &all).unwrap(), FollowedFile::new(&admin, &all).unwrap());
+        std::fs::write(&api_file, SECOND).unwrap();
+        for _ in 0..3 {
+            of_api.poll();
+        }
+        assert!(api.contains(FIRST.as_bytes()) && !api.contains(SECOND.as_bytes()));
+        let logged = of_api.logged.clone().unwrap();
+        assert!(logged.starts_with("the API token is the same as the admin token: give api_token,"), "{logged}");
+        std::fs::write(&admin_file, FIRST.repeat(2)).unwrap();
+        for _ in 0..2 {
+            of_admin.poll();
+        }
+        of_api.poll();
+        assert!(api.contains(SECOND.as_bytes()) && !admin.contains(SECOND.as_bytes()) && of_api.logged.is_none());
+    }
+
+    #[test]
     fn a_text_counts_once_two_polls_agree() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens");
         std::fs::write(&path, FIRST).unwrap();
         let tokens = Arc::new(TokenSet::from_file("the API token", &path, Separators::CommasAndLines).unwrap());
-        let mut file = FollowedFile::new(Arc::clone(&tokens)).unwrap();
+        let mut file = FollowedFile::new(&tokens, &[]).unwrap();
         std::fs::write(&path, SECOND).unwrap();
         file.poll();
         assert!(tokens.contains(FIRST.as_bytes()));
@@ -143,10 +182,17 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_end_or_text_is_rejected() {
+    fn a_file_that_is_long_or_empty_or_no_regular_file_is_rejected() {
         let refused = |path: &str| read(Path::new(path)).unwrap_err().to_string();
-        assert!(refused("/dev/zero").contains("longer than 64 KiB"));
-        assert!(refused("/dev/null").contains("is empty"));
+        let folder = tempfile::tempdir().unwrap();
+        let written = |text: &str| {
+            let path = folder.path().join("token");
+            std::fs::write(&path, text).unwrap();
+            refused(path.to_str().unwrap())
+        };
+        assert!(written(&"x".repeat(BYTES_MAX as usize + 1)).contains("longer than 64 KiB"));
+        assert!(written(" \n").contains("is empty"));
+        assert!(refused("/dev/zero").contains("not a regular file"));
         assert!(refused("/nowhere/token").contains("cannot read /nowhere/token"));
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::{ConfigError, Settings};
 use crate::access::{AdminTokens, Caller, NamedToken, Role, Separators, TokenError, TokenSet};
+use crate::rulebook::ITSELF;
 
 /// The name of the operator that `--admin-token` belongs to.
 const ADMIN: &str = "admin";
@@ -50,6 +51,16 @@ pub(super) fn api_tokens(given: &Settings, file: &Settings) -> Result<Option<Arc
         token_set("the API token", text, path, Separators::CommasAndLines)
     };
     Ok(of(given)?.map_or_else(|| of(file), |tokens| Ok(Some(tokens)))?.map(Arc::new))
+}
+
+/// An error if an API token is an admin token too: then every caller of the API would be an
+/// operator.
+pub(super) fn require_distinct(
+    api_tokens: Option<&Arc<TokenSet>>,
+    admin: Option<&AdminListener>,
+) -> Result<(), ConfigError> {
+    let (Some(api), Some(admin)) = (api_tokens, admin) else { return Ok(()) };
+    Ok(api.require_distinct(admin.tokens.sets())?)
 }
 
 impl AdminListener {
@@ -99,6 +110,9 @@ impl AdminTokenSettings {
         }
         if [Caller::anonymous(), Caller::with_certificate()].iter().any(|caller| *caller.name == *name) {
             return Err(self.invalid("the name stands for callers without a token: use another"));
+        }
+        if name.eq_ignore_ascii_case(ITSELF) {
+            return Err(self.invalid("the name stands for the server itself in the change log: use another"));
         }
         let role = self.role.ok_or_else(|| self.invalid("give it a role, read or edit"))?;
         let text = self.token.as_ref().map(|SecretText(text)| text.as_str());
@@ -155,7 +169,7 @@ mod tests {
             };
             AdminListener::from_settings(&given, &Settings::default()).map_err(|error| error.to_string())
         };
-        for address in ["127.0.0.1:8082", "[::1]:0", "localhost:8082"] {
+        for address in ["127.0.0.1:8082", "[::1]:0", "localhost:8082", "[::ffff:127.0.0.1]:8082"] {
             assert!(listener(address, None).is_ok(), "{address}");
         }
         for address in ["0.0.0.0:8082", "[::]:8082", "example.com:8082", ":8082"] {
@@ -188,6 +202,12 @@ mod tests {
             (entry("", "role = \"edit\"\ntoken = \"0123456789abcdef\""), "a name"),
             (entry("cli:bob", "role = \"edit\"\ntoken = \"0123456789abcdef\""), "a name"),
             (entry("anonymous", "role = \"edit\"\ntoken = \"0123456789abcdef\""), "without a token"),
+            (entry("checkdam", "role = \"edit\"\ntoken = \"0123456789abcdef\""), "the server itself"),
+            (
+                format!("{alice}{}", alice.replace("alice", "bob")),
+                "\"bob\" is not valid: another entry has the same token",
+            ),
+            (format!("admin_token = \"{TOKEN}\"\n{alice}"), "another entry has the same token"),
             (entry("bob", "token = \"0123456789abcdef\""), "a role"),
             (entry("bob", "role = \"edit\""), "token_file"),
             (entry("bob", "role = \"edit\"\ntoken = \"short\""), "5 characters"),
@@ -195,6 +215,29 @@ mod tests {
         ] {
             let error = read(&text).unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");
+            assert!(!error.contains(TOKEN), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_api_token_is_no_admin_token() {
+        let validate = |text: &str| {
+            let file: Settings = toml::from_str(text).unwrap();
+            let (api, admin) = (api_tokens(&Settings::default(), &file), AdminListener::from_settings(&file, &file));
+            require_distinct(api.unwrap().as_ref(), admin.unwrap().as_ref()).map_err(|error| error.to_string())
+        };
+        let operator = format!("[[admin_tokens]]\nname = \"alice\"\nrole = \"edit\"\ntoken = \"{TOKEN}\"");
+        assert_eq!(validate(&format!("api_token = \"{TOKEN}-api\"\nadmin_token = \"{TOKEN}\"")), Ok(()));
+        assert_eq!(validate(&format!("admin_listen = \"off\"\napi_token = \"{TOKEN}\"\n{operator}")), Ok(()));
+        for (text, named) in [
+            (
+                format!("api_token = \"other-{TOKEN},{TOKEN}\"\nadmin_token = \"{TOKEN}\""),
+                "the same as the admin token:",
+            ),
+            (format!("api_token = \"{TOKEN}\"\n{operator}"), "the same as the admin token \"alice\""),
+        ] {
+            let error = validate(&text).unwrap_err();
+            assert!(error.contains("api_token") && error.contains(named) && !error.contains(TOKEN), "{error}");
         }
     }
 }

@@ -46,7 +46,7 @@ pub struct Settings {
     pub(super) listen_host: Option<String>,
 
     /// Host header values, besides localhost, that an HTTP listener on a loopback address accepts, or * for any; all
-    /// others are rejected, against DNS rebinding [default: none]
+    /// others are rejected, also for /metrics, against DNS rebinding [default: none]
     #[arg(long, help_heading = LISTENERS, env = "CHECKDAM_ALLOWED_HOSTS", value_name = "HOSTS", value_delimiter = ',')]
     pub(super) allowed_hosts: Option<Vec<String>>,
 

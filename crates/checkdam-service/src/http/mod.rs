@@ -31,7 +31,7 @@ use checkdam_net::{Listener, ListenerTraits, Protocol, Server, SheddingListener,
 
 pub use self::admin::{Admin, LiveEvents, RuleSource};
 pub use self::problem::Problem;
-use self::same_origin::{AllowedHosts, same_origin_middleware};
+use self::same_origin::{AllowedHosts, host_middleware, same_origin_middleware};
 pub use self::startup::respond_until_opened;
 use self::v1::FastPath;
 pub use self::wire::{STANDING, denial_response, explain, mode_name, rate_limit_headers};
@@ -77,7 +77,8 @@ pub fn server(
 pub fn admin_server(listener: Listener, admin: Arc<Admin>) -> AdminServer {
     let (state, tracer) = (Arc::clone(admin.app.server()), Arc::clone(admin.app.tracer()));
     let kind = ListenerTraits { name: "admin", protocol: Protocol::Http, shedding: None, health_paths: &[] };
-    Server::new(listener, state, Traced::new(tracer, admin::router(admin)), kind)
+    let hosts = AllowedHosts::of_admin(listener.address().ok(), listener.is_tls(), admin.authenticates());
+    Server::new(listener, state, Traced::new(tracer, admin::router(admin, Arc::new(hosts))), kind)
 }
 
 fn router(
@@ -103,9 +104,11 @@ fn router(
         .route("/v1/explain", post(v1::explain))
         .route_layer(from_fn_with_state(Arc::clone(hosts), same_origin_middleware));
     let metrics = get(metrics::metrics).with_state(Arc::new(metrics::Scraper::new(Arc::clone(&app))));
+    let metrics =
+        Router::new().route("/metrics", metrics).route_layer(from_fn_with_state(Arc::clone(hosts), host_middleware));
     let with_token = Router::new()
         .merge(deciding)
-        .route("/metrics", metrics)
+        .merge(metrics)
         .route_layer(from_fn_with_state(Arc::clone(access), api_access::require_api_token));
     Router::new()
         .merge(with_token)

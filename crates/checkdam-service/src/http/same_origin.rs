@@ -37,7 +37,7 @@ const OF_PROXIES: [&str; 10] = [
 /// Media types that a page may post to another origin without a preflight request.
 const OF_FORMS: [&str; 3] = ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"];
 
-/// The hosts that a listener accepts for requests that decide.
+/// The hosts that a listener accepts for requests that decide, edit or reveal.
 #[derive(Debug, Clone)]
 pub(super) struct AllowedHosts {
     /// The port of a loopback listener; none if the listener can be reached from
@@ -46,6 +46,8 @@ pub(super) struct AllowedHosts {
     /// Names in lower case besides the local ones; `*` is every name.
     allowed: Vec<String>,
     is_tls: bool,
+    /// What to do about another host, for the response.
+    advice: &'static str,
 }
 
 impl AllowedHosts {
@@ -53,10 +55,20 @@ impl AllowedHosts {
     pub(super) fn new(address: Option<SocketAddr>, is_tls: bool, allowed: &[String]) -> Self {
         let loopback_port =
             address.filter(|address| address.ip().to_canonical().is_loopback()).map(|address| address.port());
-        Self { loopback_port, allowed: allowed.iter().map(|name| name.to_lowercase()).collect(), is_tls }
+        let allowed = allowed.iter().map(|name| name.to_lowercase()).collect();
+        let advice = "this listener is on loopback: call it localhost, or allow that name with --allowed-hosts";
+        Self { loopback_port, allowed, is_tls, advice }
     }
 
-    /// Why a request that decides is rejected, if it is.
+    /// Of the admin listener on this address. If its callers are authenticated, a page gains
+    /// nothing by DNS rebinding, and any host is accepted.
+    pub(super) fn of_admin(address: Option<SocketAddr>, is_tls: bool, authenticates: bool) -> Self {
+        let loopback_port = (!authenticates).then(|| address.map_or(0, |address| address.port()));
+        let advice = "the admin listener accepts only localhost, 127.0.0.1 and [::1] without a token";
+        Self { loopback_port, allowed: Vec::new(), is_tls, advice }
+    }
+
+    /// Why a request that decides or edits is rejected, if it is.
     pub(super) fn refuse(&self, headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
         let (site, origin) = (headers.get(SEC_FETCH_SITE), headers.get(ORIGIN));
         // Programs send neither.
@@ -67,6 +79,12 @@ impl AllowedHosts {
                 return problem;
             }
         }
+        self.refuse_host(headers, uri)
+    }
+
+    /// Why a request that only reveals something is rejected, if it is. A browser withholds
+    /// the response from a page of another origin, but not after DNS rebinding.
+    pub(super) fn refuse_host(&self, headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
         let host = self.loopback_port.and_then(|_| host(headers, uri)).filter(|host| !self.is_allowed_host(host))?;
         Some(self.host_problem(host))
     }
@@ -96,21 +114,29 @@ impl AllowedHosts {
     }
 
     fn host_problem(&self, host: &str) -> Problem {
-        Problem::forbidden(format!(
-            "this listener is on loopback and was called as {:?}: call it localhost, or allow that name with \
-             --allowed-hosts",
-            truncated(host)
-        ))
+        Problem::forbidden(format!("the request was sent to {:?}, and {}", truncated(host), self.advice))
     }
 }
 
-/// Rejects requests that must not be decided.
+/// Rejects requests that must not be decided, and edits that must not be made.
 pub(super) async fn same_origin_middleware(
     State(hosts): State<std::sync::Arc<AllowedHosts>>,
     request: Request,
     next: Next,
 ) -> Response {
     match hosts.refuse(request.headers(), request.uri()) {
+        Some(problem) => problem.into_response(),
+        None => next.run(request).await,
+    }
+}
+
+/// Rejects requests for what a page must not read after DNS rebinding.
+pub(super) async fn host_middleware(
+    State(hosts): State<std::sync::Arc<AllowedHosts>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match hosts.refuse_host(request.headers(), request.uri()) {
         Some(problem) => problem.into_response(),
         None => next.run(request).await,
     }
@@ -143,7 +169,7 @@ fn refuse_simple_content_type(content_type: &HeaderValue) -> Option<Problem> {
 
 /// Rejects a page of another origin. A listener with TLS has an `https` origin; one
 /// without may be behind a proxy that terminates TLS, and has either.
-pub(super) fn refuse_cross_origin(headers: &HeaderMap, uri: &Uri, is_tls: bool) -> Option<Problem> {
+fn refuse_cross_origin(headers: &HeaderMap, uri: &Uri, is_tls: bool) -> Option<Problem> {
     let origin = headers.get(ORIGIN)?;
     let own = host(headers, uri).unwrap_or_default();
     let theirs = origin.to_str().ok().and_then(|text| text.split_once("://"));
@@ -159,17 +185,17 @@ pub(super) fn refuse_cross_origin(headers: &HeaderMap, uri: &Uri, is_tls: bool) 
 }
 
 /// The host of the request, with or without a port.
-pub(super) fn host<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<&'a str> {
+fn host<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<&'a str> {
     let named = headers.get(HOST).and_then(|host| host.to_str().ok());
     named.or_else(|| uri.authority().map(axum::http::uri::Authority::as_str))
 }
 
 /// Whether a host, without a port, is this machine in any browser.
-pub(super) fn is_local(host: &str) -> bool {
+fn is_local(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
-pub(super) fn without_port(host: &str) -> &str {
+fn without_port(host: &str) -> &str {
     match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.split(':').next().unwrap_or_default(),
@@ -213,6 +239,29 @@ mod tests {
         for (address, refuses) in [("127.0.0.1:8080", true), ("[::1]:8080", true), ("0.0.0.0:8080", false)] {
             let hosts = AllowedHosts::new(address.parse().ok(), false, &[]);
             assert_eq!(hosts.refuse(&named, &Uri::default()).is_some(), refuses, "{address}");
+        }
+    }
+
+    #[test]
+    fn an_ipv4_mapped_loopback_address_is_loopback() {
+        let hosts = AllowedHosts::new("[::ffff:127.0.0.1]:8080".parse().ok(), false, &[]);
+        for (host, refuses) in [("limits.example:8080", true), ("[::ffff:127.0.0.1]:8080", false), ("[::1]", false)] {
+            assert_eq!(hosts.refuse(&headers(&[(HOST, host)]), &Uri::default()).is_some(), refuses, "{host}");
+        }
+    }
+
+    #[test]
+    fn the_admin_listener_without_a_token_answers_to_local_names_only() {
+        let refuses = |host: &'static str, authenticates: bool| {
+            let hosts = AllowedHosts::of_admin("127.0.0.1:8082".parse().ok(), false, authenticates);
+            hosts.refuse_host(&headers(&[(HOST, host)]), &Uri::from_static("/")).is_some()
+        };
+        for host in ["localhost", "localhost:8082", "127.0.0.1:8082", "127.0.0.2", "[::1]:8082"] {
+            assert!(!refuses(host, false) && !refuses(host, true), "{host}");
+        }
+        for host in ["example.com", "localhost.example.com:8082", "10.0.0.1", "[2001:db8::1]:8082", "127.0.0.1.nip.io"]
+        {
+            assert!(refuses(host, false) && !refuses(host, true), "{host}");
         }
     }
 

@@ -58,7 +58,7 @@ async fn respond_unready(listener: &TcpListener, tls: Option<&Arc<ListenerTls>>)
                     let served = async {
                         match tls {
                             Some(tls) => {
-                                if let Some(stream) = tls.accept(stream).await {
+                                if let Some((stream, _)) = tls.accept(stream).await {
                                     serve(stream).await;
                                 }
                             }

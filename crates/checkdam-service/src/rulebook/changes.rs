@@ -27,6 +27,8 @@ const COLUMNS: [Column; 8] = [
 pub const CHANGES_MAX: u32 = 10_000;
 /// The longest item that is kept, as JSON in bytes: the log stays below 200 MB.
 const ITEM_MAX: usize = 8 << 10;
+/// How many bytes are kept of a text in a longer item.
+const FIELD_KEPT: usize = 256;
 /// How many items of an import are named.
 const NAMED_MAX: usize = 100;
 /// The most changes of a page.
@@ -151,10 +153,34 @@ impl ImportedItems {
     }
 }
 
-/// An item as it is kept.
+/// An item as it is kept. Of one that is too long the longest fields are shortened, so that
+/// a long description hides no limit.
 fn item_text(item: &Json) -> String {
-    let text = item.to_string();
-    if text.len() <= ITEM_MAX { text } else { json!({"left_out_bytes": text.len()}).to_string() }
+    let mut text = item.to_string();
+    let mut shortened = item.clone();
+    let fields = shortened.as_object().map_or(0, serde_json::Map::len);
+    for _ in 0..fields {
+        if text.len() <= ITEM_MAX {
+            return text;
+        }
+        let fields = shortened.as_object_mut().into_iter().flat_map(|fields| fields.values_mut());
+        if let Some(longest) = fields.max_by_key(|field| field.to_string().len()) {
+            *longest = shortened_field(longest);
+        }
+        text = shortened.to_string();
+    }
+    if text.len() <= ITEM_MAX { text } else { json!({"left_out_bytes": item.to_string().len()}).to_string() }
+}
+
+/// The beginning of a text, and how long it was; of anything else only that.
+fn shortened_field(field: &Json) -> Json {
+    match field {
+        Json::String(text) => {
+            let end = text.floor_char_boundary(FIELD_KEPT);
+            format!("{}… ({} bytes)", &text[..end], text.len()).into()
+        }
+        other => json!({"left_out_bytes": other.to_string().len()}),
+    }
 }
 
 impl Change {

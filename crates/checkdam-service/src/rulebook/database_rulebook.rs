@@ -16,7 +16,7 @@ use super::snapshot::{ImportCounts, Revision, RulebookError, Snapshot, Stored};
 use crate::lock;
 
 /// Who edits where nobody else is named.
-const ITSELF: &str = "checkdam";
+pub(crate) const ITSELF: &str = "checkdam";
 /// How long a question may take.
 pub(super) const ASK_LIMIT: Duration = Duration::from_secs(2);
 /// Timeout of loading a hundred thousand rows.

@@ -26,6 +26,7 @@ mod tests;
 pub use self::changes::{CHANGES_MAX, Change, ChangeFilter};
 pub use self::database::OpenError;
 pub use self::database_poller::{DatabasePoller, PollOptions, PollStatus};
+pub(crate) use self::database_rulebook::ITSELF;
 pub use self::database_rulebook::Rulebook;
 pub use self::database_url::DatabaseUrl;
 pub(crate) use self::database_url::DatabaseUrlError;

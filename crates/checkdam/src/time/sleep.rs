@@ -41,9 +41,8 @@ static TIMER: Timer =
 impl Timer {
     /// Starts the thread on first use; whether there is one.
     fn is_running() -> bool {
-        static STARTED: OnceLock<bool> = OnceLock::new();
-        let start = || thread::Builder::new().name("checkdam-timer".to_owned()).spawn(|| TIMER.run()).is_ok();
-        *STARTED.get_or_init(start)
+        static STARTED: StartedOnce = StartedOnce::new();
+        STARTED.or_start(|| thread::Builder::new().name("checkdam-timer".to_owned()).spawn(|| TIMER.run()).is_ok())
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Place, Waker>> {
@@ -81,6 +80,33 @@ impl Timer {
                 None => self.is_changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
             };
         }
+    }
+}
+
+/// Something that is started once. A start that fails is tried again: the system may have
+/// had no thread left for a moment only.
+#[derive(Debug)]
+struct StartedOnce {
+    is_started: OnceLock<()>,
+    starting: Mutex<()>,
+}
+
+impl StartedOnce {
+    const fn new() -> Self {
+        Self { is_started: OnceLock::new(), starting: Mutex::new(()) }
+    }
+
+    /// Whether it is started, now or before.
+    fn or_start(&self, start: impl FnOnce() -> bool) -> bool {
+        if self.is_started.get().is_some() {
+            return true;
+        }
+        let _starting = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_started.get().is_none() && start() {
+            // Nobody else sets it meanwhile.
+            let _ = self.is_started.set(());
+        }
+        self.is_started.get().is_some()
     }
 }
 
@@ -128,6 +154,15 @@ mod tests {
         for thread in threads {
             thread.join().unwrap();
         }
+    }
+
+    #[test]
+    fn a_start_that_failed_is_tried_again_and_one_that_did_not_is_not() {
+        let started = StartedOnce::new();
+        assert!(!started.or_start(|| false));
+        assert!(!started.or_start(|| false));
+        assert!(started.or_start(|| true));
+        assert!(started.or_start(|| panic!("it is started")));
     }
 
     #[test]

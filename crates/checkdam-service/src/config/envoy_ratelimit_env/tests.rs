@@ -142,6 +142,28 @@ fn tls_files_become_those_of_the_grpc_listener_and_of_the_store() {
     assert_eq!(became(&told, "GRPC_SERVER_USE_TLS"), VariableEffect::Setting("grpc_tls_cert"));
 }
 
+/// The variables describe one listener's TLS: a certificate of our own replaces theirs, and
+/// their client CA still applies to it.
+#[test]
+fn a_certificate_of_our_own_keeps_the_client_ca_of_the_variables() {
+    let variables = [
+        ("RUNTIME_ROOT", "/data"),
+        ("GRPC_SERVER_USE_TLS", "true"),
+        ("GRPC_SERVER_TLS_CERT", "/tls/server.crt"),
+        ("GRPC_SERVER_TLS_KEY", "/tls/server.key"),
+        ("GRPC_CLIENT_TLS_CACERT", "/tls/ca.crt"),
+    ];
+    let given = Settings { grpc_tls_cert: Some("/own/both.pem".into()), ..Settings::default() };
+    let (settings, _) = read_around(&variables, given, AROUND).unwrap();
+    assert_eq!(settings.grpc_tls_cert, Some("/own/both.pem".into()));
+    assert_eq!(settings.grpc_tls_key, None, "a key of theirs does not fit our certificate");
+    assert_eq!(settings.grpc_tls_client_ca, Some("/tls/ca.crt".into()));
+    let given = Settings { grpc_tls_client_ca: Some("/own/ca.crt".into()), ..Settings::default() };
+    let (settings, _) = read_around(&variables, given, AROUND).unwrap();
+    assert_eq!(settings.grpc_tls_client_ca, Some("/own/ca.crt".into()));
+    assert_eq!(settings.grpc_tls_cert, Some("/tls/server.crt".into()));
+}
+
 #[test]
 fn what_cannot_be_is_refused_with_its_name() {
     for (name, value, part) in [

@@ -1,14 +1,17 @@
 //! Admin API: live traffic, once a second, as server-sent events.
 //!
 //! An event is serialized once for all subscribers. No subscriber is waited for: a
-//! slow one misses events.
+//! slow one misses events. A subscription ends once the token that it was made with is
+//! withdrawn.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
+use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use axum::response::IntoResponse;
 use checkdam_net::StreamingResponse;
@@ -19,6 +22,7 @@ use utoipa::ToSchema;
 
 use super::Admin;
 use super::rules::{AdminErrorResponses, AdminResult};
+use crate::access::{AdminTokens, Caller, bearer};
 use crate::app::App;
 use crate::audit::AuditCounts;
 use crate::http::problem::Problem;
@@ -74,7 +78,44 @@ struct TickStatus {
 #[derive(Debug)]
 pub struct LiveEvents {
     /// None once it is over.
-    listeners: Mutex<Option<Vec<mpsc::Sender<Bytes>>>>,
+    listeners: Mutex<Option<Vec<Subscriber>>>,
+}
+
+#[derive(Debug)]
+struct Subscriber {
+    sender: mpsc::Sender<Bytes>,
+    /// What permitted the subscription; none where there are no tokens.
+    credentials: Option<Credentials>,
+}
+
+/// The token of a request, and the operator that it belonged to.
+struct Credentials {
+    tokens: AdminTokens,
+    given: Box<[u8]>,
+    operator: Arc<str>,
+}
+
+impl Credentials {
+    fn of(tokens: &AdminTokens, headers: &HeaderMap, caller: &Caller) -> Option<Self> {
+        let given = bearer(headers).filter(|_| !tokens.is_empty())?;
+        Some(Self { tokens: tokens.clone(), given: given.into(), operator: Arc::clone(&caller.name) })
+    }
+
+    fn are_valid(&self) -> bool {
+        self.tokens.caller(&self.given).is_some_and(|caller| caller.name == self.operator)
+    }
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Credentials({})", self.operator)
+    }
+}
+
+impl Subscriber {
+    fn is_permitted(&self) -> bool {
+        self.credentials.as_ref().is_none_or(Credentials::are_valid)
+    }
 }
 
 impl LiveEvents {
@@ -103,12 +144,12 @@ impl LiveEvents {
         *lock(&self.listeners) = None;
     }
 
-    fn subscribe(&self) -> Result<EventStreamBody, Problem> {
+    fn subscribe(&self, credentials: Option<Credentials>) -> Result<EventStreamBody, Problem> {
         let mut listeners = lock(&self.listeners);
         let Some(listeners) = listeners.as_mut() else {
             return Err(Problem::busy("this node is shutting down: use another"));
         };
-        listeners.retain(|listener| !listener.is_closed());
+        listeners.retain(|listener| !listener.sender.is_closed());
         if listeners.len() >= LISTENERS_MAX {
             let detail = format!("{LISTENERS_MAX} listen already: close a dashboard, or ask /admin/v1/traffic instead");
             return Err(Problem::busy(detail));
@@ -116,7 +157,7 @@ impl LiveEvents {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         // There is room: nothing was sent yet.
         let _ = sender.try_send(Bytes::from_static(GREETING.as_bytes()));
-        listeners.push(sender);
+        listeners.push(Subscriber { sender, credentials });
         Ok(EventStreamBody(receiver))
     }
 
@@ -127,7 +168,7 @@ impl LiveEvents {
     fn publish(&self, event: &Bytes) {
         if let Some(listeners) = lock(&self.listeners).as_mut() {
             let is_there = |sent| !matches!(sent, Err(mpsc::error::TrySendError::Closed(_)));
-            listeners.retain(|listener| is_there(listener.try_send(event.clone())));
+            listeners.retain(|listener| listener.is_permitted() && is_there(listener.sender.try_send(event.clone())));
         }
     }
 }
@@ -167,13 +208,17 @@ impl hyper::body::Body for EventStreamBody {
 
 /// Publishes traffic every second, as server-sent events named `tick`.
 #[utoipa::path(get, path = "/admin/v1/live", tag = "traffic",
-    responses((status = 200, description = "Events without end, one a second", body = Tick,
+    responses((status = 200, description = "Events, one a second, until the token is withdrawn", body = Tick,
             content_type = "text/event-stream"),
         (status = 503, description = "Too many listen already", body = Problem,
             content_type = "application/problem+json"),
         AdminErrorResponses))]
-pub(super) async fn listen(State(admin): State<Arc<Admin>>) -> AdminResult {
-    let listener = admin.live.subscribe()?;
+pub(super) async fn listen(
+    State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+) -> AdminResult {
+    let listener = admin.live.subscribe(Credentials::of(&admin.tokens, &headers, &caller))?;
     // nginx would hold events back until its buffer is full.
     let unbuffered = (HeaderName::from_static("x-accel-buffering"), "no");
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store"), unbuffered];

@@ -32,6 +32,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use tokio::sync::Semaphore;
 
+use super::same_origin::{AllowedHosts, same_origin_middleware};
 use super::{dashboard, health, metrics, openapi, problem};
 use crate::access::{AdminTokens, TokenSet};
 use crate::app::App;
@@ -61,8 +62,6 @@ pub struct Admin {
     pub database: String,
     /// Where the buckets are kept, for people.
     pub store: String,
-    /// Whether the listener has TLS.
-    pub is_tls: bool,
     /// Whether its clients have a certificate of a CA for operators, so that they need no
     /// token. A page cannot use DNS rebinding then: the certificate has another name.
     pub has_operator_ca: bool,
@@ -79,6 +78,11 @@ pub enum RuleSource {
 }
 
 impl Admin {
+    /// Whether callers need a token or a certificate.
+    pub(super) const fn authenticates(&self) -> bool {
+        !self.tokens.is_empty() || self.has_operator_ca
+    }
+
     fn has_rule(&self, name: &str) -> bool {
         name == BAN || self.app.limiter().rules().numbered().any(|rule| rule.name == name)
     }
@@ -108,7 +112,7 @@ impl Admin {
     }
 }
 
-pub(super) fn router(admin: Arc<Admin>) -> Router {
+pub(super) fn router(admin: Arc<Admin>, hosts: Arc<AllowedHosts>) -> Router {
     let app = Arc::clone(&admin.app);
     let guarded = Router::new()
         .route("/admin/v1/rules", get(rules::list).post(rules::add))
@@ -131,11 +135,12 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
         .route("/admin/v1/traffic", get(traffic::show))
         .route("/admin/v1/live", get(live_events::listen))
         .layer(from_fn_with_state(Arc::clone(&admin), authentication::require_token))
+        .layer(from_fn_with_state(Arc::clone(&hosts), same_origin_middleware))
         .with_state(Arc::clone(&admin));
     // Prometheus needs no admin token; a web page that calls this machine by its own name gets nothing.
     let scraped = Router::new()
         .route("/metrics", get(metrics::metrics))
-        .layer(from_fn_with_state(admin, authentication::require_scrape_token))
+        .layer(from_fn_with_state((admin, hosts), authentication::require_scrape_token))
         .with_state(Arc::new(metrics::Scraper::new(Arc::clone(&app))));
     Router::new()
         .route("/livez", get(health::livez))

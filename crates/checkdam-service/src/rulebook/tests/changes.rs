@@ -11,6 +11,7 @@ super::on_both_engines!(
     an_import_is_one_change,
     what_is_refused_or_rehearsed_is_not_recorded,
     the_log_keeps_the_newest,
+    a_long_description_does_not_hide_the_limits,
     changes_are_filtered_and_paged,
 );
 
@@ -116,8 +117,26 @@ async fn the_log_keeps_the_newest(home: TestDatabase) {
     let paths: Vec<String> = (0..50).map(|number| format!("/{number}/{}", "x".repeat(200))).collect();
     let long = rule(&format!("{{name: long, key: all, when: {{endpoint: [{}]}}, limits: [1/s]}}", paths.join(", ")));
     book.add_rule(long).await.unwrap();
-    let newest = all(&home).await.remove(0);
-    assert!(newest.after.unwrap()["left_out_bytes"].as_u64().unwrap() > 10_000, "long items are left out");
+    let after = all(&home).await.remove(0).after.unwrap();
+    assert!(after["when"]["left_out_bytes"].as_u64().unwrap() > 10_000, "long conditions are left out: {after}");
+    assert_eq!((&after["name"], &after["limits"]), (&json!("long"), &json!(["1/s"])), "{after}");
+}
+
+async fn a_long_description_does_not_hide_the_limits(home: TestDatabase) {
+    let described = |limit: &str| {
+        let description = "ä".repeat(20_000);
+        rule(&format!("{{name: padded, key: all, description: {description}, limits: [{limit}]}}"))
+    };
+    home.rulebook.add_rule(described("1/s")).await.unwrap();
+    home.rulebook.set_rule("padded", described("1000000/s"), None).await.unwrap();
+    let change = all(&home).await.remove(0);
+    let (before, after) = (change.before.unwrap(), change.after.unwrap());
+    assert_eq!((&before["limits"], &after["limits"]), (&json!(["1/s"]), &json!(["1000000/s"])));
+    for item in [before, after] {
+        let description = item["description"].as_str().unwrap();
+        assert!(description.starts_with("ää") && description.ends_with("… (40000 bytes)"), "{description}");
+        assert!(item.to_string().len() < 1_000, "{item}");
+    }
 }
 
 async fn changes_are_filtered_and_paged(home: TestDatabase) {
