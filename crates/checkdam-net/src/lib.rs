@@ -5,6 +5,7 @@
 //! they ask for.
 
 mod backlog_drain;
+mod bounded_file;
 mod connection_timeouts;
 mod connections;
 #[cfg(feature = "fuzzing")]
@@ -19,10 +20,12 @@ mod request_framing;
 mod responder;
 mod response_framing;
 mod server;
+mod server_url;
 mod shared_state;
 mod shedding_policy;
 mod tls;
 
+pub use self::bounded_file::{FILE_MAX, read_file, read_text_file};
 pub use self::connections::{ClientWait, InFlightRequest, ListenerTraits, RequestPeer};
 pub use self::lazy_timer::LazyTimer;
 pub use self::load_shedding::{Overload, SheddingListener, log_episodes as log_overload};
@@ -31,8 +34,10 @@ pub use self::request_framing::{FramingFault, chunk_size, content_length};
 pub use self::responder::{RequestArrival, Responder, ResponderResponse, StreamingResponse, route};
 pub use self::response_framing::{BodyFraming, ResponseFraming, ResponseFramingError};
 pub use self::server::{Listener, Server};
+pub use self::server_url::{ServerUrl, ServerUrlError};
 pub use self::shared_state::ServerState;
 pub use self::shedding_policy::LoadShedding;
 pub use self::tls::{
-    ClientTlsFiles, FileRole, HandshakeFailure, ListenerTls, SecureStream, TlsError, TlsFiles, follow_certificate_files,
+    ClientTlsFiles, FileRole, HandshakeFailure, ListenerTls, SecureStream, TlsError, TlsFiles, config_without_roots,
+    follow_certificate_files,
 };

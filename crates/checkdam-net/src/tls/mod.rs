@@ -20,7 +20,7 @@ use tokio_rustls::rustls::ServerConfig;
 
 use self::certificate_files::{FileContents, UsableCertificate};
 pub use self::certificate_files::{FileRole, TlsError, TlsFiles};
-pub use self::client::ClientTlsFiles;
+pub use self::client::{ClientTlsFiles, config_without_roots};
 pub use self::handshake::HandshakeFailure;
 pub use self::reload::follow_certificate_files;
 pub use self::stream::SecureStream;

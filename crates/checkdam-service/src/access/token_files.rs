@@ -1,11 +1,11 @@
 //! Files of tokens, read again when they change, so that tokens are rotated without a
 //! restart.
 
-use std::fs::File;
-use std::io::{Error, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+
+use checkdam_net::read_text_file;
 
 use super::token::{TokenError, TokenSet};
 
@@ -18,20 +18,11 @@ const BYTES_MAX: u64 = 64 << 10;
 /// The text of a file, which must contain something.
 pub(super) fn read(path: &Path) -> Result<String, TokenError> {
     let shown = || path.display().to_string();
-    match read_bounded(path) {
+    match read_text_file(path, BYTES_MAX) {
         Ok(text) if text.trim().is_empty() => Err(TokenError::EmptyFile { path: shown() }),
         Ok(text) => Ok(text),
         Err(reason) => Err(TokenError::Unreadable { path: shown(), reason }),
     }
-}
-
-fn read_bounded(path: &Path) -> std::io::Result<String> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > BYTES_MAX {
-        return Err(Error::other("it is longer than 64 KiB: name the file that is meant"));
-    }
-    String::from_utf8(bytes).map_err(|_| Error::other("it is not UTF-8: name the file that is meant"))
 }
 
 /// Follows the files of these tokens until the program ends. A file that cannot be used

@@ -1,0 +1,204 @@
+//! Merges the layers of settings. From the highest: flags and `CHECKDAM_…` variables,
+//! which clap has merged; the variables of envoyproxy/ratelimit; `checkdam.toml`; and
+//! the variables that platforms set for every program. Each value keeps its source.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use super::enums::{LogFormat, LogLevel, choice};
+use super::envoy_ratelimit_env::{EnvoyEnvironment, EnvoyVariableReport};
+use super::{ConfigError, DatabaseUrl, FILE_DEFAULT, Settings, is_redis_url, listen_host, read_text, variable};
+
+/// The standard variables of OpenTelemetry, the more specific first.
+pub(super) const OTLP_ENDPOINT: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+
+/// Settings of which a layer may give any part.
+pub(super) trait Layered: Sized {
+    /// These, and those of a lower layer where they are not given.
+    fn or(self, below: Self) -> Self;
+
+    fn is_given(&self, name: &str) -> bool;
+}
+
+/// Defines a struct of settings, all of them optional, and how its layers are merged.
+macro_rules! layered {
+    ($(#[$about:meta])* $visible:vis struct $name:ident {
+        $($(#[$field_about:meta])* $field_visible:vis $field:ident: Option<$kind:ty>,)*
+    }) => {
+        $(#[$about])*
+        $visible struct $name { $($(#[$field_about])* $field_visible $field: Option<$kind>,)* }
+
+        impl $crate::config::layers::Layered for $name {
+            fn or(self, below: Self) -> Self {
+                Self { $($field: self.$field.or(below.$field),)* }
+            }
+
+            fn is_given(&self, name: &str) -> bool {
+                match name {
+                    $(stringify!($field) => self.$field.is_some(),)*
+                    _ => false,
+                }
+            }
+        }
+    };
+}
+
+pub(super) use layered;
+
+/// The layers of the settings, from the highest to the lowest.
+#[derive(Clone, Default)]
+pub(super) struct Layers {
+    given: Settings,
+    /// What the lower layers say: of each setting the highest that has it.
+    below: Table,
+    sources: BTreeMap<String, String>,
+}
+
+impl Layers {
+    pub(super) fn new(given: Settings) -> Self {
+        Self { given, ..Self::default() }
+    }
+
+    /// All layers, and what became of each variable of envoyproxy/ratelimit. Those need a
+    /// source of rules if the command does.
+    pub(super) fn load(
+        given: Settings,
+        file: Option<&Path>,
+        needs_rules: bool,
+    ) -> Result<(Self, Vec<EnvoyVariableReport>), ConfigError> {
+        let path = settings_file(file);
+        let (in_file, table) = path.map(read).transpose()?.unwrap_or_default();
+        let host = listen_host(given.listen_host.as_ref().or(in_file.listen_host.as_ref()));
+        let gives = |name| given.is_given(name) || in_file.is_given(name);
+        let has_rules = ["rules", "database", "database_file"].into_iter().any(gives);
+        let has_rules = !needs_rules || has_rules || variable("DATABASE_URL").is_some();
+        let environment = EnvoyEnvironment(variable);
+        let mut layers = Self::new(given);
+        let reports = environment.add_to(&mut layers, has_rules, &host)?;
+        layers.add("log_level", "LOG_LEVEL", || choice::<LogLevel>("LOG_LEVEL"))?;
+        layers.add("log_format", "LOG_FORMAT", || choice::<LogFormat>("LOG_FORMAT"))?;
+        layers.add_file(path, table);
+        // Platforms set these for every program: those of another kind are not for this one.
+        if variable("REDIS_URL").is_some_and(|url| is_redis_url(&url)) {
+            layers.add("store", "REDIS_URL", || environment.redis_store_url())?;
+        }
+        let database = || variable("DATABASE_URL").filter(|url| url.parse::<DatabaseUrl>().is_ok());
+        layers.add("database", "DATABASE_URL", || Ok(database().map(Value::from)))?;
+        for name in OTLP_ENDPOINT {
+            layers.add("otlp_endpoint", name, || Ok(variable(name).map(Value::from)))?;
+        }
+        Ok((layers, reports))
+    }
+
+    /// Adds a value, unless a higher layer has the setting; then it is not read.
+    pub(super) fn add(
+        &mut self,
+        name: &str,
+        source: &str,
+        value: impl FnOnce() -> Result<Option<Value>, ConfigError>,
+    ) -> Result<(), ConfigError> {
+        if !self.has(name)
+            && let Some(value) = value()?
+        {
+            self.insert(name.to_owned(), value, source);
+        }
+        Ok(())
+    }
+
+    fn add_file(&mut self, path: Option<&Path>, mut table: Table) {
+        let source = path.map(|path| path.display().to_string()).unwrap_or_default();
+        table.retain(|name, _| !self.has(name));
+        for (name, value) in table {
+            self.insert(name, value, &source);
+        }
+    }
+
+    fn insert(&mut self, name: String, value: Value, source: &str) {
+        self.sources.insert(name.clone(), source.to_owned());
+        self.below.insert(name, value);
+    }
+
+    /// Whether a layer has the setting. A secret and the file that contains it are one.
+    pub(super) fn has(&self, name: &str) -> bool {
+        let value = name.strip_suffix("_file").unwrap_or(name);
+        let is_in = |name: &str| self.given.is_given(name) || self.below.contains_key(name);
+        is_in(value) || is_in(&format!("{value}_file"))
+    }
+
+    /// What a lower layer says of a setting, and its source.
+    pub(super) fn below(&self, name: &str) -> Option<(&Value, &str)> {
+        self.below.get(name).zip(self.sources.get(name).map(String::as_str))
+    }
+
+    /// The settings of all layers, with what files of secrets contain.
+    pub(super) fn merge(&mut self) -> Result<Settings, ConfigError> {
+        let below = self.below.clone().try_into::<Settings>();
+        // Each layer was validated by itself.
+        let invalid = |error: toml::de::Error| error.message().to_owned();
+        let below =
+            below.map_err(|error| ConfigError::Invalid { path: FILE_DEFAULT.to_owned(), reason: invalid(error) })?;
+        let mut settings = std::mem::take(&mut self.given).or(below);
+        for (value, file) in [
+            (&mut settings.database, &settings.database_file),
+            (&mut settings.store, &settings.store_file),
+            (&mut settings.key_secret, &settings.key_secret_file),
+        ] {
+            if let (None, Some(path)) = (&value, file) {
+                *value = Some(read_secret(path)?);
+            }
+        }
+        Ok(settings)
+    }
+}
+
+/// Without values: they may be secrets.
+impl fmt::Debug for Layers {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Layers").field("sources", &self.sources).finish_non_exhaustive()
+    }
+}
+
+/// The text of a file, without the line's end that editors add.
+pub(super) fn read_secret(path: &Path) -> Result<String, ConfigError> {
+    let shown = path.display().to_string();
+    match read_text(path) {
+        Ok(text) if text.trim().is_empty() => Err(ConfigError::EmptySecret { path: shown }),
+        Ok(text) => Ok(text.trim_end().to_owned()),
+        Err(reason) => Err(ConfigError::Unreadable { path: shown, reason }),
+    }
+}
+
+/// What the settings file says, if there is one.
+pub(super) fn from_file(file: Option<&Path>) -> Result<Settings, ConfigError> {
+    Ok(settings_file(file).map(read).transpose()?.unwrap_or_default().0)
+}
+
+/// Which settings file is read, if there is one.
+fn settings_file(given: Option<&Path>) -> Option<&Path> {
+    given.or_else(|| Some(Path::new(FILE_DEFAULT)).filter(|path| path.exists()))
+}
+
+fn read(path: &Path) -> Result<(Settings, Table), ConfigError> {
+    let shown = path.display().to_string();
+    match read_text(path) {
+        Ok(text) => Ok((from_toml(&shown, &text)?, from_toml(&shown, &text)?)),
+        Err(reason) => Err(ConfigError::Unreadable { path: shown, reason }),
+    }
+}
+
+/// Parses TOML. Errors have the location and the key, never the value: it may be a
+/// secret.
+fn from_toml<T: serde::de::DeserializeOwned>(path: &str, text: &str) -> Result<T, ConfigError> {
+    toml::from_str(text).map_err(|error| {
+        let start = error.span().map_or(0, |span| span.start);
+        let before = text.get(..start).unwrap_or_default();
+        let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+        let (line, column) = (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1);
+        let key = before[line_start..].split_once('=').map(|(key, _)| format!("{}: ", key.trim())).unwrap_or_default();
+        let reason = format!("{key}{}", error.message().trim_end());
+        ConfigError::Invalid { path: format!("{path}:{line}:{column}"), reason }
+    })
+}
