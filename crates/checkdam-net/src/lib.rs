@@ -8,9 +8,6 @@ mod backlog_drain;
 mod bounded_file;
 mod connection_timeouts;
 mod connections;
-#[cfg(feature = "fuzzing")]
-#[doc(hidden)]
-pub mod fuzzing;
 mod lazy_timer;
 mod load_shedding;
 mod options;
@@ -22,13 +19,12 @@ mod response_framing;
 mod server;
 mod server_url;
 mod shared_state;
-mod shedding_policy;
 mod tls;
 
 pub use self::bounded_file::{FILE_MAX, read_file, read_text_file};
 pub use self::connections::{ClientWait, InFlightRequest, ListenerTraits, RequestPeer};
 pub use self::lazy_timer::LazyTimer;
-pub use self::load_shedding::{Overload, SheddingListener, log_episodes as log_overload};
+pub use self::load_shedding::{LoadShedding, Overload, SheddingListener, log_episodes as log_overload};
 pub use self::options::{ConnectionOptions, OverloadOptions, Protocol, ShutdownOptions};
 pub use self::request_framing::{FramingFault, chunk_size, content_length};
 pub use self::responder::{RequestArrival, Responder, ResponderResponse, StreamingResponse, route};
@@ -36,8 +32,20 @@ pub use self::response_framing::{BodyFraming, ResponseFraming, ResponseFramingEr
 pub use self::server::{Listener, Server};
 pub use self::server_url::{ServerUrl, ServerUrlError};
 pub use self::shared_state::ServerState;
-pub use self::shedding_policy::LoadShedding;
 pub use self::tls::{
     ClientTlsFiles, FileRole, HandshakeFailure, ListenerTls, SecureStream, TlsError, TlsFiles, config_without_roots,
     follow_certificate_files,
 };
+
+/// Entry point of the fuzz targets: the framing of HTTP/1 requests.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing {
+    use crate::request_framing::{FramingFault, FramingScanner};
+
+    /// Scans the bytes of a connection, part by part. A fault has the number of its request, from 1.
+    pub fn scan_framing<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Option<(u64, FramingFault)> {
+        let mut scanner = FramingScanner::new();
+        parts.into_iter().find_map(|part| scanner.scan(part))
+    }
+}

@@ -8,9 +8,9 @@ use std::time::Duration;
 use checkdam_net::read_text_file;
 
 use super::token::{TokenError, TokenSet};
+use crate::polled_file::{PolledFile, can_be_polled};
 
-/// Reading the text itself, and not what the file system says about it, works with
-/// atomic renames, swapped links, mounted volumes and coarse clocks.
+/// How often the files are read.
 const POLL: Duration = Duration::from_millis(500);
 /// The longest file: some hundred tokens.
 const BYTES_MAX: u64 = 64 << 10;
@@ -43,35 +43,23 @@ pub async fn follow_token_files(sets: Vec<Arc<TokenSet>>) {
 
 struct FollowedFile {
     tokens: Arc<TokenSet>,
-    /// What the last poll read: a file may be read half written, so a text counts once two
-    /// polls agree.
-    seen: Result<String, String>,
-    /// Whether `seen` was applied.
-    is_applied: bool,
+    text: PolledFile<String>,
 }
 
 impl FollowedFile {
     fn new(tokens: Arc<TokenSet>) -> Option<Self> {
         tokens.file()?;
-        Some(Self { tokens, seen: Ok(String::new()), is_applied: true })
+        Some(Self { tokens, text: PolledFile::new(String::new()) })
     }
 
     fn poll(&mut self) {
-        // A pipe cannot be read twice.
-        let Some(path) = self.tokens.file().filter(|path| path.is_file() || !path.exists()) else { return };
+        let Some(path) = self.tokens.file().filter(|path| can_be_polled(path)) else { return };
         let now = read(path).map_err(|error| error.to_string());
-        if now != self.seen {
-            (self.seen, self.is_applied) = (now, false);
+        if !self.text.poll(now, false) {
             return;
         }
-        if !std::mem::replace(&mut self.is_applied, true) {
-            self.apply();
-        }
-    }
-
-    fn apply(&self) {
         let what = self.tokens.what();
-        let replaced = match &self.seen {
+        let replaced = match &self.text.accepted {
             Ok(text) => self.tokens.replace(text).map_err(|error| error.to_string()),
             Err(error) => Err(error.clone()),
         };

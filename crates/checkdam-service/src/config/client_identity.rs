@@ -8,6 +8,7 @@ use checkdam::{ATTRIBUTES_MAX, NAME_MAX};
 use ipnet::IpNet;
 
 use super::enums::{PathCase, PathPart};
+use super::layers::from_text;
 use super::{ConfigError, Settings};
 use crate::client_identity::{self, ClientIdentity};
 
@@ -100,19 +101,6 @@ impl FromStr for HeaderNameSetting {
             .map(Self)
             .map_err(|_| format!("{text:?} cannot be the name of a header: write for example X-API-Key"))
     }
-}
-
-/// The file's texts are read as the command line's.
-macro_rules! from_text {
-    ($($kind:ty),+) => {$(
-        impl TryFrom<String> for $kind {
-            type Error = String;
-
-            fn try_from(text: String) -> Result<Self, String> {
-                text.parse()
-            }
-        }
-    )+};
 }
 
 from_text!(Network, HeaderAttribute, HeaderNameSetting);

@@ -46,15 +46,27 @@ macro_rules! layered {
     };
 }
 
-pub(super) use layered;
+/// The file's texts are read as the command line's.
+macro_rules! from_text {
+    ($($kind:ty),+) => {$(
+        impl TryFrom<String> for $kind {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<Self, String> {
+                text.parse()
+            }
+        }
+    )+};
+}
+
+pub(super) use {from_text, layered};
 
 /// The layers of the settings, from the highest to the lowest.
 #[derive(Clone, Default)]
 pub(super) struct Layers {
     given: Settings,
-    /// What the lower layers say: of each setting the highest that has it.
-    below: Table,
-    sources: BTreeMap<String, String>,
+    /// What the lower layers say, with the source: of each setting the highest that has it.
+    below: BTreeMap<String, (Value, String)>,
 }
 
 impl Layers {
@@ -62,24 +74,26 @@ impl Layers {
         Self { given, ..Self::default() }
     }
 
-    /// All layers, and what became of each variable of envoyproxy/ratelimit. Those need a
-    /// source of rules if the command does.
+    /// All layers, and what became of each variable of envoyproxy/ratelimit. Rules and the
+    /// log matter only to servers.
     pub(super) fn load(
         given: Settings,
         file: Option<&Path>,
-        needs_rules: bool,
+        is_server: bool,
     ) -> Result<(Self, Vec<EnvoyVariableReport>), ConfigError> {
         let path = settings_file(file);
         let (in_file, table) = path.map(read).transpose()?.unwrap_or_default();
         let host = listen_host(given.listen_host.as_ref().or(in_file.listen_host.as_ref()));
         let gives = |name| given.is_given(name) || in_file.is_given(name);
         let has_rules = ["rules", "database", "database_file"].into_iter().any(gives);
-        let has_rules = !needs_rules || has_rules || variable("DATABASE_URL").is_some();
+        let has_rules = !is_server || has_rules || variable("DATABASE_URL").is_some();
         let environment = EnvoyEnvironment(variable);
         let mut layers = Self::new(given);
         let reports = environment.add_to(&mut layers, has_rules, &host)?;
-        layers.add("log_level", "LOG_LEVEL", || choice::<LogLevel>("LOG_LEVEL"))?;
-        layers.add("log_format", "LOG_FORMAT", || choice::<LogFormat>("LOG_FORMAT"))?;
+        if is_server {
+            layers.add("log_level", "LOG_LEVEL", || choice::<LogLevel>("LOG_LEVEL"))?;
+            layers.add("log_format", "LOG_FORMAT", || choice::<LogFormat>("LOG_FORMAT"))?;
+        }
         layers.add_file(path, table);
         // Platforms set these for every program: those of another kind are not for this one.
         if variable("REDIS_URL").is_some_and(|url| is_redis_url(&url)) {
@@ -103,7 +117,7 @@ impl Layers {
         if !self.has(name)
             && let Some(value) = value()?
         {
-            self.insert(name.to_owned(), value, source);
+            self.below.insert(name.to_owned(), (value, source.to_owned()));
         }
         Ok(())
     }
@@ -111,14 +125,7 @@ impl Layers {
     fn add_file(&mut self, path: Option<&Path>, mut table: Table) {
         let source = path.map(|path| path.display().to_string()).unwrap_or_default();
         table.retain(|name, _| !self.has(name));
-        for (name, value) in table {
-            self.insert(name, value, &source);
-        }
-    }
-
-    fn insert(&mut self, name: String, value: Value, source: &str) {
-        self.sources.insert(name.clone(), source.to_owned());
-        self.below.insert(name, value);
+        self.below.extend(table.into_iter().map(|(name, value)| (name, (value, source.clone()))));
     }
 
     /// Whether a layer has the setting. A secret and the file that contains it are one.
@@ -130,16 +137,17 @@ impl Layers {
 
     /// What a lower layer says of a setting, and its source.
     pub(super) fn below(&self, name: &str) -> Option<(&Value, &str)> {
-        self.below.get(name).zip(self.sources.get(name).map(String::as_str))
+        self.below.get(name).map(|(value, source)| (value, source.as_str()))
     }
 
     /// The settings of all layers, with what files of secrets contain.
     pub(super) fn merge(&mut self) -> Result<Settings, ConfigError> {
-        let below = self.below.clone().try_into::<Settings>();
+        let below: Table = self.below.iter().map(|(name, (value, _))| (name.clone(), value.clone())).collect();
         // Each layer was validated by itself.
-        let invalid = |error: toml::de::Error| error.message().to_owned();
-        let below =
-            below.map_err(|error| ConfigError::Invalid { path: FILE_DEFAULT.to_owned(), reason: invalid(error) })?;
+        let below = below.try_into().map_err(|error: toml::de::Error| ConfigError::Invalid {
+            path: FILE_DEFAULT.to_owned(),
+            reason: error.message().to_owned(),
+        })?;
         let mut settings = std::mem::take(&mut self.given).or(below);
         for (value, file) in [
             (&mut settings.database, &settings.database_file),
@@ -157,7 +165,7 @@ impl Layers {
 /// Without values: they may be secrets.
 impl fmt::Debug for Layers {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Layers").field("sources", &self.sources).finish_non_exhaustive()
+        out.debug_map().entries(self.below.iter().map(|(name, (_, source))| (name, source))).finish()
     }
 }
 

@@ -10,6 +10,8 @@ use checkdam::LIMIT_MAX;
 use checkdam::store::redis::redacted_url;
 use checkdam_net::ServerUrl;
 
+use super::layers::from_text;
+
 /// A server behind the proxy: `http://host:port` or `https://host:port`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Deserialize)]
 #[serde(try_from = "String")]
@@ -32,13 +34,7 @@ impl FromStr for UpstreamUrl {
     }
 }
 
-impl TryFrom<String> for UpstreamUrl {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
+from_text!(UpstreamUrl);
 
 impl fmt::Display for UpstreamUrl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

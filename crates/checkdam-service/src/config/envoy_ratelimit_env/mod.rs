@@ -174,26 +174,20 @@ impl<F: Fn(&str) -> Option<String>> EnvoyEnvironment<F> {
     /// What becomes of one that is set, where they are read.
     fn effect(&self, known: &EnvoyVariable, layers: &Layers) -> VariableEffect {
         let is_off = || matches!(self.go_bool(known.name), Ok(Some(false)));
+        let is_on = |name| matches!(self.go_bool(name), Ok(Some(true)));
+        let without_switch = |reason| if is_off() { VariableEffect::AsHere } else { VariableEffect::Ignored(reason) };
         match known.meaning {
             VariableMeaning::Setting(setting) if layers.has(setting) => VariableEffect::Overridden(setting),
             VariableMeaning::Setting("store") if self.get("REDIS_URL").is_none() => {
                 VariableEffect::Ignored("REDIS_URL is not set: limits are counted in memory, by each node for itself")
             }
-            VariableMeaning::Setting("grpc_headers") if !matches!(self.headers(), Ok(Some(_))) => {
-                if is_off() {
-                    VariableEffect::AsHere
-                } else {
-                    VariableEffect::Ignored("LIMIT_RESPONSE_HEADERS_ENABLED is not true")
-                }
+            VariableMeaning::Setting("grpc_headers") if !is_on("LIMIT_RESPONSE_HEADERS_ENABLED") => {
+                without_switch("LIMIT_RESPONSE_HEADERS_ENABLED is not true")
             }
             VariableMeaning::Setting("grpc_tls_cert" | "grpc_tls_key" | "grpc_tls_client_ca")
-                if !matches!(self.go_bool("GRPC_SERVER_USE_TLS"), Ok(Some(true))) =>
+                if !is_on("GRPC_SERVER_USE_TLS") =>
             {
-                if is_off() {
-                    VariableEffect::AsHere
-                } else {
-                    VariableEffect::Ignored("GRPC_SERVER_USE_TLS is not true")
-                }
+                without_switch("GRPC_SERVER_USE_TLS is not true")
             }
             VariableMeaning::Setting(setting) => VariableEffect::Setting(setting),
             VariableMeaning::Switch(_) | VariableMeaning::RefusedSwitch(_) if is_off() => VariableEffect::AsHere,
