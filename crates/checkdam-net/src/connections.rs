@@ -30,12 +30,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
 use super::connection_timeouts::{CLIENT_CA_DRAIN, HEAD, RequestProgress, TimedConnection};
+use super::load_shedding::SheddingPolicy;
 use super::options::{ConnectionOptions, Protocol};
 use super::peer_connections::{PeerConnection, PeerConnections, SEARCH_AGAIN};
 use super::queueing_delay::record_wakeups;
 use super::responder::{RequestArrival, Responder, ResponderResponse};
 use super::shared_state::ServerState;
-use super::shedding_policy::SheddingPolicy;
 use super::tls::{ClientCaTrust, ListenerTls, START_MAX, ServerStream, TlsConnection};
 
 /// The longest head of a request in bytes.

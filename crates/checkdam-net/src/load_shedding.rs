@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use axum::body::Body;
+use axum::http::Response;
 use tokio::time::Instant;
 
 use super::options::OverloadOptions;
@@ -228,6 +230,24 @@ impl SheddingEpisode {
             }
             _ => {}
         }
+    }
+}
+
+/// Which requests a listener sheds, and the response to them.
+#[derive(Debug, Clone, Copy)]
+pub struct SheddingPolicy {
+    /// The label under which they are counted.
+    pub listener: SheddingListener,
+    /// Whether a path is decided. Health is always answered.
+    pub decides: fn(&str) -> bool,
+    /// The response to a request that is shed.
+    pub response: fn() -> Response<Body>,
+}
+
+impl SheddingPolicy {
+    /// The response to a request that is shed, before anything but its head is read.
+    pub(crate) fn shed_response(self, overload: &LoadShedding, path: &str, since: u64) -> Option<Response<Body>> {
+        ((self.decides)(path) && overload.should_shed(self.listener, since)).then(self.response)
     }
 }
 

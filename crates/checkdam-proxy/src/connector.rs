@@ -2,19 +2,17 @@
 
 use std::io::{Error, ErrorKind};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use anyhow::Context as _;
 use axum::http::Uri;
 use axum::http::uri::Scheme;
+use checkdam_net::config_without_roots;
 use checkdam_service::config::{ProxyOptions, UpstreamUrl};
-use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tower_service::Service;
 
@@ -44,18 +42,15 @@ pub(super) struct Connector {
 impl Connector {
     pub(super) fn new(options: &ProxyOptions) -> anyhow::Result<Self> {
         let is_https = options.routes.iter().flat_map(|route| &route.upstreams).any(|url| url.scheme == Scheme::HTTPS);
-        let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()?;
-        let verifying = match &options.upstream_ca {
-            Some(pem) => builder.with_root_certificates(root_certificates(pem)?),
-            None if is_https => builder.with_native_roots()?,
+        let config = match &options.upstream_tls {
+            files if is_https || files.ca.is_some() => files.config().context("see upstream_ca")?,
             // Machines without certificates need none for plain connections.
-            None => builder.with_root_certificates(RootCertStore::empty()),
+            _ => config_without_roots()?,
         };
         let mut http = HttpConnector::new();
         http.enforce_http(false);
         http.set_nodelay(true);
-        let https = HttpsConnectorBuilder::new().with_tls_config(verifying.with_no_client_auth()).https_or_http();
+        let https = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http();
         let inner = if options.is_upstream_http2 {
             https.enable_http2().wrap_connector(http)
         } else {
@@ -73,15 +68,6 @@ impl Connector {
         let connected = self.clone().call(uri).await;
         connected.map(Stream::from).map_err(|error| SendError::Unreachable(error_chain(&*error)))
     }
-}
-
-fn root_certificates(pem: &[u8]) -> anyhow::Result<RootCertStore> {
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem) {
-        roots.add(certificate.map_err(|error| anyhow::anyhow!("upstream_ca is not valid PEM: {error}"))?)?;
-    }
-    anyhow::ensure!(!roots.is_empty(), "upstream_ca holds no certificate: give a file in PEM");
-    Ok(roots)
 }
 
 impl Service<Uri> for Connector {

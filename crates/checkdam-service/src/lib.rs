@@ -26,6 +26,7 @@ pub mod logging;
 mod metrics;
 pub mod nodes;
 mod operator_warnings;
+mod polled_file;
 mod readiness;
 pub mod replay;
 pub mod rulebook;

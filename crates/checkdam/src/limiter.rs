@@ -2,7 +2,6 @@
 
 mod batch;
 mod batch_plan;
-mod refund_outcome;
 
 pub use batch::Batch;
 

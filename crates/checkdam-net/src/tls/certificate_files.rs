@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,10 +14,7 @@ use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{Error as RustlsError, RootCertStore, ServerConfig};
 use x509_cert::der::Decode;
 
-use crate::regular_file::open_regular_file;
-
-/// The longest file.
-const BYTES_MAX: u64 = 1 << 20;
+use crate::bounded_file::{FILE_MAX, read_regular_file};
 
 /// The PEM files of a listener's TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -171,14 +167,9 @@ pub(super) fn invalid(role: FileRole, path: &Path, error: &dyn fmt::Display) -> 
 }
 
 pub(super) fn read(role: FileRole, path: &Path) -> Result<Vec<u8>, TlsError> {
-    let unreadable = |reason: String| TlsError::Unreadable { role, path: path.to_owned(), reason };
-    let mut bytes = Vec::new();
-    let read = open_regular_file(path).and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes));
-    read.map_err(|error| unreadable(error.to_string()))?;
-    if bytes.len() as u64 > BYTES_MAX {
-        return Err(unreadable("it is longer than 1 MiB: name the file that is meant".to_owned()));
-    }
-    Ok(bytes)
+    let unreadable =
+        |error: std::io::Error| TlsError::Unreadable { role, path: path.to_owned(), reason: error.to_string() };
+    read_regular_file(path, FILE_MAX).map_err(unreadable)
 }
 
 /// A certificate that can be used.
@@ -325,7 +316,7 @@ mod tests {
         let locked = files
             .write("locked.key", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n");
         let missing = files.folder.path().join("missing.pem");
-        let huge = files.write("huge.pem", vec![b'x'; BYTES_MAX as usize + 1]);
+        let huge = files.write("huge.pem", vec![b'x'; FILE_MAX as usize + 1]);
         let device = PathBuf::from("/dev/zero");
         for (certificate, key, client_ca, expected) in [
             (&missing, &good_key, None, "cannot read the certificate"),

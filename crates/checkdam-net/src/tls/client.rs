@@ -1,11 +1,12 @@
-//! TLS configuration of command-line clients: CA and client certificate.
+//! TLS of clients: of the commands that call a server, and of the proxy.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tokio_rustls::rustls::client::WantsClientCert;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
-use tokio_rustls::rustls::{ClientConfig, Error as RustlsError, RootCertStore};
+use tokio_rustls::rustls::{ClientConfig, ConfigBuilder, Error as RustlsError, RootCertStore};
 
 use super::certificate_files::{FileRole, TlsError, certificates, invalid, private_key, read};
 
@@ -27,10 +28,7 @@ impl ClientTlsFiles {
             Some(path) => roots_of_file(path)?,
             None => system_roots()?,
         };
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_protocol_versions(&[&TLS13, &TLS12])
-            .map_err(|error| TlsError::SystemRoots { reason: error.to_string() })?
-            .with_root_certificates(roots);
+        let builder = with_roots(roots)?;
         let Some(certificate) = &self.certificate else { return Ok(builder.with_no_client_auth()) };
         let key = self.key.as_ref().unwrap_or(certificate);
         let chain = certificates(FileRole::Certificate, certificate, &read(FileRole::Certificate, certificate)?)?;
@@ -42,6 +40,20 @@ impl ClientTlsFiles {
             error => invalid(FileRole::Certificate, certificate, &error),
         })
     }
+}
+
+/// For plain connections by a connector that could use TLS, on a machine that may have no
+/// CAs.
+pub fn config_without_roots() -> Result<ClientConfig, TlsError> {
+    Ok(with_roots(RootCertStore::empty())?.with_no_client_auth())
+}
+
+/// TLS 1.2 and 1.3 by ring, whatever provider the process has installed.
+fn with_roots(roots: RootCertStore) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, TlsError> {
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = builder.with_protocol_versions(&[&TLS13, &TLS12]);
+    let builder = builder.map_err(|error| TlsError::SystemRoots { reason: error.to_string() })?;
+    Ok(builder.with_root_certificates(roots))
 }
 
 fn roots_of_file(path: &Path) -> Result<RootCertStore, TlsError> {

@@ -21,7 +21,7 @@ use tokio_rustls::rustls::ServerConfig;
 
 use self::certificate_files::{FileContents, UsableCertificate};
 pub use self::certificate_files::{FileRole, TlsError, TlsFiles};
-pub use self::client::ClientTlsFiles;
+pub use self::client::{ClientTlsFiles, config_without_roots};
 pub use self::client_ca::ClientCaTrust;
 use self::client_ca::ClientCas;
 pub use self::handshake::HandshakeFailure;

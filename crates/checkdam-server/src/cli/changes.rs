@@ -6,10 +6,8 @@ use checkdam_service::rulebook::{Change, ChangeFilter};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::backend::BackendArguments;
-use super::table::Table;
-use super::violations::parse_time;
-use super::{print_notice, print_response};
+use super::table::{Table, or_none};
+use super::violations::LogPage;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ChangesArguments {
@@ -29,24 +27,8 @@ pub(crate) struct ChangesArguments {
     #[arg(long, value_name = "SUBJECT")]
     subject: Option<String>,
 
-    /// Only edits since this time: 10m, 1h or 7d ago, or 2026-12-01T00:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    since: Option<u64>,
-
-    /// Only edits before this time, in the same format
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    until: Option<u64>,
-
-    /// Maximum number of edits to show
-    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
-    limit: u32,
-
-    /// Print the edits as JSON, with the items before and after
-    #[arg(long)]
-    json: bool,
-
     #[command(flatten)]
-    place: BackendArguments,
+    page: LogPage,
 }
 
 #[derive(Deserialize)]
@@ -55,33 +37,23 @@ struct ChangeList {
 }
 
 pub(crate) fn run(arguments: &ChangesArguments) -> anyhow::Result<ExitCode> {
-    let limit = arguments.limit;
-    let unix_ms = |unix_s: Option<u64>| unix_s.and_then(|unix_s| i64::try_from(unix_s.saturating_mul(1_000)).ok());
+    let page = &arguments.page;
     let filter = ChangeFilter {
         actor: arguments.actor.clone(),
         kind: arguments.kind.clone(),
         name: arguments.rule.clone(),
         subject: arguments.subject.clone(),
-        since_unix_ms: unix_ms(arguments.since),
-        until_unix_ms: unix_ms(arguments.until),
-        limit,
+        since_unix_ms: page.since_unix_ms(),
+        until_unix_ms: page.until_unix_ms(),
+        limit: page.limit,
         ..ChangeFilter::default()
     };
-    let answer = arguments.place.backend()?.changes(filter)?;
-    let mut is_full = false;
-    let printed = print_response(&answer, arguments.json, |list: ChangeList| {
-        is_full = list.changes.len() == limit as usize;
-        Ok(table(list.changes).text())
-    })?;
-    if is_full {
-        print_notice(&format!("showing the newest {limit}: use --limit for more"));
-    }
-    Ok(printed)
+    let answer = page.place.backend()?.changes(filter)?;
+    page.print(&answer, |list: ChangeList| table(list.changes))
 }
 
 fn table(rows: Vec<Change>) -> Table {
     let mut table = Table::new(&["TIME", "ACTOR", "ACTION", "KIND", "RULE", "SUBJECT", "CHANGED"]);
-    let or_none = |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned());
     for row in rows {
         let changed = changed_fields(row.before.as_ref(), row.after.as_ref());
         table.row([

@@ -72,7 +72,7 @@ fn check(arguments: ConfigCheckArguments) -> anyhow::Result<()> {
         ProxyOptions::load(arguments.proxy_settings, file).map_err(refused)?;
     }
     // Only the parser knows the source of a value, so the arguments are parsed again.
-    let settings = EffectiveSetting::all(&config, &own_matches(), file, arguments.proxy).map_err(refused)?;
+    let settings = EffectiveSetting::all(&config, &own_matches(), arguments.proxy);
     for name in checkdam_service::config::unknown_variables() {
         print_notice(&format!("the variable {name} has no effect: see checkdam config reference"));
     }

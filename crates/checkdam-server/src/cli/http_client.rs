@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use axum::http::header::{CONTENT_TYPE, HOST};
-use axum::http::{HeaderName, Method, Request, StatusCode, Uri};
+use axum::http::{HeaderName, Method, Request, StatusCode};
 use bytes::Bytes;
-use checkdam_net::ClientTlsFiles;
-use checkdam_tools::loadgen::invalid_port;
+use checkdam_net::{ClientTlsFiles, ServerUrl, ServerUrlError};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
@@ -112,7 +111,7 @@ impl ApiRequest {
 
     fn connect_and_send(self, address: &ServerAddress, tls: &ClientTlsArguments) -> anyhow::Result<ApiResponse> {
         let server = &address.server;
-        let tls = if address.is_tls { Some(TlsConnector::from(Arc::new(tls.config()?))) } else { None };
+        let tls = if address.url.is_tls() { Some(TlsConnector::from(Arc::new(tls.config()?))) } else { None };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let timeout = self.timeout;
         match runtime.block_on(async { tokio::time::timeout(timeout, self.connect(address, tls)).await }) {
@@ -125,13 +124,13 @@ impl ApiRequest {
         let server = &address.server;
         let connected = match address.at {
             Some(at) => TcpStream::connect(at).await,
-            None => TcpStream::connect((address.host.as_str(), address.port)).await,
+            None => TcpStream::connect((address.url.host(), address.url.port())).await,
         };
         let stream = connected.with_context(|| {
             format!("cannot reach a server at {server}: start one with `checkdam serve`, or give another address")
         })?;
         let Some(tls) = tls else { return self.exchange(address, stream).await };
-        let name = ServerName::try_from(address.host.clone())
+        let name = ServerName::try_from(address.url.host().to_owned())
             .with_context(|| format!("the server {server:?} has no host name that a certificate could have"))?;
         let stream = tls.connect(name, stream).await.with_context(|| no_tls(server))?;
         self.exchange(address, stream).await
@@ -147,9 +146,10 @@ impl ApiRequest {
         let talked = async {
             let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
             tokio::spawn(connection);
-            let mut request = Request::builder().method(self.method).uri(format!("{}{}", address.prefix, self.path));
+            let mut request =
+                Request::builder().method(self.method).uri(format!("{}{}", address.url.prefix, self.path));
             if !has_host {
-                request = request.header(HOST, &address.authority);
+                request = request.header(HOST, address.url.authority.as_str());
             }
             for (name, value) in self.headers {
                 request = request.header(name, value);
@@ -193,39 +193,22 @@ pub(super) fn parse_decision<T: DeserializeOwned>(answer: &[u8]) -> anyhow::Resu
 }
 
 struct ServerAddress {
+    /// As it was given.
     server: String,
-    /// Host and port, as the `Host` header has them.
-    authority: String,
-    host: String,
-    port: u16,
-    is_tls: bool,
+    url: ServerUrl,
     /// The only address to try of those that the host resolves to.
     at: Option<SocketAddr>,
-    prefix: String,
 }
 
 impl ServerAddress {
     fn parse(server: &str) -> anyhow::Result<Self> {
-        let with_scheme = if server.contains("://") { server.to_owned() } else { format!("http://{server}") };
-        let uri: Uri = with_scheme.parse().with_context(|| format!("the server {server:?} is not a URL"))?;
-        let is_tls = match uri.scheme_str() {
-            Some("http") => false,
-            Some("https") => true,
-            _ => bail!("the server {server:?} is not reached by HTTP: give a URL such as http://127.0.0.1:8080"),
-        };
-        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            bail!(
+        match ServerUrl::with_default_scheme(server) {
+            Ok(url) => Ok(Self { server: server.to_owned(), url, at: None }),
+            Err(ServerUrlError::Login) => bail!(
                 "the server's URL contains a login, which no listener accepts: give the API token with --api-token-file, \
                  or the admin token with --token-file"
-            );
+            ),
+            Err(error) => bail!("the server {server:?} {error}: give a URL such as http://127.0.0.1:8080"),
         }
-        if let Some(port) = invalid_port(&uri) {
-            bail!("the server {server:?} has the port {port:?}: ports are numbers up to 65535");
-        }
-        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-        let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
-        let prefix = uri.path().trim_end_matches('/').to_owned();
-        let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-        Ok(Self { server: server.to_owned(), authority, host, port, is_tls, at: None, prefix })
     }
 }

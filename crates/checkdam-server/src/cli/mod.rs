@@ -12,7 +12,6 @@ pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod health;
 mod http_client;
-mod listener_access;
 mod listeners;
 pub(crate) mod man;
 mod node;

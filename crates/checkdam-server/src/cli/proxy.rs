@@ -10,7 +10,7 @@ use checkdam_proxy::{Proxy, ProxyServer};
 use checkdam_service::config::{Config, LogFormat, ProxyOptions, ProxySettings, Settings};
 use tokio::runtime::Handle;
 
-use super::listener_access;
+use super::listeners::follow_tokens;
 use super::node::{self, Node, Rules, listen, load_tls};
 use super::serve::{dashboard_url, tls_listeners};
 use super::signals::Signals;
@@ -43,7 +43,7 @@ async fn serve(config: &Config, options: &ProxyOptions, rules: Option<Rules>, co
     let listener = listen(&options.listen, "--listen").await?;
     let opening = Node::open(config, rules, signals, listener.local_addr()?, control);
     let Some(node) = opening.await? else { return Ok(()) };
-    listener_access::follow_tokens(config);
+    follow_tokens(config);
     let proxy = Proxy::start(Arc::clone(node.app()), options, &config.identity)?;
     let server = proxy.serve(Listener::new(listener, &config.connections, &Handle::current())?.with_tls(tls));
     log_start(config, options, &server, &node)?;

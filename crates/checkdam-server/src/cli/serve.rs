@@ -12,8 +12,7 @@ use checkdam_service::grpc;
 use checkdam_service::http::{self, respond_until_opened};
 use tokio::runtime::Handle;
 
-use super::listener_access;
-use super::listeners::Listeners;
+use super::listeners::{Listeners, access_of_listener, follow_tokens};
 use super::node::{self, Node, Rules, listen, load_tls};
 use super::signals::Signals;
 
@@ -50,8 +49,8 @@ async fn serve(config: &Config, file: Option<Rules>, control: Handle) -> anyhow:
     let Some(node) = respond_until_opened(&listener, tls.as_ref(), opening).await? else { return Ok(()) };
     let app = node.app();
     let rate_limits = || grpc::EnvoyRateLimits::new(Arc::clone(app), config.rate_limits.clone());
-    let access = listener_access::of_listener(config, "http", listener.local_addr()?, config.tls.http.as_ref());
-    listener_access::follow_tokens(config);
+    let access = access_of_listener(config, "http", listener.local_addr()?, config.tls.http.as_ref());
+    follow_tokens(config);
     let identity = Arc::new(config.identity.clone());
     let (options, serving) = (&config.connections, Handle::current());
     let listener = Listener::new(listener, options, &serving)?.with_tls(tls);
@@ -59,7 +58,7 @@ async fn serve(config: &Config, file: Option<Rules>, control: Handle) -> anyhow:
     let http = http::server(listener, Arc::clone(app), identity, json_limits, &config.allowed_hosts, &access);
     let grpc = match grpc_listener {
         Some(listener) => {
-            let access = listener_access::of_listener(config, "grpc", listener.local_addr()?, config.tls.grpc.as_ref());
+            let access = access_of_listener(config, "grpc", listener.local_addr()?, config.tls.grpc.as_ref());
             let rate_limits = Arc::new(rate_limits().accepting_privileged(access.permits_privileged()));
             let listener = Listener::new(listener, options, &serving)?.with_tls(grpc_tls);
             Some(grpc::GrpcListener::new(listener, Arc::clone(app), rate_limits, access).await?)

@@ -14,6 +14,11 @@ impl Table {
         self.rows.push(cells.into_iter().map(|cell| printable(&cell)).collect());
     }
 
+    /// How many rows there are below the headings.
+    pub(super) const fn row_count(&self) -> usize {
+        self.rows.len().saturating_sub(1)
+    }
+
     pub(super) fn text(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let cells = |column: usize| self.rows.iter().filter_map(move |row| row.get(column));
@@ -34,6 +39,11 @@ impl Table {
         }
         text
     }
+}
+
+/// A cell; `-` if it is empty.
+pub(super) fn or_none(text: Option<String>) -> String {
+    text.filter(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned())
 }
 
 /// The text without anything that could steer a terminal, or make text read

@@ -7,9 +7,11 @@ use checkdam::time::parse_rfc3339;
 use checkdam_service::config::DurationText;
 use checkdam_service::rulebook::{Violation, ViolationFilter};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::backend::BackendArguments;
-use super::table::{Table, milliseconds_text};
+use super::table::{Table, milliseconds_text, or_none};
 use super::{now_unix_s, print_notice, print_response};
 
 #[derive(Debug, clap::Args)]
@@ -26,24 +28,31 @@ pub(crate) struct ViolationsArguments {
     #[arg(long, value_name = "NAME")]
     rule: Option<String>,
 
-    /// Only violations since this time: 10m, 1h or 7d ago, or 2026-12-01T00:00:00Z
+    #[command(flatten)]
+    page: LogPage,
+}
+
+/// Which part of a log is listed, newest first, and how.
+#[derive(Debug, clap::Args)]
+pub(super) struct LogPage {
+    /// Only entries since this time: 10m, 1h or 7d ago, or 2026-12-01T00:00:00Z
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     since: Option<u64>,
 
-    /// Only violations before this time, in the same format
+    /// Only entries before this time, in the same format
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: Option<u64>,
 
-    /// Maximum number of violations to show
+    /// Maximum number of entries to show
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
-    limit: u32,
+    pub(super) limit: u32,
 
-    /// Print the violations as JSON
+    /// Print the entries as JSON, with all their fields
     #[arg(long)]
     json: bool,
 
     #[command(flatten)]
-    place: BackendArguments,
+    pub(super) place: BackendArguments,
 }
 
 #[derive(Deserialize)]
@@ -52,32 +61,54 @@ struct ViolationList {
 }
 
 pub(crate) fn run(arguments: &ViolationsArguments) -> anyhow::Result<ExitCode> {
-    let limit = arguments.limit;
-    let unix_ms = |unix_s: Option<u64>| unix_s.and_then(|unix_s| i64::try_from(unix_s.saturating_mul(1_000)).ok());
+    let page = &arguments.page;
     let filter = ViolationFilter {
         user: arguments.user.clone(),
         ip: arguments.ip.clone(),
         rule: arguments.rule.clone(),
-        since_unix_ms: unix_ms(arguments.since),
-        until_unix_ms: unix_ms(arguments.until),
-        limit,
+        since_unix_ms: page.since_unix_ms(),
+        until_unix_ms: page.until_unix_ms(),
+        limit: page.limit,
         ..ViolationFilter::default()
     };
-    let answer = arguments.place.backend()?.violations(filter)?;
-    let mut is_full = false;
-    let printed = print_response(&answer, arguments.json, |list: ViolationList| {
-        is_full = list.violations.len() == limit as usize;
-        Ok(table(list.violations).text())
-    })?;
-    if is_full {
-        print_notice(&format!("showing the newest {limit}: use --limit for more"));
+    let answer = page.place.backend()?.violations(filter)?;
+    page.print(&answer, |list: ViolationList| table(list.violations))
+}
+
+impl LogPage {
+    pub(super) fn since_unix_ms(&self) -> Option<i64> {
+        self.since.and_then(unix_ms)
     }
-    Ok(printed)
+
+    pub(super) fn until_unix_ms(&self) -> Option<i64> {
+        self.until.and_then(unix_ms)
+    }
+
+    /// Prints the entries that a backend has found, and whether there may be more.
+    pub(super) fn print<T: DeserializeOwned>(
+        &self,
+        answer: &Value,
+        table: impl FnOnce(T) -> Table,
+    ) -> anyhow::Result<ExitCode> {
+        let mut is_full = false;
+        let printed = print_response(answer, self.json, |list: T| {
+            let table = table(list);
+            is_full = table.row_count() == self.limit as usize;
+            Ok(table.text())
+        })?;
+        if is_full {
+            print_notice(&format!("showing the newest {}: use --limit for more", self.limit));
+        }
+        Ok(printed)
+    }
+}
+
+fn unix_ms(unix_s: u64) -> Option<i64> {
+    i64::try_from(unix_s.saturating_mul(1_000)).ok()
 }
 
 fn table(rows: Vec<Violation>) -> Table {
     let mut table = Table::new(&["TIME", "RULE", "SUBJECT", "USER", "IP", "REQUEST", "COST", "LIMIT", "RETRY IN"]);
-    let or_none = |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned());
     for row in rows {
         let request: Vec<String> = [row.method, row.endpoint].into_iter().flatten().collect();
         table.row([
@@ -96,7 +127,7 @@ fn table(rows: Vec<Violation>) -> Table {
 }
 
 /// Parses `1h` (ago) or `2026-12-01T00:00:00Z` to seconds since 1970.
-pub(super) fn parse_time(text: &str) -> Result<u64, String> {
+fn parse_time(text: &str) -> Result<u64, String> {
     parse_rfc3339(text).or_else(|| seconds_before(text, now_unix_s())).ok_or_else(|| {
         format!("{text:?} is not a time: write how long ago, such as 10m, 1h or 7d, or 2026-12-01T00:00:00Z")
     })

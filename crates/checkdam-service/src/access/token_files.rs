@@ -1,17 +1,16 @@
 //! Files of tokens, read again when they change, so that tokens are rotated without a
 //! restart.
 
-use std::io::{Error, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use checkdam_net::open_regular_file;
+use checkdam_net::{file_text, read_regular_file};
 
 use super::token::{TokenError, TokenSet};
+use crate::polled_file::PolledFile;
 
-/// Reading the text itself, and not what the file system says about it, works with
-/// atomic renames, swapped links, mounted volumes and coarse clocks.
+/// How often the files are read.
 const POLL: Duration = Duration::from_millis(500);
 /// The longest file: some hundred tokens.
 const BYTES_MAX: u64 = 64 << 10;
@@ -19,20 +18,11 @@ const BYTES_MAX: u64 = 64 << 10;
 /// The text of a file, which must contain something.
 pub(super) fn read(path: &Path) -> Result<String, TokenError> {
     let shown = || path.display().to_string();
-    match read_bounded(path) {
+    match read_regular_file(path, BYTES_MAX).and_then(file_text) {
         Ok(text) if text.trim().is_empty() => Err(TokenError::EmptyFile { path: shown() }),
         Ok(text) => Ok(text),
         Err(reason) => Err(TokenError::Unreadable { path: shown(), reason }),
     }
-}
-
-fn read_bounded(path: &Path) -> std::io::Result<String> {
-    let mut bytes = Vec::new();
-    open_regular_file(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > BYTES_MAX {
-        return Err(Error::other("it is longer than 64 KiB: name the file that is meant"));
-    }
-    String::from_utf8(bytes).map_err(|_| Error::other("it is not UTF-8: name the file that is meant"))
 }
 
 /// Follows the files of these tokens until the program ends. A file that cannot be used
@@ -55,10 +45,8 @@ struct FollowedFile {
     tokens: Arc<TokenSet>,
     /// Those of which it may have none.
     others: Vec<Arc<TokenSet>>,
-    /// What the last poll read: a file may be read half written, so a text counts once two
-    /// polls agree.
-    seen: Result<String, String>,
-    /// Whether `seen` was applied.
+    text: PolledFile<String>,
+    /// Whether the accepted text was applied.
     is_applied: bool,
     /// Why the last text was not applied, as it was logged.
     logged: Option<String>,
@@ -68,16 +56,15 @@ impl FollowedFile {
     fn new(tokens: &Arc<TokenSet>, all: &[Arc<TokenSet>]) -> Option<Self> {
         tokens.file()?;
         let others = all.iter().filter(|other| !Arc::ptr_eq(other, tokens)).cloned().collect();
-        let (seen, tokens) = (Ok(String::new()), Arc::clone(tokens));
-        Some(Self { tokens, others, seen, is_applied: true, logged: None })
+        let (text, tokens) = (PolledFile::new(String::new()), Arc::clone(tokens));
+        Some(Self { tokens, others, text, is_applied: true, logged: None })
     }
 
     fn poll(&mut self) {
         let Some(path) = self.tokens.file() else { return };
         let now = read(path).map_err(|error| error.to_string());
-        if now != self.seen {
-            (self.seen, self.is_applied) = (now, false);
-            return;
+        if self.text.poll(now, false) {
+            self.is_applied = false;
         }
         if !self.is_applied {
             self.apply();
@@ -88,7 +75,7 @@ impl FollowedFile {
     /// as when two files are exchanged, so that this is tried again.
     fn apply(&mut self) {
         let what = self.tokens.what();
-        let replaced = match &self.seen {
+        let replaced = match &self.text.accepted {
             Ok(text) => self.tokens.replace(text, &self.others),
             Err(_) => Ok(None),
         };
@@ -96,7 +83,7 @@ impl FollowedFile {
         if let Ok(Some(count)) = replaced {
             tracing::info!(count, "{what} was read again from its file");
         }
-        let error = replaced.err().map(|error| error.to_string()).or_else(|| self.seen.clone().err());
+        let error = replaced.err().map(|error| error.to_string()).or_else(|| self.text.accepted.clone().err());
         if let Some(error) = error.as_ref().filter(|error| self.logged.as_ref() != Some(error)) {
             tracing::warn!(error, "{what} stays as it was: its file cannot be used");
         }

@@ -45,12 +45,9 @@ impl std::fmt::Debug for SecretText {
 }
 
 /// The tokens of the HTTP API and the gRPC listener.
-pub(super) fn api_tokens(given: &Settings, file: &Settings) -> Result<Option<Arc<TokenSet>>, ConfigError> {
-    let of = |settings: &Settings| {
-        let (text, path) = (settings.api_token.as_deref(), settings.api_token_file.as_deref());
-        token_set("the API token", text, path, Separators::CommasAndLines)
-    };
-    Ok(of(given)?.map_or_else(|| of(file), |tokens| Ok(Some(tokens)))?.map(Arc::new))
+pub(super) fn api_tokens(settings: &Settings) -> Result<Option<Arc<TokenSet>>, ConfigError> {
+    let (text, path) = (settings.api_token.as_deref(), settings.api_token_file.as_deref());
+    Ok(token_set("the API token", text, path, Separators::CommasAndLines)?.map(Arc::new))
 }
 
 /// An error if an API token is an admin token too: then every caller of the API would be an
@@ -64,14 +61,14 @@ pub(super) fn require_distinct(
 }
 
 impl AdminListener {
-    pub(super) fn from_settings(given: &Settings, file: &Settings) -> Result<Option<Self>, ConfigError> {
-        let listen = given.admin_listen.as_ref().or(file.admin_listen.as_ref());
+    pub(super) fn from_settings(settings: &Settings) -> Result<Option<Self>, ConfigError> {
+        let listen = settings.admin_listen.as_ref();
         let listen = listen.map_or("127.0.0.1:8082", String::as_str).to_owned();
         if listen == "off" {
             return Ok(None);
         }
-        let tokens = admin_tokens(given, file)?;
-        let has_operator_ca = super::tls::has_operator_ca(given, file);
+        let tokens = admin_tokens(settings)?;
+        let has_operator_ca = super::tls::has_operator_ca(settings);
         if tokens.is_empty() && !has_operator_ca && !is_loopback(&listen) {
             return Err(ConfigError::OpenAdmin { address: listen });
         }
@@ -80,15 +77,12 @@ impl AdminListener {
 }
 
 /// `--admin-token`, and the `[[admin_tokens]]` of the file.
-fn admin_tokens(given: &Settings, file: &Settings) -> Result<AdminTokens, ConfigError> {
-    let of = |settings: &Settings| {
-        let (text, path) = (settings.admin_token.as_deref(), settings.admin_token_file.as_deref());
-        token_set("the admin token", text, path, Separators::Lines)
-    };
-    let own = of(given)?.map_or_else(|| of(file), |tokens| Ok(Some(tokens)))?;
+fn admin_tokens(settings: &Settings) -> Result<AdminTokens, ConfigError> {
+    let (text, path) = (settings.admin_token.as_deref(), settings.admin_token_file.as_deref());
+    let own = token_set("the admin token", text, path, Separators::Lines)?;
     let own = own.map(|tokens| NamedToken { name: ADMIN.into(), role: Role::Edit, tokens: Arc::new(tokens) });
     let mut all: Vec<NamedToken> = own.into_iter().collect();
-    for entry in &file.admin_tokens {
+    for entry in settings.admin_tokens.iter().flatten() {
         let token = entry.named_token()?;
         if all.iter().any(|other| other.name == token.name) {
             return Err(entry.invalid("the name is given twice: use another"));
@@ -167,7 +161,7 @@ mod tests {
                 admin_token: token.map(str::to_owned),
                 ..Settings::default()
             };
-            AdminListener::from_settings(&given, &Settings::default()).map_err(|error| error.to_string())
+            AdminListener::from_settings(&given).map_err(|error| error.to_string())
         };
         for address in ["127.0.0.1:8082", "[::1]:0", "localhost:8082", "[::ffff:127.0.0.1]:8082"] {
             assert!(listener(address, None).is_ok(), "{address}");
@@ -185,7 +179,7 @@ mod tests {
     fn operators_have_a_name_a_role_and_a_token() {
         let read = |text: &str| {
             let file: Settings = toml::from_str(text).map_err(|error| error.to_string())?;
-            let tokens = admin_tokens(&Settings::default(), &file).map_err(|error| error.to_string())?;
+            let tokens = admin_tokens(&file).map_err(|error| error.to_string())?;
             Ok::<_, String>(tokens.names().map(|(name, role)| (name.to_owned(), role)).collect::<Vec<_>>())
         };
         let entry = |name: &str, rest: &str| format!("[[admin_tokens]]\nname = {name:?}\n{rest}\n");
@@ -223,7 +217,7 @@ mod tests {
     fn an_api_token_is_no_admin_token() {
         let validate = |text: &str| {
             let file: Settings = toml::from_str(text).unwrap();
-            let (api, admin) = (api_tokens(&Settings::default(), &file), AdminListener::from_settings(&file, &file));
+            let (api, admin) = (api_tokens(&file), AdminListener::from_settings(&file));
             require_distinct(api.unwrap().as_ref(), admin.unwrap().as_ref()).map_err(|error| error.to_string())
         };
         let operator = format!("[[admin_tokens]]\nname = \"alice\"\nrole = \"edit\"\ntoken = \"{TOKEN}\"");

@@ -8,13 +8,14 @@ use checkdam::{ATTRIBUTES_MAX, NAME_MAX};
 use ipnet::IpNet;
 
 use super::enums::{PathCase, PathPart};
+use super::layers::from_text;
 use super::{ConfigError, Settings};
 use crate::client_identity::{self, ClientIdentity};
 
 /// How attributes are derived from requests.
-pub(super) fn options(given: &Settings, file: &Settings) -> Result<ClientIdentity, ConfigError> {
-    let trusted = given.trusted_proxies.as_ref().or(file.trusted_proxies.as_ref());
-    let mapped = given.header_attributes.as_ref().or(file.header_attributes.as_ref());
+pub(super) fn options(settings: &Settings) -> Result<ClientIdentity, ConfigError> {
+    let trusted = settings.trusted_proxies.as_ref();
+    let mapped = settings.header_attributes.as_ref();
     let mapped = mapped.map(Vec::as_slice).unwrap_or_default();
     let mut names = client_identity::ATTRIBUTES.to_vec();
     for HeaderAttribute { attribute, .. } in mapped {
@@ -27,33 +28,23 @@ pub(super) fn options(given: &Settings, file: &Settings) -> Result<ClientIdentit
         let (name, value) = ("header_attributes", mapped.len() as u64);
         return Err(ConfigError::OutOfRange { name, value, range: "at most 60 headers" });
     }
-    let cost_header = given.cost_header.as_ref().or(file.cost_header.as_ref());
+    let cost_header = settings.cost_header.as_ref();
     Ok(ClientIdentity {
         trusted: trusted.into_iter().flatten().map(|Network(network)| *network).collect(),
         headers: mapped.iter().map(|mapped| (mapped.header.clone(), mapped.attribute.clone())).collect(),
         cost_header: cost_header.map(|HeaderNameSetting(name)| name.clone()),
-        paths: path_normalization(given, file),
+        paths: path_normalization(settings),
     })
 }
 
-fn path_normalization(given: &Settings, file: &Settings) -> PathNormalization {
+fn path_normalization(settings: &Settings) -> PathNormalization {
     let default = PathNormalization::default();
-    let is_stripped = |given: Option<PathPart>, file: Option<PathPart>, default| {
-        given.or(file).map_or(default, |part| part == PathPart::Strip)
-    };
+    let is_stripped = |given: Option<PathPart>, default| given.map_or(default, |part| part == PathPart::Strip);
     PathNormalization {
-        slashes: given.path_slashes.or(file.path_slashes).map_or(default.slashes, Into::into),
-        are_parameters_stripped: is_stripped(
-            given.path_parameters,
-            file.path_parameters,
-            default.are_parameters_stripped,
-        ),
-        is_trailing_slash_stripped: is_stripped(
-            given.path_trailing_slash,
-            file.path_trailing_slash,
-            default.is_trailing_slash_stripped,
-        ),
-        is_lower_case: given.path_case.or(file.path_case).map_or(default.is_lower_case, |case| case == PathCase::Lower),
+        slashes: settings.path_slashes.map_or(default.slashes, Into::into),
+        are_parameters_stripped: is_stripped(settings.path_parameters, default.are_parameters_stripped),
+        is_trailing_slash_stripped: is_stripped(settings.path_trailing_slash, default.is_trailing_slash_stripped),
+        is_lower_case: settings.path_case.map_or(default.is_lower_case, |case| case == PathCase::Lower),
     }
 }
 
@@ -110,19 +101,6 @@ impl FromStr for HeaderNameSetting {
             .map(Self)
             .map_err(|_| format!("{text:?} cannot be the name of a header: write for example X-API-Key"))
     }
-}
-
-/// The file's texts are read as the command line's.
-macro_rules! from_text {
-    ($($kind:ty),+) => {$(
-        impl TryFrom<String> for $kind {
-            type Error = String;
-
-            fn try_from(text: String) -> Result<Self, String> {
-                text.parse()
-            }
-        }
-    )+};
 }
 
 from_text!(Network, HeaderAttribute, HeaderNameSetting);

@@ -3,6 +3,8 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::layers::from_text;
+
 /// Nothing that is configured lasts longer: ten years.
 const MAX: Duration = Duration::from_secs(3_650 * 24 * 3_600);
 
@@ -34,13 +36,7 @@ impl FromStr for DurationText {
     }
 }
 
-impl TryFrom<String> for DurationText {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
+from_text!(DurationText);
 
 impl From<DurationText> for Duration {
     fn from(span: DurationText) -> Self {

@@ -105,18 +105,16 @@ impl From<PathSlashes> for Slashes {
     }
 }
 
-/// A choice from one of the variables that platforms set for every program.
-pub(super) fn or_variable<T: ValueEnum>(given: Option<T>, name: &'static str) -> Result<Option<T>, ConfigError> {
-    if given.is_some() {
-        return Ok(given);
+/// A choice from one of the variables that platforms set for every program, as
+/// `checkdam.toml` has it.
+pub(super) fn choice<T: ValueEnum>(name: &'static str) -> Result<Option<toml::Value>, ConfigError> {
+    let Some(value) = super::variable(name) else { return Ok(None) };
+    let choices: Vec<_> = T::value_variants().iter().filter_map(ValueEnum::to_possible_value).collect();
+    match choices.iter().find(|choice| choice.matches(&value, true)) {
+        Some(choice) => Ok(Some(choice.get_name().into())),
+        None => {
+            let choices = choices.iter().map(|choice| choice.get_name()).collect::<Vec<_>>().join(", ");
+            Err(ConfigError::NotAChoice { name, value, choices })
+        }
     }
-    let value = super::variable(name).unwrap_or_default();
-    if value.is_empty() {
-        return Ok(None);
-    }
-    T::from_str(&value, true).map(Some).map_err(|_| {
-        let names = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
-        let choices = names.map(|choice| choice.get_name().to_owned()).collect::<Vec<_>>().join(", ");
-        ConfigError::NotAChoice { name, value, choices }
-    })
 }

@@ -42,19 +42,19 @@ impl HeaderNames {
 }
 
 /// The address of the gRPC listener; none if it is disabled.
-pub(super) fn listen_address(given: &Settings, file: &Settings, host: &str) -> Option<String> {
-    let listen = given.grpc_listen.as_ref().or(file.grpc_listen.as_ref());
+pub(super) fn listen_address(settings: &Settings, host: &str) -> Option<String> {
+    let listen = settings.grpc_listen.as_ref();
     Some(listen.cloned().unwrap_or_else(|| super::address(host, "8081"))).filter(|listen| listen != "off")
 }
 
 /// The options of the rate limit service.
-pub(super) fn rate_limits(given: &Settings, file: &Settings) -> Result<RateLimitOptions, ConfigError> {
-    let headers = given.grpc_headers.as_deref().or(file.grpc_headers.as_deref()).unwrap_or("off");
+pub(super) fn rate_limits(settings: &Settings) -> Result<RateLimitOptions, ConfigError> {
+    let headers = settings.grpc_headers.as_deref().unwrap_or("off");
     Ok(RateLimitOptions {
-        is_shadow: given.grpc_shadow.or(file.grpc_shadow).unwrap_or(false),
-        is_quota: given.grpc_quota.or(file.grpc_quota).unwrap_or(false),
+        is_shadow: settings.grpc_shadow.unwrap_or(false),
+        is_quota: settings.grpc_quota.unwrap_or(false),
         headers: if headers == "off" { None } else { Some(header_names(headers)?) },
-        has_metadata: given.grpc_metadata.or(file.grpc_metadata).unwrap_or(false),
+        has_metadata: settings.grpc_metadata.unwrap_or(false),
     })
 }
 
@@ -78,7 +78,7 @@ mod tests {
     fn headers_are_off_or_three_names() {
         let read = |text: &str| {
             let given = Settings { grpc_headers: Some(text.to_owned()), ..Settings::default() };
-            rate_limits(&given, &Settings::default()).map(|options| options.headers.map(|names| names.reset))
+            rate_limits(&given).map(|options| options.headers.map(|names| names.reset))
         };
         assert_eq!(read("off").unwrap(), None);
         assert_eq!(read("on").unwrap().as_deref(), Some("RateLimit-Reset"));

@@ -1,40 +1,36 @@
-//! Settings of load shedding and connection limits.
+//! Settings of load shedding, connection limits and graceful shutdown.
 
 use std::time::Duration;
 
-use checkdam_net::{ConnectionOptions, OverloadOptions};
+use checkdam_net::{ConnectionOptions, OverloadOptions, ShutdownOptions};
 
-use super::{ConfigError, Settings};
+use super::{ConfigError, Settings, in_range, positive_count};
 use crate::client_identity::ClientIdentity;
 
 /// The most connections of a listener.
 const CONNECTIONS_MAX: usize = 10_000;
-/// No system gives one process more descriptors.
-const CONNECTIONS_LIMIT: usize = 1 << 20;
 
 /// How many connections a listener takes.
-pub(super) fn connections(
-    given: &Settings,
-    file: &Settings,
-    identity: &ClientIdentity,
-) -> Result<ConnectionOptions, ConfigError> {
-    let in_range = |name, value: usize| match value {
-        1..=CONNECTIONS_LIMIT => Ok(value),
-        _ => Err(ConfigError::OutOfRange { name, value: value as u64, range: "1 to 1048576" }),
-    };
-    let max = given.connections_max.or(file.connections_max).unwrap_or(CONNECTIONS_MAX);
-    let max = in_range("connections_max", max)?;
-    let per_peer = given.connections_per_peer.or(file.connections_per_peer).unwrap_or(max.div_ceil(2));
-    let per_peer = in_range("connections_per_peer", per_peer)?;
+pub(super) fn connections(settings: &Settings, identity: &ClientIdentity) -> Result<ConnectionOptions, ConfigError> {
+    let max = positive_count("connections_max", settings.connections_max.unwrap_or(CONNECTIONS_MAX))?;
+    let per_peer = settings.connections_per_peer.unwrap_or(max.div_ceil(2));
+    let per_peer = positive_count("connections_per_peer", per_peer)?;
     Ok(ConnectionOptions { max, per_peer, trusted: identity.trusted.clone() })
 }
 
 /// When requests are shed.
-pub(super) fn overload(given: &Settings, file: &Settings) -> Result<OverloadOptions, ConfigError> {
-    let late_max = given.shed_after.or(file.shed_after).map_or(Duration::from_millis(100), Into::into);
-    let in_flight_max = given.in_flight_max.or(file.in_flight_max).unwrap_or(10_000);
-    if in_flight_max == 0 {
-        return Err(ConfigError::OutOfRange { name: "in_flight_max", value: 0, range: "at least 1" });
-    }
+pub(super) fn overload(settings: &Settings) -> Result<OverloadOptions, ConfigError> {
+    let late_max = settings.shed_after.map_or(Duration::from_millis(100), Into::into);
+    let in_flight_max = settings.in_flight_max.unwrap_or(10_000);
+    let in_flight_max = in_range("in_flight_max", in_flight_max, 1..=usize::MAX, "at least 1")?;
     Ok(OverloadOptions { late_max: Some(late_max).filter(|late| !late.is_zero()), in_flight_max })
+}
+
+/// How long a graceful shutdown may take.
+pub(super) fn shutdown(settings: &Settings) -> ShutdownOptions {
+    let default = ShutdownOptions::DEFAULT;
+    ShutdownOptions {
+        notice: settings.leave_notice.map_or(default.notice, Into::into),
+        drain: settings.drain_timeout.map_or(default.drain, Into::into),
+    }
 }

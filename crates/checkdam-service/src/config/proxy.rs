@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use checkdam::{Pattern, VALUE_MAX};
+use checkdam_net::ClientTlsFiles;
 
+use super::layers::{Layered, from_file, layered};
 use super::upstream::{Costs, UpstreamUrl};
-use super::{ConfigError, DurationText, from_file};
+use super::{ConfigError, DurationText, positive_count, read_bytes};
 
+layered! {
 /// The proxy's settings as they were given.
 #[derive(Debug, Clone, Default, clap::Args, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -87,6 +90,7 @@ pub struct ProxySettings {
     #[arg(long, env = "CHECKDAM_PROXY_RESPONSE_BYTES", value_name = "BYTES")]
     response_bytes: Option<u64>,
 }
+}
 
 /// A `[[route]]` of the file. The first that fits a request counts.
 #[derive(Debug, Clone, Default, serde::Deserialize)]
@@ -115,8 +119,8 @@ pub struct ProxyOptions {
     pub routes: Vec<RouteOptions>,
     /// Whether upstreams are spoken to in HTTP/2. Default no.
     pub is_upstream_http2: bool,
-    /// The CA certificate that verifies https upstreams, in PEM. Default the system's.
-    pub upstream_ca: Option<Vec<u8>>,
+    /// The CA certificate that verifies https upstreams. Default the system's.
+    pub upstream_tls: ClientTlsFiles,
     /// How long connecting may take. Default 5 s.
     pub connect_timeout: Duration,
     /// Timeout of the head of an upstream's response. Default 60 s.
@@ -162,58 +166,50 @@ impl ProxyOptions {
     /// Joins what was given on the command line and in the environment with
     /// the file and the defaults.
     pub fn load(given: ProxySettings, file: Option<&Path>) -> Result<Self, ConfigError> {
-        let settings = from_file(file)?;
-        let from_file = settings.proxy.unwrap_or_default();
-        let time = |given: Option<DurationText>, file: Option<DurationText>, default_s| {
-            given.or(file).map_or(Duration::from_secs(default_s), Duration::from)
-        };
-        let wait = |name, given: Option<DurationText>, file: Option<DurationText>, default_s| match time(
-            given, file, default_s,
-        ) {
+        let in_file = from_file(file)?;
+        let settings = given.or(in_file.proxy.unwrap_or_default());
+        let time = |given: Option<DurationText>, default_s| given.map_or(Duration::from_secs(default_s), Into::into);
+        let wait = |name, given, default_s| match time(given, default_s) {
             Duration::ZERO => Err(ConfigError::OutOfRange { name, value: 0, range: "1ms or more" }),
             wait => Ok(wait),
         };
-        let upstreams = given.upstream.or(from_file.upstream).unwrap_or_default();
         let everything = RouteOptions {
             path: None,
             host: None,
-            upstreams,
+            upstreams: settings.upstream.unwrap_or_default(),
             domain: String::new(),
-            costs: given.cost.or(from_file.cost).unwrap_or_default(),
-            response_bytes: positive_bytes(given.response_bytes.or(from_file.response_bytes))?,
+            costs: settings.cost.unwrap_or_default(),
+            response_bytes: positive_bytes(settings.response_bytes)?,
         };
-        let mut routes =
-            settings.route.into_iter().map(|route| route.with_defaults(&everything)).collect::<Result<Vec<_>, _>>()?;
+        let routes = in_file.route.into_iter().flatten().map(|route| route.with_defaults(&everything));
+        let mut routes = routes.collect::<Result<Vec<_>, _>>()?;
         if !everything.upstreams.is_empty() {
             routes.push(everything);
         }
         if routes.is_empty() {
             return Err(ConfigError::NoUpstream);
         }
-        let upstream_ca = given.upstream_ca.or(from_file.upstream_ca).as_deref().map(read_pem).transpose()?;
-        let health_interval = wait("health_interval", given.health_interval, from_file.health_interval, 5)?;
+        // The file must be readable, also for `config check`.
+        settings.upstream_ca.as_deref().map(read_bytes).transpose()?;
         Ok(Self {
-            listen: given.listen.or(from_file.listen).unwrap_or_else(|| "127.0.0.1:8000".to_owned()),
+            listen: settings.listen.unwrap_or_else(|| "127.0.0.1:8000".to_owned()),
             routes,
-            is_upstream_http2: given.upstream_http2.or(from_file.upstream_http2).unwrap_or(false),
-            upstream_ca,
-            connect_timeout: wait("connect_timeout", given.connect_timeout, from_file.connect_timeout, 5)?,
-            response_timeout: wait("response_timeout", given.response_timeout, from_file.response_timeout, 60)?,
-            idle_timeout: wait("idle_timeout", given.idle_timeout, from_file.idle_timeout, 300)?,
-            body_timeout: wait("body_timeout", given.body_timeout, from_file.body_timeout, 30)?,
-            body_rate_min: given.body_rate_min.or(from_file.body_rate_min).unwrap_or(500),
-            uploads_per_client: positive_count(
-                "uploads_per_client",
-                given.uploads_per_client.or(from_file.uploads_per_client).unwrap_or(64),
-            )?,
+            is_upstream_http2: settings.upstream_http2.unwrap_or(false),
+            upstream_tls: ClientTlsFiles { ca: settings.upstream_ca, ..ClientTlsFiles::default() },
+            connect_timeout: wait("connect_timeout", settings.connect_timeout, 5)?,
+            response_timeout: wait("response_timeout", settings.response_timeout, 60)?,
+            idle_timeout: wait("idle_timeout", settings.idle_timeout, 300)?,
+            body_timeout: wait("body_timeout", settings.body_timeout, 30)?,
+            body_rate_min: settings.body_rate_min.unwrap_or(500),
+            uploads_per_client: positive_count("uploads_per_client", settings.uploads_per_client.unwrap_or(64))?,
             upstream_connections: positive_count(
                 "upstream_connections",
-                given.upstream_connections.or(from_file.upstream_connections).unwrap_or(4_096),
+                settings.upstream_connections.unwrap_or(4_096),
             )?,
-            delay_max: time(given.delay_max, from_file.delay_max, 10),
-            upstream_pause: time(given.upstream_pause, from_file.upstream_pause, 5),
-            health_path: given.health_path.or(from_file.health_path).map(health_path).transpose()?,
-            health_interval,
+            delay_max: time(settings.delay_max, 10),
+            upstream_pause: time(settings.upstream_pause, 5),
+            health_path: settings.health_path.map(health_path).transpose()?,
+            health_interval: wait("health_interval", settings.health_interval, 5)?,
         })
     }
 }
@@ -246,26 +242,11 @@ impl RouteSettings {
     }
 }
 
-/// No system has more descriptors.
-const COUNT_LIMIT: usize = 1 << 20;
-
-fn positive_count(name: &'static str, value: usize) -> Result<usize, ConfigError> {
-    match value {
-        1..=COUNT_LIMIT => Ok(value),
-        _ => Err(ConfigError::OutOfRange { name, value: value as u64, range: "1 to 1048576" }),
-    }
-}
-
 fn positive_bytes(given: Option<u64>) -> Result<Option<u64>, ConfigError> {
     match given {
         Some(0) => Err(ConfigError::OutOfRange { name: "response_bytes", value: 0, range: "1 or more" }),
         given => Ok(given),
     }
-}
-
-fn read_pem(path: &Path) -> Result<Vec<u8>, ConfigError> {
-    super::read_limited::read_bytes(path)
-        .map_err(|reason| ConfigError::Unreadable { path: path.display().to_string(), reason })
 }
 
 fn health_path(path: String) -> Result<String, ConfigError> {

@@ -8,6 +8,7 @@ use checkdam::Algorithm;
 use super::client_identity::{HeaderAttribute, HeaderNameSetting, Network};
 use super::duration::DurationText;
 use super::enums::{LogFormat, LogLevel, PathCase, PathPart, PathSlashes, ResponseHeaders};
+use super::layers::layered;
 use crate::access::PrivilegedRequests;
 
 // Headings of the help and of the reference.
@@ -23,6 +24,7 @@ const TELEMETRY: &str = "Telemetry";
 const SHUTDOWN: &str = "Shutdown";
 const LOGGING: &str = "Logging";
 
+layered! {
 /// The settings as they were given.
 #[derive(Debug, Clone, Default, clap::Args, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -161,8 +163,8 @@ pub struct Settings {
 
     /// Default algorithm for descriptor limits; token_bucket applies exact token buckets to a whole
     /// envoyproxy/ratelimit file [default: fixed_window]
-    #[arg(long, help_heading = RULES, env = "CHECKDAM_DEFAULT_ALGORITHM", value_name = "ALGORITHM", value_parser = super::rule_file_parsing::algorithm)]
-    #[serde(deserialize_with = "super::rule_file_parsing::read_algorithm")]
+    #[arg(long, help_heading = RULES, env = "CHECKDAM_DEFAULT_ALGORITHM", value_name = "ALGORITHM", value_parser = super::command_flags::algorithm)]
+    #[serde(deserialize_with = "super::command_flags::read_algorithm")]
     pub(super) default_algorithm: Option<Algorithm>,
 
     /// Allow several files to define descriptors of the same domain [default: false]
@@ -376,7 +378,7 @@ pub struct Settings {
 
     /// The `[[admin_tokens]]` tables of the file.
     #[arg(skip)]
-    pub(super) admin_tokens: Vec<super::access::AdminTokenSettings>,
+    pub(super) admin_tokens: Option<Vec<super::access::AdminTokenSettings>>,
 
     /// The table `[proxy]` of the file.
     #[arg(skip)]
@@ -384,5 +386,6 @@ pub struct Settings {
 
     /// The `[[route]]` tables of the file.
     #[arg(skip)]
-    pub(super) route: Vec<super::proxy::RouteSettings>,
+    pub(super) route: Option<Vec<super::proxy::RouteSettings>>,
+}
 }

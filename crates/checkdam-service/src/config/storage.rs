@@ -1,9 +1,9 @@
 //! Settings of the database and the audit log.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use super::{ConfigError, Settings};
+use super::{ConfigError, Settings, in_range};
 use crate::rulebook::{CHANGES_MAX, DatabaseUrl};
 
 /// So many waiting violations take some hundred megabytes.
@@ -29,40 +29,29 @@ pub struct AuditOptions {
 }
 
 /// Where rules and violations are kept.
-pub(super) fn database(given: &Settings, file: &Settings) -> Result<DatabaseUrl, ConfigError> {
-    if let Some(url) = given.database.as_ref().or(file.database.as_ref()) {
-        return Ok(url.parse()?);
+pub(super) fn database(settings: &Settings) -> Result<DatabaseUrl, ConfigError> {
+    match &settings.database {
+        Some(url) => Ok(url.parse()?),
+        None => Ok(DatabaseUrl::in_directory(settings.data_dir.as_deref().unwrap_or(Path::new("checkdam-data")))),
     }
-    // Platforms set it for every program: one of another kind is not for us.
-    if let Some(url) = std::env::var("DATABASE_URL").ok().and_then(|url| url.parse().ok()) {
-        return Ok(url);
-    }
-    let folder = given.data_dir.as_ref().or(file.data_dir.as_ref());
-    Ok(DatabaseUrl::in_directory(folder.map_or(Path::new("checkdam-data"), PathBuf::as_path)))
 }
 
 impl AuditOptions {
-    pub(super) fn from_settings(given: &Settings, file: &Settings) -> Result<Self, ConfigError> {
-        let queue_max = given.audit_queue.or(file.audit_queue).unwrap_or(10_000);
-        if queue_max == 0 || queue_max > QUEUE_MAX {
-            return Err(ConfigError::OutOfRange {
-                name: "audit_queue",
-                value: queue_max as u64,
-                range: "1 to 1000000",
-            });
-        }
-        let keep = given.audit_keep.or(file.audit_keep).map_or(Duration::from_secs(30 * 86_400), Into::into);
+    pub(super) fn from_settings(settings: &Settings) -> Result<Self, ConfigError> {
+        let queue_max = settings.audit_queue.unwrap_or(10_000);
+        let queue_max = in_range("audit_queue", queue_max, 1..=QUEUE_MAX, "1 to 1000000")?;
+        let keep = settings.audit_keep.map_or(Duration::from_secs(30 * 86_400), Into::into);
         if keep.is_zero() {
             return Err(ConfigError::OutOfRange { name: "audit_keep", value: 0, range: "1s or more" });
         }
         Ok(Self {
-            per_rule_and_second: given.audit_rate.or(file.audit_rate).unwrap_or(100),
+            per_rule_and_second: settings.audit_rate.unwrap_or(100),
             keep,
-            rows_max: given.audit_rows.or(file.audit_rows).unwrap_or(1_000_000),
-            rule_rows_max: given.audit_rule_rows.or(file.audit_rule_rows).unwrap_or(100_000),
-            bytes_max: given.audit_bytes.or(file.audit_bytes).unwrap_or(256 << 20),
+            rows_max: settings.audit_rows.unwrap_or(1_000_000),
+            rule_rows_max: settings.audit_rule_rows.unwrap_or(100_000),
+            bytes_max: settings.audit_bytes.unwrap_or(256 << 20),
             queue_max,
-            change_rows_max: given.change_rows.or(file.change_rows).unwrap_or(CHANGES_MAX),
+            change_rows_max: settings.change_rows.unwrap_or(CHANGES_MAX),
         })
     }
 }
@@ -88,8 +77,8 @@ const SECRETS: [&str; 16] = [
 ];
 
 /// The attributes that records and the log hold as hashes.
-pub(super) fn secret_attributes(given: &Settings, file: &Settings) -> Vec<String> {
-    match given.secret_attributes.as_ref().or(file.secret_attributes.as_ref()) {
+pub(super) fn secret_attributes(settings: &Settings) -> Vec<String> {
+    match &settings.secret_attributes {
         // One empty name is how none is written on the command line.
         Some(names) => names.iter().filter(|name| !name.is_empty()).cloned().collect(),
         None => SECRETS.map(str::to_owned).to_vec(),

@@ -1,6 +1,8 @@
 //! Settings of telemetry: metrics, samples, traces.
 
-use super::{ConfigError, Settings};
+use checkdam::store::redis::redacted_url;
+
+use super::{ConfigError, Settings, in_range, read_bytes};
 
 /// So many rules make some megabytes of text at every scrape, and 88 MB of
 /// history: a rule with traffic takes 8.8 kB for its points of a minute, a
@@ -11,10 +13,7 @@ const RECENT_MAX: usize = 1_000_000;
 /// More lines would not be readable.
 const LOG_DENIALS_MAX: u32 = 10;
 
-/// The standard variables of OpenTelemetry, the more specific first.
-const GENERAL: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
-
-/// The same for what is spoken there.
+/// The standard variables of what is spoken at the endpoint, the more specific first.
 const GENERAL_PROTOCOL: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
 
 /// What is seen of decisions.
@@ -49,74 +48,33 @@ pub struct TraceOptions {
 impl TraceOptions {
     /// The endpoint for printing: without a login.
     pub fn redacted_endpoint(&self) -> String {
-        redact_login(&self.endpoint)
-    }
-}
-
-/// A URL with an ellipsis in place of its login and its query, which may contain one.
-pub(super) fn redact_login(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
-    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    let path = path.split_once('?').map_or(path.to_owned(), |(path, _)| format!("{path}?…"));
-    match authority.rsplit_once('@') {
-        Some((_, host)) if scheme.is_empty() => format!("…@{host}{path}"),
-        Some((_, host)) => format!("{scheme}://…@{host}{path}"),
-        None if scheme.is_empty() => format!("{authority}{path}"),
-        None => format!("{scheme}://{authority}{path}"),
+        redacted_url(&self.endpoint)
     }
 }
 
 impl TelemetryOptions {
-    pub(super) fn from_settings(given: &Settings, file: &Settings) -> Result<Self, ConfigError> {
-        let rules_max = given.metrics_rules.or(file.metrics_rules).unwrap_or(1_000);
-        in_range("metrics_rules", rules_max, METRICS_RULES_MAX, "0 to 10000")?;
-        let recent_max = given.recent_requests.or(file.recent_requests).unwrap_or(100_000);
-        in_range("recent_requests", recent_max, RECENT_MAX, "0 to 1000000")?;
-        let log_denials = given.log_denials.or(file.log_denials).unwrap_or(0);
-        in_range("log_denials", log_denials as usize, LOG_DENIALS_MAX as usize, "0 to 10")?;
-        let exemplars = given.metrics_exemplars.or(file.metrics_exemplars).unwrap_or(false);
+    pub(super) fn from_settings(settings: &Settings) -> Result<Self, ConfigError> {
+        let rules_max = settings.metrics_rules.unwrap_or(1_000);
+        let rules_max = in_range("metrics_rules", rules_max, 0..=METRICS_RULES_MAX, "0 to 10000")?;
+        let recent_max = settings.recent_requests.unwrap_or(100_000);
+        let recent_max = in_range("recent_requests", recent_max, 0..=RECENT_MAX, "0 to 1000000")?;
+        let log_denials = settings.log_denials.unwrap_or(0);
+        let log_denials = in_range("log_denials", log_denials, 0..=LOG_DENIALS_MAX, "0 to 10")?;
+        let exemplars = settings.metrics_exemplars.unwrap_or(false);
         Ok(Self { rules_max, exemplars, log_denials, recent_max })
     }
 }
 
 impl TraceOptions {
-    pub(super) fn from_settings(given: &Settings, file: &Settings) -> Result<Option<Self>, ConfigError> {
-        let share = given.trace_share.or(file.trace_share).unwrap_or(0.01);
+    /// `is_general` says that the endpoint was set for every program.
+    pub(super) fn from_settings(settings: &Settings, is_general: bool) -> Result<Option<Self>, ConfigError> {
+        let share = settings.trace_share.unwrap_or(0.01);
         if !(0.0..=1.0).contains(&share) {
             return Err(ConfigError::TraceShare { value: share });
         }
-        let own = given.otlp_endpoint.clone().or_else(|| file.otlp_endpoint.clone());
-        let first =
-            |names: [&str; 2]| names.into_iter().find_map(|name| super::variable(name).filter(|it| !it.is_empty()));
-        let is_general = own.is_none();
-        let protocol = first(GENERAL_PROTOCOL).filter(|_| is_general);
-        let ca = given.otlp_ca.as_ref().or(file.otlp_ca.as_ref()).map(|path| {
-            let shown = path.display().to_string();
-            super::read_limited::read_bytes(path).map_err(|reason| ConfigError::Unreadable { path: shown, reason })
-        });
-        let ca = ca.transpose()?;
-        Ok(own.or_else(|| first(GENERAL)).map(|endpoint| Self { endpoint, is_general, protocol, ca, share }))
-    }
-}
-
-fn in_range(name: &'static str, value: usize, max: usize, range: &'static str) -> Result<(), ConfigError> {
-    if value > max { Err(ConfigError::OutOfRange { name, value: value as u64, range }) } else { Ok(()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::redact_login;
-
-    #[test]
-    fn a_login_in_an_endpoint_is_not_printed() {
-        for (url, shown) in [
-            ("http://127.0.0.1:4317", "http://127.0.0.1:4317"),
-            ("http://user:pa@ss@collector:4317/v1?x=a@b", "http://…@collector:4317/v1?…"),
-            ("http://token@collector", "http://…@collector"),
-            ("user:secret@collector:4317", "…@collector:4317"),
-            ("http://collector/a@b", "http://collector/a@b"),
-        ] {
-            assert_eq!(redact_login(url), shown);
-        }
+        let protocol = GENERAL_PROTOCOL.into_iter().find_map(super::variable).filter(|_| is_general);
+        let ca = settings.otlp_ca.as_deref().map(read_bytes).transpose()?;
+        let endpoint = settings.otlp_endpoint.clone();
+        Ok(endpoint.map(|endpoint| Self { endpoint, is_general, protocol, ca, share }))
     }
 }

@@ -1,6 +1,6 @@
 //! TLS settings of the listeners: files for all listeners, and files for a single one.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use checkdam_net::TlsFiles;
 
@@ -28,24 +28,24 @@ struct FileSettings<'a> {
 }
 
 impl TlsOptions {
-    pub(super) fn from_settings(given: &Settings, file: &Settings) -> Result<Self, ConfigError> {
-        macro_rules! settings {
+    pub(super) fn from_settings(settings: &Settings) -> Result<Self, ConfigError> {
+        macro_rules! files {
             ($certificate:ident, $key:ident, $client_ca:ident) => {
                 FileSettings {
                     names: [stringify!($certificate), stringify!($key), stringify!($client_ca)],
-                    certificate: given.$certificate.as_deref().or(file.$certificate.as_deref()),
-                    key: given.$key.as_deref().or(file.$key.as_deref()),
-                    client_ca: given.$client_ca.as_deref().or(file.$client_ca.as_deref()),
+                    certificate: settings.$certificate.as_deref(),
+                    key: settings.$key.as_deref(),
+                    client_ca: settings.$client_ca.as_deref(),
                 }
             };
         }
-        let all = settings!(tls_cert, tls_key, tls_client_ca);
+        let all = files!(tls_cert, tls_key, tls_client_ca);
         all.files()?;
         Ok(Self {
-            http: settings!(http_tls_cert, http_tls_key, http_tls_client_ca).or(&all)?,
-            grpc: settings!(grpc_tls_cert, grpc_tls_key, grpc_tls_client_ca).or(&all)?,
-            admin: settings!(admin_tls_cert, admin_tls_key, admin_tls_client_ca).or(&all)?,
-            proxy: settings!(proxy_tls_cert, proxy_tls_key, proxy_tls_client_ca).or(&all)?,
+            http: files!(http_tls_cert, http_tls_key, http_tls_client_ca).or(&all)?,
+            grpc: files!(grpc_tls_cert, grpc_tls_key, grpc_tls_client_ca).or(&all)?,
+            admin: files!(admin_tls_cert, admin_tls_key, admin_tls_client_ca).or(&all)?,
+            proxy: files!(proxy_tls_cert, proxy_tls_key, proxy_tls_client_ca).or(&all)?,
         })
     }
 }
@@ -90,18 +90,18 @@ fn is_off(path: &Path) -> bool {
 
 /// Whether clients of the admin listener need a certificate of a CA that is meant for
 /// operators. The CA of all listeners is not: its certificates are those of services.
-pub(super) fn has_operator_ca(given: &Settings, file: &Settings) -> bool {
-    let client_ca: Option<&PathBuf> = given.admin_tls_client_ca.as_ref().or(file.admin_tls_client_ca.as_ref());
-    client_ca.is_some_and(|path| !is_off(path))
+pub(super) fn has_operator_ca(settings: &Settings) -> bool {
+    settings.admin_tls_client_ca.as_deref().is_some_and(|path| !is_off(path))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::layers::Layered;
     use super::*;
 
     fn options(text: &str, flags: &str) -> Result<TlsOptions, String> {
         let settings = |text: &str| toml::from_str::<Settings>(&text.replace("; ", "\n")).unwrap();
-        TlsOptions::from_settings(&settings(flags), &settings(text)).map_err(|error| error.to_string())
+        TlsOptions::from_settings(&settings(flags).or(settings(text))).map_err(|error| error.to_string())
     }
 
     fn files(certificate: &str, key: &str, client_ca: Option<&str>) -> Option<TlsFiles> {

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use axum::http::Method;
 use axum::http::uri::{Authority, Scheme};
-use axum::http::{Method, Uri};
 use checkdam::LIMIT_MAX;
+use checkdam::store::redis::redacted_url;
+use checkdam_net::ServerUrl;
 
-use super::telemetry::redact_login;
+use super::layers::from_text;
 
 /// A server behind the proxy: `http://host:port` or `https://host:port`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Deserialize)]
@@ -22,32 +24,17 @@ impl FromStr for UpstreamUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let shown = redact_login(text);
+        let shown = redacted_url(text);
         let refused = |reason: &str| format!("{shown:?} {reason}: write for example http://127.0.0.1:3000");
-        let parts = text.parse::<Uri>().map_err(|_| refused("is no URL"))?.into_parts();
-        let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
-            return Err(refused("has no scheme or no host"));
-        };
-        if scheme != Scheme::HTTP && scheme != Scheme::HTTPS {
-            return Err(refused("is neither http nor https"));
-        }
-        if authority.as_str().contains('@') {
-            return Err(refused("has a login, which is not sent"));
-        }
-        if parts.path_and_query.is_some_and(|path| path.as_str() != "/") {
+        let url = text.parse::<ServerUrl>().map_err(|error| refused(&error.to_string()))?;
+        if !url.prefix.is_empty() {
             return Err(refused("has a path, but paths are passed on as they come"));
         }
-        Ok(Self { scheme, authority })
+        Ok(Self { scheme: url.scheme, authority: url.authority })
     }
 }
 
-impl TryFrom<String> for UpstreamUrl {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
+from_text!(UpstreamUrl);
 
 impl fmt::Display for UpstreamUrl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

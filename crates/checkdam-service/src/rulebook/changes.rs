@@ -7,7 +7,7 @@
 use checkdam::time::rfc3339;
 use serde_json::{Value as Json, json};
 
-use super::database::{Column, Dialect, Kind, Session, Value};
+use super::database::{Column, Conditions, Dialect, Kind, Session, Value};
 use super::database_rulebook::{LOAD_LIMIT, Rulebook, within};
 use super::rows::RowItem;
 use super::snapshot::{ImportCounts, RulebookError};
@@ -183,12 +183,16 @@ fn shortened_field(field: &Json) -> Json {
     }
 }
 
+/// Milliseconds since 1970 as people and programs read them.
+pub(super) fn rfc3339_ms(unix_ms: i64) -> String {
+    let seconds = rfc3339(u64::try_from(unix_ms / 1_000).unwrap_or_default());
+    format!("{}.{:03}Z", seconds.trim_end_matches('Z'), unix_ms.rem_euclid(1_000))
+}
+
 impl Change {
     fn read(row: &str) -> serde_json::Result<Self> {
         let mut row: Json = serde_json::from_str(row)?;
-        let ms = row["changed_at"].as_i64().unwrap_or_default();
-        let seconds = rfc3339(u64::try_from(ms / 1_000).unwrap_or_default());
-        row["changed_at"] = format!("{}.{:03}Z", seconds.trim_end_matches('Z'), ms.rem_euclid(1_000)).into();
+        row["changed_at"] = rfc3339_ms(row["changed_at"].as_i64().unwrap_or_default()).into();
         for column in ["item_before", "item_after"] {
             if let Some(text) = row[column].as_str() {
                 row[column] = serde_json::from_str(text)?;
@@ -240,12 +244,7 @@ impl Rulebook {
 impl ChangeFilter {
     /// A WHERE clause and its values.
     fn sql(&self, dialect: Dialect) -> (String, Vec<Value>) {
-        let mut conditions = Vec::new();
-        let mut values = Vec::new();
-        let mut put = |value: Value| {
-            values.push(value);
-            format!("${}", values.len())
-        };
+        let mut conditions = Conditions::default();
         let texts = [
             ("actor", &self.actor),
             ("action", &self.action),
@@ -254,21 +253,13 @@ impl ChangeFilter {
             ("subject", &self.subject),
         ];
         for (column, wanted) in texts {
-            if let Some(wanted) = wanted {
-                // No database can hold NUL.
-                conditions.push(format!("{column} = {}", put(Value::Text(wanted.replace('\0', "\u{fffd}")))));
-            }
+            conditions.equal(column, wanted.as_deref());
         }
-        for (comparison, instant) in [(">=", self.since_unix_ms), ("<", self.until_unix_ms)] {
-            if let Some(instant) = instant {
-                let instant = dialect.instant(&put(Value::Int(instant)));
-                conditions.push(format!("changed_at {comparison} {instant}"));
-            }
-        }
+        conditions.within(dialect, "changed_at", self.since_unix_ms, self.until_unix_ms);
         if let Some(id) = self.before_id {
-            conditions.push(format!("change_id < {}", put(Value::Int(id))));
+            let id = conditions.put(Value::Int(id));
+            conditions.push(format!("change_id < {id}"));
         }
-        let text = if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
-        (text, values)
+        conditions.into_sql()
     }
 }

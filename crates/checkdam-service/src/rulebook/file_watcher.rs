@@ -11,20 +11,17 @@ use checkdam::rule_file::FileOptions;
 
 use super::rule_file::{FileTexts, LoadError, RuleFile, log_warnings};
 use super::snapshot::Snapshot;
+use crate::polled_file::{PolledFile, can_be_polled};
 
-/// Reading the text itself, and not what the file system says about it, works
-/// with atomic renames, swapped links, mounted volumes and coarse clocks.
+/// How often the file is read.
 const POLL: Duration = Duration::from_millis(250);
 
 /// What is known of the file.
 struct WatchedFile {
     path: PathBuf,
     options: FileOptions,
-    /// The text last validated, or why there is none.
-    validated: Result<FileTexts, String>,
-    /// The text of the last poll, if it was not yet validated: a file may be read half
-    /// written, so it counts once two polls agree.
-    seen: Option<Result<FileTexts, String>>,
+    /// The texts last validated.
+    texts: PolledFile<FileTexts>,
 }
 
 /// Rules that were loaded, or why they were not.
@@ -35,7 +32,7 @@ type Loaded = Result<(RuleSet, Snapshot), String>;
 /// and is dropped when that is done.
 pub async fn watch<T>(file: RuleFile, mut reload: mpsc::Receiver<T>, apply: impl Fn(Loaded)) {
     let RuleFile { path, texts, options, is_followed } = file;
-    let mut watched = WatchedFile { path, options, validated: Ok(texts), seen: None };
+    let mut watched = WatchedFile { path, options, texts: PolledFile::new(texts) };
     loop {
         let asked = tokio::select! {
             asked = reload.recv() => match asked {
@@ -45,35 +42,18 @@ pub async fn watch<T>(file: RuleFile, mut reload: mpsc::Receiver<T>, apply: impl
             () = tokio::time::sleep(POLL), if is_followed => None,
         };
         let path = watched.path.clone();
-        // A pipe in the file's place would hold the reader for ever.
-        let look =
-            move || if path.is_dir() || path.is_file() || !path.exists() { Some(FileTexts::read(&path)) } else { None };
+        let look = move || can_be_polled(&path).then(|| FileTexts::read(&path));
         let Ok(Some(now)) = tokio::task::spawn_blocking(look).await else { continue };
-        watched.poll(&apply, now, asked.is_some());
+        if watched.texts.poll(now.map_err(|error| error.to_string()), asked.is_some()) {
+            watched.validate(&apply);
+        }
     }
 }
 
 impl WatchedFile {
-    fn poll(&mut self, apply: &impl Fn(Loaded), now: Result<FileTexts, LoadError>, is_asked: bool) {
-        let now = now.map_err(|error| error.to_string());
-        if !is_asked {
-            if now == self.validated {
-                self.seen = None;
-                return;
-            }
-            if self.seen.as_ref() != Some(&now) {
-                self.seen = Some(now);
-                return;
-            }
-        }
-        self.seen = None;
-        self.validate(apply, &now);
-        self.validated = now;
-    }
-
-    fn validate(&self, apply: &impl Fn(Loaded), now: &Result<FileTexts, String>) {
+    fn validate(&self, apply: &impl Fn(Loaded)) {
         let file = self.path.display().to_string();
-        let texts = match now {
+        let texts = match &self.texts.accepted {
             Ok(texts) => texts,
             Err(reason) => {
                 tracing::error!(reason, "the rule file cannot be read; the active rules stay");

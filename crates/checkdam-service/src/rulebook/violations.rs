@@ -1,10 +1,10 @@
 //! Violations in the database: written in batches, read newest first, pruned in
 //! steps.
 
-use checkdam::time::rfc3339;
 use serde_json::Value as Json;
 
-use super::database::{Column, Dialect, Kind, Value};
+use super::changes::rfc3339_ms;
+use super::database::{Column, Conditions, Dialect, Kind, Value, without_nul};
 use super::database_rulebook::{LOAD_LIMIT, Rulebook, within};
 use super::snapshot::RulebookError;
 
@@ -136,17 +136,9 @@ impl Violation {
     fn read(row: &str) -> serde_json::Result<Self> {
         let mut row: Json = serde_json::from_str(row)?;
         row["requested_at_ms"] = row["requested_at"].take();
-        let ms = row["requested_at_ms"].as_i64().unwrap_or_default();
-        let seconds = rfc3339(u64::try_from(ms / 1_000).unwrap_or_default());
-        row["requested_at"] = format!("{}.{:03}Z", seconds.trim_end_matches('Z'), ms.rem_euclid(1_000)).into();
+        row["requested_at"] = rfc3339_ms(row["requested_at_ms"].as_i64().unwrap_or_default()).into();
         serde_json::from_value(row)
     }
-}
-
-/// PostgreSQL has no way to write NUL, and a client's odd name must not cost us
-/// the whole batch.
-fn without_nul(text: &str) -> String {
-    text.replace('\0', "\u{fffd}")
 }
 
 impl Rulebook {
@@ -297,32 +289,20 @@ impl Rulebook {
 impl ViolationFilter {
     /// A WHERE clause and its values; `behind` is when and what the last one was.
     fn sql(&self, dialect: Dialect, behind: Option<(i64, i64)>) -> (String, Vec<Value>) {
-        let mut conditions = Vec::new();
-        let mut values = Vec::new();
-        let mut put = |value: Value| {
-            values.push(value);
-            format!("${}", values.len())
-        };
+        let mut conditions = Conditions::default();
         // As they were cut when they were recorded.
         let (user, ip) = (("user_id", &self.user, ATTRIBUTE_MAX), ("ip_address", &self.ip, ATTRIBUTE_MAX));
         let (rule, subject) = (("rule_name", &self.rule, usize::MAX), ("subject", &self.subject, SUBJECT_MAX));
         for (column, wanted, bytes_max) in [user, ip, rule, subject] {
-            if let Some(wanted) = wanted {
-                let wanted = without_nul(&checkdam::shortened_to(wanted, bytes_max));
-                conditions.push(format!("{column} = {}", put(Value::Text(wanted))));
-            }
+            conditions
+                .equal(column, wanted.as_ref().map(|wanted| checkdam::shortened_to(wanted, bytes_max)).as_deref());
         }
-        for (comparison, instant) in [(">=", self.since_unix_ms), ("<", self.until_unix_ms)] {
-            if let Some(instant) = instant {
-                let instant = dialect.instant(&put(Value::Int(instant)));
-                conditions.push(format!("requested_at {comparison} {instant}"));
-            }
-        }
+        conditions.within(dialect, "requested_at", self.since_unix_ms, self.until_unix_ms);
         if let Some((when_ms, id)) = behind {
-            let (instant, id) = (dialect.instant(&put(Value::Int(when_ms))), put(Value::Int(id)));
+            let instant = dialect.instant(&conditions.put(Value::Int(when_ms)));
+            let id = conditions.put(Value::Int(id));
             conditions.push(format!("(requested_at, violation_id) < ({instant}, {id})"));
         }
-        let text = if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
-        (text, values)
+        conditions.into_sql()
     }
 }

@@ -37,7 +37,7 @@ pub use self::options::LoadOptions;
 pub use self::report::{LoadReport, PERCENTILES};
 use self::schedule::Schedule;
 pub use self::tally::LoadTally;
-pub use self::target::{Target, invalid_port};
+pub use self::target::Target;
 use self::worker::{Worker, runtime};
 
 /// The interval of progress reports.

@@ -28,26 +28,36 @@ enum NewState {
     Strict(sliding_window_strict::State),
 }
 
-impl WindowState {
-    /// Takes `cost` if it fits.
-    pub fn take(quota: &Quota, slot: &mut Option<Self>, now_us: u64, cost: u64) -> Decision {
-        let (decision, state) = match quota.algorithm {
+/// The decision and the new state by the function of this name of the quota's algorithm. A
+/// log is changed in its slot, and its decision returned.
+macro_rules! new_state {
+    ($function:ident, $quota:ident, $slot:ident, $now_us:ident, $cost:ident) => {
+        match $quota.algorithm {
             Algorithm::SlidingWindow { strict: false } => {
-                let (decision, state) = sliding_window::decide(quota, Self::sliding(slot.as_ref()), now_us, cost);
+                let state = Self::sliding($slot.as_ref());
+                let (decision, state) = sliding_window::$function($quota, state, $now_us, $cost);
                 (decision, NewState::Sliding(state))
             }
             Algorithm::SlidingWindow { strict: true } => {
-                let (decision, state) = sliding_window_strict::decide(quota, Self::strict(slot.as_ref()), now_us, cost);
+                let state = Self::strict($slot.as_ref());
+                let (decision, state) = sliding_window_strict::$function($quota, state, $now_us, $cost);
                 (decision, NewState::Strict(state))
             }
             Algorithm::SlidingLog => {
-                return Self::with_log(slot, |log| sliding_log::decide(quota, log, now_us, cost));
+                return Self::with_log($slot, |log| sliding_log::$function($quota, log, $now_us, $cost));
             }
             Algorithm::FixedWindow | Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-                let (decision, state) = fixed_window::decide(quota, Self::fixed(slot.as_ref()), now_us, cost);
+                let (decision, state) = fixed_window::$function($quota, Self::fixed($slot.as_ref()), $now_us, $cost);
                 (decision, NewState::Fixed(state))
             }
-        };
+        }
+    };
+}
+
+impl WindowState {
+    /// Takes `cost` if it fits.
+    pub fn take(quota: &Quota, slot: &mut Option<Self>, now_us: u64, cost: u64) -> Decision {
+        let (decision, state) = new_state!(decide, quota, slot, now_us, cost);
         if cost > 0 && (slot.is_some() || decision.is_allowed()) {
             Self::keep(slot, state);
         }
@@ -75,23 +85,7 @@ impl WindowState {
 
     /// Gives back `cost`, at most what is used.
     pub fn refund(quota: &Quota, slot: &mut Option<Self>, now_us: u64, cost: u64) -> Decision {
-        let (decision, state) = match quota.algorithm {
-            Algorithm::SlidingWindow { strict: false } => {
-                let (decision, state) = sliding_window::refund(quota, Self::sliding(slot.as_ref()), now_us, cost);
-                (decision, NewState::Sliding(state))
-            }
-            Algorithm::SlidingWindow { strict: true } => {
-                let (decision, state) = sliding_window_strict::refund(quota, Self::strict(slot.as_ref()), now_us, cost);
-                (decision, NewState::Strict(state))
-            }
-            Algorithm::SlidingLog => {
-                return Self::with_log(slot, |log| sliding_log::refund(quota, log, now_us, cost));
-            }
-            Algorithm::FixedWindow | Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-                let (decision, state) = fixed_window::refund(quota, Self::fixed(slot.as_ref()), now_us, cost);
-                (decision, NewState::Fixed(state))
-            }
-        };
+        let (decision, state) = new_state!(refund, quota, slot, now_us, cost);
         if slot.is_some() {
             Self::keep(slot, state);
         }
@@ -104,23 +98,7 @@ impl WindowState {
         if cost == 0 {
             return Self::peek(quota, slot.as_ref(), now_us, 0);
         }
-        let (decision, state) = match quota.algorithm {
-            Algorithm::SlidingWindow { strict: false } => {
-                let (decision, state) = sliding_window::charge(quota, Self::sliding(slot.as_ref()), now_us, cost);
-                (decision, NewState::Sliding(state))
-            }
-            Algorithm::SlidingWindow { strict: true } => {
-                let (decision, state) = sliding_window_strict::charge(quota, Self::strict(slot.as_ref()), now_us, cost);
-                (decision, NewState::Strict(state))
-            }
-            Algorithm::SlidingLog => {
-                return Self::with_log(slot, |log| sliding_log::charge(quota, log, now_us, cost));
-            }
-            Algorithm::FixedWindow | Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-                let (decision, state) = fixed_window::charge(quota, Self::fixed(slot.as_ref()), now_us, cost);
-                (decision, NewState::Fixed(state))
-            }
-        };
+        let (decision, state) = new_state!(charge, quota, slot, now_us, cost);
         Self::keep(slot, state);
         decision
     }

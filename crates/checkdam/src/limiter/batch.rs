@@ -1,13 +1,14 @@
-//! Batches: several requests that pass together or not at all.
+//! Batches: several requests that pass together or not at all; and refunds of what one was
+//! charged.
 
 use std::sync::Arc;
 
 use super::batch_plan::BatchPlan;
-use super::{Limiter, bound_delays};
+use super::{Limiter, Tiers, bound_delays};
 use crate::outcome::Outcome;
 use crate::request::Request;
 use crate::ruleset::RuleSet;
-use crate::store::{Operation, Store, TIERS_MAX, TierDecisions};
+use crate::store::{DeniedGroups, Operation, Store, TIERS_MAX, TierDecisions};
 
 /// The outcomes of requests that were decided together.
 #[must_use = "a batch that is ignored limits nothing"]
@@ -91,5 +92,25 @@ impl<S: Store> Limiter<S> {
             request.ban = request.ban.filter(|ban| at_us < rules.bans()[*ban as usize].until_us());
         }
         plan.requests.iter().any(|request| request.ban.is_some())
+    }
+
+    /// Refunds what `request` was charged when `outcome` was decided: to the same
+    /// buckets, whatever rules are active by now, and to no others. Does nothing if
+    /// nothing was charged: for denied requests, peeks, refunds, and decisions of a
+    /// failure policy. Call at most once for an outcome.
+    pub async fn refund_outcome(&self, request: &Request<'_>, outcome: &Outcome) {
+        if !outcome.is_charged() {
+            return;
+        }
+        let rules = outcome.rules();
+        let plan = BatchPlan::new(rules, std::slice::from_ref(request));
+        let mut tiers = plan.tiers(rules);
+        // A limit that another request of the same call replaced is last.
+        tiers.truncate(outcome.tiers().len());
+        let denied = DeniedGroups::new(&tiers, outcome.tiers().map(|tier| tier.decision.is_allowed()));
+        let charged: Tiers<'_> = tiers.iter().filter(|tier| denied.is_charged(tier)).copied().collect();
+        if !charged.is_empty() {
+            self.store.apply(Operation::Refund, &charged).await;
+        }
     }
 }

@@ -11,9 +11,12 @@ mod variables;
 use std::fmt;
 use std::path::PathBuf;
 
+use toml::Value;
+
 use self::redis_url::RedisVariables;
 use self::variables::{EnvoyVariable, TABLE, VariableMeaning};
-use super::{ConfigError, Settings};
+use super::ConfigError;
+use super::layers::Layers;
 
 /// The default of `RUNTIME_ROOT`.
 const ROOT_DEFAULT: &str = "/srv/runtime_data/current";
@@ -55,14 +58,25 @@ impl fmt::Display for VariableEffect {
     }
 }
 
-/// What the rest of the configuration says.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct OtherSettings<'a> {
-    /// Whether it says where the rules are.
-    pub(super) has_rules: bool,
-    /// The host of listeners for which none is given.
-    pub(super) host: &'a str,
-}
+/// Variables that become one setting: the setting, and the variable.
+const TEXTS: [(&str, &str); 4] = [
+    ("store_ca", "REDIS_TLS_CACERT"),
+    ("store_client_cert", "REDIS_TLS_CLIENT_CERT"),
+    ("store_client_key", "REDIS_TLS_CLIENT_KEY"),
+    ("key_prefix", "CACHE_KEY_PREFIX"),
+];
+const SWITCHES: [(&str, &str); 4] = [
+    ("merge_domains", "MERGE_DOMAIN_CONFIG"),
+    ("grpc_shadow", "SHADOW_MODE"),
+    ("grpc_quota", "QUOTA_MODE"),
+    ("grpc_metadata", "RESPONSE_DYNAMIC_METADATA"),
+];
+/// The key is first: it is not read beside a certificate that is given otherwise.
+const GRPC_TLS_FILES: [(&str, &str); 3] = [
+    ("grpc_tls_key", "GRPC_SERVER_TLS_KEY"),
+    ("grpc_tls_client_ca", "GRPC_CLIENT_TLS_CACERT"),
+    ("grpc_tls_cert", "GRPC_SERVER_TLS_CERT"),
+];
 
 impl<F: Fn(&str) -> Option<String>> EnvoyEnvironment<F> {
     /// Whether the program is set up as envoyproxy/ratelimit is.
@@ -70,100 +84,57 @@ impl<F: Fn(&str) -> Option<String>> EnvoyEnvironment<F> {
         self.own_variables().next().is_some()
     }
 
-    /// What they say, where it is not given otherwise; and what became of each.
-    pub(super) fn merge_under(
+    /// Adds what they say where it is not given otherwise; and what became of each.
+    /// `host` is that of listeners for which none is given.
+    pub(super) fn add_to(
         &self,
-        given: Settings,
-        around: OtherSettings<'_>,
-    ) -> Result<(Settings, Vec<EnvoyVariableReport>), ConfigError> {
+        layers: &mut Layers,
+        has_rules: bool,
+        host: &str,
+    ) -> Result<Vec<EnvoyVariableReport>, ConfigError> {
         if !self.is_detected() {
             let others = TABLE.iter().filter(|known| !self.is_platform_variable(known));
-            return Ok((given, self.reports(others, |_| VariableEffect::NotMeant)));
+            return Ok(self.reports(others, |_| VariableEffect::NotMeant));
         }
         self.refuse_unsupported()?;
-        let has_rules = given.rules.is_some() || around.has_rules && self.get("RUNTIME_ROOT").is_none();
-        let told = self.reports(TABLE.iter(), |known| self.effect(known, &given));
-        let settings = Settings {
-            rules: if has_rules { given.rules } else { Some(self.rule_folder()?) },
-            http_listen: given.http_listen.or_else(|| self.address("HOST", "PORT", "8080", around.host)),
-            grpc_listen: given.grpc_listen.or_else(|| self.address("GRPC_HOST", "GRPC_PORT", "8081", around.host)),
-            store_ca: given.store_ca.or_else(|| self.get("REDIS_TLS_CACERT").map(PathBuf::from)),
-            store_client_cert: given.store_client_cert.or_else(|| self.get("REDIS_TLS_CLIENT_CERT").map(PathBuf::from)),
-            store_client_key: given.store_client_key.or_else(|| self.get("REDIS_TLS_CLIENT_KEY").map(PathBuf::from)),
-            grpc_tls_key: given.grpc_tls_key.or(self.grpc_tls("GRPC_SERVER_TLS_KEY", &given.grpc_tls_cert)?),
-            grpc_tls_client_ca: match given.grpc_tls_client_ca {
-                None => self.grpc_tls("GRPC_CLIENT_TLS_CACERT", &None)?,
-                client_ca => client_ca,
-            },
-            grpc_tls_cert: match given.grpc_tls_cert {
-                None => self.grpc_tls("GRPC_SERVER_TLS_CERT", &None)?,
-                certificate => certificate,
-            },
-            store: match given.store {
-                None => self.redis_store_url()?,
-                store => store,
-            },
-            key_prefix: given.key_prefix.or_else(|| self.get("CACHE_KEY_PREFIX")),
-            merge_domains: given.merge_domains.or(self.go_bool("MERGE_DOMAIN_CONFIG")?),
-            grpc_shadow: given.grpc_shadow.or(self.go_bool("SHADOW_MODE")?),
-            grpc_quota: given.grpc_quota.or(self.go_bool("QUOTA_MODE")?),
-            grpc_metadata: given.grpc_metadata.or(self.go_bool("RESPONSE_DYNAMIC_METADATA")?),
-            grpc_headers: match given.grpc_headers {
-                None => self.headers()?,
-                headers => headers,
-            },
-            ..given
-        };
-        Ok((settings, told))
-    }
-
-    /// What they say of a setting, as text, and the one that says it.
-    pub(super) fn setting_value(
-        &self,
-        setting: &str,
-        host: &str,
-    ) -> Result<Option<(String, &'static str)>, ConfigError> {
-        if !self.is_detected() {
-            return Ok(None);
+        let reports = self.reports(TABLE.iter(), |known| self.effect(known, layers));
+        match self.get("RUNTIME_ROOT") {
+            Some(_) => layers.add("rules", "RUNTIME_ROOT", || self.rule_folder())?,
+            None if has_rules => {}
+            None => layers.add("rules", super::effective::DEFAULT, || self.rule_folder())?,
         }
-        let truth = |name| Ok::<_, ConfigError>(self.go_bool(name)?.map(|is| is.to_string()));
-        let tls_file = |name| Ok::<_, ConfigError>(self.grpc_tls(name, &None)?.map(|path| path.display().to_string()));
-        let one_of = |first, second| if self.get(first).is_some() { first } else { second };
-        let (value, name) = match setting {
-            "rules" if self.get("RUNTIME_ROOT").is_some() => {
-                (Some(self.config_folder().display().to_string()), "RUNTIME_ROOT")
-            }
-            "http_listen" => (self.address("HOST", "PORT", "8080", host), one_of("PORT", "HOST")),
-            "grpc_listen" => (self.address("GRPC_HOST", "GRPC_PORT", "8081", host), one_of("GRPC_PORT", "GRPC_HOST")),
-            "store" => (self.redis_store_url()?, "REDIS_URL"),
-            "store_ca" => (self.get("REDIS_TLS_CACERT"), "REDIS_TLS_CACERT"),
-            "store_client_cert" => (self.get("REDIS_TLS_CLIENT_CERT"), "REDIS_TLS_CLIENT_CERT"),
-            "store_client_key" => (self.get("REDIS_TLS_CLIENT_KEY"), "REDIS_TLS_CLIENT_KEY"),
-            "grpc_tls_cert" => (tls_file("GRPC_SERVER_TLS_CERT")?, "GRPC_SERVER_TLS_CERT"),
-            "grpc_tls_key" => (tls_file("GRPC_SERVER_TLS_KEY")?, "GRPC_SERVER_TLS_KEY"),
-            "grpc_tls_client_ca" => (tls_file("GRPC_CLIENT_TLS_CACERT")?, "GRPC_CLIENT_TLS_CACERT"),
-            "key_prefix" => (self.get("CACHE_KEY_PREFIX"), "CACHE_KEY_PREFIX"),
-            "merge_domains" => (truth("MERGE_DOMAIN_CONFIG")?, "MERGE_DOMAIN_CONFIG"),
-            "grpc_shadow" => (truth("SHADOW_MODE")?, "SHADOW_MODE"),
-            "grpc_quota" => (truth("QUOTA_MODE")?, "QUOTA_MODE"),
-            "grpc_metadata" => (truth("RESPONSE_DYNAMIC_METADATA")?, "RESPONSE_DYNAMIC_METADATA"),
-            "grpc_headers" => (self.headers()?, "LIMIT_RESPONSE_HEADERS_ENABLED"),
-            _ => (None, ""),
-        };
-        Ok(value.map(|value| (value, name)))
+        for (setting, [host_name, port_name], port) in
+            [("http_listen", ["HOST", "PORT"], "8080"), ("grpc_listen", ["GRPC_HOST", "GRPC_PORT"], "8081")]
+        {
+            let source = if self.get(port_name).is_some() { port_name } else { host_name };
+            layers.add(setting, source, || Ok(self.address(host_name, port_name, port, host).map(Value::from)))?;
+        }
+        for (setting, name) in TEXTS {
+            layers.add(setting, name, || Ok(self.get(name).map(Value::from)))?;
+        }
+        for (setting, name) in SWITCHES {
+            layers.add(setting, name, || Ok(self.go_bool(name)?.map(Value::from)))?;
+        }
+        let has_certificate = layers.has("grpc_tls_cert");
+        for (setting, name) in GRPC_TLS_FILES.into_iter().skip(usize::from(has_certificate)) {
+            layers.add(setting, name, || self.grpc_tls(name))?;
+        }
+        layers.add("store", "REDIS_URL", || self.redis_store_url())?;
+        layers.add("grpc_headers", "LIMIT_RESPONSE_HEADERS_ENABLED", || self.headers())?;
+        Ok(reports)
     }
 
     /// Redis as one URL, by the variables that platforms set for every program.
-    pub(super) fn redis_store_url(&self) -> Result<Option<String>, ConfigError> {
+    pub(super) fn redis_store_url(&self) -> Result<Option<Value>, ConfigError> {
         let Some(url) = self.get("REDIS_URL") else { return Ok(None) };
         let login = match (self.get("REDIS_AUTH"), self.get("REDIS_AUTH_FILE")) {
             (Some(_), Some(_)) => return Err(ConfigError::TwoLogins),
-            (None, Some(path)) => Some(super::secret_files::read(path.as_ref())?),
+            (None, Some(path)) => Some(super::layers::read_secret(path.as_ref())?),
             (login, None) => login,
         };
         let is_tls = self.go_bool("REDIS_TLS")?.unwrap_or(false);
         let kind = self.get("REDIS_TYPE").unwrap_or_default();
-        RedisVariables { url, kind, login, is_tls }.to_url().map(Some)
+        RedisVariables { url, kind, login, is_tls }.to_url().map(|url| Some(url.into()))
     }
 
     /// Where the HTTP listener is, as far as these variables say it.
@@ -171,16 +142,15 @@ impl<F: Fn(&str) -> Option<String>> EnvoyEnvironment<F> {
         if self.is_detected() { self.address("HOST", "PORT", "8080", "127.0.0.1") } else { None }
     }
 
-    /// A TLS file of the gRPC listener: only with `GRPC_SERVER_USE_TLS`, and not beside a
-    /// certificate that is given otherwise.
-    fn grpc_tls(&self, name: &'static str, given: &Option<PathBuf>) -> Result<Option<PathBuf>, ConfigError> {
-        if self.go_bool("GRPC_SERVER_USE_TLS")? != Some(true) || given.is_some() {
+    /// A TLS file of the gRPC listener: only with `GRPC_SERVER_USE_TLS`.
+    fn grpc_tls(&self, name: &str) -> Result<Option<Value>, ConfigError> {
+        if self.go_bool("GRPC_SERVER_USE_TLS")? != Some(true) {
             return Ok(None);
         }
         if self.get("GRPC_SERVER_TLS_CERT").is_none() {
             return Err(ConfigError::NoTlsCertificate { name: "GRPC_SERVER_USE_TLS", needed: "GRPC_SERVER_TLS_CERT" });
         }
-        Ok(self.get(name).map(PathBuf::from))
+        Ok(self.get(name).map(Value::from))
     }
 
     fn get(&self, name: &str) -> Option<String> {
@@ -202,28 +172,22 @@ impl<F: Fn(&str) -> Option<String>> EnvoyEnvironment<F> {
     }
 
     /// What becomes of one that is set, where they are read.
-    fn effect(&self, known: &EnvoyVariable, given: &Settings) -> VariableEffect {
+    fn effect(&self, known: &EnvoyVariable, layers: &Layers) -> VariableEffect {
         let is_off = || matches!(self.go_bool(known.name), Ok(Some(false)));
+        let is_on = |name| matches!(self.go_bool(name), Ok(Some(true)));
+        let without_switch = |reason| if is_off() { VariableEffect::AsHere } else { VariableEffect::Ignored(reason) };
         match known.meaning {
-            VariableMeaning::Setting(setting) if is_given(given, setting) => VariableEffect::Overridden(setting),
+            VariableMeaning::Setting(setting) if layers.has(setting) => VariableEffect::Overridden(setting),
             VariableMeaning::Setting("store") if self.get("REDIS_URL").is_none() => {
                 VariableEffect::Ignored("REDIS_URL is not set: limits are counted in memory, by each node for itself")
             }
-            VariableMeaning::Setting("grpc_headers") if !matches!(self.headers(), Ok(Some(_))) => {
-                if is_off() {
-                    VariableEffect::AsHere
-                } else {
-                    VariableEffect::Ignored("LIMIT_RESPONSE_HEADERS_ENABLED is not true")
-                }
+            VariableMeaning::Setting("grpc_headers") if !is_on("LIMIT_RESPONSE_HEADERS_ENABLED") => {
+                without_switch("LIMIT_RESPONSE_HEADERS_ENABLED is not true")
             }
             VariableMeaning::Setting("grpc_tls_cert" | "grpc_tls_key" | "grpc_tls_client_ca")
-                if !matches!(self.go_bool("GRPC_SERVER_USE_TLS"), Ok(Some(true))) =>
+                if !is_on("GRPC_SERVER_USE_TLS") =>
             {
-                if is_off() {
-                    VariableEffect::AsHere
-                } else {
-                    VariableEffect::Ignored("GRPC_SERVER_USE_TLS is not true")
-                }
+                without_switch("GRPC_SERVER_USE_TLS is not true")
             }
             VariableMeaning::Setting(setting) => VariableEffect::Setting(setting),
             VariableMeaning::Switch(_) | VariableMeaning::RefusedSwitch(_) if is_off() => VariableEffect::AsHere,
@@ -275,20 +239,15 @@ impl<F: Fn(&str) -> Option<String>> EnvoyEnvironment<F> {
 
     /// The folder with the files, one a domain; refused if that is not said and
     /// nothing is where it looks for it.
-    fn rule_folder(&self) -> Result<PathBuf, ConfigError> {
-        let folder = self.config_folder();
+    fn rule_folder(&self) -> Result<Option<Value>, ConfigError> {
+        let mut folder = PathBuf::from(self.get("RUNTIME_ROOT").unwrap_or_else(|| ROOT_DEFAULT.to_owned()));
+        folder.extend(self.get("RUNTIME_SUBDIRECTORY"));
+        folder.push(self.get("RUNTIME_APPDIRECTORY").unwrap_or_else(|| "config".to_owned()));
         if self.get("RUNTIME_ROOT").is_none() && !folder.exists() {
             let names = self.own_variables().collect::<Vec<_>>().join(", ");
             return Err(ConfigError::NoRuntimeRoot { names, folder: folder.display().to_string() });
         }
-        Ok(folder)
-    }
-
-    fn config_folder(&self) -> PathBuf {
-        let mut folder = PathBuf::from(self.get("RUNTIME_ROOT").unwrap_or_else(|| ROOT_DEFAULT.to_owned()));
-        folder.extend(self.get("RUNTIME_SUBDIRECTORY"));
-        folder.push(self.get("RUNTIME_APPDIRECTORY").unwrap_or_else(|| "config".to_owned()));
-        folder
+        Ok(Some(folder.display().to_string().into()))
     }
 
     /// Only a configured host is exposed: by default it is checkdam's own default.
@@ -300,14 +259,14 @@ impl<F: Fn(&str) -> Option<String>> EnvoyEnvironment<F> {
         Some(super::address(host.as_deref().unwrap_or(host_default), port.as_deref().unwrap_or(port_default)))
     }
 
-    fn headers(&self) -> Result<Option<String>, ConfigError> {
+    fn headers(&self) -> Result<Option<Value>, ConfigError> {
         if self.go_bool("LIMIT_RESPONSE_HEADERS_ENABLED")? != Some(true) {
             return Ok(None);
         }
         let names = ["LIMIT_LIMIT_HEADER", "LIMIT_REMAINING_HEADER", "LIMIT_RESET_HEADER"];
         let names = names.into_iter().zip(super::HeaderNames::DEFAULT);
         let names = names.map(|(name, default)| self.get(name).unwrap_or_else(|| default.to_owned()));
-        Ok(Some(names.collect::<Vec<_>>().join(",")))
+        Ok(Some(names.collect::<Vec<_>>().join(",").into()))
     }
 
     /// What Go reads as a truth value.
@@ -318,31 +277,6 @@ impl<F: Fn(&str) -> Option<String>> EnvoyEnvironment<F> {
             "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(Some(false)),
             _ => Err(ConfigError::NotAChoice { name, value, choices: "true, false".to_owned() }),
         }
-    }
-}
-
-/// Whether one of our own flags or variables gives that setting.
-fn is_given(given: &Settings, setting: &str) -> bool {
-    match setting {
-        "rules" => given.rules.is_some(),
-        "http_listen" => given.http_listen.is_some(),
-        "grpc_listen" => given.grpc_listen.is_some(),
-        "store" => given.store.is_some(),
-        "store_ca" => given.store_ca.is_some(),
-        "store_client_cert" => given.store_client_cert.is_some(),
-        "store_client_key" => given.store_client_key.is_some(),
-        "grpc_tls_cert" => given.grpc_tls_cert.is_some(),
-        "grpc_tls_key" => given.grpc_tls_key.is_some(),
-        "grpc_tls_client_ca" => given.grpc_tls_client_ca.is_some(),
-        "key_prefix" => given.key_prefix.is_some(),
-        "merge_domains" => given.merge_domains.is_some(),
-        "grpc_shadow" => given.grpc_shadow.is_some(),
-        "grpc_quota" => given.grpc_quota.is_some(),
-        "grpc_metadata" => given.grpc_metadata.is_some(),
-        "grpc_headers" => given.grpc_headers.is_some(),
-        "log_level" => given.log_level.is_some(),
-        "log_format" => given.log_format.is_some(),
-        _ => false,
     }
 }
 

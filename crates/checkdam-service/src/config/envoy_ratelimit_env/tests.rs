@@ -1,18 +1,19 @@
 //! Tests of the mapping of envoyproxy/ratelimit's variables.
 
+use super::super::Settings;
 use super::*;
-
-const AROUND: OtherSettings<'_> = OtherSettings { has_rules: false, host: "127.0.0.1" };
 
 type Read = (Settings, Vec<EnvoyVariableReport>);
 
-fn read_around(variables: &[(&str, &str)], given: Settings, around: OtherSettings<'_>) -> Result<Read, String> {
+fn read_with(variables: &[(&str, &str)], given: Settings, has_rules: bool, host: &str) -> Result<Read, String> {
     let get = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-    EnvoyEnvironment(get).merge_under(given, around).map_err(|error| error.to_string())
+    let mut layers = Layers::new(given);
+    let added = EnvoyEnvironment(get).add_to(&mut layers, has_rules, host);
+    added.and_then(|told| Ok((layers.merge()?, told))).map_err(|error| error.to_string())
 }
 
 fn read(variables: &[(&str, &str)]) -> Result<Read, String> {
-    read_around(variables, Settings::default(), AROUND)
+    read_with(variables, Settings::default(), false, "127.0.0.1")
 }
 
 fn became(told: &[EnvoyVariableReport], name: &str) -> VariableEffect {
@@ -82,8 +83,8 @@ fn without_a_runtime_root_its_own_names_tell_and_its_default_is_looked_for() {
             "{said}"
         );
     }
-    let around = OtherSettings { has_rules: true, ..AROUND };
-    let (settings, told) = read_around(&[("USE_STATSD", "0"), ("PORT", "9")], Settings::default(), around).unwrap();
+    let variables = [("USE_STATSD", "0"), ("PORT", "9")];
+    let (settings, told) = read_with(&variables, Settings::default(), true, "127.0.0.1").unwrap();
     assert_eq!(
         (settings.rules, settings.http_listen.as_deref()),
         (None, Some("127.0.0.1:9")),
@@ -95,8 +96,7 @@ fn without_a_runtime_root_its_own_names_tell_and_its_default_is_looked_for() {
 #[test]
 fn a_host_that_is_not_given_is_that_of_our_own_listeners() {
     let variables = [("RUNTIME_ROOT", "/data"), ("PORT", "9080"), ("GRPC_HOST", "10.0.0.1")];
-    let around = OtherSettings { host: "0.0.0.0", ..AROUND };
-    let (settings, _) = read_around(&variables, Settings::default(), around).unwrap();
+    let (settings, _) = read_with(&variables, Settings::default(), false, "0.0.0.0").unwrap();
     assert_eq!(settings.http_listen.as_deref(), Some("0.0.0.0:9080"));
     assert_eq!(settings.grpc_listen.as_deref(), Some("10.0.0.1:8081"));
 }
@@ -154,12 +154,12 @@ fn a_certificate_of_our_own_keeps_the_client_ca_of_the_variables() {
         ("GRPC_CLIENT_TLS_CACERT", "/tls/ca.crt"),
     ];
     let given = Settings { grpc_tls_cert: Some("/own/both.pem".into()), ..Settings::default() };
-    let (settings, _) = read_around(&variables, given, AROUND).unwrap();
+    let (settings, _) = read_with(&variables, given, false, "127.0.0.1").unwrap();
     assert_eq!(settings.grpc_tls_cert, Some("/own/both.pem".into()));
     assert_eq!(settings.grpc_tls_key, None, "a key of theirs does not fit our certificate");
     assert_eq!(settings.grpc_tls_client_ca, Some("/tls/ca.crt".into()));
     let given = Settings { grpc_tls_client_ca: Some("/own/ca.crt".into()), ..Settings::default() };
-    let (settings, _) = read_around(&variables, given, AROUND).unwrap();
+    let (settings, _) = read_with(&variables, given, false, "127.0.0.1").unwrap();
     assert_eq!(settings.grpc_tls_client_ca, Some("/own/ca.crt".into()));
     assert_eq!(settings.grpc_tls_cert, Some("/tls/server.crt".into()));
 }
@@ -191,7 +191,7 @@ fn what_is_given_otherwise_wins() {
         ..Settings::default()
     };
     let variables = [("RUNTIME_ROOT", "1"), ("PORT", "1"), ("REDIS_URL", "1")];
-    let (settings, told) = read_around(&variables, given, AROUND).unwrap();
+    let (settings, told) = read_with(&variables, given, false, "127.0.0.1").unwrap();
     assert_eq!((settings.store.as_deref(), settings.http_listen.as_deref()), (Some("memory"), Some("127.0.0.1:7")));
     assert_eq!(became(&told, "REDIS_URL"), VariableEffect::Overridden("store"));
 }

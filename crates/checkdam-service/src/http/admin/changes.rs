@@ -11,7 +11,7 @@ use super::Admin;
 use super::edit_requests::rulebook_problem;
 use super::query_parameters::QueryParameters;
 use super::rules::{AdminErrorResponses, AdminResult, json_response};
-use crate::http::problem::{Problem, ProblemKind, truncated};
+use crate::http::problem::ProblemKind;
 use crate::rulebook::{Change, ChangeFilter};
 
 /// A page of the change log, newest first.
@@ -48,7 +48,7 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResu
         subject: query.filter("subject")?,
         since_unix_ms: query.time_ms("since")?,
         until_unix_ms: query.time_ms("until")?,
-        before_id: query.text("before").map(parse_cursor).transpose()?,
+        before_id: query.before_id()?,
         limit: limit as u32,
     };
     let Some(rulebook) = &admin.rulebook else {
@@ -57,12 +57,4 @@ pub(super) async fn list(State(admin): State<Arc<Admin>>, uri: Uri) -> AdminResu
     let found = rulebook.changes(&filter).await.map_err(rulebook_problem)?;
     let next = found.last().filter(|_| found.len() == limit).map(|last| last.id);
     Ok(json_response(&ChangesAnswer { changes: found, next }))
-}
-
-/// Reads where a page ended.
-fn parse_cursor(text: &str) -> Result<i64, Problem> {
-    text.parse().map_err(|_| {
-        let detail = format!("before is {:?}: give what the last page called next", truncated(text));
-        Problem::invalid("before", detail)
-    })
 }

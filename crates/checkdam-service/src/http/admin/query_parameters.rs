@@ -94,6 +94,17 @@ impl QueryParameters {
         })
     }
 
+    /// Where the last page of a log ended.
+    pub(super) fn before_id(&self) -> Result<Option<i64>, Problem> {
+        let parse = |text: &str| {
+            text.parse().map_err(|_| {
+                let detail = format!("before is {:?}: give what the last page called next", truncated(text));
+                Problem::invalid("before", detail)
+            })
+        };
+        self.text("before").map(parse).transpose()
+    }
+
     /// How many entries a page shall have.
     pub(super) fn limit(&self) -> Result<usize, Problem> {
         self.limit_within(PAGE_DEFAULT, PAGE_MAX)

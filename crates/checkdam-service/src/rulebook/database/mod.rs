@@ -17,7 +17,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{Connection, PgConnection, PgPool, Postgres, SqlitePool};
 
 pub(super) use self::migrations::reason;
-pub(super) use self::sql_dialect::{Column, Dialect, Kind};
+pub(super) use self::sql_dialect::{Column, Conditions, Dialect, Kind, without_nul};
 pub(super) use self::transaction::{Session, Value};
 use super::database_url::DatabaseUrl;
 

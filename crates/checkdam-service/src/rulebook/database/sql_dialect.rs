@@ -4,6 +4,8 @@
 //! rows in, and each row is returned as one object. Both engines support this, so
 //! every statement is written once.
 
+use super::transaction::Value;
+
 /// An engine's SQL dialect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::rulebook) enum Dialect {
@@ -181,4 +183,58 @@ impl Dialect {
             .collect();
         format!("json_to_recordset($1::JSON) AS given ({})", types.join(", "))
     }
+}
+
+/// A WHERE clause and its values; all conditions must hold.
+#[derive(Debug, Default)]
+pub(in crate::rulebook) struct Conditions {
+    conditions: Vec<String>,
+    values: Vec<Value>,
+}
+
+impl Conditions {
+    /// Adds a value; its name in the statement.
+    pub(in crate::rulebook) fn put(&mut self, value: Value) -> String {
+        self.values.push(value);
+        format!("${}", self.values.len())
+    }
+
+    pub(in crate::rulebook) fn push(&mut self, condition: String) {
+        self.conditions.push(condition);
+    }
+
+    /// The column has this text, if one is wanted.
+    pub(in crate::rulebook) fn equal(&mut self, column: &str, wanted: Option<&str>) {
+        if let Some(wanted) = wanted {
+            let wanted = self.put(Value::Text(without_nul(wanted)));
+            self.push(format!("{column} = {wanted}"));
+        }
+    }
+
+    /// The column has an instant at or after the first and before the second.
+    pub(in crate::rulebook) fn within(
+        &mut self,
+        dialect: Dialect,
+        column: &str,
+        since: Option<i64>,
+        until: Option<i64>,
+    ) {
+        for (comparison, instant) in [(">=", since), ("<", until)] {
+            if let Some(instant) = instant {
+                let instant = dialect.instant(&self.put(Value::Int(instant)));
+                self.push(format!("{column} {comparison} {instant}"));
+            }
+        }
+    }
+
+    pub(in crate::rulebook) fn into_sql(self) -> (String, Vec<Value>) {
+        let Self { conditions, values } = self;
+        let text = if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
+        (text, values)
+    }
+}
+
+/// PostgreSQL has no way to write NUL, and a client's odd name must not cost a whole batch.
+pub(in crate::rulebook) fn without_nul(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
 }

@@ -93,7 +93,10 @@ impl RowItem for Rule {
         let (columns, options): (Row, Row) =
             row.into_iter().partition(|(name, _)| Self::COLUMNS.iter().any(|(column, _)| column == name));
         row = columns;
-        row.insert("options".to_owned(), Some(options).filter(|it| !it.is_empty()).map(|it| json!(it).to_string()).into());
+        row.insert(
+            "options".to_owned(),
+            Some(options).filter(|it| !it.is_empty()).map(|it| json!(it).to_string()).into(),
+        );
         Ok(row)
     }
 

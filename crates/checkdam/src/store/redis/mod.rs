@@ -33,7 +33,7 @@ pub use breaker::BreakerOptions;
 pub use call_error::CallError;
 pub use diagnose::{Diagnosis, Finding, Level, Role, ServerDiagnosis, diagnose, startup_check};
 pub use pubsub::{PubSubError, PubSubEvent, Publisher};
-pub use target::StoreUrlError;
+pub use target::{StoreUrlError, redacted_url};
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -136,7 +136,7 @@ impl RedisOptions {
     /// The URL without its password.
     #[must_use]
     pub fn shown_url(&self) -> String {
-        target::without_password(&self.url)
+        target::redacted_url(&self.url)
     }
 
     /// Whether a store could be opened with these options. Does not connect.

@@ -138,7 +138,7 @@ impl Target {
 
     /// Reads a URL; the certificates are for TLS.
     fn parse(url: &str, certificates: &Certificates) -> Result<Self, StoreUrlError> {
-        let refuse = |reason: String| StoreUrlError { url: without_password(url), reason };
+        let refuse = |reason: String| StoreUrlError { url: redacted_url(url), reason };
         let fail = |reason: String| refuse(format!("{reason}; {FORMS}"));
         let (scheme, rest) = url.split_once("://").ok_or_else(|| fail("it has no scheme".to_owned()))?;
         let endpoint = |text: &str| Endpoint::parse(text, certificates).map_err(|error| fail(error.to_string()));
@@ -269,9 +269,9 @@ fn tcp_settings() -> TcpSettings {
     settings
 }
 
-/// A URL that may be shown: without a login, and without the query, which may contain
-/// one.
-pub(super) fn without_password(url: &str) -> String {
+/// A URL that may be shown: with an ellipsis in place of its login, which ends at the last
+/// `@`, and of its query, which may contain one too.
+pub fn redacted_url(url: &str) -> String {
     let scheme = url.split_once("://").map_or(String::new(), |(scheme, _)| format!("{scheme}://"));
     let shown = url.rsplit_once('@').map_or(url.to_owned(), |(_, hosts)| format!("{scheme}…@{hosts}"));
     match shown.split_once('?') {
@@ -292,8 +292,11 @@ mod tests {
             ("redis//:secret@h:1", "…@h:1"),
             ("redis+unix:///run/redis.sock?db=1&pass=secret", "redis+unix:///run/redis.sock?…"),
             ("redis://:p?ss@h:1/0?x=y", "redis://…@h:1/0?…"),
+            ("http://user:pa@ss@collector:4317/v1?x=y", "http://…@collector:4317/v1?…"),
+            ("user:secret@collector:4317", "…@collector:4317"),
+            ("http://collector:4317/v1", "http://collector:4317/v1"),
         ] {
-            assert_eq!(without_password(url), shown);
+            assert_eq!(redacted_url(url), shown);
         }
         let parse = |url: &str| Target::parse(url, &Certificates::default());
         assert!(matches!(parse("redis://127.0.0.1:6379"), Ok(Target::Single(_))));

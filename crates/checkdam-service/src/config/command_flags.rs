@@ -1,11 +1,15 @@
-//! The store flags of `checkdam doctor`.
+//! Settings of commands that need only some: those of the store, and those of how rule
+//! files are parsed.
 
 use std::path::{Path, PathBuf};
 
+use checkdam::Algorithm;
+use checkdam::rule_file::FileOptions;
 use checkdam::store::redis::RedisOptions;
+use serde::Deserialize;
 
-use super::envoy_ratelimit_env::{EnvoyEnvironment, OtherSettings};
-use super::{ConfigError, DurationText, Settings, from_file, redis_options, variable};
+use super::layers::Layers;
+use super::{ConfigError, DurationText, Settings, redis_options};
 
 /// Where the store is: the same names as `serve` takes.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -55,10 +59,47 @@ impl StoreSettings {
             key_prefix: self.key_prefix,
             ..Settings::default()
         };
-        // Rules and listeners do not matter here.
-        let around = OtherSettings { has_rules: true, host: "127.0.0.1" };
-        let (given, _) = EnvoyEnvironment(variable).merge_under(given.with_secrets()?, around)?;
-        // Nothing is kept in memory while a store is examined.
-        redis_options(&given, &from_file(file)?, 1)
+        // Rules and listeners do not matter here, and nothing is kept in memory.
+        redis_options(&Layers::load(given, file, false)?.0.merge()?, 1)
     }
+}
+
+/// Flags for parsing rule files, for commands that need no server.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct RuleFileArguments {
+    /// Default algorithm for descriptor limits [default: fixed_window]
+    #[arg(long, env = "CHECKDAM_DEFAULT_ALGORITHM", value_name = "ALGORITHM", value_parser = algorithm)]
+    default_algorithm: Option<Algorithm>,
+
+    /// Allow several files to define descriptors of the same domain
+    #[arg(long, env = "CHECKDAM_MERGE_DOMAINS", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    merge_domains: Option<bool>,
+}
+
+impl RuleFileArguments {
+    pub fn options(&self) -> FileOptions {
+        options(self.default_algorithm, self.merge_domains)
+    }
+}
+
+pub(super) fn options(algorithm: Option<Algorithm>, merge_domains: Option<bool>) -> FileOptions {
+    let usual = FileOptions::default();
+    FileOptions {
+        descriptor_algorithm: algorithm.unwrap_or(usual.descriptor_algorithm),
+        merge_domains: merge_domains.unwrap_or(usual.merge_domains),
+        ..usual
+    }
+}
+
+pub(super) fn algorithm(name: &str) -> Result<Algorithm, String> {
+    Algorithm::by_name(name).ok_or_else(|| {
+        let mut names = Algorithm::ALL.map(Algorithm::name).to_vec();
+        names.dedup();
+        format!("use one of {}", names.join(", "))
+    })
+}
+
+pub(super) fn read_algorithm<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Algorithm>, D::Error> {
+    let name = String::deserialize(from)?;
+    algorithm(&name).map(Some).map_err(|error| serde::de::Error::custom(format!("{name:?} is no algorithm: {error}")))
 }
