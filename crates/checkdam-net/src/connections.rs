@@ -34,7 +34,7 @@ use super::load_shedding::SheddingPolicy;
 use super::options::{ConnectionOptions, Protocol};
 use super::peer_connections::{PeerConnection, PeerConnections, SEARCH_AGAIN};
 use super::queueing_delay::record_wakeups;
-use super::responder::{RequestArrival, Responder, ResponderResponse};
+use super::responder::{InFlightRequest, RequestArrival, Responder, ResponderResponse};
 use super::shared_state::ServerState;
 use super::tls::{ClientCaTrust, ListenerTls, START_MAX, ServerStream, TlsConnection};
 
@@ -92,15 +92,6 @@ pub struct ListenerTraits {
     /// Paths that are served on the other runtime, so that they are answered in time
     /// under any load.
     pub health_paths: &'static [&'static str],
-}
-
-/// The sender of a request, and since when it waits; an extension of every request.
-#[derive(Debug, Clone, Copy)]
-pub struct RequestPeer {
-    /// The address of the connection's other end.
-    pub ip: IpAddr,
-    /// Since when it waits, by the clock of [`LoadShedding`](crate::LoadShedding).
-    pub since: u64,
 }
 
 /// The permit of one more connection.
@@ -431,7 +422,7 @@ impl<R: Responder> ConnectionContext<R> {
     fn begin(&self, request: &Request<Incoming>) -> RequestArrival {
         let is_http2 = request.version() == Version::HTTP_2;
         let (fault, since) = (self.progress.begin_request(is_http2), self.progress.wakeups.request_since());
-        let under_way = InFlightRequest { progress: Arc::clone(&self.progress), _open: Arc::clone(&self.open) };
+        let under_way = InFlightRequest::new(Arc::clone(&self.progress), Arc::clone(&self.open));
         RequestArrival { peer: self.peer, since, is_tls: self.is_tls, fault, under_way }
     }
 
@@ -623,55 +614,6 @@ fn builder() -> auto::Builder<TokioExecutor> {
         .max_header_list_size(HEAD_MAX as u32)
         .keep_alive_interval(Duration::from_secs(20));
     builder
-}
-
-/// A request in flight. It ends when this is dropped, however it ended: also when the
-/// client resets its stream.
-pub struct InFlightRequest {
-    progress: Arc<RequestProgress>,
-    /// An upgraded connection still counts as open.
-    _open: Arc<OpenConnection>,
-}
-
-impl InFlightRequest {
-    /// Tells when the request waits for its client.
-    pub fn client_wait(&self) -> ClientWait {
-        ClientWait { progress: Arc::clone(&self.progress), is_waiting: false }
-    }
-}
-
-/// Tells when a request waits for its client: for more of its body, or until it has
-/// taken some of the response. A connection on which all do for seconds may be closed
-/// when there is hardly room for others.
-pub struct ClientWait {
-    progress: Arc<RequestProgress>,
-    is_waiting: bool,
-}
-
-impl ClientWait {
-    /// Whether the request waits for the client now.
-    pub fn set_waiting(&mut self, is_waiting: bool) {
-        if std::mem::replace(&mut self.is_waiting, is_waiting) != is_waiting {
-            self.progress.set_waiting(is_waiting);
-        }
-    }
-
-    /// So much of a body has come from the client, or is handed to it.
-    pub fn add_bytes(&self, bytes: usize) {
-        self.progress.add_body_bytes(bytes);
-    }
-}
-
-impl Drop for ClientWait {
-    fn drop(&mut self) {
-        self.set_waiting(false);
-    }
-}
-
-impl Drop for InFlightRequest {
-    fn drop(&mut self) {
-        self.progress.end_request();
-    }
 }
 
 /// Whether a connection that begins with these bytes requests one of the paths.

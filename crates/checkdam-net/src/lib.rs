@@ -22,12 +22,14 @@ mod shared_state;
 mod tls;
 
 pub use self::bounded_file::{FILE_MAX, file_text, read_file, read_regular_file};
-pub use self::connections::{ClientWait, InFlightRequest, ListenerTraits, RequestPeer};
+pub use self::connections::ListenerTraits;
 pub use self::lazy_timer::LazyTimer;
-pub use self::load_shedding::{LoadShedding, SheddingListener, SheddingPolicy, log_episodes as log_overload};
+pub use self::load_shedding::{LoadShedding, SheddingListener, SheddingPolicy};
 pub use self::options::{ConnectionOptions, OverloadOptions, Protocol, ShutdownOptions};
 pub use self::request_framing::{FramingFault, chunk_size, content_length};
-pub use self::responder::{RequestArrival, Responder, ResponderResponse, StreamingResponse, route};
+pub use self::responder::{
+    ClientWait, InFlightRequest, RequestArrival, RequestPeer, Responder, ResponderResponse, StreamingResponse, route,
+};
 pub use self::response_framing::{BodyFraming, ResponseFraming, ResponseFramingError};
 pub use self::server::{Listener, Server};
 pub use self::server_url::{ServerUrl, ServerUrlError};

@@ -7,8 +7,8 @@
 //! also shed while too many are being decided, as when a store hangs. Health, metrics and
 //! operators are never shed.
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -16,7 +16,6 @@ use axum::http::Response;
 use tokio::time::Instant;
 
 use super::options::OverloadOptions;
-use super::shared_state::ServerState;
 
 /// How often the longest wait is read, and the log written.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -188,17 +187,16 @@ impl LoadShedding {
     fn take_max_wait_ms(&self) -> u64 {
         self.lateness.longest_us.swap(0, Ordering::Relaxed) / 1_000
     }
-}
 
-/// Logs episodes of load shedding, for as long as the program runs.
-pub async fn log_episodes(state: Arc<ServerState>) {
-    let overload = state.overload();
-    let (mut episode, mut longest_ms) = (SheddingEpisode::default(), [0; LOOKS]);
-    for look in (0..LOOKS).cycle() {
-        tokio::time::sleep(LOOK_EVERY).await;
-        longest_ms[look] = overload.take_max_wait_ms();
-        overload.late_ms.store(longest_ms.into_iter().max().unwrap_or(0), Ordering::Relaxed);
-        episode.poll(overload);
+    /// Logs episodes of load shedding, for as long as the program runs.
+    pub(crate) async fn log_episodes(&self) {
+        let (mut episode, mut longest_ms) = (SheddingEpisode::default(), [0; LOOKS]);
+        for look in (0..LOOKS).cycle() {
+            tokio::time::sleep(LOOK_EVERY).await;
+            longest_ms[look] = self.take_max_wait_ms();
+            self.late_ms.store(longest_ms.into_iter().max().unwrap_or(0), Ordering::Relaxed);
+            episode.poll(self);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::Router;
@@ -11,7 +12,7 @@ use http_body_util::{Either, Empty};
 use hyper::body::{Frame, Incoming, SizeHint};
 use tower_service::Service;
 
-use super::connections::{InFlightRequest, RequestPeer};
+use super::connection_timeouts::RequestProgress;
 use super::request_framing::FramingFault;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -104,5 +105,68 @@ impl hyper::body::Body for StreamingBody {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+/// The sender of a request, and since when it waits; an extension of every request.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestPeer {
+    /// The address of the connection's other end.
+    pub ip: IpAddr,
+    /// Since when it waits, by the clock of [`LoadShedding`](crate::LoadShedding).
+    pub since: u64,
+}
+
+/// A request in flight. It ends when this is dropped, however it ended: also when the
+/// client resets its stream.
+pub struct InFlightRequest {
+    progress: Arc<RequestProgress>,
+    /// An upgraded connection still counts as open.
+    _open: Arc<dyn Send + Sync>,
+}
+
+impl InFlightRequest {
+    /// A request of the connection that is open as long as `open` is held.
+    pub(crate) fn new(progress: Arc<RequestProgress>, open: Arc<dyn Send + Sync>) -> Self {
+        Self { progress, _open: open }
+    }
+
+    /// Tells when the request waits for its client.
+    pub fn client_wait(&self) -> ClientWait {
+        ClientWait { progress: Arc::clone(&self.progress), is_waiting: false }
+    }
+}
+
+/// Tells when a request waits for its client: for more of its body, or until it has
+/// taken some of the response. A connection on which all do for seconds may be closed
+/// when there is hardly room for others.
+pub struct ClientWait {
+    progress: Arc<RequestProgress>,
+    is_waiting: bool,
+}
+
+impl ClientWait {
+    /// Whether the request waits for the client now.
+    pub fn set_waiting(&mut self, is_waiting: bool) {
+        if std::mem::replace(&mut self.is_waiting, is_waiting) != is_waiting {
+            self.progress.set_waiting(is_waiting);
+        }
+    }
+
+    /// So much of a body has come from the client, or is handed to it.
+    pub fn add_bytes(&self, bytes: usize) {
+        self.progress.add_body_bytes(bytes);
+    }
+}
+
+impl Drop for ClientWait {
+    fn drop(&mut self) {
+        self.set_waiting(false);
+    }
+}
+
+impl Drop for InFlightRequest {
+    fn drop(&mut self) {
+        self.progress.end_request();
     }
 }

@@ -36,6 +36,11 @@ impl ServerState {
         &self.overload
     }
 
+    /// Logs episodes of load shedding, for as long as the program runs.
+    pub async fn log_overload(self: Arc<Self>) {
+        self.overload.log_episodes().await;
+    }
+
     /// Begins the shutdown: requests are still answered, and each response asks its
     /// client to close the connection.
     pub(crate) fn begin_shutdown(&self) {

@@ -13,9 +13,7 @@ use std::time::Duration;
 use anyhow::Context;
 use checkdam::RuleSet;
 use checkdam::rule_file::FileOptions;
-use checkdam_net::{
-    Listener, ListenerTls, Protocol, ServerState, ShutdownOptions, TlsFiles, follow_certificate_files, log_overload,
-};
+use checkdam_net::{Listener, ListenerTls, Protocol, ServerState, ShutdownOptions, TlsFiles, follow_certificate_files};
 use checkdam_service::app::App;
 use checkdam_service::audit::{Audit, Redaction, ViolationWriter};
 use checkdam_service::config::{Config, EnvoyVariableReport, VariableEffect};
@@ -197,7 +195,7 @@ impl Node {
         };
         tokio::spawn(run_every_second(Arc::clone(&app), statuses));
         tokio::spawn(maintain_store(Arc::clone(&app)));
-        control.spawn(log_overload(Arc::clone(app.server())));
+        control.spawn(Arc::clone(app.server()).log_overload());
         Ok(Some(Self {
             app,
             admin,

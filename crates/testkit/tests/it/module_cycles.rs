@@ -30,7 +30,7 @@ fn cycles_are_found_however_they_are_written() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     };
-    write("lib.rs", "mod a; mod b; mod c; pub use c::{Thing, deep::Other as Renamed};");
+    write("lib.rs", "mod a; mod b; mod c; pub use self::b::B; pub use c::{Thing, deep::Other as Renamed};");
     write("c.rs", "//! crate::a\nfn f() { /* crate::a */ }\n#[cfg(test)] mod tests { use crate::a; }");
     write("b.rs", "use crate::{Renamed, c::x};");
     write("a/mod.rs", "use crate::b; mod inner;");
@@ -38,6 +38,8 @@ fn cycles_are_found_however_they_are_written() {
     assert_eq!(find_cycle(&graph(folder.path())), None);
     for (file, text) in [
         ("c.rs", "fn f() { crate::a::g() }"),
+        ("c.rs", "use super::b::B;"),
+        ("c.rs", "use crate::B;"),
         ("c.rs", "use crate::{b::{self, y}, z};"),
         ("c/inner.rs", "use super::super::b;"),
     ] {
@@ -90,6 +92,9 @@ fn exports(root: &str) -> BTreeMap<String, String> {
     while let Some(token) = tokens.next() {
         if is_ident(&token, "use") {
             let path: Vec<_> = tokens.by_ref().take_while(|token| !is_punct(token, ';')).collect();
+            // `self::` and `crate::` are the root itself.
+            let is_root = |token: &TokenTree| is_ident(token, "self") || is_ident(token, "crate");
+            let path = if path.first().is_some_and(is_root) { path.get(3..).unwrap_or_default() } else { &path };
             let Some(TokenTree::Ident(module)) = path.first() else { continue };
             let mut names = BTreeSet::new();
             all_idents(path.iter().skip(1).cloned().collect(), &mut names);
