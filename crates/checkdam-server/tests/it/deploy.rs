@@ -125,6 +125,13 @@ fn the_image_is_built_from_all_that_is_compiled_in() {
     }
 }
 
+/// The crate has a copy, because a published crate cannot include files outside of it.
+#[test]
+fn the_starter_rules_of_the_examples_are_those_of_the_program() {
+    let own = read(&repository("crates/checkdam-service/starter-rules.yaml"));
+    assert_eq!(read(&repository("examples/starter-rules.yaml")), own);
+}
+
 /// The secrets are made, every one that is used is declared, and the program
 /// takes the settings as the container would see them.
 #[test]

@@ -66,7 +66,7 @@ fn an_edit_is_tried_on_what_was_asked_and_changes_nothing() {
     let strictest = preview(&mut admin, Some("per-user"), &per_user(5));
     assert_eq!(strictest["subjects"][3]["subject"], "user:ann", "nothing changes for her: {strictest}");
     assert!(strictest["seconds"].as_f64().unwrap() >= 1.0, "{strictest}");
-    assert!(strictest["note"].as_str().unwrap().contains("begins full"), "{strictest}");
+    assert!(strictest["note"].as_str().unwrap().contains("starts full"), "{strictest}");
     assert_eq!(admin.get("/admin/v1/rules/export").body, before, "nothing has changed");
     let peeked = server.client().ok("/v1/peek", r#"{"attributes": {"user": "ann"}}"#);
     assert_eq!(peeked["remaining"], 6, "and nothing was charged: {peeked}");
@@ -157,7 +157,7 @@ fn a_replay_that_disagrees_with_what_was_decided_says_so() {
     let tried = preview(&mut admin, Some("per-user"), &per_user(5));
     assert_eq!((&tried["disagrees"], &tried["before"]["limited"]), (&json!(true), &json!(0)), "{tried}");
     assert_eq!(tried["live"]["limited"], limited(10) + 40, "{tried}");
-    assert!(tried["note"].as_str().unwrap().contains("disagrees"), "{tried}");
+    assert!(tried["note"].as_str().unwrap().contains("differs"), "{tried}");
 }
 
 #[test]
