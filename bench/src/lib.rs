@@ -32,9 +32,9 @@ pub mod session;
 #[cfg(feature = "rivals")]
 pub mod suites;
 
-use checkdam::{KeyedLimiter, Quota};
 use checkdam::conformance::TestBucket;
 use checkdam::store::{BucketName, FailurePolicy, MemoryOptions, MemoryStore, Tier};
+use checkdam::{KeyedLimiter, Quota};
 
 /// Writes the key of that number, 20 bytes of text, over the last one: a key
 /// comes from a request that was just read, so it is in the cache of every

@@ -13,7 +13,7 @@ use crate::calls::{Drive, drive, runtime};
 use crate::checks::{checks_ns, limiter, quota, rule, tenant};
 use crate::contest::Contest;
 use crate::inside::{Keys, fill, takes_ns};
-use crate::load::{RequestKind, METRICS, run as load};
+use crate::load::{METRICS, RequestKind, run as load};
 use crate::machine::{cores, pin_process};
 use crate::rivals::QUOTA;
 use crate::server::{ONE_TIER, Server};

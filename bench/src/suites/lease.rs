@@ -38,7 +38,8 @@ struct Hot {
 
 impl Hot {
     fn new(server: &Redis, name: &str, limit: &str, (lease, batch_max): (Lease, usize)) -> Self {
-        let options = RedisOptions { deadline: Some(Duration::from_secs(5)), batch_max, ..RedisOptions::new(server.url()) };
+        let options =
+            RedisOptions { deadline: Some(Duration::from_secs(5)), batch_max, ..RedisOptions::new(server.url()) };
         let store = RedisStore::new(options).unwrap_or_else(|error| panic!("the store: {error}"));
         let mut rule = rule(name, "global");
         rule.quotas = vec![quota(limit)];

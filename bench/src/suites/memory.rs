@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use checkdam::KeyedLimiter;
 
-use crate::{Checkdam, keyed_limiter};
 use crate::contest::Contest;
 use crate::figures::{Bound, Figures};
 use crate::inside::{Keys, fill, takes_ns};
 use crate::rivals::{Governor, LeakyBucket, OnDashMap, OnShards, QUOTA, Swap, Throttlecrab};
 use crate::session::{Judged, Over, Session};
+use crate::{Checkdam, keyed_limiter};
 
 const MILLION: usize = 1_000_000;
 /// A take of the store, as a rule's only tier makes it.

@@ -3,7 +3,7 @@
 
 use crate::contest::Contest;
 use crate::figures::{Bound, Figures};
-use crate::load::{RequestKind, METRICS, run as load};
+use crate::load::{METRICS, RequestKind, run as load};
 use crate::machine::server_core;
 use crate::server::{ONE_TIER, Server};
 use crate::session::{Judged, Over, Session};

@@ -5,7 +5,7 @@ use testkit::Redis;
 
 use crate::contest::Contest;
 use crate::figures::Bound;
-use crate::load::{RequestKind, METRICS, run as load};
+use crate::load::{METRICS, RequestKind, run as load};
 use crate::machine::{load_core, pin_process};
 use crate::server::{Server, THREE_TIERS};
 use crate::session::{Judged, Over, Session};
@@ -23,7 +23,9 @@ pub(super) fn run(session: &mut Session) {
     pin_process(redis.pid(), load_core());
     // However slow the machine: what is decided without Redis would be no comparison.
     let checkdam = Server::checkdam(THREE_TIERS, &["--store", &redis.url(), "--store-deadline", "5s"]);
-    for (name, kind, rival) in [("HTTP", RequestKind::Check, "limitador-http"), ("gRPC", RequestKind::Grpc, "limitador-grpc")] {
+    for (name, kind, rival) in
+        [("HTTP", RequestKind::Check, "limitador-http"), ("gRPC", RequestKind::Grpc, "limitador-grpc")]
+    {
         let limitador = Server::bare(rival, Some(&redis));
         let mut contest = Contest::new(format!("{name} checks on Redis, 64 in flight, 100,000 users"), METRICS);
         contest.add(LIMITADOR, |length| load(limitador.target(kind), IN_FLIGHT, length));

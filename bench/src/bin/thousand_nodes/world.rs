@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use checkdam::algorithm::token_bucket::{self, Grant, LeaseRequest, Ledger, State};
-use checkdam::lease::{AccountTable, RefillRequest, BeginRefill, Receipt, Spend, LeaseTerms};
+use checkdam::lease::{AccountTable, BeginRefill, LeaseTerms, Receipt, RefillRequest, Spend};
 use checkdam::{Lease, Quota};
 
 use super::oracle::Ideal;
