@@ -422,7 +422,7 @@ impl<R: Responder> ConnectionContext<R> {
     fn begin(&self, request: &Request<Incoming>) -> RequestArrival {
         let is_http2 = request.version() == Version::HTTP_2;
         let (fault, since) = (self.progress.begin_request(is_http2), self.progress.wakeups.request_since());
-        let under_way = InFlightRequest::new(Arc::clone(&self.progress), Arc::clone(&self.open));
+        let under_way = InFlightRequest::new(Arc::clone(&self.progress), Arc::<OpenConnection>::clone(&self.open));
         RequestArrival { peer: self.peer, since, is_tls: self.is_tls, fault, under_way }
     }
 
