@@ -81,8 +81,6 @@ pub struct Rule {
     /// Rules of higher priority come first: where several deny or govern alike, the first
     /// of them governs.
     pub priority: i32,
-    /// The team that is responsible for it, for people.
-    pub owner: String,
     /// What it is for.
     pub description: String,
 }
@@ -102,7 +100,6 @@ impl Rule {
             on_store_failure: FailurePolicy::default(),
             lease: Lease::default(),
             priority: 0,
-            owner: String::new(),
             description: String::new(),
         }
     }
@@ -164,10 +161,6 @@ pub struct RuleSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = i32))]
     pub priority: Option<i32>,
-    /// The team that is responsible for it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
-    pub owner: Option<String>,
     /// Whose bucket a request is charged to, such as `user:{user}`.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub key: Option<String>,
@@ -241,7 +234,6 @@ impl RuleSpec {
             on_store_failure: spec_parts::choice("on_store_failure", self.on_store_failure.as_deref(), &POLICIES)?,
             lease: self.lease.as_deref().map_or(Ok(Lease::Off), lease)?,
             priority: self.priority.unwrap_or_default(),
-            owner: self.owner.unwrap_or_default(),
             description: self.description.unwrap_or_default(),
         })
     }
@@ -256,7 +248,6 @@ impl From<&Rule> for RuleSpec {
             description: spec_parts::filled(&rule.description),
             domain: spec_parts::filled(&rule.domain),
             priority: Some(rule.priority).filter(|priority| *priority != 0),
-            owner: spec_parts::filled(&rule.owner),
             key: Some(rule.key.text().to_owned()),
             scope: Some(rule.scope.clone()).filter(|scope| scope != rule.key.scope()),
             when: ConditionsSpec::of(&rule.when),

@@ -48,10 +48,6 @@ pub(crate) struct RuleFlags {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     priority: Option<i32>,
 
-    /// Owner: the team that is responsible for the rule
-    #[arg(long, value_name = "TEXT")]
-    owner: Option<String>,
-
     /// Scope: the kind of subject, for display
     #[arg(long, value_name = "WORD")]
     scope: Option<String>,

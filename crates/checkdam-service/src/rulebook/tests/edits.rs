@@ -84,7 +84,6 @@ rules:
             plan: [free, pro], tenant: { present: true }, who: { equals: "a*b" } }
     limits: ["1/s"]
     scope: customers
-    owner: payments
     description: "Quotes ' and \" and \\, 中文, and\nlines"
     priority: 2147483647
   - { name: pattern, key: "n:{user}", when: { plan: "pro-*" }, limits: ["1/s"] }
