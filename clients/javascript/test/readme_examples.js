@@ -110,7 +110,7 @@ test("a check", async () => {
   const { answer, printed } = await run(marker, ["answer"]);
   assert.deepEqual([answer.allowed, answer.decidedBy, printed], [true, "memory", []]);
   await client.check({ user: "42", plan: "free" }, { cost: 5 });
-  assert.match((await run(marker)).printed.join(), /^user-free denies it: again in \d+ ms$/);
+  assert.match((await run(marker)).printed.join(), /^user-free denies it: .*try again in \d+ ms$/);
 });
 
 test("a batch", async () => {
@@ -128,7 +128,7 @@ test("CommonJS", async () => {
 test("a limited function", async () => {
   assert.deepEqual((await run("limited(")).printed, ["results for dams"]);
   await client.check({ user: "42", plan: "free" }, { cost: 5 });
-  assert.match((await run("limited(")).printed.join(), /^again in \d+ ms$/);
+  assert.match((await run("limited(")).printed.join(), /try again in \d+ ms$/);
 });
 
 test("Express", async () => {

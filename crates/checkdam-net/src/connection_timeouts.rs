@@ -367,6 +367,9 @@ impl Read for TimedConnection {
 
 impl Write for TimedConnection {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, Error>> {
+        if self.is_distrusted_tunnel(context) {
+            return Poll::Ready(Err(ErrorKind::ConnectionAborted.into()));
+        }
         match Pin::new(&mut self.io).poll_write(context, bytes) {
             Poll::Pending if self.is_write_timed_out(context) => Poll::Ready(Err(ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
@@ -396,6 +399,9 @@ impl Write for TimedConnection {
         context: &mut Context<'_>,
         slices: &[std::io::IoSlice<'_>],
     ) -> Poll<Result<usize, Error>> {
+        if self.is_distrusted_tunnel(context) {
+            return Poll::Ready(Err(ErrorKind::ConnectionAborted.into()));
+        }
         match Pin::new(&mut self.io).poll_write_vectored(context, slices) {
             Poll::Pending if self.is_write_timed_out(context) => Poll::Ready(Err(ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,

@@ -508,7 +508,7 @@ async fn drive<C>(
                     tokio::select! {
                         biased;
                         done = connection => done,
-                        () = shutdown_overdue(progress), if progress.is_close_requested() => {
+                        () = shutdown_overdue(progress), if reason != CloseReason::ClientCa && progress.is_close_requested() => {
                             Err("it did not end in time to make room".into())
                         }
                         () = tokio::time::sleep(CLIENT_CA_DRAIN), if reason == CloseReason::ClientCa => {

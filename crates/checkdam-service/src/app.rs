@@ -223,7 +223,7 @@ fn log_decision(operation: &'static str, request: &Request<'_>, outcome: &Outcom
         allowed = outcome.is_allowed(),
         cost = request.cost(),
         violated = outcome.violated().map(|tier| tier.rule.name.as_str()),
-        retry_after_us = checkdam::headers::retry_after_us(outcome),
+        retry_after_us = outcome.retry_after().map(|wait| wait.as_micros() as u64),
         tiers = outcome.tiers().len(),
         decided_by = outcome.decided_by().name(),
         "decided"

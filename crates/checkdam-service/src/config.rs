@@ -1,5 +1,5 @@
 //! Configuration: flags, then `CHECKDAM_…` variables, then `checkdam.toml`, then the
-//! default. Unknown keys are errors.
+//! default; `layers.rs` has the whole order. Unknown keys are errors.
 //!
 //! clap reads both flags and environment variables, so both share a parser, a help text and
 //! an error message. Crates that merge layers (`figment`, `config`) bypass clap, so `config

@@ -85,8 +85,8 @@ pub fn retry_after_seconds(outcome: &Outcome) -> u64 {
     retry_after_us(outcome).div_ceil(SECOND_US)
 }
 
-/// [`Outcome::retry_after`] as responses write it: a number, which is 0 both for a
-/// request that passes and for one that never will.
+/// [`Outcome::retry_after`] as a number, which is 0 both for a request that passes and for
+/// one that never will.
 #[must_use]
 pub fn retry_after_us(outcome: &Outcome) -> u64 {
     let wait = outcome.retry_after().unwrap_or_default();

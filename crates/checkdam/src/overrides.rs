@@ -5,6 +5,7 @@ mod scale;
 pub use scale::{Scale, ScaleError};
 
 use crate::quota::{Quota, QuotaError, QuotaSpec};
+use crate::rule::Rule;
 #[cfg(feature = "yaml")]
 use crate::rule::spec_parts::{LimitSpec, SpecError, filled};
 use crate::subject::SubjectPattern;
@@ -51,11 +52,10 @@ impl Override {
 
 impl Allowance {
     /// The quotas that replace a rule's own; none if everything is allowed.
-    pub(crate) fn quotas(&self, own: &[Quota]) -> Result<Vec<Quota>, QuotaError> {
-        let algorithm = Quota::usual_algorithm(own);
+    pub(crate) fn quotas(&self, rule: &Rule) -> Result<Vec<Quota>, QuotaError> {
         match self {
-            Self::Limits(specs) => specs.iter().map(|spec| Quota::new(*spec, algorithm)).collect(),
-            Self::Scale(scale) => own.iter().map(|quota| scale.of(quota)).collect(),
+            Self::Limits(specs) => specs.iter().map(|spec| Quota::new(*spec, rule.algorithm)).collect(),
+            Self::Scale(scale) => rule.quotas.iter().map(|quota| scale.of(quota)).collect(),
             Self::Unlimited => Ok(Vec::new()),
         }
     }

@@ -378,8 +378,8 @@ impl Quota {
         }
     }
 
-    /// The algorithm of a rule with these quotas: that of limits that neither name one nor
-    /// follow the calendar, if there are any.
+    /// The algorithm of the first quota that neither names one nor follows the calendar, if
+    /// there is any.
     #[must_use]
     pub(crate) fn usual_algorithm(quotas: &[Self]) -> Algorithm {
         let unnamed = || quotas.iter().filter(|quota| quota.spec.algorithm.is_none());

@@ -71,6 +71,9 @@ pub struct Rule {
     pub when: Vec<(String, Condition)>,
     /// All of these must pass.
     pub quotas: Vec<Quota>,
+    /// The algorithm of limits, of the rule and of its overrides, that neither name one nor
+    /// follow the calendar.
+    pub algorithm: Algorithm,
     /// Whether it denies.
     pub mode: Mode,
     /// How it decides when the store does not reply.
@@ -86,10 +89,12 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// An enforced rule without conditions.
+    /// An enforced rule without conditions. Its algorithm is that of its first quota that
+    /// neither names one nor follows the calendar.
     #[must_use]
     pub fn new(name: impl Into<String>, key: KeyPattern, quotas: Vec<Quota>) -> Self {
         Self {
+            algorithm: Quota::usual_algorithm(&quotas),
             name: name.into(),
             domain: String::new(),
             scope: key.scope().to_owned(),
@@ -102,12 +107,6 @@ impl Rule {
             priority: 0,
             description: String::new(),
         }
-    }
-
-    /// The algorithm of limits that neither name one nor follow the calendar.
-    #[must_use]
-    pub fn algorithm(&self) -> Algorithm {
-        Quota::usual_algorithm(&self.quotas)
     }
 
     /// The same rule with one condition more.
@@ -230,6 +229,7 @@ impl RuleSpec {
             key,
             when: self.when.compile()?,
             quotas,
+            algorithm,
             mode: spec_parts::choice("mode", self.mode.as_deref(), &MODES)?,
             on_store_failure: spec_parts::choice("on_store_failure", self.on_store_failure.as_deref(), &POLICIES)?,
             lease: self.lease.as_deref().map_or(Ok(Lease::Off), lease)?,
@@ -242,7 +242,7 @@ impl RuleSpec {
 #[cfg(feature = "yaml")]
 impl From<&Rule> for RuleSpec {
     fn from(rule: &Rule) -> Self {
-        let algorithm = rule.algorithm();
+        let algorithm = rule.algorithm;
         Self {
             name: Some(rule.name.clone()),
             description: spec_parts::filled(&rule.description),

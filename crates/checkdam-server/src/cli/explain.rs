@@ -75,6 +75,7 @@ struct MatchedRule {
 #[derive(Deserialize)]
 struct ExplainedTier {
     quota: String,
+    #[serde(default)]
     algorithm: String,
     allowed: bool,
     limit: u64,
@@ -190,7 +191,8 @@ impl MatchedRule {
                 (false, None) => ", always denies it: the cost exceeds the limit".to_owned(),
                 (false, Some(wait_ms)) => format!(", denies it for {}", milliseconds_text(wait_ms)),
             };
-            let counted = if tier.algorithm == *algorithm { String::new() } else { format!(" ({})", tier.algorithm) };
+            let is_shown = tier.algorithm == *algorithm || quota.ends_with(&tier.algorithm);
+            let counted = if is_shown { String::new() } else { format!(" ({})", tier.algorithm) };
             text.push_str(&format!("  {quota}{counted}: {remaining} of {limit} left{wait}\n"));
         }
         text

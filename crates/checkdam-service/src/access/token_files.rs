@@ -72,7 +72,7 @@ impl FollowedFile {
     }
 
     /// Applies what was read. A token that another set has too may be withdrawn there later,
-    /// as when two files are exchanged, so that this is tried again.
+    /// so this is tried again. Two sets can exchange tokens only through a third one.
     fn apply(&mut self) {
         let what = self.tokens.what();
         let replaced = match &self.text.accepted {

@@ -1,6 +1,7 @@
 //! Merges the layers of settings. From the highest: flags and `CHECKDAM_…` variables,
-//! which clap has merged; the variables of envoyproxy/ratelimit; `checkdam.toml`; and
-//! the variables that platforms set for every program. Each value keeps its source.
+//! which clap has merged; the variables of envoyproxy/ratelimit; `LOG_LEVEL` and
+//! `LOG_FORMAT`; `checkdam.toml`; and the variables that platforms set for every program,
+//! such as `REDIS_URL`. Each value keeps its source.
 
 use std::collections::BTreeMap;
 use std::fmt;

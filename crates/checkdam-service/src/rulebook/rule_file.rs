@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use checkdam::lease::LeaseTerms;
 use checkdam::rule_file::{self, FileOptions};
-use checkdam::{Definitions, Lease, RuleSet};
+use checkdam::{Algorithm, Definitions, Lease, Quota, RuleSet};
 
 use super::snapshot::Snapshot;
 
@@ -134,7 +134,10 @@ pub fn log_warnings(rules: &RuleSet, snapshot: &Snapshot) {
 pub fn lease_warnings(rules: &RuleSet) -> impl Iterator<Item = (&str, String)> {
     let leased = rules.rules().filter(|rule| rule.lease != Lease::Off);
     leased.flat_map(|rule| {
-        let remarks = rule.quotas.iter().filter_map(|quota| LeaseTerms::warning(rule.lease, quota));
+        // A limit that cannot be leased may stand beside one that can.
+        let is_mixed = rule.quotas.iter().any(|quota| LeaseTerms::of(rule.lease, quota).is_some());
+        let concerned = move |quota: &&Quota| !is_mixed || quota.algorithm() == Algorithm::TokenBucket;
+        let remarks = rule.quotas.iter().filter(concerned).filter_map(|quota| LeaseTerms::warning(rule.lease, quota));
         remarks.map(|remark| (rule.name.as_str(), remark))
     })
 }

@@ -113,6 +113,6 @@ fn remedy(field: &str) -> &'static str {
     if field == "a calendar period" {
         "name fixed_window, or no algorithm"
     } else {
-        "leave it out, or write another algorithm with the limit: \"10/s burst 50 token_bucket\""
+        "leave it out, or use token_bucket or leaky_bucket"
     }
 }

@@ -155,6 +155,7 @@ impl LimitSpec {
         };
         let algorithm = match (name, strict) {
             (None, None) => None,
+            (None, Some(_)) => return Err("strict needs algorithm: sliding_window beside it".to_owned()),
             (name, strict) => Some(algorithm(name.as_deref(), *strict).map_err(|error| error.reason)?),
         };
         let (period_us, align) = match per.as_str() {

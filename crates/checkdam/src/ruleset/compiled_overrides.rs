@@ -169,7 +169,7 @@ impl OverridesBuilder {
         if count > QUOTAS_MAX {
             return Err(format!("it has {count} limits: at most {QUOTAS_MAX} fit"));
         }
-        self.quotas.push(allowance.quotas(&rule.quotas).map_err(|error| error.to_string())?);
+        self.quotas.push(allowance.quotas(rule).map_err(|error| error.to_string())?);
         let range = (self.length, self.length + count as u32);
         self.length = range.1;
         self.known.insert(allowance.clone(), range);

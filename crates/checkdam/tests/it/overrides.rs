@@ -132,6 +132,25 @@ fn an_override_that_comes_and_goes_leaves_what_is_owed() {
     assert_eq!(check(&limiter, &[("user", "1")]).governing().unwrap().decision.remaining, 1);
 }
 
+#[test]
+fn limits_of_an_override_have_the_algorithm_of_the_rule_unless_they_name_one() {
+    let limiter = limiter(
+        r#"
+rules:
+  - { name: calendar, key: "a:{user}", limits: [1000 per calendar month] }
+  - { name: named, key: "b:{user}", limits: [100/m sliding_log], algorithm: sliding_window }
+overrides:
+  - { rule: calendar, subject: "a:1", limits: [10/s burst 20, 5 per calendar day] }
+  - { rule: named, subject: "b:1", limits: [200/m, 7/s token_bucket] }
+"#,
+    );
+    let outcome = check(&limiter, &[("user", "1")]);
+    let algorithms: Vec<_> = outcome.tiers().map(|tier| tier.quota.algorithm().name()).collect();
+    assert_eq!(algorithms, ["token_bucket", "fixed_window", "sliding_window", "token_bucket"]);
+    let names: Vec<_> = outcome.tiers().map(|tier| tier.limit_name().to_owned()).collect();
+    assert_eq!(names, ["10/s burst 20", "5 per calendar day", "200/m", "7/s token_bucket"]);
+}
+
 /// (what is wrong, the override, words of the message)
 const REFUSED: [(&str, &str, &str); 11] = [
     ("unknown rule", "{ rule: nobody, subject: \"user:1\", scale: 2 }", "there is no rule of that name"),

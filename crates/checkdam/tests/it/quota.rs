@@ -127,7 +127,7 @@ fn what_an_algorithm_cannot_use_is_refused() {
         (
             "10/s burst 5",
             Algorithm::FixedWindow,
-            "or write another algorithm with the limit: \"10/s burst 50 token_bucket\"",
+            "burst does not apply to fixed_window: leave it out, or use token_bucket or leaky_bucket",
         ),
         ("10/s initial 5", Algorithm::SlidingLog, "initial does not apply to sliding_log"),
         ("10001/s", Algorithm::SlidingLog, "at most 10000 fits; use sliding_window"),

@@ -89,7 +89,7 @@ fn as_json(shown: &str, rules: &[&Rule], definitions: &Definitions) -> serde_jso
             "domain": rule.domain,
             "key": rule.key.text(),
             "limits": limits(rule),
-            "algorithm": rule.algorithm().name(),
+            "algorithm": rule.algorithm.name(),
             "mode": mode_name(rule.mode),
             "description": rule.description,
         })
@@ -110,7 +110,7 @@ fn table(rules: &[&Rule]) -> Table {
             rule.name.clone(),
             rule.key.text().to_owned(),
             limits(rule).join(", "),
-            rule.algorithm().name().to_owned(),
+            rule.algorithm.name().to_owned(),
             mode_name(rule.mode).to_owned(),
         ]);
     }

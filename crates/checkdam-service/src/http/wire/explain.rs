@@ -135,7 +135,7 @@ impl<'a> ExplainedRule<'a> {
             subject: rule.key.render(request),
             scope: &rule.scope,
             mode: mode_name(rule.mode),
-            algorithm: rule.algorithm().to_string(),
+            algorithm: rule.algorithm.to_string(),
             reasons,
             tiers: tiers(rule, outcome),
         }

@@ -68,7 +68,7 @@ impl RowItem for Rule {
         if self.mode == Mode::Off {
             row.remove("mode");
         }
-        let algorithm = self.algorithm();
+        let algorithm = self.algorithm;
         let (rate, burst) = self.quotas.first().map(rate_and_burst).unzip();
         row.extend([
             ("scope".to_owned(), json!(self.scope)),
@@ -170,7 +170,6 @@ fn classic_limit(row: &Row, algorithm: Algorithm) -> Result<String, String> {
 
 fn rule(mut row: Row) -> Result<Rule, String> {
     rename(&mut row, "key_pattern", "key");
-    read_options(&mut row)?;
     if !take_flag(&mut row, "is_active") {
         row.insert("mode".to_owned(), "off".into());
     }
@@ -179,6 +178,7 @@ fn rule(mut row: Row) -> Result<Rule, String> {
     }
     let when = conditions(&mut row)?;
     row.insert("when".to_owned(), when);
+    read_options(&mut row)?;
     read_limits(&mut row)?;
     let has_limits = row.get("limits").is_some_and(Value::is_array);
     if !has_limits {
