@@ -42,9 +42,9 @@ export function polite(
         turns.failed();
         throw error;
       }
-      if (!turns.answered(response) || isLast) return response;
+      if (!turns.answered(turn, response, isLast)) return response;
       // The connection can be used again only once the body is read or cancelled.
-      await response.body?.cancel();
+      await response.body?.cancel().catch(() => {});
     }
   };
 }
@@ -73,12 +73,11 @@ class Turns {
 
   /** Resolves when it is this one's turn, and counts its request as sent. */
   async take(turn, signal) {
-    signal?.throwIfAborted();
-    const behind = this.#queue.findIndex(({ number }) => number > turn.number);
-    this.#queue.splice(behind < 0 ? this.#queue.length : behind, 0, turn);
+    this.#enqueue(turn);
     const abort = () => turn.wake();
     signal?.addEventListener("abort", abort);
     try {
+      signal?.throwIfAborted();
       for (let waitMs = this.#trySend(turn); waitMs !== 0; waitMs = this.#trySend(turn)) {
         await woken(turn, waitMs);
         signal?.throwIfAborted();
@@ -90,12 +89,17 @@ class Turns {
     }
   }
 
-  /** Records a response; returns whether the request is to be sent again. */
-  answered(response) {
+  /**
+   * Records a response; returns whether the request is to be sent again. If so, it is back
+   * in the queue before another caller is woken.
+   */
+  answered(turn, response, isLast) {
     const refused = this.#pace.answered(performance.now() / 1000, Date.now() / 1000, response.status, response.headers);
     const waitMs = (this.#pace.wait(performance.now() / 1000) ?? 0) * 1000;
+    const isAgain = refused && !isLast && waitMs <= this.#waitMaxMs;
+    if (isAgain) this.#enqueue(turn);
     this.#wakeFirst();
-    return refused && waitMs <= this.#waitMaxMs;
+    return isAgain;
   }
 
   failed() {
@@ -115,6 +119,12 @@ class Turns {
     }
     if (wait * 1000 > this.#waitMaxMs) throw new WaitTooLong(wait * 1000, this.#waitMaxMs);
     return wait * 1000;
+  }
+
+  #enqueue(turn) {
+    if (this.#queue.includes(turn)) return;
+    const behind = this.#queue.findIndex(({ number }) => number > turn.number);
+    this.#queue.splice(behind < 0 ? this.#queue.length : behind, 0, turn);
   }
 
   #wakeFirst() {

@@ -35,7 +35,7 @@ export async function check(): Promise<number> {
     return (first?.retryAfterMs ?? 0) + answers.length + (answer.remaining ?? 0);
   } catch (error) {
     if (error instanceof Refused) return error.status;
-    if (error instanceof Limited) return error.answer.retryAfterMs;
+    if (error instanceof Limited) return error.answer.retryAfterMs ?? Infinity;
     if (error instanceof WaitTooLong) return error.waitMs;
     if (error instanceof Unreachable || error instanceof QueueFull || error instanceof AmbiguousPath) return 0;
     throw error;
