@@ -41,6 +41,9 @@ pub struct Decision {
     pub limit: u64,
     /// What is left now.
     pub remaining: u64,
+    /// What was used beyond the limit and is not paid back yet: while it is not 0, nothing
+    /// passes.
+    pub debt: u64,
     /// How long until the same request would pass, if no other takes the tokens first; 0
     /// when it passed, or when it never will.
     pub retry_after_us: u64,
@@ -58,13 +61,19 @@ impl Decision {
             Verdict::Allowed => (limit, 0),
             _ => (0, SECOND_US),
         };
-        Self { verdict, limit, remaining, retry_after_us, reset_after_us: 0, delay_us: 0 }
+        Self { verdict, limit, remaining, debt: 0, retry_after_us, reset_after_us: 0, delay_us: 0 }
     }
 
     /// Whether the request passes this tier.
     #[must_use]
     pub const fn is_allowed(&self) -> bool {
         matches!(self.verdict, Verdict::Allowed)
+    }
+
+    /// What has been used of the limit, with debt.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn used(&self) -> u64 {
+        self.limit.saturating_sub(self.remaining) + self.debt
     }
 
     /// How long until the same request would pass, if no other takes the tokens first:

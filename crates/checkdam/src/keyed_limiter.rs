@@ -111,6 +111,13 @@ impl<K: Hash + ?Sized, C: Clock> KeyedLimiter<K, C> {
         let _ = self.apply(Operation::Refund, key, cost);
     }
 
+    /// Takes `cost` for what was used already, whatever is left: beyond the limit the bucket
+    /// is in debt, and nothing passes until that is paid back. The decision says whether
+    /// anything would pass now.
+    pub fn record(&self, key: &K, cost: u64) -> Decision {
+        self.apply(Operation::Record, key, cost)
+    }
+
     /// Forgets the key's bucket: it is as new.
     pub fn reset(&self, key: &K) {
         let _ = self.apply(Operation::Reset, key, 0);

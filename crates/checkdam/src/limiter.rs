@@ -103,6 +103,27 @@ impl<S: Store> Limiter<S> {
         self.apply(Operation::Peek, request)
     }
 
+    /// Charges the request's cost to every tier, whatever is left, for what was used already:
+    /// the tokens of a response, rows, bytes. Never denied; beyond a limit the bucket is in
+    /// debt, and nothing passes until that is paid back. The decisions of the outcome say
+    /// whether a request would pass now.
+    ///
+    /// ```
+    /// use checkdam::{Limiter, Request, Rule, RuleSet, store::MemoryStore};
+    ///
+    /// let rule = Rule::new("tokens", "user:{user}".parse()?, vec!["1000/m".parse()?]);
+    /// let limiter = Limiter::new(RuleSet::new(vec![rule])?, MemoryStore::default());
+    /// let user = Request::new().with("user", "42")?;
+    /// # pollster::block_on(async {
+    /// let _ = limiter.record(&user.clone().costing(1_500)).await;
+    /// assert!(!limiter.check(&user.costing(0)).await.is_allowed());
+    /// # });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn record(&self, request: &Request<'_>) -> impl Future<Output = Outcome> {
+        self.apply(Operation::Record, request)
+    }
+
     /// Refunds the request's cost to every tier, at most what is owed. The rules are
     /// looked up again: if the outcome is available, use
     /// [`refund_outcome`](Self::refund_outcome).

@@ -259,6 +259,13 @@ impl Outcome {
         self.tiers().filter(TierView::is_enforced).map(|tier| tier.decision.delay_us).max().unwrap_or(0)
     }
 
+    /// Of a record, what was not charged because a tier's debt would have exceeded its
+    /// `max_debt`, summed over the tiers.
+    #[must_use]
+    pub const fn cut_off(&self) -> u64 {
+        self.answer.cut_off
+    }
+
     /// The store's time of the decision.
     #[must_use]
     pub const fn at_us(&self) -> u64 {

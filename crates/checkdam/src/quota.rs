@@ -29,8 +29,11 @@ pub(crate) const DAY_US: u64 = 86_400 * SECOND_US;
 /// The largest limit or burst: beyond it a weighted window would lose its grain.
 pub const LIMIT_MAX: u64 = 1_000_000_000_000;
 
-/// A sliding log remembers every request, so it holds no more than this.
+/// A sliding log remembers every request, so it holds no more than this, and as much debt.
 pub const LOG_LIMIT_MAX: u64 = 10_000;
+
+/// Without `max_debt`, recorded usage may exceed the limit by this many times the limit.
+pub(crate) const DEBT_MAX_LIMITS: u64 = 100;
 
 /// Into how many parts `sliding_window` with `strict` cuts its period.
 pub const STRICT_PARTS: u64 = 10;
@@ -140,6 +143,9 @@ pub struct QuotaSpec {
     pub burst: Option<u64>,
     /// How many a new bucket holds (buckets only); the burst if absent.
     pub initial: Option<u64>,
+    /// By how much recorded usage may exceed the limit; if absent, by
+    /// 100 times the limit, or by what can be counted if that is less.
+    pub max_debt: Option<u64>,
     /// Where windows begin (fixed windows only); one that follows the calendar
     /// has its period: 1, 7, 30 or 365 days.
     pub align: Align,
@@ -148,6 +154,12 @@ pub struct QuotaSpec {
 }
 
 impl QuotaSpec {
+    /// So many per period of microseconds, and nothing else.
+    #[must_use]
+    pub const fn new(amount: u64, period_us: u64) -> Self {
+        Self { amount, period_us, burst: None, initial: None, max_debt: None, align: Align::Epoch, algorithm: None }
+    }
+
     /// The algorithm that counts it: the one that is written with it, a fixed window where
     /// it follows the calendar, and otherwise `usual`, the rule's.
     #[must_use]
@@ -186,6 +198,8 @@ pub struct Quota {
     /// Leaky bucket: the longest queue, in ticks, that a request may join: the capacity,
     /// or less if the caller cannot delay it for so long.
     pub(crate) queue_max: u64,
+    /// By how much recorded usage may exceed the limit.
+    pub(crate) debt_max: u64,
 }
 
 impl Quota {
@@ -227,10 +241,15 @@ impl Quota {
         let Ticks { per_us, interval } = Ticks::choose(spec.amount, spec.period_us, limit)?;
         let capacity = limit * interval;
         let owed_initially = (limit - initial) * interval;
+        // What is owed stays below 2^53, also after a step back of the clock.
+        let owed_max = capacity + STEP_BACK_HELD_US * per_us;
+        let countable = (EXACT_MAX - 1).saturating_sub(per_us * HORIZON_US + owed_max) / interval;
+        let debt_max = debt_max(&spec, limit, countable)?;
         Ok(Self {
             spec,
             algorithm,
             limit,
+            debt_max,
             ticks_per_us: per_us,
             interval,
             capacity,
@@ -238,7 +257,7 @@ impl Quota {
             // At least a microsecond, the resolution of the clock: a client that retries after
             // exactly `retry_after` must not find the bucket forgotten.
             remembered: if initial == limit { 0 } else { capacity.max(per_us) },
-            owed_max: capacity + STEP_BACK_HELD_US * per_us,
+            owed_max,
             arithmetic: arithmetic(
                 algorithm,
                 [per_us, interval, capacity, owed_initially],
@@ -274,10 +293,12 @@ impl Quota {
             }
             Algorithm::FixedWindow | Algorithm::SlidingLog | Algorithm::TokenBucket | Algorithm::LeakyBucket => (0, 0),
         };
+        let countable = if algorithm == Algorithm::SlidingLog { LOG_LIMIT_MAX } else { DEBT_MAX_LIMITS * LIMIT_MAX };
         Ok(Self {
             spec,
             algorithm,
             limit: spec.amount,
+            debt_max: debt_max(&spec, spec.amount, countable)?,
             ticks_per_us: 1,
             interval,
             capacity,
@@ -291,6 +312,23 @@ impl Quota {
             ),
             queue_max: 0,
         })
+    }
+
+    /// By how much recorded usage may exceed [`limit`](Self::limit).
+    #[must_use]
+    pub const fn debt_max(&self) -> u64 {
+        self.debt_max
+    }
+
+    /// Bucket: the most ticks that may be owed, with recorded debt.
+    #[inline]
+    pub(crate) const fn owed_recorded_max(&self) -> u64 {
+        self.capacity + self.debt_max * self.interval
+    }
+
+    /// Window: the most that may be counted, with recorded debt.
+    pub(crate) const fn recorded_max(&self) -> u64 {
+        self.limit + self.debt_max
     }
 
     /// Whether a bucket of one quota can be read by the other. A token or leaky
@@ -347,7 +385,8 @@ impl Quota {
         let part = |amount: u64| (amount / nodes).max(1);
         let limit = part(self.limit);
         if !self.algorithm.is_bucket() {
-            return Self { limit, spec: QuotaSpec { amount: limit, ..self.spec }, ..*self };
+            let debt_max = self.debt_max / nodes;
+            return Self { limit, debt_max, spec: QuotaSpec { amount: limit, ..self.spec }, ..*self };
         }
         // As it would be written: exact where the period can be so long.
         let (amount, period_us) = match self.spec.period_us.saturating_mul(nodes) {
@@ -370,6 +409,7 @@ impl Quota {
             limit,
             interval,
             capacity,
+            debt_max: self.debt_max / nodes,
             owed_initially: (limit - initial) * interval,
             remembered: if initial == limit { 0 } else { capacity.max(self.ticks_per_us) },
             owed_max: self.owed_max.max(capacity + STEP_BACK_HELD_US * self.ticks_per_us),
@@ -430,6 +470,16 @@ impl Quota {
     #[must_use]
     pub const fn ticks_per_us(&self) -> u64 {
         self.ticks_per_us
+    }
+}
+
+/// By how much recorded usage may exceed `limit`: what the quota says, if it is countable,
+/// or the default.
+fn debt_max(spec: &QuotaSpec, limit: u64, countable: u64) -> Result<u64, QuotaError> {
+    match spec.max_debt {
+        Some(value) if value > countable => Err(QuotaError::TooLarge { field: "max_debt", value, max: countable }),
+        Some(value) => Ok(value),
+        None => Ok(DEBT_MAX_LIMITS.saturating_mul(limit).min(countable)),
     }
 }
 

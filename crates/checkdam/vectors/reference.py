@@ -38,6 +38,7 @@ class Limiter:
         self.limit = quota["limit"]
         self.period = quota["period_us"]
         self.most = self.limit      # the largest cost that can ever pass
+        self.max_debt = quota.get("max_debt", 100 * quota.get("burst", self.limit))
         # Quotas that differ in this have buckets of their own.
         self.arithmetic = (self.period, quota.get("align", "epoch"), quota.get("strict", False))
 
@@ -52,9 +53,19 @@ class Limiter:
         elif op == "charge":
             if cost > 0:
                 self.state = self.charge_left(self.settle(self.state, now), cost, now)
+        elif op == "record":
+            cut_off = 0
+            if cost > 0:
+                self.state, cut_off = self.record(self.settle(self.state, now), cost, now)
+            seen = self.settle(self.state, now)
+            if not self.fits(seen, 0, now):
+                expect["allowed"] = False
+                expect["retry_after_us"] = self.wait(seen, 0, now)
+            if cut_off:
+                expect["cut_off"] = cut_off
         else:
             seen = self.settle(self.state, now)
-            if cost == 0 or self.fits(seen, cost, now):
+            if self.fits(seen, cost, now):
                 expect["delay_us"] = self.delay(seen, now)
             else:
                 expect["allowed"] = False
@@ -66,6 +77,8 @@ class Limiter:
         seen = self.settle(self.state, now)
         expect["remaining"] = self.left(seen, now)
         expect["reset_after_us"] = self.until_reset(seen, now)
+        if not self.fits(seen, 0, now):
+            expect["debt"] = self.debt(seen, now)
         if expect["retry_after_us"] is None:
             expect["cost_exceeds_burst"] = True
         return expect
@@ -90,6 +103,15 @@ class Limiter:
         left = min(cost, self.left(seen, now))
         return self.charge(seen, left, now) if left > 0 else seen
 
+    def record(self, seen, cost, now):
+        """The state after a charge whatever is left, and what was not charged."""
+        counted = min(cost, max(self.limit + self.max_debt - self.recorded(seen), 0))
+        return self.charge(seen, counted, now) if counted > 0 else seen, cost - counted
+
+    def debt(self, seen, now):
+        """By how much the limit would have to be higher for a take of nothing to pass."""
+        return self.recorded(seen) - self.limit
+
     def delay(self, seen, now):
         return 0
 
@@ -98,7 +120,22 @@ class Limiter:
 
 
 class TokenBucket(Limiter):
-    """The state is full_at, a Fraction of a microsecond, always a multiple of 1/k."""
+    """The state is full_at, a Fraction of a microsecond, always a multiple of 1/k.
+
+    marked says that what it owes beyond the burst was recorded.
+    """
+    marked = False
+
+    def step(self, op, cost, at_us):
+        before, now = self.state, EPOCH + at_us
+        is_new = before is None or self.forgotten(before, now)
+        expect = super().step(op, cost, at_us)
+        if self.state is None or (is_new and op != "record"):
+            self.marked = False
+        elif self.state != before:
+            self.marked = (self.marked or op == "record") and self.state - now > self.capacity
+        return expect
+
     def set_quota(self, quota):
         super().set_quota(quota)
         self.burst = self.most = quota.get("burst", self.limit)
@@ -129,7 +166,8 @@ class TokenBucket(Limiter):
         if full_at is None or self.forgotten(full_at, now):
             return now + (self.burst - self.initial) * self.interval
         # More is owed than ever was: the clock has stepped back.
-        return full_at if full_at - now <= self.capacity + HOLD else now + self.capacity
+        most = self.capacity + (self.max_debt * self.interval if self.marked else 0)
+        return full_at if full_at - now <= most + HOLD else now + most
 
     def fits(self, full_at, cost, now):
         return max(full_at - now, 0) + cost * self.interval <= self.capacity
@@ -140,6 +178,15 @@ class TokenBucket(Limiter):
     def charge_left(self, full_at, cost, now):
         # To the last part of a token.
         return max(full_at, min(self.charge(full_at, cost, now), now + self.capacity))
+
+    def record(self, full_at, cost, now):
+        room = max(now + self.capacity + self.max_debt * self.interval - max(full_at, now), 0)
+        charge = min(cost * self.interval, room)
+        self.marked = True
+        return max(full_at, now) + charge if charge > 0 else full_at, cost - math.floor(charge / self.interval)
+
+    def debt(self, full_at, now):
+        return math.ceil((full_at - now - self.capacity) / self.interval)
 
     def lower(self, full_at, cost, now):
         return max(full_at - cost * self.interval, now) if full_at > now else full_at
@@ -189,6 +236,9 @@ class FixedWindow(Limiter):
     def fits(self, state, cost, now):
         return state[1] + cost <= self.limit
 
+    def recorded(self, state):
+        return state[1]
+
     def charge(self, state, cost, now):
         return state[0], state[1] + cost
 
@@ -222,6 +272,14 @@ class SlidingWindow(Limiter):
         passed = (t - start) // self.grain
         return (current + cost) * self.parts + previous * (self.parts - passed) <= self.limit * self.parts
 
+    def recorded(self, state):
+        return state[1]
+
+    def debt(self, state, now):
+        start, current, previous, t = state
+        passed = (t - start) // self.grain
+        return math.ceil(current + Fraction(previous * (self.parts - passed), self.parts) - self.limit)
+
     def charge(self, state, cost, now):
         start, current, previous, t = state
         return start, current + cost, previous, t
@@ -254,6 +312,9 @@ class StrictWindow(Limiter):
     def fits(self, state, cost, now):
         return sum(state[1]) + cost <= self.limit
 
+    def recorded(self, state):
+        return sum(state[1])
+
     def charge(self, state, cost, now):
         return state[0], [state[1][0] + cost] + state[1][1:]
 
@@ -275,6 +336,9 @@ class SlidingLog(Limiter):
 
     def fits(self, log, cost, now):
         return sum(cost for _, cost in log) + cost <= self.limit
+
+    def recorded(self, log):
+        return sum(cost for _, cost in log)
 
     def charge(self, log, cost, now):
         return log + [(max(now, log[-1][0]) if log else now, cost)]

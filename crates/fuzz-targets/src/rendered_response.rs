@@ -141,7 +141,7 @@ fn parse_decision(line: &str) -> Option<Decision> {
     };
     let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
     let (limit, remaining, retry_after_us) = (number(), number(), number());
-    Some(Decision { verdict, limit, remaining, retry_after_us, reset_after_us: number(), delay_us: number() })
+    Some(Decision { verdict, limit, remaining, debt: 0, retry_after_us, reset_after_us: number(), delay_us: number() })
 }
 
 /// A store with these decisions.

@@ -59,7 +59,9 @@ end
 local function set_numbers(key, list, gone_at, unix)
   local text = {}
   for i = 1, #list do text[i] = string.format('%.0f', list[i]) end
-  redis.call('SET', key, table.concat(text, ' '), 'PX', ttl_text(gone_at - unix + STEP_BACK_HELD))
+  text = table.concat(text, ' ')
+  redis.call('SET', key, text, 'PX', ttl_text(gone_at - unix + STEP_BACK_HELD))
+  return text
 end
 
 local fixed_window = {}
@@ -80,6 +82,11 @@ end
 
 function fixed_window.left(quota, state)
   return math.max(quota.limit - state[2], 0)
+end
+
+-- What counts against the bound of recorded use.
+function fixed_window.recorded(state)
+  return state[2]
 end
 
 function fixed_window.charge(state, cost)

@@ -47,6 +47,16 @@ pub fn charge(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (D
     (window.level().allow(), window.state)
 }
 
+/// Counts `cost` that was used, whatever is left: beyond the limit by at most
+/// [`Quota::debt_max`]. Returns also what was not counted because of that bound.
+#[must_use]
+pub fn record(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (Decision, State, u64) {
+    let mut window = Window::at(quota, state, now_us);
+    let counted = cost.min(quota.recorded_max().saturating_sub(window.state.count));
+    window.state.count += counted;
+    (window.peek(0), window.state, cost - counted)
+}
+
 /// When the state stops to matter, in microseconds since 1970.
 #[must_use]
 pub fn expires_at(quota: &Quota, state: &State) -> u64 {
@@ -76,7 +86,7 @@ impl<'a> Window<'a> {
         let level = self.level();
         if cost > self.quota.limit {
             level.deny_cost()
-        } else if cost == 0 || self.state.count + cost <= self.quota.limit {
+        } else if self.state.count + cost <= self.quota.limit {
             level.allow()
         } else {
             level.deny(level.reset_after_us)
@@ -88,6 +98,7 @@ impl<'a> Window<'a> {
         QuotaStatus {
             limit: self.quota.limit,
             remaining: self.quota.limit.saturating_sub(self.state.count),
+            debt: self.state.count.saturating_sub(self.quota.limit),
             reset_after_us: end_us - self.unix_us,
         }
     }

@@ -24,7 +24,7 @@ pub fn peek(quota: &Quota, state: State, now_us: u64, cost: u64) -> Decision {
 fn delayed(quota: &Quota, before: State, now_us: u64, mut decision: Decision) -> Decision {
     if decision.is_allowed() {
         let queue = BucketAt::at(quota, before, now_us);
-        // More is owed only to a request that costs nothing and joins no queue.
+        // A request that costs nothing joins no queue: more may be owed than may be waited for.
         decision.delay_us = queue.micros(queue.owed.min(quota.queue_max));
     }
     decision

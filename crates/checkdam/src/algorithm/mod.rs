@@ -2,7 +2,7 @@
 //! store follows. They use no store, clock, async runtime or log.
 //!
 //! Each module has a state and `decide(quota, state, now, cost)`, which returns the
-//! decision and the new state, with `peek` and `refund` beside it.
+//! decision and the new state, with `peek`, `refund`, `charge` and `record` beside it.
 //! `vectors/README.md` states the rules in words, `vectors/*.json` as data.
 
 mod calendar;
@@ -52,6 +52,7 @@ pub(crate) fn peek_bucket(quota: &Quota, state: token_bucket::State, now_us: u64
 struct QuotaStatus {
     limit: u64,
     remaining: u64,
+    debt: u64,
     reset_after_us: u64,
 }
 
@@ -69,8 +70,8 @@ impl QuotaStatus {
     }
 
     fn with_verdict(self, verdict: Verdict, retry_after_us: u64) -> Decision {
-        let Self { limit, remaining, reset_after_us } = self;
-        Decision { verdict, limit, remaining, retry_after_us, reset_after_us, delay_us: 0 }
+        let Self { limit, remaining, debt, reset_after_us } = self;
+        Decision { verdict, limit, remaining, debt, retry_after_us, reset_after_us, delay_us: 0 }
     }
 }
 

@@ -53,7 +53,7 @@ end
 local function log_waits(quota, key, look, cost, unix)
   local reset = look.used > 0 and look.newest + quota.period - unix or 0
   local short = look.used + cost - quota.limit
-  if cost == 0 or cost > quota.limit or short <= 0 then return 0, reset end
+  if cost > quota.limit or short <= 0 then return 0, reset end
   local at = log_first(key, look.left, function(_, sum) return sum - look.base >= short end)
   return log_entry(key, at) - look.ahead + quota.period - unix, reset
 end

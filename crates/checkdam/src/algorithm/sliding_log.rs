@@ -46,7 +46,7 @@ pub fn peek(quota: &Quota, state: &State, now_us: u64, cost: u64) -> Decision {
     let level = log.level();
     if cost > quota.limit {
         level.deny_cost()
-    } else if cost == 0 || log.used + cost <= quota.limit {
+    } else if log.used + cost <= quota.limit {
         level.allow()
     } else {
         level.deny(log.retry_after_us(cost))
@@ -61,6 +61,18 @@ pub fn charge(quota: &Quota, state: &mut State, now_us: u64, cost: u64) -> Decis
         state.push(time, cost);
     }
     state.level(quota, now_us).allow()
+}
+
+/// Remembers `cost` that was used, whatever is left: beyond the limit by at most
+/// [`Quota::debt_max`]. Returns also what was not counted because of that bound.
+#[must_use]
+pub fn record(quota: &Quota, state: &mut State, now_us: u64, cost: u64) -> (Decision, u64) {
+    let time = state.roll(quota, now_us);
+    let counted = cost.min(quota.recorded_max().saturating_sub(state.used));
+    if counted > 0 {
+        state.push(time, counted);
+    }
+    (peek(quota, state, now_us, 0), cost - counted)
 }
 
 /// Takes `cost` off the newest entries.
@@ -201,6 +213,7 @@ impl<'a> View<'a> {
         QuotaStatus {
             limit: self.quota.limit,
             remaining: self.quota.limit.saturating_sub(self.used),
+            debt: self.used.saturating_sub(self.quota.limit),
             reset_after_us: newest.map_or(0, |newest| self.leaves_at(newest) - self.unix_us),
         }
     }

@@ -33,6 +33,10 @@ function sliding_window.left(quota, state)
   return math.floor(math.max(quota.limit * parts - used, 0) / parts)
 end
 
+function sliding_window.recorded(state)
+  return state[2]
+end
+
 function sliding_window.charge(state, cost)
   state[2] = state[2] + cost
 end

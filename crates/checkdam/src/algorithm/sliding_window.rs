@@ -54,6 +54,16 @@ pub fn charge(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (D
     (windows.level().allow(), windows.state)
 }
 
+/// Counts `cost` that was used, whatever is left: the current window beyond the limit by
+/// at most [`Quota::debt_max`]. Returns also what was not counted because of that bound.
+#[must_use]
+pub fn record(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (Decision, State, u64) {
+    let mut windows = Windows::at(quota, state, now_us);
+    let counted = cost.min(quota.recorded_max().saturating_sub(windows.state.current));
+    windows.state.current += counted;
+    (windows.peek(0), windows.state, cost - counted)
+}
+
 /// When the state stops to matter, in microseconds since 1970.
 #[must_use]
 pub fn expires_at(quota: &Quota, state: &State) -> u64 {
@@ -88,7 +98,7 @@ impl<'a> Windows<'a> {
         let level = self.level();
         if cost > self.quota.limit {
             level.deny_cost()
-        } else if cost == 0 || cost <= level.remaining {
+        } else if cost <= level.remaining && level.debt == 0 {
             level.allow()
         } else {
             level.deny(self.retry_at(cost) - self.unix_us)
@@ -124,6 +134,7 @@ impl<'a> Windows<'a> {
         QuotaStatus {
             limit: self.quota.limit,
             remaining: (self.quota.limit * parts).saturating_sub(used) / parts,
+            debt: used.saturating_sub(self.quota.limit * parts).div_ceil(parts),
             reset_after_us: expires_at.saturating_sub(self.unix_us),
         }
     }

@@ -18,16 +18,18 @@ function sliding_window_strict.roll(quota, text, unix)
   return rolled
 end
 
-function sliding_window_strict.fits(quota, state, cost)
+function sliding_window_strict.recorded(state)
   local used = 0
   for i = 2, STRICT_COUNTS + 1 do used = used + state[i] end
-  return used + cost <= quota.limit
+  return used
+end
+
+function sliding_window_strict.fits(quota, state, cost)
+  return sliding_window_strict.recorded(state) + cost <= quota.limit
 end
 
 function sliding_window_strict.left(quota, state)
-  local left = quota.limit
-  for i = 2, STRICT_COUNTS + 1 do left = left - state[i] end
-  return math.max(left, 0)
+  return math.max(quota.limit - sliding_window_strict.recorded(state), 0)
 end
 
 function sliding_window_strict.charge(state, cost)

@@ -55,6 +55,16 @@ pub fn charge(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (D
     (parts.level().allow(), parts.state)
 }
 
+/// Counts `cost` that was used, whatever is left: all parts together beyond the limit by
+/// at most [`Quota::debt_max`]. Returns also what was not counted because of that bound.
+#[must_use]
+pub fn record(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (Decision, State, u64) {
+    let mut parts = Parts::at(quota, state, now_us);
+    let counted = cost.min(quota.recorded_max().saturating_sub(parts.used()));
+    parts.state.counts[0] += counted;
+    (parts.peek(0), parts.state, cost - counted)
+}
+
 /// When the state stops to matter, in microseconds since 1970.
 #[must_use]
 pub fn expires_at(quota: &Quota, state: &State) -> u64 {
@@ -92,7 +102,7 @@ impl<'a> Parts<'a> {
         let level = self.level();
         if cost > self.quota.limit {
             level.deny_cost()
-        } else if cost == 0 || self.used() + cost <= self.quota.limit {
+        } else if self.used() + cost <= self.quota.limit {
             level.allow()
         } else {
             level.deny(self.retry_at(cost) - self.unix_us)
@@ -114,6 +124,7 @@ impl<'a> Parts<'a> {
         QuotaStatus {
             limit: self.quota.limit,
             remaining: self.quota.limit.saturating_sub(self.used()),
+            debt: self.used().saturating_sub(self.quota.limit),
             reset_after_us: if self.used() == 0 { 0 } else { expires_at(self.quota, &self.state) - self.unix_us },
         }
     }

@@ -1,28 +1,44 @@
 -- The twin of token_bucket.rs, and of leaky_bucket.rs, whose arithmetic is the
--- same. A bucket is stored as its full_at, in the ticks of its quota.
+-- same. A bucket is stored as its full_at, in the ticks of its quota. Recorded debt
+-- has a second number after it, the most that may be owed: so the fast path, which
+-- reads one number, cannot take it for a clock that has stepped back.
+
+-- The state of a text: full_at, and the most that may be owed if that is debt.
+local function bucket_read(text)
+  local full_at = tonumber(text)
+  if full_at then return full_at, nil end
+  local marked, most = string.match(text, '^(%d+) (%d+)$')
+  return tonumber(marked), tonumber(most)
+end
 
 -- The TTL outlives what is owed, also while a step back of the clock is waited out.
 local function bucket_write(key, full_at, quota, now)
   local ttl = math.max(2 * (quota.capacity + quota.remembered), full_at - now)
-  redis.call('SET', key, string.format('%.0f', full_at), 'PX', ttl_text(ttl / quota.ticks))
+  local text = string.format('%.0f', full_at)
+  if quota.most and full_at - now > quota.capacity then text = text .. string.format(' %.0f', quota.most) end
+  redis.call('SET', key, text, 'PX', ttl_text(ttl / quota.ticks))
+  return text
 end
 
 -- The time in the quota's ticks, what is owed then, whether that must be written
--- down even if nothing is taken, and whether the bucket is new.
+-- down even if nothing is taken, and whether the bucket is new. In debt, quota.most
+-- is the most that it may owe.
 local function bucket_at(quota, full_at, now_us)
   local now = math.min(now_us, HORIZON) * quota.ticks
   if not full_at or full_at + quota.remembered <= now then
+    quota.most = nil
     return now, quota.owed_initially, quota.owed_initially > 0, true
   end
   local owed = math.max(full_at - now, 0)
-  if owed > quota.capacity + STEP_BACK_HELD * quota.ticks then return now, quota.capacity, true, false end
+  local most = quota.most or quota.capacity
+  if owed > most + STEP_BACK_HELD * quota.ticks then return now, most, true, false end
   return now, owed, false, false
 end
 
 -- Whether the take passes, and the full_at to keep (nil: as it was).
 local function bucket_decide(quota, full_at, now_us, cost)
   local now, owed, is_kept = bucket_at(quota, full_at, now_us)
-  if cost == 0 then return true, nil end
+  if cost == 0 then return owed <= quota.capacity, nil end
   local after = owed + math.min(cost, quota.limit) * quota.interval
   if after <= (quota.ceiling or quota.capacity) and cost <= quota.limit then return true, now + after end
   if is_kept then return false, now + owed end
@@ -33,6 +49,20 @@ local function bucket_refund(quota, full_at, now_us, cost)
   local now, owed, _, is_new = bucket_at(quota, full_at, now_us)
   if is_new then return nil end
   return now + math.max(owed - math.min(cost, quota.limit) * quota.interval, 0)
+end
+
+-- Charges the cost, whatever is left: the full_at to keep (nil: as it was), and what
+-- was not charged because of the bound of debts.
+local function bucket_record(quota, full_at, now_us, cost)
+  local now, owed, is_kept = bucket_at(quota, full_at, now_us)
+  local charge = math.min(cost * quota.interval, math.max(quota.recorded_max - owed, 0))
+  local cut_off = math.max(cost - math.floor(charge / quota.interval), 0)
+  if charge > 0 then
+    quota.most = quota.recorded_max
+    return now + owed + charge, cut_off
+  end
+  if is_kept then return now + owed, cut_off end
+  return nil, cut_off
 end
 
 -- Charges what is left, if that is less than the cost: the full_at to keep.

@@ -6,19 +6,26 @@
 //! owe tokens take memory.
 //!
 //! A bucket belongs to one quota ([`Quota::shares_bucket_with`]), so it owes more
-//! than the burst only after the clock has stepped back: after a small step the
-//! excess is waited for, after a large one the bucket counts as empty. Nothing else
-//! lowers what is owed.
+//! than the burst only in two cases. Either usage was recorded beyond it ([`record`]):
+//! the state is then marked, and the debt is paid back at the bucket's rate. Or the
+//! clock has stepped back: after a small step the excess is waited for, after a large
+//! one the bucket counts as empty. Nothing else lowers what is owed.
 
 use super::QuotaStatus;
 use crate::decision::Decision;
 use crate::quota::Quota;
 use crate::time::HORIZON_US;
 
-/// When the bucket is full again, in ticks of the quota; `None` is a new bucket.
+/// When the bucket is full again, in ticks of the quota; `None` is a new bucket. A bucket
+/// that owes more than its burst because that was recorded has [`DEBT_MARK`] added.
 pub type State = Option<u64>;
 
-/// Takes `cost` tokens if they are there.
+/// Marks recorded debt in a [`State`]. No time reaches it, so a decision that ignores it
+/// sees a bucket that owes far too much, and looks again.
+pub const DEBT_MARK: u64 = 1 << 53;
+
+/// Takes `cost` tokens if they are there; a take of none passes unless the bucket is in
+/// debt.
 #[inline]
 pub fn decide(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision, State) {
     decide_below(quota, quota.capacity, state, now_us, cost)
@@ -29,7 +36,7 @@ pub fn decide(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision,
 pub(super) fn decide_below(quota: &Quota, ceiling: u64, state: State, now_us: u64, cost: u64) -> (Decision, State) {
     let bucket = BucketAt::at(quota, state, now_us);
     if cost == 0 {
-        return (bucket.level_below(ceiling, bucket.owed).allow(), state);
+        return (bucket.peek_none(ceiling), state);
     }
     let after = bucket.owed + cost.min(quota.limit) * quota.interval;
     if after <= ceiling && cost <= quota.limit {
@@ -48,12 +55,15 @@ pub fn peek(quota: &Quota, state: State, now_us: u64, cost: u64) -> Decision {
 /// The decision of [`decide_below`], without charging it.
 pub(super) fn peek_below(quota: &Quota, ceiling: u64, state: State, now_us: u64, cost: u64) -> Decision {
     let bucket = BucketAt::at(quota, state, now_us);
+    if cost == 0 {
+        return bucket.peek_none(ceiling);
+    }
     let level = bucket.level_below(ceiling, bucket.owed);
     if cost > quota.limit {
         return level.deny_cost();
     }
     let after = bucket.owed + cost * quota.interval;
-    if after <= ceiling || cost == 0 { level.allow() } else { level.deny(bucket.micros(after - ceiling)) }
+    if after <= ceiling { level.allow() } else { level.deny(bucket.micros(after - ceiling)) }
 }
 
 /// Gives back `cost` tokens, at most what is owed.
@@ -64,7 +74,26 @@ pub fn refund(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision,
     }
     let back = cost.min(quota.limit) * quota.interval;
     let owed = bucket.owed.saturating_sub(back);
-    (bucket.level(owed).allow(), Some(bucket.now + owed))
+    (bucket.level(owed).allow(), bucket.owing(owed))
+}
+
+/// Charges `cost` tokens that were used, whatever is left: beyond the burst the bucket is
+/// in debt, by at most [`Quota::debt_max`]. Decides as a peek at nothing afterwards.
+/// Returns also what was not charged because of that bound.
+#[must_use]
+pub fn record(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision, State, u64) {
+    let mut bucket = BucketAt::at(quota, state, now_us);
+    let room = quota.owed_recorded_max().saturating_sub(bucket.owed);
+    let charge = cost.saturating_mul(quota.interval).min(room);
+    let next = if charge > 0 {
+        bucket.is_recorded = true;
+        bucket.owed += charge;
+        bucket.owing(bucket.owed)
+    } else {
+        bucket.kept().or(state)
+    };
+    let cut_off = cost - charge.checked_div(quota.interval).unwrap_or(0).min(cost);
+    (bucket.peek_none(quota.capacity), next, cut_off)
 }
 
 /// Charges `cost` tokens for what has passed already: as many as are left, if
@@ -76,7 +105,18 @@ pub fn charge(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision,
     }
     let most = bucket.owed.max(quota.capacity);
     let owed = most.min(bucket.owed + cost.min(quota.limit) * quota.interval);
-    (bucket.level(owed).allow(), Some(bucket.now + owed))
+    (bucket.level(owed).allow(), bucket.owing(owed))
+}
+
+/// The state that owes at least `owed` ticks, as another owner of the bucket has said.
+#[cfg(feature = "redis")]
+pub(crate) fn raise(quota: &Quota, state: State, now_us: u64, owed: u64) -> State {
+    let mut bucket = BucketAt::at(quota, state, now_us);
+    if owed <= bucket.owed && !bucket.is_new {
+        return bucket.kept().or(state);
+    }
+    bucket.is_recorded = true;
+    bucket.owing(owed.min(quota.owed_recorded_max()).max(bucket.owed))
 }
 
 /// Tokens to be granted ahead of their use.
@@ -189,7 +229,7 @@ pub fn give_back(
         return (0, state);
     }
     let less = bucket.owed - owed;
-    (less.checked_div(quota.interval).unwrap_or(0), Some(bucket.now + owed))
+    (less.checked_div(quota.interval).unwrap_or(0), bucket.owing(owed))
 }
 
 /// A bucket at one instant, in the quota's ticks.
@@ -199,6 +239,8 @@ pub(super) struct BucketAt<'a> {
     pub(super) owed: u64,
     is_rebased: bool,
     is_new: bool,
+    /// Whether what it owes beyond the burst was recorded.
+    is_recorded: bool,
 }
 
 impl<'a> BucketAt<'a> {
@@ -208,18 +250,60 @@ impl<'a> BucketAt<'a> {
         match state {
             Some(full_at) if full_at + quota.remembered > now => {
                 let owed = full_at.saturating_sub(now);
-                let is_rebased = owed > quota.owed_max;
-                Self { quota, now, owed: if is_rebased { quota.capacity } else { owed }, is_rebased, is_new: false }
+                if owed > quota.owed_max {
+                    return Self::owing_much(quota, full_at, now);
+                }
+                Self { quota, now, owed, is_rebased: false, is_new: false, is_recorded: false }
             }
-            _ => Self { quota, now, owed: quota.owed_initially, is_rebased: false, is_new: true },
+            _ => Self::new(quota, now),
         }
+    }
+
+    #[inline]
+    fn new(quota: &'a Quota, now: u64) -> Self {
+        Self { quota, now, owed: quota.owed_initially, is_rebased: false, is_new: true, is_recorded: false }
+    }
+
+    /// A bucket that is marked as in debt, or from which the clock has stepped far back.
+    #[cold]
+    fn owing_much(quota: &'a Quota, full_at: u64, now: u64) -> Self {
+        if full_at < DEBT_MARK {
+            let owed = quota.capacity;
+            return Self { quota, now, owed, is_rebased: true, is_new: false, is_recorded: false };
+        }
+        let full_at = full_at - DEBT_MARK;
+        if full_at + quota.remembered <= now {
+            return Self::new(quota, now);
+        }
+        let (owed, most) = (full_at.saturating_sub(now), quota.owed_recorded_max());
+        let is_rebased = owed > most + (quota.owed_max - quota.capacity);
+        let owed = if is_rebased { most } else { owed };
+        Self { quota, now, owed, is_rebased, is_new: false, is_recorded: true }
     }
 
     /// What a denial writes: a bucket that begins with less than its burst begins
     /// to fill now, and one from which the clock has stepped far back is empty.
     #[inline]
     fn kept(&self) -> State {
-        (self.is_rebased || (self.is_new && self.owed > 0)).then_some(self.now + self.owed)
+        if self.is_rebased || (self.is_new && self.owed > 0) { self.owing(self.owed) } else { None }
+    }
+
+    /// The state in which it owes that much.
+    #[inline]
+    fn owing(&self, owed: u64) -> State {
+        let mark = if self.is_recorded && owed > self.quota.capacity { DEBT_MARK } else { 0 };
+        Some(self.now + owed + mark)
+    }
+
+    /// The decision of a take of nothing, which joins no queue: below `ceiling` so much
+    /// remains, and it passes unless the bucket owes more than its burst.
+    #[inline]
+    fn peek_none(&self, ceiling: u64) -> Decision {
+        let level = self.level_below(ceiling, self.owed);
+        match self.owed.checked_sub(self.quota.capacity) {
+            Some(debt @ 1..) => level.deny(self.micros(debt)),
+            _ => level.allow(),
+        }
     }
 
     #[inline]
@@ -234,6 +318,10 @@ impl<'a> BucketAt<'a> {
             // Neither division can fail; written this way, a caller that uses only the verdict
             // pays for neither.
             remaining: ceiling.saturating_sub(owed).checked_div(self.quota.interval).unwrap_or(0),
+            debt: match owed.checked_sub(self.quota.capacity) {
+                Some(beyond @ 1..) => beyond.div_ceil(self.quota.interval.max(1)),
+                _ => 0,
+            },
             reset_after_us: self.micros(owed),
         }
     }

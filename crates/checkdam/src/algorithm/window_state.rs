@@ -103,6 +103,41 @@ impl WindowState {
         decision
     }
 
+    /// Counts `cost` that was used, whatever is left. Returns also what was not counted:
+    /// what is beyond [`Quota::debt_max`].
+    pub fn record(quota: &Quota, slot: &mut Option<Self>, now_us: u64, cost: u64) -> (Decision, u64) {
+        if cost == 0 {
+            return (Self::peek(quota, slot.as_ref(), now_us, 0), 0);
+        }
+        let (decision, state, cut_off) = match quota.algorithm {
+            Algorithm::SlidingWindow { strict: false } => {
+                let (decision, state, cut_off) =
+                    sliding_window::record(quota, Self::sliding(slot.as_ref()), now_us, cost);
+                (decision, NewState::Sliding(state), cut_off)
+            }
+            Algorithm::SlidingWindow { strict: true } => {
+                let (decision, state, cut_off) =
+                    sliding_window_strict::record(quota, Self::strict(slot.as_ref()), now_us, cost);
+                (decision, NewState::Strict(state), cut_off)
+            }
+            Algorithm::SlidingLog => {
+                let mut cut_off = 0;
+                let decision = Self::with_log(slot, |log| {
+                    let (decision, rest) = sliding_log::record(quota, log, now_us, cost);
+                    cut_off = rest;
+                    decision
+                });
+                return (decision, cut_off);
+            }
+            Algorithm::FixedWindow | Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                let (decision, state, cut_off) = fixed_window::record(quota, Self::fixed(slot.as_ref()), now_us, cost);
+                (decision, NewState::Fixed(state), cut_off)
+            }
+        };
+        Self::keep(slot, state);
+        (decision, cut_off)
+    }
+
     /// When the state stops to matter, in our time.
     #[must_use]
     pub fn expires_at_us(&self, quota: &Quota) -> u64 {

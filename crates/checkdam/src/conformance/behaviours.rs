@@ -19,6 +19,7 @@ pub(super) async fn run<H: Harness>(harness: &H) -> Result<usize, String> {
         checks += shadows_never_deny(harness, algorithm).await?;
         checks += peek_changes_nothing(harness, algorithm).await?;
         checks += refund_and_reset(harness, algorithm).await?;
+        checks += debt(harness, algorithm).await?;
         checks += buckets_are_separate(harness, algorithm).await?;
         for other in [(100, HOUR_US), (10, SECOND_US), (1_000, SECOND_US), (7, 3 * SECOND_US)] {
             checks += quotas_alternate(harness, algorithm, other).await?;
@@ -33,9 +34,7 @@ fn quota(algorithm: Algorithm, amount: u64) -> Result<Quota, String> {
 }
 
 fn quota_per(algorithm: Algorithm, amount: u64, period_us: u64) -> Result<Quota, String> {
-    let spec =
-        QuotaSpec { amount, period_us, burst: None, initial: None, align: crate::quota::Align::Epoch, algorithm: None };
-    Quota::new(spec, algorithm).map_err(|error| error.to_string())
+    Quota::new(QuotaSpec::new(amount, period_us), algorithm).map_err(|error| error.to_string())
 }
 
 fn bucket(story: &str, algorithm: Algorithm, subject: &str) -> TestBucket {
@@ -144,6 +143,51 @@ async fn refund_and_reset<H: Harness>(harness: &H, algorithm: Algorithm) -> Resu
         let got = remaining(harness, operation, &[bucket.tier(&quota, cost)]).await;
         checks += expect("refund and reset", algorithm, got, vec![wanted])?;
     }
+    Ok(checks)
+}
+
+/// A record is never denied, and nothing passes until its debt is paid back, given back or
+/// forgotten.
+async fn debt<H: Harness>(harness: &H, algorithm: Algorithm) -> Result<usize, String> {
+    harness.set_now_us(NOON_US);
+    let spec = QuotaSpec { max_debt: Some(40), ..QuotaSpec::new(10, 60 * SECOND_US) };
+    let quota = Quota::new(spec, algorithm).map_err(|error| error.to_string())?;
+    let bucket = bucket("debt", algorithm, "one");
+    let mut checks = 0;
+    // Operation, cost; whether a take of nothing passes afterwards, what remains, what is
+    // owed beyond the limit, and what was cut off.
+    let script = [
+        (Operation::Record, 4, (true, 6, 0, 0)),
+        (Operation::Record, 6, (true, 0, 0, 0)),
+        (Operation::Take, 0, (true, 0, 0, 0)),
+        (Operation::Record, 5, (false, 0, 5, 0)),
+        (Operation::Take, 0, (false, 0, 5, 0)),
+        (Operation::Peek, 0, (false, 0, 5, 0)),
+        (Operation::Record, 0, (false, 0, 5, 0)),
+        (Operation::Charge, 3, (false, 0, 5, 0)),
+        (Operation::Record, 50, (false, 0, 40, 15)),
+        (Operation::Record, 1_000_000_000_000_000, (false, 0, 40, 1_000_000_000_000_000)),
+        (Operation::Refund, 10, (false, 0, 30, 0)),
+        (Operation::Refund, 10, (false, 0, 20, 0)),
+        (Operation::Refund, 10, (false, 0, 10, 0)),
+        (Operation::Refund, 10, (true, 0, 0, 0)),
+        (Operation::Refund, 3, (true, 3, 0, 0)),
+        (Operation::Record, 100, (false, 0, 40, 57)),
+        (Operation::Reset, 0, (true, 10, 0, 0)),
+        (Operation::Take, 10, (true, 0, 0, 0)),
+    ];
+    for (operation, cost, wanted) in script {
+        let answer = apply(harness, operation, &[bucket.tier(&quota, cost)]).await;
+        let after = apply(harness, Operation::Peek, &[bucket.tier(&quota, 0)]).await.decisions[0];
+        let got = (after.is_allowed(), after.remaining, after.debt, answer.cut_off);
+        checks += expect(&format!("debt after {operation:?} of {cost}"), algorithm, got, wanted)?;
+    }
+    let other = self::bucket("debt", algorithm, "two");
+    let left = remaining(harness, Operation::Record, &[bucket.tier(&quota, 3), other.tier(&quota, 3)]).await;
+    checks += expect("a record charges every tier by itself", algorithm, left, vec![0, 7])?;
+    let answer = apply(harness, Operation::Take, &[other.tier(&quota, 1), bucket.tier(&quota, 0)]).await;
+    checks += expect("a tier in debt denies the others", algorithm, answer.decisions[1].verdict, Verdict::Denied)?;
+    checks += expect("and charges nothing", algorithm, answer.decisions[0].remaining, 7)?;
     Ok(checks)
 }
 

@@ -37,6 +37,8 @@ pub struct VectorStep {
     pub cost: u64,
     /// The expected decision.
     pub expected: Decision,
+    /// What a record is expected not to charge.
+    pub cut_off: u64,
 }
 
 #[derive(Deserialize)]
@@ -61,6 +63,7 @@ struct QuotaJson {
     period_us: u64,
     burst: Option<u64>,
     initial: Option<u64>,
+    max_debt: Option<u64>,
     align: Option<String>,
     strict: Option<bool>,
 }
@@ -83,6 +86,10 @@ struct ExpectJson {
     retry_after_us: Option<u64>,
     reset_after_us: u64,
     delay_us: u64,
+    #[serde(default)]
+    debt: u64,
+    #[serde(default)]
+    cut_off: u64,
     #[serde(default)]
     cost_exceeds_burst: bool,
 }
@@ -116,7 +123,7 @@ pub async fn run<H: Harness>(harness: &H) -> Result<usize, String> {
             harness.set_now_us(step.at_us);
             let answer = apply(harness, step.operation, &[bucket.tier(&step.quota, step.cost)]).await;
             match &*answer.decisions {
-                [decision] if *decision == step.expected => steps += 1,
+                [decision] if *decision == step.expected && answer.cut_off == step.cut_off => steps += 1,
                 other => {
                     let VectorCase { name, .. } = &case;
                     return Err(format!("{name}\n step {number}: {step:?}\n answered: {other:?}"));
@@ -139,6 +146,7 @@ fn case(algorithm: Algorithm, json: CaseJson) -> Result<VectorCase, String> {
             "peek" => Operation::Peek,
             "refund" => Operation::Refund,
             "charge" => Operation::Charge,
+            "record" => Operation::Record,
             "reset" => Operation::Reset,
             other => return Err(format!("unknown op {other:?}")),
         };
@@ -156,10 +164,12 @@ fn case(algorithm: Algorithm, json: CaseJson) -> Result<VectorCase, String> {
                 verdict,
                 limit: quota.limit(),
                 remaining: step.expect.remaining,
+                debt: step.expect.debt,
                 retry_after_us: step.expect.retry_after_us.unwrap_or(0),
                 reset_after_us: step.expect.reset_after_us,
                 delay_us: step.expect.delay_us,
             },
+            cut_off: step.expect.cut_off,
         });
     }
     Ok(VectorCase { name: format!("{}: {}", algorithm.name(), json.name), steps })
@@ -178,13 +188,7 @@ fn quota(algorithm: Algorithm, json: &QuotaJson) -> Result<Quota, String> {
         Algorithm::SlidingWindow { .. } => Algorithm::SlidingWindow { strict: json.strict.unwrap_or(false) },
         other => other,
     };
-    let spec = QuotaSpec {
-        amount: json.limit,
-        period_us: json.period_us,
-        burst: json.burst,
-        initial: json.initial,
-        align,
-        algorithm: None,
-    };
+    let QuotaJson { burst, initial, max_debt, .. } = *json;
+    let spec = QuotaSpec { burst, initial, max_debt, align, ..QuotaSpec::new(json.limit, json.period_us) };
     Quota::new(spec, algorithm).map_err(|error| error.to_string())
 }

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::decision::{Decision, Verdict};
 use crate::descriptor::DescriptorAllowance;
 use crate::outcome::{FROM_REQUEST, Outcome};
-use crate::quota::{Algorithm, Align, Quota, QuotaSpec};
+use crate::quota::{Algorithm, Quota, QuotaSpec};
 use crate::request::{Request, RequestLimit};
 use crate::rule::Mode;
 use crate::ruleset::{CompiledQuota, CompiledTree, Leaf, RuleSet, write_path_subject};
@@ -369,7 +369,12 @@ impl PlannedRequest {
             places.push((blocked.rule, blocked.quota));
             decisions.push(blocked.decision(self.cost, at_us));
         }
-        Outcome::with_decisions(guard, places, TierDecisions { decisions, at_us, by: answer.by }, (self.leaf, given))
+        Outcome::with_decisions(
+            guard,
+            places,
+            TierDecisions { decisions, at_us, by: answer.by, cut_off: answer.cut_off },
+            (self.leaf, given),
+        )
     }
 }
 
@@ -378,7 +383,15 @@ impl Blocked {
     const fn decision(self, cost: u64, at_us: u64) -> Decision {
         let verdict = if cost == 0 { Verdict::Allowed } else { Verdict::Denied };
         let left_us = self.period_us - (at_us + EPOCH_UNIX_US) % self.period_us;
-        Decision { verdict, limit: 0, remaining: 0, retry_after_us: left_us, reset_after_us: left_us, delay_us: 0 }
+        Decision {
+            verdict,
+            limit: 0,
+            remaining: 0,
+            debt: 0,
+            retry_after_us: left_us,
+            reset_after_us: left_us,
+            delay_us: 0,
+        }
     }
 }
 
@@ -400,7 +413,7 @@ fn request_quota(
     is_constant: bool,
 ) -> Option<Arc<CompiledQuota>> {
     let (amount, period_us) = (u64::from(limit.amount.max(1)), limit.unit.period_us());
-    let spec = QuotaSpec { amount, period_us, burst: None, initial: None, align: Align::Epoch, algorithm: None };
+    let spec = QuotaSpec::new(amount, period_us);
     let quota = Quota::new(spec, algorithm).or_else(|_| Quota::new(spec, Algorithm::FixedWindow)).ok()?;
     Some(Arc::new(CompiledQuota::of_descriptor(rule, quota, is_constant)))
 }

@@ -56,6 +56,7 @@ impl Scale {
             amount: part(spec.amount).max(1),
             burst: spec.burst.map(|burst| part(burst).max(1)),
             initial: spec.initial.map(part),
+            max_debt: spec.max_debt.map(part),
             ..spec
         };
         let is_whole = u128::from(spec.amount) * u128::from(self.thousandths) % u128::from(UNIT) == 0;

@@ -102,6 +102,9 @@ impl fmt::Display for QuotaSpec {
         if let Some(initial) = self.initial {
             write!(out, " initial {initial}")?;
         }
+        if let Some(max_debt) = self.max_debt {
+            write!(out, " max_debt {max_debt}")?;
+        }
         if let Some(algorithm) = self.algorithm {
             write!(out, " {algorithm}")?;
         }
@@ -135,12 +138,14 @@ impl<'a> Parser<'a> {
             return Err(self.error("expected '/' or 'per' after the limit".to_owned()));
         }
         let (period_us, align) = self.period()?;
-        let mut spec = QuotaSpec { amount, period_us, burst: None, initial: None, align, algorithm: None };
+        let mut spec = QuotaSpec { align, ..QuotaSpec::new(amount, period_us) };
         loop {
             if self.eat_word("burst") && spec.burst.is_none() {
                 spec.burst = Some(self.number("burst")?);
             } else if self.eat_word("initial") && spec.initial.is_none() {
                 spec.initial = Some(self.number("initial")?);
+            } else if self.eat_name("max_debt") && spec.max_debt.is_none() {
+                spec.max_debt = Some(self.number("max_debt")?);
             } else if self.rest.trim().is_empty() {
                 return Ok(spec);
             } else if let Some(algorithm) = spec.algorithm.is_none().then(|| self.algorithm()).flatten() {
@@ -148,8 +153,8 @@ impl<'a> Parser<'a> {
             } else {
                 let what = shown(self.rest.trim());
                 return Err(self.error(format!(
-                    "{what:?} is unexpected; only 'burst N', 'initial N' and an algorithm such as 'fixed_window' may \
-                     follow, once each"
+                    "{what:?} is unexpected; only 'burst N', 'initial N', 'max_debt N' and an algorithm such as \
+                     'fixed_window' may follow, once each"
                 )));
             }
         }
@@ -183,15 +188,28 @@ impl<'a> Parser<'a> {
 
     /// The name of an algorithm, and `strict` after it.
     fn algorithm(&mut self) -> Option<Algorithm> {
-        let rest = self.rest.trim_start();
-        let length = rest.bytes().take_while(|b| b.is_ascii_alphabetic() || *b == b'_').count();
-        let (name, after) = rest.split_at(length);
+        let (name, after) = self.name();
         let algorithm = Algorithm::by_name(name)?;
         self.rest = after;
         match algorithm {
             Algorithm::SlidingWindow { .. } => Some(Algorithm::SlidingWindow { strict: self.eat_word("strict") }),
             other => Some(other),
         }
+    }
+
+    /// The next name, which may contain `_`, and what follows it.
+    fn name(&self) -> (&'a str, &'a str) {
+        let rest = self.rest.trim_start();
+        let length = rest.bytes().take_while(|b| b.is_ascii_alphabetic() || *b == b'_').count();
+        rest.split_at(length)
+    }
+
+    fn eat_name(&mut self, expected: &str) -> bool {
+        let (name, after) = self.name();
+        if name == expected {
+            self.rest = after;
+        }
+        name == expected
     }
 
     /// Digits, with `_` allowed between them.

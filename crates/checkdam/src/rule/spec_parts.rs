@@ -128,6 +128,9 @@ pub struct LimitParts {
     /// How many to begin with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial: Option<u64>,
+    /// By how much recorded usage may exceed the limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_debt: Option<u64>,
     /// The algorithm, if it is not the rule's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<String>,
@@ -149,7 +152,7 @@ impl LimitSpec {
     }
 
     fn spec(&self) -> Result<QuotaSpec, String> {
-        let LimitParts { limit, per, burst, initial, algorithm: name, strict } = match self {
+        let LimitParts { limit, per, burst, initial, max_debt, algorithm: name, strict } = match self {
             Self::Text(text) => return text.parse().map_err(|error: QuotaError| error.to_string()),
             Self::Parts(parts) => parts,
         };
@@ -172,7 +175,8 @@ impl LimitSpec {
                 (period_us, Align::Epoch)
             }
         };
-        Ok(QuotaSpec { amount: *limit, period_us, burst: *burst, initial: *initial, align, algorithm })
+        let (burst, initial, max_debt) = (*burst, *initial, *max_debt);
+        Ok(QuotaSpec { burst, initial, max_debt, align, algorithm, ..QuotaSpec::new(*limit, period_us) })
     }
 }
 

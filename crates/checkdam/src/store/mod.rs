@@ -39,6 +39,10 @@ pub enum Operation {
     /// Charge every tier by itself for what has passed already, elsewhere: the
     /// cost, or what is left if that is less. Never denied.
     Charge,
+    /// Charge every tier by itself for what was used, whatever is left: beyond the limit
+    /// the bucket is in debt. Never denied; each decision says whether a take of nothing
+    /// would pass afterwards.
+    Record,
     /// Forget the buckets.
     Reset,
 }
@@ -158,6 +162,9 @@ pub struct TierDecisions {
     pub at_us: u64,
     /// Where the tiers were decided.
     pub by: DecidedBy,
+    /// Of a record, what was not charged because a tier's debt would have exceeded
+    /// [`Quota::debt_max`], summed over the tiers.
+    pub cut_off: u64,
 }
 
 impl TierDecisions {
@@ -165,13 +172,13 @@ impl TierDecisions {
     #[must_use]
     #[inline]
     pub const fn new() -> Self {
-        Self { decisions: Decisions::new(), at_us: 0, by: DecidedBy::Policy }
+        Self { decisions: Decisions::new(), at_us: 0, by: DecidedBy::Policy, cut_off: 0 }
     }
 
     /// The decisions if no store was called: nothing passes.
     pub(crate) fn unavailable(tiers: &[Tier<'_>]) -> Self {
         let decisions = tiers.iter().map(|tier| Decision::undecided(tier.quota.limit(), Verdict::Unavailable));
-        Self { decisions: decisions.collect(), at_us: 0, by: DecidedBy::Policy }
+        Self { decisions: decisions.collect(), ..Self::new() }
     }
 }
 
@@ -191,7 +198,9 @@ impl Default for TierDecisions {
 /// 3. What is admitted never exceeds what the algorithm's pure function would
 ///    admit in the order of the store's times.
 /// 4. `Peek` changes nothing. `Refund` never gives more than is owed. `Charge`
-///    never takes more than is left. After `Reset` a bucket is as new.
+///    never takes more than is left. `Record` takes what it is told, and while a
+///    bucket is in debt no take passes, not even one of nothing. After `Reset` a
+///    bucket is as new.
 /// 5. A bucket is the name, the subject and the arithmetic of the quota
 ///    ([`Quota::shares_bucket_with`]) of a tier. So the limit of a window may
 ///    differ from call to call, and its counts are kept; any other change of a

@@ -109,14 +109,14 @@ fn spec(is_bucket: bool) -> impl Strategy<Value = QuotaSpec> {
     let period = prop_oneof![Just(1_000_000), Just(60_000_000), Just(86_400_000_000), 1..90_000_000_u64];
     let extras = (option::of(1..10_000_u64), option::of(0..2_u64))
         .prop_map(move |extras| if is_bucket { extras } else { (None, None) });
-    (1..1_000_u64, period, extras).prop_map(|(amount, period_us, (burst, initial))| QuotaSpec {
-        amount,
-        period_us,
-        burst,
-        initial,
-        align: Align::Epoch,
-        algorithm: None,
-    })
+    (1..1_000_u64, period, extras, option::weighted(0.2, 0..9_000_u64)).prop_map(
+        |(amount, period_us, (burst, initial), max_debt)| QuotaSpec {
+            burst,
+            initial,
+            max_debt,
+            ..QuotaSpec::new(amount, period_us)
+        },
+    )
 }
 
 fn algorithm() -> impl Strategy<Value = Algorithm> {

@@ -364,7 +364,12 @@ struct Decided(Decision);
 
 impl Store for Decided {
     async fn apply(&self, _: Operation, tiers: &[Tier<'_>]) -> TierDecisions {
-        TierDecisions { decisions: tiers.iter().map(|_| self.0).collect(), at_us: u64::MAX / 4, by: DecidedBy::Memory }
+        TierDecisions {
+            decisions: tiers.iter().map(|_| self.0).collect(),
+            at_us: u64::MAX / 4,
+            by: DecidedBy::Memory,
+            cut_off: 0,
+        }
     }
 }
 
@@ -372,7 +377,7 @@ impl Store for Decided {
 fn headers_can_tell_the_longest_reset() {
     let (limit, remaining, delay_us, reset_after_us) = (1, 0, 0, u64::MAX);
     let decision =
-        Decision { verdict: Verdict::Allowed, limit, remaining, retry_after_us: 0, reset_after_us, delay_us };
+        Decision { verdict: Verdict::Allowed, limit, remaining, debt: 0, retry_after_us: 0, reset_after_us, delay_us };
     let rules = rule_file::compile("rules: [{ name: a, key: all, limits: [1/s] }]").unwrap();
     let outcome = block_on(Limiter::new(rules, Decided(decision)).check(&Request::new()));
     let latest_s = u64::MAX.div_ceil(1_000_000);

@@ -43,6 +43,7 @@ fn any_quota() -> impl Strategy<Value = Quota> {
             let amount = if algorithm == Algorithm::SlidingLog { amount % 10_000 + 1 } else { amount };
             let limit = burst.unwrap_or(amount);
             let spec = QuotaSpec {
+                max_debt: None,
                 amount,
                 period_us: if algorithm == Algorithm::FixedWindow {
                     match align {

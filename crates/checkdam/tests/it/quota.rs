@@ -68,7 +68,7 @@ fn a_limit_is_counted_by_its_own_algorithm_or_by_that_of_its_rule() {
 fn windows_of_the_calendar_have_its_periods() {
     const DAY_US: u64 = 86_400_000_000;
     let quota = |align, period_us| {
-        let spec = QuotaSpec { amount: 10, period_us, burst: None, initial: None, align, algorithm: None };
+        let spec = QuotaSpec { align, ..QuotaSpec::new(10, period_us) };
         Quota::new(spec, Algorithm::FixedWindow)
     };
     for (align, days) in [(Align::Day, 1), (Align::Week, 7), (Align::Month, 30), (Align::Year, 365)] {

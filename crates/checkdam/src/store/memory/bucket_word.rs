@@ -6,8 +6,9 @@ use crate::algorithm::token_bucket;
 use crate::quota::Quota;
 use crate::time::HORIZON_US;
 
-/// From the lowest bit: 4 bits ticks per microsecond − 1, 53 bits `full_at`, 5 bits
-/// generation, 1 bit denied at insert, 1 bit locked. A `full_at` of 0 is a new bucket.
+/// From the lowest bit: 4 bits ticks per microsecond − 1, 53 bits `full_at`, 1 bit recorded
+/// debt, 4 bits generation, 1 bit denied at insert, 1 bit locked. A `full_at` of 0 is a new
+/// bucket.
 ///
 /// The generation is incremented when a slot is reused, so that the words of two
 /// buckets in one slot differ even if they owe the same. A bucket is marked as denied
@@ -17,8 +18,11 @@ use crate::time::HORIZON_US;
 pub(super) struct BucketWord(pub(super) u64);
 
 const TICKS_BITS: u32 = 4;
-const FULL_AT_MASK: u64 = (1 << 53) - 1;
-const GENERATION: u64 = 31 << 57;
+const FULL_AT_MASK: u64 = token_bucket::DEBT_MARK - 1;
+/// The time with the mark of recorded debt, which is the next bit.
+const STATE_MASK: u64 = FULL_AT_MASK | token_bucket::DEBT_MARK;
+const GENERATION_FIRST: u64 = 1 << 58;
+const GENERATION: u64 = 15 * GENERATION_FIRST;
 const DENIED_AT_INSERT: u64 = 1 << 62;
 /// The bits that are constant while a bucket is in its slot.
 const PLACE: u64 = GENERATION | DENIED_AT_INSERT;
@@ -28,7 +32,7 @@ impl BucketWord {
     /// `state` of a bucket with that quota.
     #[inline]
     pub(super) fn of(quota: &Quota, state: token_bucket::State) -> Self {
-        let full_at = state.unwrap_or(0).min(FULL_AT_MASK);
+        let full_at = state.unwrap_or(0).min(STATE_MASK);
         Self(full_at << TICKS_BITS | (quota.ticks_per_us - 1))
     }
 
@@ -40,7 +44,7 @@ impl BucketWord {
 
     /// This state for the next bucket in the slot of `old`.
     pub(super) fn succeeding(self, old: Self) -> Self {
-        Self(self.0 & !GENERATION | old.0.wrapping_add(1 << 57) & GENERATION)
+        Self(self.0 & !GENERATION | old.0.wrapping_add(GENERATION_FIRST) & GENERATION)
     }
 
     /// The same, marked as denied at insert, or not.
@@ -61,7 +65,8 @@ impl BucketWord {
     /// The bucket's state, in the ticks of its quota.
     #[inline]
     pub(super) fn state(self) -> token_bucket::State {
-        (!self.is_new()).then(|| self.full_at())
+        let state = self.0 >> TICKS_BITS & STATE_MASK;
+        (state != 0).then_some(state)
     }
 
     /// When the bucket is full again, in microseconds, rounded up.
@@ -99,8 +104,9 @@ impl BucketWord {
         Self(self.0 & !LOCKED)
     }
 
+    /// When the bucket is full again, in the ticks of its quota.
     #[inline]
-    fn full_at(self) -> u64 {
+    pub(super) fn full_at(self) -> u64 {
         self.0 >> TICKS_BITS & FULL_AT_MASK
     }
 

@@ -35,9 +35,7 @@ impl Evicted {
     pub(super) fn is_owing(self, quota: &Quota, now_us: u64) -> bool {
         match self {
             Self::AtMost { full_at_us } => full_at_us > now_us,
-            Self::Exactly(word) => {
-                word.state().is_some_and(|full_at| full_at + quota.remembered > now_us * quota.ticks_per_us)
-            }
+            Self::Exactly(word) => !word.is_new() && word.full_at() + quota.remembered > now_us * quota.ticks_per_us,
         }
     }
 }

@@ -12,6 +12,7 @@ mod debt_sketch;
 mod evicted;
 mod window_map;
 
+use std::cell::Cell;
 use std::future::ready;
 use std::hash::Hash;
 
@@ -146,12 +147,19 @@ impl<C: Clock> MemoryStore<C> {
         answer.at_us = self.clock.now_us();
         for tier in tiers {
             let (quota, tag, cost) = (tier.quota, self.tag(tier), tier.cost);
-            let decision = if operation == Operation::Peek {
-                self.peek(quota, tag, cost, &mut locked, answer.at_us)
-            } else {
-                let (decision, at_us) = self.refund_charge_or_reset(operation, quota, tag, cost, &mut locked);
-                answer.at_us = at_us;
-                decision
+            let decision = match operation {
+                Operation::Peek => self.peek(quota, tag, cost, &mut locked, answer.at_us),
+                Operation::Record => {
+                    let (decision, at_us, cut_off) = self.record(quota, tag, cost, &mut locked);
+                    answer.at_us = at_us;
+                    answer.cut_off += cut_off;
+                    decision
+                }
+                _ => {
+                    let (decision, at_us) = self.refund_charge_or_reset(operation, quota, tag, cost, &mut locked);
+                    answer.at_us = at_us;
+                    decision
+                }
             };
             answer.decisions.push(decision);
         }
@@ -218,6 +226,7 @@ impl<C: Clock> MemoryStore<C> {
         let mut locked = self.lock_window(quota, tag);
         match operation {
             Operation::Peek => self.peek(quota, tag, cost, &mut locked, self.clock.now_us()),
+            Operation::Record => self.record(quota, tag, cost, &mut locked).0,
             _ => self.refund_charge_or_reset(operation, quota, tag, cost, &mut locked).0,
         }
     }
@@ -227,9 +236,10 @@ impl<C: Clock> MemoryStore<C> {
     #[cfg(feature = "redis")]
     pub(crate) fn raise_debt(&self, tier: &Tier<'_>, owed_us: u64) {
         let (quota, tag) = (tier.quota, self.tag(tier));
+        let owed = owed_us * quota.ticks_per_us;
         let _ = self.update_word(quota, tag, 1, |state, now_us| {
-            let full_at = (now_us.min(HORIZON_US) + owed_us) * quota.ticks_per_us;
-            (Decision::undecided(quota.limit, Verdict::Allowed), state.max(Some(full_at)))
+            let raised = token_bucket::raise(quota, state, now_us, owed);
+            (Decision::undecided(quota.limit, Verdict::Allowed), raised)
         });
     }
 
@@ -240,9 +250,9 @@ impl<C: Clock> MemoryStore<C> {
         let mut locked = self.lock_window(quota, tag);
         let now_us = self.clock.now_us();
         if let Some(shard) = self.windows.shard_mut(&mut locked, tag) {
-            let known = quota.limit - shard.peek(tag, quota, now_us, 0).remaining;
+            let known = shard.peek(tag, quota, now_us, 0).used();
             if known < used {
-                let _ = shard.charge(tag, quota, now_us, used - known);
+                let _ = shard.record(tag, quota, now_us, used - known);
             }
         }
     }
@@ -324,6 +334,22 @@ impl<C: Clock> MemoryStore<C> {
             None => self.table.inherited(tag).state(quota, now_us),
         };
         peek_bucket(quota, state, now_us, cost)
+    }
+
+    /// Records use of one bucket; returns its time, and what was not charged.
+    fn record(&self, quota: &Quota, tag: Tag, cost: u64, locked: &mut LockedShards<'_>) -> (Decision, u64, u64) {
+        if let Some(shard) = self.windows.shard_mut(locked, tag).filter(|_| !fits_in_word(quota)) {
+            let now_us = self.clock.now_us();
+            let (decision, cut_off) = shard.record(tag, quota, now_us, cost);
+            return (decision, now_us, cut_off);
+        }
+        let cut_off = Cell::new(0);
+        let (decision, at_us) = self.update_word(quota, tag, cost, |state, now_us| {
+            let (decision, next, rest) = token_bucket::record(quota, state, now_us, cost);
+            cut_off.set(rest);
+            (decision, next)
+        });
+        (decision, at_us, cut_off.get())
     }
 
     /// Refunds, charges or resets one bucket; returns its time.

@@ -155,6 +155,17 @@ impl WindowShard {
         self.change(tag, quota, now_us, |slot| WindowState::charge(quota, slot, now_us, cost))
     }
 
+    /// Returns also what was not counted.
+    pub(super) fn record(&mut self, tag: Tag, quota: &Quota, now_us: u64, cost: u64) -> (Decision, u64) {
+        let mut cut_off = 0;
+        let decision = self.change(tag, quota, now_us, |slot| {
+            let (decision, rest) = WindowState::record(quota, slot, now_us, cost);
+            cut_off = rest;
+            decision
+        });
+        (decision, cut_off)
+    }
+
     pub(super) fn peek(&self, tag: Tag, quota: &Quota, now_us: u64, cost: u64) -> Decision {
         match self.map_of(tag).get(&tag) {
             Some(bucket) => WindowState::peek(quota, bucket.state.as_ref(), now_us, cost),
@@ -359,8 +370,11 @@ impl WindowBucket {
     }
 
     /// The loss if it is evicted: the used share of its limit, times the share of its
-    /// period for which that counts.
+    /// period for which that counts. Debts come last: the sketch holds no more than a limit.
     fn eviction_rank(&self, tag: Tag, now_us: u64) -> u64 {
+        if self.expires_at_us > now_us && self.state.as_ref().is_some_and(|state| state.used() > self.limit) {
+            return u64::MAX;
+        }
         let time = TagBits::of_tag(tag).share(self.expires_at_us.saturating_sub(now_us));
         (time / WHOLE_SHARE) * self.share()
     }

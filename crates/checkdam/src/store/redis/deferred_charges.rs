@@ -1,4 +1,5 @@
-//! Queue of charges for Redis: what this node admitted while Redis did not reply.
+//! Queue of charges for Redis: what this node admitted, and what was recorded, while Redis
+//! did not reply.
 //!
 //! Best effort, in bounded space: charges that do not fit, and those whose result is
 //! unknown, are dropped and counted, never retried. A request that Redis charged but
@@ -24,8 +25,13 @@ const BYTES_EACH: usize = size_of::<AdmittedCost>() + size_of::<Key>() + 32;
 /// After a charge that failed, none is sent for this long.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// A bucket's key in Redis.
-pub(super) type Key = Box<[u8]>;
+/// A bucket in Redis, and how it is to be charged.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) bytes: Box<[u8]>,
+    /// Whether it is recorded use, which may lead to debt.
+    pub(super) is_record: bool,
+}
 
 /// Buckets that Redis is to be charged with.
 #[derive(Debug, Default)]
@@ -53,8 +59,10 @@ struct ChargeQueue {
 pub(super) struct AdmittedCost {
     /// The shared quota.
     pub(super) quota: Quota,
-    /// What a token of this node's share takes to return, in ticks.
+    /// What a token of this node's share takes to return, in ticks; if it was recorded, a
+    /// token of the shared quota.
     interval: u64,
+    is_record: bool,
     state: AdmittedState,
 }
 
@@ -75,41 +83,60 @@ impl AdmittedCost {
     /// A bucket that this node's share of, after its first admission, decided so.
     fn new(quota: &Quota, share: &Quota, decision: &Decision, cost: u64, now_us: u64) -> Self {
         let interval = share.interval;
+        if quota.algorithm.is_bucket() {
+            let with = (now_us + decision.reset_after_us) * quota.ticks_per_us;
+            let without = with.saturating_sub(cost.saturating_mul(interval));
+            let state = AdmittedState::Bucket { with, without };
+            return Self { quota: *quota, interval, is_record: false, state };
+        }
+        Self::empty(quota, interval, false).with(cost, now_us)
+    }
+
+    /// A bucket of which use was recorded.
+    fn recorded(quota: &Quota, cost: u64, now_us: u64) -> Self {
+        Self::empty(quota, quota.interval, true).with(cost, now_us)
+    }
+
+    fn empty(quota: &Quota, interval: u64, is_record: bool) -> Self {
         let state = match quota.algorithm {
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-                let with = (now_us + decision.reset_after_us) * quota.ticks_per_us;
-                let without = with.saturating_sub(cost.saturating_mul(interval));
-                return Self { quota: *quota, interval, state: AdmittedState::Bucket { with, without } };
-            }
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => AdmittedState::Bucket { with: 0, without: 0 },
             Algorithm::FixedWindow => AdmittedState::Fixed(None),
             Algorithm::SlidingWindow { .. } | Algorithm::SlidingLog => AdmittedState::Sliding(None),
         };
-        let mut admitted = Self { quota: *quota, interval, state };
-        admitted.add(cost, now_us);
-        admitted
+        Self { quota: *quota, interval, is_record, state }
+    }
+
+    fn with(mut self, cost: u64, now_us: u64) -> Self {
+        self.add(cost, now_us);
+        self
     }
 
     fn add(&mut self, cost: u64, now_us: u64) {
-        let weighed = self.weighed();
+        let (weighed, is_record) = (self.weighed(), self.is_record);
         match &mut self.state {
             AdmittedState::Bucket { with, .. } => {
                 *with = (*with).max(now_us * self.quota.ticks_per_us) + cost.saturating_mul(self.interval);
             }
+            AdmittedState::Fixed(state) if is_record => {
+                *state = Some(fixed_window::record(&self.quota, *state, now_us, cost).1);
+            }
             AdmittedState::Fixed(state) => *state = Some(fixed_window::charge(&self.quota, *state, now_us, cost).1),
+            AdmittedState::Sliding(state) if is_record => {
+                *state = Some(sliding_window::record(&weighed, *state, now_us, cost).1);
+            }
             AdmittedState::Sliding(state) => *state = Some(sliding_window::charge(&weighed, *state, now_us, cost).1),
         }
     }
 
     /// What of it still counts, in whole tokens, rounded up.
     pub(super) fn cost(&self, now_us: u64) -> u64 {
-        let used = |decision: Decision| decision.limit - decision.remaining;
         match self.state {
             AdmittedState::Bucket { with, without } => {
                 let now = now_us * self.quota.ticks_per_us;
                 (with.max(now) - without.max(now).min(with.max(now))).div_ceil(self.interval.max(1))
             }
-            AdmittedState::Fixed(state) => used(fixed_window::peek(&self.quota, state, now_us, 0)),
-            AdmittedState::Sliding(state) => used(sliding_window::peek(&self.weighed(), state, now_us, 0)),
+            AdmittedState::Fixed(state) => fixed_window::peek(&self.quota, state, now_us, 0).used(),
+            AdmittedState::Sliding(state) => sliding_window::peek(&self.weighed(), state, now_us, 0).used(),
         }
     }
 
@@ -138,12 +165,22 @@ impl DeferredCharges {
         cost: u64,
         now_us: u64,
     ) {
+        let key = Key { bytes: key.into(), is_record: false };
+        self.add_to(key, cost, now_us, || AdmittedCost::new(quota, share, decision, cost, now_us));
+    }
+
+    /// Notes use that was recorded.
+    pub(super) fn record(&self, key: &[u8], quota: &Quota, cost: u64, now_us: u64) {
+        let key = Key { bytes: key.into(), is_record: true };
+        self.add_to(key, cost, now_us, || AdmittedCost::recorded(quota, cost, now_us));
+    }
+
+    fn add_to(&self, key: Key, cost: u64, now_us: u64, first: impl FnOnce() -> AdmittedCost) {
         let mut waiting = self.lock();
-        match waiting.buckets.get_mut(key) {
+        match waiting.buckets.get_mut(&key) {
             Some(admitted) => admitted.add(cost, now_us),
             None => {
-                let admitted = AdmittedCost::new(quota, share, decision, cost, now_us);
-                if !waiting.insert(key.into(), admitted) {
+                if !waiting.insert(key, first()) {
                     self.dropped.fetch_add(cost, Ordering::Relaxed);
                 }
             }
@@ -154,7 +191,9 @@ impl DeferredCharges {
     /// Forgets a bucket: it was reset.
     pub(super) fn forget(&self, key: &[u8]) {
         if self.is_due.load(Ordering::Acquire) {
-            self.lock().remove(key);
+            for is_record in [false, true] {
+                self.lock().remove(&Key { bytes: key.into(), is_record });
+            }
         }
     }
 
@@ -236,7 +275,7 @@ impl Drop for SendGuard {
 impl ChargeQueue {
     /// Whether there is room for it.
     fn insert(&mut self, key: Key, admitted: AdmittedCost) -> bool {
-        let bytes = key.len() + BYTES_EACH;
+        let bytes = key.bytes.len() + BYTES_EACH;
         if self.bytes + bytes > BYTES_MAX {
             return false;
         }
@@ -251,14 +290,14 @@ impl ChargeQueue {
         self.drawn = self.drawn.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let index = (self.drawn >> 32) as usize % self.buckets.len().max(1);
         let (key, admitted) = self.buckets.swap_remove_index(index)?;
-        self.bytes -= key.len() + BYTES_EACH;
+        self.bytes -= key.bytes.len() + BYTES_EACH;
         Some((key, admitted))
     }
 
-    fn remove(&mut self, key: &[u8]) -> Option<AdmittedCost> {
-        let removed = self.buckets.swap_remove(key)?;
-        self.bytes -= key.len() + BYTES_EACH;
-        Some(removed)
+    fn remove(&mut self, key: &Key) {
+        if self.buckets.swap_remove(key).is_some() {
+            self.bytes -= key.bytes.len() + BYTES_EACH;
+        }
     }
 }
 
@@ -278,7 +317,7 @@ mod tests {
         let mut order = Vec::new();
         for _ in 0..30 {
             let (key, admitted) = charges.take(1, 0).pop().unwrap();
-            order.push(key.clone());
+            order.push(key.bytes.clone());
             charges.put_back(key, admitted, 0);
         }
         order.sort();

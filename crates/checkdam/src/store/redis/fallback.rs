@@ -82,7 +82,7 @@ impl Fallback {
             }
             return;
         }
-        let used = decision.limit.saturating_sub(decision.remaining);
+        let used = decision.used();
         if used > 0 {
             let quota = &tier.quota.shared_among(self.nodes);
             self.memory.raise_count(&Tier { quota, ..*tier }, used.div_ceil(self.nodes.max(1)));
@@ -108,8 +108,15 @@ impl Fallback {
             other => other,
         };
         let answer = self.memory.apply_now(operation, &local);
-        if operation == Operation::Take {
-            self.note_charges(tiers.iter().filter(is_local), &local, &answer, keys);
+        match operation {
+            Operation::Take => self.note_charges(tiers.iter().filter(is_local), &local, &answer, keys),
+            // It was used, whatever the policies: all of it is charged later.
+            Operation::Record => {
+                for tier in tiers.iter().filter(|tier| tier.cost > 0) {
+                    self.charges.record(&keys.key(tier), tier.quota, tier.cost, answer.at_us);
+                }
+            }
+            _ => {}
         }
         let mut decided = answer.decisions.iter().copied();
         let undecided = |tier: &Tier<'_>, verdict| Decision::undecided(tier.quota.limit(), verdict);
@@ -122,6 +129,7 @@ impl Fallback {
             decisions: tiers.iter().map(decide).collect(),
             at_us: self.memory.clock().now_us(),
             by: if local.is_empty() { DecidedBy::Policy } else { DecidedBy::Local },
+            cut_off: 0,
         }
     }
 

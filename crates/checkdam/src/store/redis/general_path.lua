@@ -9,11 +9,12 @@ end
 
 -- Any other tier. Fields: group, operation (1 take, 2 peek, 3 refund,
 -- 4 reset, 5 put back, 6 lease, 7 give back of a lease, 8 and 9 refund and put
--- back of a bucket that may be leased, 10 charge what is left), kind (1 bucket, 2 to 4 windows, 5 log,
+-- back of a bucket that may be leased, 10 charge what is left, 11 record), kind (1 bucket, 2 to 4 windows, 5 log,
 -- 6 take of a bucket that may owe less than its capacity: how much follows last),
 -- cost, limit, five numbers; to put back, the time of the take; for a lease, of
 -- which the cost is what is wanted, the least that is of use and how long it is
--- held; to give back, what the ledger said after the lease. From 6 to 9 there is a
+-- held; to give back, what the ledger said after the lease; to record, the most that
+-- the tier may owe (a bucket in ticks, a window in counts). From 6 to 9 there is a
 -- second key: the ledger.
 local function general_tier(at)
   local quota = { limit = tonumber(ARGV[at + 4]) }
@@ -26,6 +27,7 @@ local function general_tier(at)
     tier.ask = { wanted = tier.cost, least = tonumber(ARGV[at + 10]), length_us = tonumber(ARGV[at + 11]) }
   end
   if tier.operation == 7 then tier.mark = tonumber(ARGV[at + 10]) end
+  if tier.operation == 11 then quota.recorded_max = tonumber(ARGV[at + 10]) end
   if tier.operation >= 6 and tier.operation <= 9 then
     key_at = key_at + 1
     tier.ledger = KEYS[key_at]
@@ -51,14 +53,15 @@ local function general_decide(tier)
     local wait, reset = log_waits(quota, tier.key, look, tier.cost, unix)
     tier.look = look
     tier.answer = string.format('%.0f %.0f %.0f', look.used, wait, reset)
-    tier.passed = tier.cost == 0 or (tier.cost <= quota.limit and look.used + tier.cost <= quota.limit)
+    tier.passed = look.used + tier.cost <= quota.limit
     return
   end
   local text = redis.call('GET', tier.key)
   if tier.kind == 1 then
-    local full_at = text and tonumber(text)
+    local full_at
+    if text then full_at, quota.most = bucket_read(text) end
     tier.state = full_at
-    tier.answer = full_at and string.format('%.0f', full_at) or ''
+    tier.answer = full_at and text or ''
     tier.passed, tier.kept = bucket_decide(quota, full_at, now, tier.cost)
     return
   end
@@ -66,7 +69,7 @@ local function general_decide(tier)
   tier.text = text
   tier.answer = text or ''
   tier.state = window.roll(quota, text, unix)
-  tier.passed = tier.cost == 0 or (tier.cost <= quota.limit and window.fits(quota, tier.state, tier.cost))
+  tier.passed = window.fits(quota, tier.state, tier.cost)
 end
 
 -- Writes what a general take keeps: the charge, or what a denial learned of time.
@@ -105,27 +108,55 @@ local function put_back(tier)
   end
 end
 
+-- Answers with what a log holds now: its use, the wait of a take of nothing, the reset.
+local function log_answer(tier)
+  local look = log_look(tier.quota, tier.key, unix)
+  local wait, reset = log_waits(tier.quota, tier.key, look, 0, unix)
+  tier.answer = string.format('%.0f %.0f %.0f', look.used, wait, reset)
+end
+
 -- Charges what is left, if that is less than the cost; the state after it.
 local function charge_left(tier)
   local quota = tier.quota
   if tier.cost == 0 then return end
   if tier.kind == 1 then
     local kept = bucket_charge(quota, tier.state, now, tier.cost)
-    bucket_write(tier.key, kept, quota, now * quota.ticks)
-    tier.answer = string.format('%.0f', kept)
+    tier.answer = bucket_write(tier.key, kept, quota, now * quota.ticks)
   elseif tier.kind == 5 then
     log_settle(tier.key, tier.look)
     local cost = math.min(tier.cost, math.max(quota.limit - tier.look.used, 0))
     if cost > 0 then log_push(quota, tier.key, tier.look, cost) end
-    local look = log_look(quota, tier.key, unix)
-    local _, reset = log_waits(quota, tier.key, look, 0, unix)
-    tier.answer = string.format('%.0f 0 %.0f', look.used, reset)
+    log_answer(tier)
   else
     local window = windows[tier.kind]
     window.charge(tier.state, math.min(tier.cost, window.left(quota, tier.state)))
-    set_numbers(tier.key, tier.state, window.gone_at(quota, tier.state), unix)
-    tier.answer = redis.call('GET', tier.key)
+    tier.answer = set_numbers(tier.key, tier.state, window.gone_at(quota, tier.state), unix)
   end
+end
+
+-- Charges the cost, whatever is left; what was not charged, and the state after it.
+local function record(tier)
+  local quota, cut_off = tier.quota, 0
+  if tier.cost == 0 then
+    -- Nothing changes.
+  elseif tier.kind == 1 then
+    local kept
+    kept, cut_off = bucket_record(quota, tier.state, now, tier.cost)
+    if kept then tier.answer = bucket_write(tier.key, kept, quota, now * quota.ticks) end
+  elseif tier.kind == 5 then
+    log_settle(tier.key, tier.look)
+    local cost = math.min(tier.cost, math.max(quota.recorded_max - tier.look.used, 0))
+    if cost > 0 then log_push(quota, tier.key, tier.look, cost) end
+    cut_off = tier.cost - cost
+    log_answer(tier)
+  else
+    local window = windows[tier.kind]
+    local cost = math.min(tier.cost, math.max(quota.recorded_max - window.recorded(tier.state), 0))
+    window.charge(tier.state, cost)
+    tier.answer = set_numbers(tier.key, tier.state, window.gone_at(quota, tier.state), unix)
+    cut_off = tier.cost - cost
+  end
+  tier.answer = string.format('%.0f ', cut_off) .. tier.answer
 end
 
 -- Refund, charge and reset: one tier by itself. Answers with the state after; a lease
@@ -146,6 +177,8 @@ local function general_give(tier)
     put_back(tier)
   elseif tier.operation == 10 then
     charge_left(tier)
+  elseif tier.operation == 11 then
+    record(tier)
   elseif tier.operation == 6 then
     local kept, granted = bucket_lease(quota, tier.state, now, tier.ask)
     if kept then bucket_write(tier.key, kept, quota, now * quota.ticks) end
@@ -158,22 +191,16 @@ local function general_give(tier)
     tier.answer = string.format('%.0f', back)
   elseif tier.kind == 1 then
     local kept = bucket_refund(quota, tier.state, now, tier.cost)
-    if kept then
-      bucket_write(tier.key, kept, quota, now * quota.ticks)
-      tier.answer = string.format('%.0f', kept)
-    end
+    if kept then tier.answer = bucket_write(tier.key, kept, quota, now * quota.ticks) end
   elseif tier.kind == 5 then
     log_settle(tier.key, tier.look)
     if tier.look.used == 0 then return end
     log_refund(quota, tier.key, tier.look, tier.cost)
-    local look = log_look(quota, tier.key, unix)
-    local _, reset = log_waits(quota, tier.key, look, 0, unix)
-    tier.answer = string.format('%.0f 0 %.0f', look.used, reset)
+    log_answer(tier)
   elseif tier.text then
     local window = windows[tier.kind]
     window.refund(tier.state, tier.cost)
-    set_numbers(tier.key, tier.state, window.gone_at(quota, tier.state), unix)
-    tier.answer = redis.call('GET', tier.key)
+    tier.answer = set_numbers(tier.key, tier.state, window.gone_at(quota, tier.state), unix)
   end
 end
 
@@ -226,7 +253,7 @@ local function plain_request()
 end
 
 -- The number of its tiers stands before their fields.
-local FIELDS = { 10, 10, 10, 10, 11, 12, 11, 10, 11, 10 }
+local FIELDS = { 10, 10, 10, 10, 11, 12, 11, 10, 11, 10, 11 }
 local function general_request()
   local count, tiers = tonumber(ARGV[arg_at]), {}
   arg_at = arg_at + 1

@@ -288,5 +288,5 @@ fn terms<'a>(tier: &'a Tier<'_>) -> Option<&'a LeaseTerms> {
 fn decision(tier: &Tier<'_>, account: &Account, held: u64, now_us: u64) -> Decision {
     let (limit, (shared_left, reset_after_us)) = (tier.quota.limit(), account.shared_bucket(now_us));
     let remaining = (held + shared_left).min(limit);
-    Decision { verdict: Verdict::Allowed, limit, remaining, retry_after_us: 0, reset_after_us, delay_us: 0 }
+    Decision { verdict: Verdict::Allowed, limit, remaining, debt: 0, retry_after_us: 0, reset_after_us, delay_us: 0 }
 }

@@ -382,7 +382,8 @@ impl RedisStore {
             self.fallback.forget(tiers, &self.keys);
         }
         send_deferred_charges(&self.topology, &self.fallback);
-        Ok(TierDecisions { decisions, at_us, by: DecidedBy::Redis })
+        let cut_off = held.iter().flatten().map(|held| held.cut_off).sum();
+        Ok(TierDecisions { decisions, at_us, by: DecidedBy::Redis, cut_off })
     }
 
     /// Asks slot by slot, to the end even if the caller leaves: what was reserved in
@@ -413,7 +414,13 @@ impl RedisStore {
         let packed = ScriptCall::new(operation, tiers, keys);
         let reply = self.topology.call(slot, packed, tiers.len(), deadline).await?;
         let unread = || CallError::Failed { reason: format!("an answer that is not understood: {reply:?}") };
-        let held = |(place, tier): (usize, &Tier<'_>)| reply.held(place, tier.quota).map(Some).ok_or_else(unread);
+        let held = |(place, tier): (usize, &Tier<'_>)| {
+            let held = match operation {
+                Operation::Record => reply.recorded(place, tier.quota),
+                _ => reply.held(place, tier.quota),
+            };
+            held.map(Some).ok_or_else(unread)
+        };
         tiers.iter().enumerate().map(held).collect()
     }
 }
@@ -441,6 +448,8 @@ impl Store for RedisStore {
         match operation {
             Operation::Take => Box::pin(self.take_leased(tiers)).await,
             Operation::Refund => Box::pin(self.refund_leased(tiers)).await,
+            // The shared bucket is charged with what was used.
+            Operation::Record => Box::pin(self.apply_direct(operation, tiers, Instant::now() + self.deadline())).await,
             Operation::Peek | Operation::Charge | Operation::Reset => {
                 let deadline = Instant::now() + self.deadline();
                 let mut answer = Box::pin(self.apply_direct(operation, tiers, deadline)).await;
@@ -552,9 +561,12 @@ async fn send_all_charges(topology: &Arc<Topology>, fallback: &Fallback) {
         let mut calls = JoinSet::new();
         for (key, admitted) in batch {
             let (topology, cost) = (Arc::clone(topology), admitted.cost(now_us));
-            let packed = ScriptCall::charge(&admitted.quota, cost, &key);
+            let packed = match key.is_record {
+                true => ScriptCall::record(&admitted.quota, cost, &key.bytes),
+                false => ScriptCall::charge(&admitted.quota, cost, &key.bytes),
+            };
             calls.spawn(async move {
-                let result = topology.call(topology.slot(&key), packed, 1, Instant::now() + CHARGE_LIMIT).await;
+                let result = topology.call(topology.slot(&key.bytes), packed, 1, Instant::now() + CHARGE_LIMIT).await;
                 (key, admitted, cost, result)
             });
         }
@@ -601,7 +613,7 @@ fn decisions(operation: Operation, tiers: &[Tier<'_>], held: &[Option<BucketStat
             decisions
         }
         Operation::Peek => each(BucketState::peek),
-        Operation::Refund | Operation::Charge | Operation::Reset => each(BucketState::standing),
+        Operation::Refund | Operation::Charge | Operation::Record | Operation::Reset => each(BucketState::standing),
     }
 }
 
@@ -609,5 +621,5 @@ fn decisions(operation: Operation, tiers: &[Tier<'_>], held: &[Option<BucketStat
 /// denied.
 fn not_decided(tier: &Tier<'_>) -> Decision {
     let limit = tier.quota.limit();
-    Decision { verdict: Verdict::Allowed, limit, remaining: 0, retry_after_us: 0, reset_after_us: 0, delay_us: 0 }
+    Decision { remaining: 0, ..Decision::undecided(limit, Verdict::Allowed) }
 }

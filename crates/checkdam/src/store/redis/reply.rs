@@ -110,19 +110,22 @@ impl RequestReply {
             TierStates::Owed(owed) => word(*owed.get(place)?)?,
             TierStates::Values(values) => match values.get(place)? {
                 Value::Int(owed) => word(u64::try_from(*owed).ok()?)?,
-                _ => {
-                    let numbers = self.text(place)?.split_ascii_whitespace().map(str::parse);
-                    read_state(quota, &numbers.collect::<Result<Vec<u64>, _>>().ok()?)?
-                }
+                _ => parse_state(quota, self.text(place)?)?,
             },
         };
-        Some(BucketState { state, at_us: self.at_us })
+        Some(BucketState { state, at_us: self.at_us, cut_off: 0 })
+    }
+
+    /// What a record left in the bucket of the tier at that index.
+    pub(super) fn recorded(&self, place: usize, quota: &Quota) -> Option<BucketState> {
+        let (cut_off, state) = self.text(place)?.split_once(' ')?;
+        Some(BucketState { state: parse_state(quota, state)?, at_us: self.at_us, cut_off: cut_off.parse().ok()? })
     }
 
     /// What was granted, and the ledger after it.
     pub(super) fn lease(&self, quota: &Quota, ask: LeaseRequest) -> Option<(Grant, u64)> {
         let (mark, full_at) = self.text(0)?.split_once(' ')?;
-        let state = if full_at.is_empty() { None } else { Some(full_at.parse().ok()?) };
+        let StoredState::Word(state) = parse_state(quota, full_at)? else { return None };
         Some((token_bucket::lease(quota, state, self.at_us, ask).0, mark.parse().ok()?))
     }
 
@@ -149,6 +152,8 @@ pub(super) struct BucketState {
     /// When, by the clock of the server that holds it: no other clock may
     /// decide on it.
     pub(super) at_us: u64,
+    /// What a record did not charge.
+    pub(super) cut_off: u64,
 }
 
 enum StoredState {
@@ -194,6 +199,7 @@ impl BucketState {
                 },
                 limit: quota.limit,
                 remaining: quota.limit.saturating_sub(*used),
+                debt: used.saturating_sub(quota.limit),
                 retry_after_us: if cost > quota.limit { 0 } else { *retry_after_us },
                 reset_after_us: *reset_after_us,
                 delay_us: 0,
@@ -201,12 +207,18 @@ impl BucketState {
         }
     }
 
-    /// The decision after a refund or a reset.
+    /// The decision after a refund, a charge, a record or a reset.
     pub(super) fn standing(&self, tier: &Tier<'_>) -> Decision {
         let mut decision = self.peek(&Tier { cost: 0, ..*tier });
         decision.delay_us = 0;
         decision
     }
+}
+
+/// The state that a text of the script is; `None` if it is of no such state.
+fn parse_state(quota: &Quota, text: &str) -> Option<StoredState> {
+    let numbers = text.split_ascii_whitespace().map(str::parse);
+    read_state(quota, &numbers.collect::<Result<Vec<u64>, _>>().ok()?)
 }
 
 /// The state that these numbers of the script are; none if they are of no such state. A
@@ -217,7 +229,12 @@ fn read_state(quota: &Quota, numbers: &[u64]) -> Option<StoredState> {
     }
     let window = match quota.algorithm {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-            let [full_at] = *numbers else { return None };
+            // Recorded debt is followed by the most that may be owed.
+            let full_at = match *numbers {
+                [full_at] => full_at,
+                [full_at, _] if full_at < token_bucket::DEBT_MARK => full_at + token_bucket::DEBT_MARK,
+                _ => return None,
+            };
             return Some(StoredState::Word(Some(full_at)));
         }
         Algorithm::SlidingLog => {

@@ -45,6 +45,7 @@ const GIVE_BACK: u64 = 7;
 const REFUND_BESIDE_LEASES: u64 = 8;
 const PUT_BACK_BESIDE_LEASES: u64 = 9;
 const CHARGE: u64 = 10;
+const RECORD: u64 = 11;
 /// What it calls a bucket that denies what would owe more than one more number.
 const QUEUE_WITHIN: u64 = 6;
 /// What a ledger is called, after its bucket.
@@ -89,6 +90,7 @@ impl ScriptCall {
                 }
                 Operation::Refund => REFUND,
                 Operation::Charge => CHARGE,
+                Operation::Record => RECORD,
                 Operation::Reset => RESET,
             };
             let mut numbers = tier_arguments(operation, tier.quota, tier.cost, tier.group);
@@ -97,6 +99,8 @@ impl ScriptCall {
             if is_shorter && operation == TAKE {
                 numbers[2] = QUEUE_WITHIN;
                 arguments.extend(numbers.into_iter().chain([ceiling]));
+            } else if operation == RECORD {
+                arguments.extend(numbers.into_iter().chain([most_recorded(tier.quota)]));
             } else {
                 arguments.extend(numbers);
             }
@@ -118,6 +122,11 @@ impl ScriptCall {
     /// Packs a charge for what was admitted elsewhere: as much of it as is left.
     pub(super) fn charge(quota: &Quota, cost: u64, key: &[u8]) -> Self {
         Self::single(tier_arguments(CHARGE, quota, cost, 0), key, &[])
+    }
+
+    /// Packs a record of what was used while this server did not reply.
+    pub(super) fn record(quota: &Quota, cost: u64, key: &[u8]) -> Self {
+        Self::single(tier_arguments(RECORD, quota, cost, 0), key, &[most_recorded(quota)])
     }
 
     /// Packs a request for tokens that will be spent on this node.
@@ -185,6 +194,11 @@ fn is_fast_path(tier: &Tier<'_>) -> bool {
         && quota.capacity < FAST_PATH_CAPACITY_END
         && quota.ceiling(tier.cost) == quota.capacity
         && (1..=quota.limit).contains(&tier.cost)
+}
+
+/// The most that a tier may owe, with recorded debt: a bucket in ticks, a window in counts.
+fn most_recorded(quota: &Quota) -> u64 {
+    if quota.algorithm.is_bucket() { quota.owed_recorded_max() } else { quota.recorded_max() }
 }
 
 fn tier_arguments(operation: u64, quota: &Quota, cost: u64, group: u8) -> [u64; 10] {

@@ -152,7 +152,7 @@ impl RedisStore {
             decisions.into_iter().zip(tiers).map(|(known, tier)| known.unwrap_or_else(|| not_decided(tier))).collect();
         let denied = DeniedGroups::new(tiers, decisions.iter().map(Decision::is_allowed));
         reserved.keep_if(|place| denied.is_charged(&tiers[place]));
-        TierDecisions { decisions, at_us, by }
+        TierDecisions { decisions, at_us, by, cut_off: 0 }
     }
 
     /// Decides the tiers that were not paid here: by Redis, or by their failure policies
@@ -195,7 +195,7 @@ impl RedisStore {
         let one = |(kept, tier): (Option<Decision>, &Tier<'_>)| {
             kept.or_else(|| answered.next()).unwrap_or_else(|| not_decided(tier))
         };
-        TierDecisions { decisions: kept.into_iter().zip(tiers).map(one).collect(), at_us: answer.at_us, by: answer.by }
+        TierDecisions { decisions: kept.into_iter().zip(tiers).map(one).collect(), ..answer }
     }
 
     /// Whether a tier may be paid here: one of a rule in shadow only if all of
@@ -211,7 +211,7 @@ impl RedisStore {
         let reset_after_us = account.map_or(0, |account| account.shared_bucket(now_us).1);
         let remaining = account.map_or(0, |account| account.held(now_us));
         let (limit, retry_after_us) = (tier.quota.limit(), wait_us.max(1));
-        Decision { verdict: Verdict::Denied, limit, remaining, retry_after_us, reset_after_us, delay_us: 0 }
+        Decision { verdict: Verdict::Denied, limit, remaining, debt: 0, retry_after_us, reset_after_us, delay_us: 0 }
     }
 }
 
