@@ -71,8 +71,8 @@ class Limiter:
                 expect["allowed"] = False
                 expect["retry_after_us"] = self.wait(seen, cost, now) if cost <= self.most else None
             # A denied take keeps the rebase, or its retry would not hold; a peek
-            # and a take of cost 0 write nothing at all.
-            if op == "take" and cost > 0:
+            # and a take of cost 0 that passes write nothing at all.
+            if op == "take" and (cost > 0 or not expect["allowed"]):
                 self.state = self.charge(seen, cost, now) if expect["allowed"] else seen
         seen = self.settle(self.state, now)
         expect["remaining"] = self.left(seen, now)
@@ -328,6 +328,10 @@ class StrictWindow(Limiter):
 
 class SlidingLog(Limiter):
     """The state is a list of (time, cost), oldest first."""
+    def set_quota(self, quota):
+        super().set_quota(quota)
+        self.max_debt = min(self.max_debt, 10000)
+
     def settle(self, state, now):
         newest = state[-1][0] if state else now
         t, rebased = self.hold(newest, now)

@@ -28,11 +28,11 @@ struct Entry {
 /// Records `cost` if it fits into the last period. Unlike the other states, the log
 /// is modified in place: it may be long.
 pub fn decide(quota: &Quota, state: &mut State, now_us: u64, cost: u64) -> Decision {
-    if cost == 0 {
-        return peek(quota, state, now_us, cost);
+    let decision = peek(quota, state, now_us, cost);
+    if cost == 0 && decision.is_allowed() {
+        return decision;
     }
     let time = state.roll(quota, now_us);
-    let decision = peek(quota, state, now_us, cost);
     if decision.is_allowed() {
         state.push(time, cost);
         return state.level(quota, now_us).allow();

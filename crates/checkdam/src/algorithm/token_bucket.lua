@@ -38,7 +38,7 @@ end
 -- Whether the take passes, and the full_at to keep (nil: as it was).
 local function bucket_decide(quota, full_at, now_us, cost)
   local now, owed, is_kept = bucket_at(quota, full_at, now_us)
-  if cost == 0 then return owed <= quota.capacity, nil end
+  if cost == 0 and owed <= quota.capacity then return true, nil end
   local after = owed + math.min(cost, quota.limit) * quota.interval
   if after <= (quota.ceiling or quota.capacity) and cost <= quota.limit then return true, now + after end
   if is_kept then return false, now + owed end

@@ -36,7 +36,8 @@ pub fn decide(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision,
 pub(super) fn decide_below(quota: &Quota, ceiling: u64, state: State, now_us: u64, cost: u64) -> (Decision, State) {
     let bucket = BucketAt::at(quota, state, now_us);
     if cost == 0 {
-        return (bucket.peek_none(ceiling), state);
+        let decision = bucket.peek_none(ceiling);
+        return if decision.is_allowed() { (decision, state) } else { (decision, bucket.kept().or(state)) };
     }
     let after = bucket.owed + cost.min(quota.limit) * quota.interval;
     if after <= ceiling && cost <= quota.limit {
@@ -83,6 +84,9 @@ pub fn refund(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision,
 #[must_use]
 pub fn record(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision, State, u64) {
     let mut bucket = BucketAt::at(quota, state, now_us);
+    if cost == 0 {
+        return (bucket.peek_none(quota.capacity), state, 0);
+    }
     let room = quota.owed_recorded_max().saturating_sub(bucket.owed);
     let charge = cost.saturating_mul(quota.interval).min(room);
     let next = if charge > 0 {

@@ -1,7 +1,7 @@
 //! State of the window algorithms (fixed, sliding, strict, log) as one type.
 
 use super::{fixed_window, sliding_log, sliding_window, sliding_window_strict};
-use crate::decision::Decision;
+use crate::decision::{Decision, Verdict};
 use crate::quota::{Algorithm, Quota};
 use crate::time::EPOCH_UNIX_US;
 
@@ -58,7 +58,8 @@ impl WindowState {
     /// Takes `cost` if it fits.
     pub fn take(quota: &Quota, slot: &mut Option<Self>, now_us: u64, cost: u64) -> Decision {
         let (decision, state) = new_state!(decide, quota, slot, now_us, cost);
-        if cost > 0 && (slot.is_some() || decision.is_allowed()) {
+        let is_written = if decision.is_allowed() { cost > 0 } else { slot.is_some() };
+        if is_written {
             Self::keep(slot, state);
         }
         decision
@@ -96,7 +97,8 @@ impl WindowState {
     /// less.
     pub fn charge(quota: &Quota, slot: &mut Option<Self>, now_us: u64, cost: u64) -> Decision {
         if cost == 0 {
-            return Self::peek(quota, slot.as_ref(), now_us, 0);
+            let decision = Self::peek(quota, slot.as_ref(), now_us, 0);
+            return Decision { verdict: Verdict::Allowed, retry_after_us: 0, ..decision };
         }
         let (decision, state) = new_state!(charge, quota, slot, now_us, cost);
         Self::keep(slot, state);

@@ -45,6 +45,8 @@ fn the_memory_store_passes_the_suite() {
 struct Pure {
     full_at: token_bucket::State,
     window: Option<WindowState>,
+    /// What the last record did not charge.
+    cut_off: u64,
 }
 
 impl Pure {
@@ -68,11 +70,21 @@ impl Pure {
             (Algorithm::TokenBucket | Algorithm::LeakyBucket, Operation::Charge) => {
                 token_bucket::charge(quota, self.full_at, now_us, cost)
             }
+            (Algorithm::TokenBucket | Algorithm::LeakyBucket, Operation::Record) => {
+                let (decision, kept, cut_off) = token_bucket::record(quota, self.full_at, now_us, cost);
+                self.cut_off = cut_off;
+                (decision, kept)
+            }
             (Algorithm::TokenBucket | Algorithm::LeakyBucket, _) => {
                 token_bucket::refund(quota, self.full_at, now_us, cost)
             }
             (_, Operation::Take) => return WindowState::take(quota, &mut self.window, now_us, cost),
             (_, Operation::Charge) => return WindowState::charge(quota, &mut self.window, now_us, cost),
+            (_, Operation::Record) => {
+                let (decision, cut_off) = WindowState::record(quota, &mut self.window, now_us, cost);
+                self.cut_off = cut_off;
+                return decision;
+            }
             (_, Operation::Peek) => return WindowState::peek(quota, self.window.as_ref(), now_us, cost),
             (_, _) => return WindowState::refund(quota, &mut self.window, now_us, cost),
         };
@@ -95,6 +107,9 @@ fn the_pure_functions_answer_every_vector() {
             });
             let decision = buckets[place].1.apply(&step.quota, step.operation, step.at_us, step.cost);
             assert_eq!(decision, step.expected, "{} step {number}: {step:?}", case.name);
+            if step.operation == Operation::Record {
+                assert_eq!(buckets[place].1.cut_off, step.cut_off, "{} step {number}: {step:?}", case.name);
+            }
             steps += 1;
         }
     }

@@ -64,6 +64,26 @@ async fn no_request_walks_a_log() {
             assert_eq!(decision.retry_after_us, BEGAN_US + (cost - 1) * 1_000 + HOUR_US - full_us, "{about}");
         }
     }
+    // As much again, as debt.
+    for number in 0..LOG_MAX {
+        at(full_us + number);
+        let answer = redis.store().apply(Operation::Record, &[bucket.tier(&quota, 1)]).await;
+        assert_eq!((answer.decisions[0].debt, answer.cut_off), (number + 1, 0), "record {number}");
+    }
+    at(full_us + LOG_MAX);
+    for (operation, cost) in [
+        (Operation::Record, 0),
+        (Operation::Record, 7),
+        (Operation::Take, 0),
+        (Operation::Take, 4_321),
+        (Operation::Charge, 1),
+    ] {
+        let about = format!("{operation:?} of {cost} on a log in debt");
+        let decision = bounded(&server, &redis, operation, &[bucket.tier(&quota, cost)], &about).await;
+        assert_eq!((decision.is_allowed(), decision.debt), (operation == Operation::Charge, LOG_MAX), "{about}");
+    }
+    let seen = bounded(&server, &redis, Operation::Refund, &[bucket.tier(&quota, LOG_MAX)], "a refund of debt").await;
+    assert_eq!((seen.debt, seen.remaining), (0, 0));
     // Half of it has left, and nobody has written that down.
     at(BEGAN_US + HOUR_US + LOG_MAX / 2 * 1_000 - 1);
     let half = [bucket.tier(&quota, 1), other.tier(&empty, 1)];
@@ -109,6 +129,9 @@ async fn no_algorithm_does_more_for_large_limits() {
             (Operation::Take, quota.limit() - 1),
             (Operation::Peek, quota.limit()),
             (Operation::Refund, quota.limit() - 1),
+            (Operation::Record, quota.limit()),
+            (Operation::Record, 500 * quota.limit()),
+            (Operation::Take, 0),
         ] {
             let about = format!("{operation:?} of {cost} by {algorithm:?}");
             let _ = bounded(&server, &redis, operation, &tiers(cost), &about).await;

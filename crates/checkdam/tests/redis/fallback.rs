@@ -120,6 +120,53 @@ async fn a_node_goes_on_from_what_redis_last_said_and_charges_what_it_admits() {
     }
 }
 
+/// What is recorded while Redis is away counts on this node at once, and in Redis once it
+/// replies again, also as debt; what has been paid back or has left by then does not.
+#[tokio::test]
+async fn what_is_recorded_without_redis_is_owed_to_it() {
+    let server = Redis::start();
+    let proxy = FaultProxy::start(server.addr());
+    for algorithm in Algorithm::ALL {
+        let clock = Arc::new(ManualClock::at(20_000_000 * SECOND_US + 30 * SECOND_US));
+        let (first, second) = (node(&proxy, &clock), node(&proxy, &clock));
+        let quota = Quota::new("12/m".parse().unwrap(), algorithm).unwrap();
+        let mut recorded = 0;
+        for policy in [FailurePolicy::Local, FailurePolicy::Closed, FailurePolicy::Open] {
+            let bucket = TestBucket::new("recorded", &format!("{algorithm:?} {policy:?}"));
+            let tier = |cost| with_policy(bucket.tier(&quota, cost), policy);
+            let (decision, by) = ask(&first, Operation::Record, tier(2)).await;
+            assert_eq!((decision.remaining, by), (10, DecidedBy::Redis), "{algorithm:?} {policy:?}");
+            set_away(&proxy, true);
+            let (decision, by) = ask(&first, Operation::Record, tier(15)).await;
+            if policy == FailurePolicy::Local {
+                assert_eq!((decision.is_allowed(), by), (false, DecidedBy::Local), "{algorithm:?}: {decision:?}");
+                let (decision, _) = ask(&first, Operation::Take, tier(0)).await;
+                assert!(!decision.is_allowed(), "{algorithm:?}: in debt, also here");
+            } else {
+                assert_eq!(by, DecidedBy::Policy, "{algorithm:?} {policy:?}");
+            }
+            set_away(&proxy, false);
+            wait_for_redis(&first, tier(0)).await;
+            recorded += 15;
+            wait_for_charges(&first, recorded).await;
+            wait_for_redis(&second, tier(0)).await;
+            let (decision, by) = ask(&second, Operation::Peek, tier(0)).await;
+            assert_eq!((decision.debt, by), (5, DecidedBy::Redis), "{algorithm:?} {policy:?}: {:?}", first.stats());
+            assert_eq!(first.stats().not_charged, 0);
+            assert!(ask(&second, Operation::Reset, tier(0)).await.0.is_allowed());
+        }
+        let bucket = TestBucket::new("recorded", &format!("{algorithm:?} long ago"));
+        set_away(&proxy, true);
+        let tier = with_policy(bucket.tier(&quota, 15), FailurePolicy::Local);
+        assert!(!ask(&first, Operation::Record, tier).await.0.is_allowed());
+        clock.advance(600 * SECOND_US);
+        set_away(&proxy, false);
+        wait_for_redis(&first, tier).await;
+        wait_for_redis(&second, tier).await;
+        assert_eq!(ask(&second, Operation::Peek, tier).await.0.remaining, 12, "{algorithm:?}: it has left by now");
+    }
+}
+
 /// Who keeps well within the limit for as long as Redis is away owes nothing
 /// when it is back.
 #[tokio::test]

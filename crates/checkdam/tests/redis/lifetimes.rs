@@ -50,6 +50,7 @@ async fn a_key_outlives_what_it_owes() {
             let operation = match random >> 60 {
                 0 => Operation::Refund,
                 1 => Operation::Peek,
+                2 => Operation::Record,
                 _ => Operation::Take,
             };
             let tier = bucket.tier(quota, 1 + (random >> 40) % 2);

@@ -265,12 +265,14 @@ impl<C: Clock> MemoryStore<C> {
             return self.update_word(quota, tag, cost, |state, now_us| decide_bucket(quota, state, now_us, cost));
         };
         let now_us = self.clock.now_us();
-        let decision = match cost {
-            // A take of nothing adds no bucket.
-            0 => shard.peek(tag, quota, now_us, 0),
-            _ => shard.take(tag, quota, now_us, cost),
-        };
-        (decision, now_us)
+        if cost == 0 {
+            // A take of nothing that passes adds no bucket.
+            let decision = shard.peek(tag, quota, now_us, 0);
+            if decision.is_allowed() {
+                return (decision, now_us);
+            }
+        }
+        (shard.take(tag, quota, now_us, cost), now_us)
     }
 
     /// Changes one word by a pure function of its state and the time; returns that

@@ -45,14 +45,20 @@ local function general_tier(at)
   return tier
 end
 
+-- Answers with what a log holds: its use, the wait of a take of that cost, the reset.
+local function log_answer(tier, look, cost)
+  local wait, reset = log_waits(tier.quota, tier.key, look, cost, unix)
+  tier.answer = string.format('%.0f %.0f %.0f', look.used, wait, reset)
+end
+
 -- Decides a general tier without writing: passes, and what to keep.
 local function general_decide(tier)
   local quota = tier.quota
   if tier.kind == 5 then
     local look = log_look(quota, tier.key, unix)
-    local wait, reset = log_waits(quota, tier.key, look, tier.cost, unix)
-    tier.look = look
-    tier.answer = string.format('%.0f %.0f %.0f', look.used, wait, reset)
+    tier.look, tier.answer = look, ''
+    -- All other operations answer with what the log holds afterwards.
+    if tier.operation <= 2 or look.used == 0 then log_answer(tier, look, tier.cost) end
     tier.passed = look.used + tier.cost <= quota.limit
     return
   end
@@ -75,7 +81,7 @@ end
 -- Writes what a general take keeps: the charge, or what a denial learned of time.
 local function general_write(tier, charged)
   local quota = tier.quota
-  if tier.operation ~= 1 or tier.cost == 0 then return end
+  if tier.operation ~= 1 or (tier.cost == 0 and tier.passed) then return end
   if tier.kind == 1 then
     if tier.kept and (charged or not tier.passed) then bucket_write(tier.key, tier.kept, quota, now * quota.ticks) end
   elseif tier.kind == 5 then
@@ -108,17 +114,13 @@ local function put_back(tier)
   end
 end
 
--- Answers with what a log holds now: its use, the wait of a take of nothing, the reset.
-local function log_answer(tier)
-  local look = log_look(tier.quota, tier.key, unix)
-  local wait, reset = log_waits(tier.quota, tier.key, look, 0, unix)
-  tier.answer = string.format('%.0f %.0f %.0f', look.used, wait, reset)
-end
-
 -- Charges what is left, if that is less than the cost; the state after it.
 local function charge_left(tier)
   local quota = tier.quota
-  if tier.cost == 0 then return end
+  if tier.cost == 0 then
+    if tier.kind == 5 then log_answer(tier, tier.look, 0) end
+    return
+  end
   if tier.kind == 1 then
     local kept = bucket_charge(quota, tier.state, now, tier.cost)
     tier.answer = bucket_write(tier.key, kept, quota, now * quota.ticks)
@@ -126,7 +128,7 @@ local function charge_left(tier)
     log_settle(tier.key, tier.look)
     local cost = math.min(tier.cost, math.max(quota.limit - tier.look.used, 0))
     if cost > 0 then log_push(quota, tier.key, tier.look, cost) end
-    log_answer(tier)
+    log_answer(tier, log_look(quota, tier.key, unix), 0)
   else
     local window = windows[tier.kind]
     window.charge(tier.state, math.min(tier.cost, window.left(quota, tier.state)))
@@ -138,7 +140,7 @@ end
 local function record(tier)
   local quota, cut_off = tier.quota, 0
   if tier.cost == 0 then
-    -- Nothing changes.
+    if tier.kind == 5 then log_answer(tier, tier.look, 0) end
   elseif tier.kind == 1 then
     local kept
     kept, cut_off = bucket_record(quota, tier.state, now, tier.cost)
@@ -148,7 +150,7 @@ local function record(tier)
     local cost = math.min(tier.cost, math.max(quota.recorded_max - tier.look.used, 0))
     if cost > 0 then log_push(quota, tier.key, tier.look, cost) end
     cut_off = tier.cost - cost
-    log_answer(tier)
+    log_answer(tier, log_look(quota, tier.key, unix), 0)
   else
     local window = windows[tier.kind]
     local cost = math.min(tier.cost, math.max(quota.recorded_max - window.recorded(tier.state), 0))
@@ -196,7 +198,7 @@ local function general_give(tier)
     log_settle(tier.key, tier.look)
     if tier.look.used == 0 then return end
     log_refund(quota, tier.key, tier.look, tier.cost)
-    log_answer(tier)
+    log_answer(tier, log_look(quota, tier.key, unix), 0)
   elseif tier.text then
     local window = windows[tier.kind]
     window.refund(tier.state, tier.cost)

@@ -613,7 +613,8 @@ fn decisions(operation: Operation, tiers: &[Tier<'_>], held: &[Option<BucketStat
             decisions
         }
         Operation::Peek => each(BucketState::peek),
-        Operation::Refund | Operation::Charge | Operation::Record | Operation::Reset => each(BucketState::standing),
+        Operation::Record => each(BucketState::after_record),
+        Operation::Refund | Operation::Charge | Operation::Reset => each(BucketState::standing),
     }
 }
 

@@ -207,11 +207,14 @@ impl BucketState {
         }
     }
 
-    /// The decision after a refund, a charge, a record or a reset.
+    /// The decision after a record: whether a take of nothing would pass.
+    pub(super) fn after_record(&self, tier: &Tier<'_>) -> Decision {
+        Decision { delay_us: 0, ..self.peek(&Tier { cost: 0, ..*tier }) }
+    }
+
+    /// The decision after a refund, a charge or a reset.
     pub(super) fn standing(&self, tier: &Tier<'_>) -> Decision {
-        let mut decision = self.peek(&Tier { cost: 0, ..*tier });
-        decision.delay_us = 0;
-        decision
+        Decision { verdict: Verdict::Allowed, retry_after_us: 0, ..self.after_record(tier) }
     }
 }
 
