@@ -31,21 +31,29 @@ pub fn decide(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision,
     decide_below(quota, quota.capacity, state, now_us, cost)
 }
 
-/// The same, if no more than `ceiling` is owed afterwards.
-#[inline]
+/// The same, if no more than `ceiling` is owed afterwards. Always inlined: a caller that uses
+/// only the verdict then computes nothing else.
+#[inline(always)]
 pub(super) fn decide_below(quota: &Quota, ceiling: u64, state: State, now_us: u64, cost: u64) -> (Decision, State) {
-    let bucket = BucketAt::at(quota, state, now_us);
     if cost == 0 {
-        let decision = bucket.peek_none(ceiling);
-        return if decision.is_allowed() { (decision, state) } else { (decision, bucket.kept().or(state)) };
+        return decide_none(quota, ceiling, state, now_us);
     }
+    let bucket = BucketAt::at(quota, state, now_us);
     let after = bucket.owed + cost.min(quota.limit) * quota.interval;
     if after <= ceiling && cost <= quota.limit {
-        return (bucket.level_below(ceiling, after).allow(), Some(bucket.now + after));
+        return (bucket.level_within(ceiling, after).allow(), Some(bucket.now + after));
     }
     let level = bucket.level_below(ceiling, bucket.owed);
     let decision = if cost > quota.limit { level.deny_cost() } else { level.deny(bucket.micros(after - ceiling)) };
     (decision, bucket.kept().or(state))
+}
+
+/// Decides a take of nothing. Apart, so that a take of something stays small.
+#[cold]
+fn decide_none(quota: &Quota, ceiling: u64, state: State, now_us: u64) -> (Decision, State) {
+    let bucket = BucketAt::at(quota, state, now_us);
+    let decision = bucket.peek_none(ceiling);
+    if decision.is_allowed() { (decision, state) } else { (decision, bucket.kept().or(state)) }
 }
 
 /// The decision of a take of `cost`, without charging it.
@@ -317,17 +325,27 @@ impl<'a> BucketAt<'a> {
 
     #[inline]
     fn level_below(&self, ceiling: u64, owed: u64) -> QuotaStatus {
+        let debt = if owed > self.quota.capacity { self.tokens_beyond(owed) } else { 0 };
+        QuotaStatus { debt, ..self.level_within(ceiling, owed) }
+    }
+
+    /// The same if no more than the burst is owed.
+    #[inline]
+    fn level_within(&self, ceiling: u64, owed: u64) -> QuotaStatus {
         QuotaStatus {
             limit: self.quota.limit,
             // Neither division can fail; written this way, a caller that uses only the verdict
             // pays for neither.
             remaining: ceiling.saturating_sub(owed).checked_div(self.quota.interval).unwrap_or(0),
-            debt: match owed.checked_sub(self.quota.capacity) {
-                Some(beyond @ 1..) => beyond.div_ceil(self.quota.interval.max(1)),
-                _ => 0,
-            },
+            debt: 0,
             reset_after_us: self.micros(owed),
         }
+    }
+
+    /// What is owed beyond the burst, in tokens, rounded up.
+    #[cold]
+    fn tokens_beyond(&self, owed: u64) -> u64 {
+        owed.saturating_sub(self.quota.capacity).div_ceil(self.quota.interval.max(1))
     }
 
     /// Ticks as microseconds, rounded up.

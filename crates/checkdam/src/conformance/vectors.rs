@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::{Harness, TestBucket, apply};
 use crate::decision::{Decision, Verdict};
-use crate::quota::{Algorithm, Align, Quota, QuotaSpec};
+use crate::quota::{Algorithm, Align, CalendarOptions, Quota, QuotaSpec};
 use crate::store::Operation;
 
 const FILES: [(&str, &str); 5] = [
@@ -66,6 +66,9 @@ struct QuotaJson {
     max_debt: Option<u64>,
     align: Option<String>,
     strict: Option<bool>,
+    zone: Option<String>,
+    anchor: Option<u64>,
+    week_starts: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -178,17 +181,15 @@ fn case(algorithm: Algorithm, json: CaseJson) -> Result<VectorCase, String> {
 fn quota(algorithm: Algorithm, json: &QuotaJson) -> Result<Quota, String> {
     let align = match json.align.as_deref() {
         None | Some("epoch") => Align::Epoch,
-        Some("day") => Align::Day,
-        Some("week") => Align::Week,
-        Some("month") => Align::Month,
-        Some("year") => Align::Year,
-        Some(other) => return Err(format!("unknown align {other:?}")),
+        Some(name) => Align::by_calendar_name(name).ok_or_else(|| format!("unknown align {name:?}"))?.0,
     };
+    let calendar = CalendarOptions::parse(json.zone.as_deref(), json.anchor, json.week_starts.as_deref())
+        .map_err(|(_, error)| error.to_string())?;
     let algorithm = match algorithm {
         Algorithm::SlidingWindow { .. } => Algorithm::SlidingWindow { strict: json.strict.unwrap_or(false) },
         other => other,
     };
     let QuotaJson { burst, initial, max_debt, .. } = *json;
-    let spec = QuotaSpec { burst, initial, max_debt, align, ..QuotaSpec::new(json.limit, json.period_us) };
+    let spec = QuotaSpec { burst, initial, max_debt, align, calendar, ..QuotaSpec::new(json.limit, json.period_us) };
     Quota::new(spec, algorithm).map_err(|error| error.to_string())
 }

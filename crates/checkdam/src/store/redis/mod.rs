@@ -411,7 +411,7 @@ impl RedisStore {
         keys: Keys,
         (slot, deadline): (u16, Instant),
     ) -> Result<BucketStates, CallError> {
-        let packed = ScriptCall::new(operation, tiers, keys);
+        let packed = ScriptCall::new(operation, tiers, keys, || self.fallback.now_us());
         let reply = self.topology.call(slot, packed, tiers.len(), deadline).await?;
         let unread = || CallError::Failed { reason: format!("an answer that is not understood: {reply:?}") };
         let held = |(place, tier): (usize, &Tier<'_>)| {
@@ -562,8 +562,8 @@ async fn send_all_charges(topology: &Arc<Topology>, fallback: &Fallback) {
         for (key, admitted) in batch {
             let (topology, cost) = (Arc::clone(topology), admitted.cost(now_us));
             let packed = match key.is_record {
-                true => ScriptCall::record(&admitted.quota, cost, &key.bytes),
-                false => ScriptCall::charge(&admitted.quota, cost, &key.bytes),
+                true => ScriptCall::record(&admitted.quota, cost, &key.bytes, now_us),
+                false => ScriptCall::charge(&admitted.quota, cost, &key.bytes, now_us),
             };
             calls.spawn(async move {
                 let result = topology.call(topology.slot(&key.bytes), packed, 1, Instant::now() + CHARGE_LIMIT).await;
