@@ -69,6 +69,7 @@ pub struct CalendarOptions {
 
 impl CalendarOptions {
     /// The options that are written so.
+    #[cfg(any(feature = "yaml", feature = "conformance"))]
     pub(crate) fn parse(
         zone: Option<&str>,
         anchor: Option<u64>,
