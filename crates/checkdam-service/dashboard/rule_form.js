@@ -5,9 +5,10 @@ import { limitInWords } from "./format.js";
 
 const ALGORITHMS = ["token_bucket", "leaky_bucket", "fixed_window", "sliding_window", "sliding_log"];
 const MODES = [["enforce", "enforce: deny requests over the limit"], ["shadow", "shadow: count but never deny"], ["off", "off"]];
+const WEEKDAYS = [["", "monday (default)"], ...["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"].map((day) => [day, day])];
 const FAILURES = [["local", "local: each node allows its share"], ["closed", "closed: deny"], ["open", "open: allow"]];
 // Defaults, which are omitted from the rule.
-const USUAL = { algorithm: "token_bucket", mode: "enforce", on_store_failure: "local", priority: 0, description: "", strict: false };
+const USUAL = { algorithm: "token_bucket", mode: "enforce", on_store_failure: "local", priority: 0, description: "", strict: false, zone: "", anchor: "", week_starts: "" };
 
 const text = (attributes) => h("input", { autocomplete: "off", spellcheck: "false", ...attributes });
 const select = (options) => h("select", null, options.map((option) => h("option", { value: [option].flat()[0] }, [option].flat().at(-1))));
@@ -59,6 +60,9 @@ export function ruleForm(rule, changed) {
     algorithm: field("Algorithm", select(ALGORITHMS)),
     on_store_failure: field("If the store is unavailable", select(FAILURES)),
     priority: field("Priority", text({ type: "number", name: "priority" })),
+    zone: field("Time zone of calendar limits", text({ name: "zone", placeholder: "UTC" }), "Such as Europe/Berlin."),
+    anchor: field("Calendar months begin on day", text({ type: "number", name: "anchor", min: "1", max: "31", placeholder: "1" }), "In a shorter month, on its last day."),
+    week_starts: field("Calendar weeks begin on", select(WEEKDAYS)),
   };
   const whole = field("The whole rule (JSON)", h("textarea", { name: "whole", rows: "18", spellcheck: "false" }), "Every field of a rule file, including scope, domain, strict and lease.");
   for (const one of [...Object.values(fields), whole]) one.control.addEventListener("input", changed);
@@ -66,7 +70,7 @@ export function ruleForm(rule, changed) {
   function write(from) {
     base = from;
     for (const name of ["name", "description", "key"]) fields[name].control.value = from[name] ?? "";
-    for (const name of ["mode", "algorithm", "on_store_failure", "priority"]) fields[name].control.value = from[name] ?? USUAL[name];
+    for (const name of ["mode", "algorithm", "on_store_failure", "priority", "zone", "anchor", "week_starts"]) fields[name].control.value = from[name] ?? USUAL[name];
     fields.when.control.value = Object.keys(from.when ?? {}).length ? JSON.stringify(from.when) : "";
     limits.write(from.limits ?? []);
     whole.control.value = JSON.stringify(from, null, 2);
@@ -88,9 +92,11 @@ export function ruleForm(rule, changed) {
     const when = source ? parsed(fields.when, source) : {};
     if (when === null) return null;
     const value = (name) => fields[name].control.value.trim();
-    const priority = Number(value("priority"));
+    // What is no number is left to the server, which says so.
+    const number = (name) => (Number.isNaN(Number(value(name))) ? value(name) : value(name) && Number(value(name)));
     const entered = { name: value("name"), description: value("description"), key: value("key"), when, limits: limits.read(),
-      mode: value("mode"), algorithm: value("algorithm"), on_store_failure: value("on_store_failure"), priority: Number.isNaN(priority) ? value("priority") : priority };
+      mode: value("mode"), algorithm: value("algorithm"), on_store_failure: value("on_store_failure"), priority: number("priority") || 0,
+      zone: value("zone"), anchor: number("anchor"), week_starts: value("week_starts") };
     const all = { ...base, ...entered };
     if (all.algorithm !== "sliding_window") delete all.strict;
     return Object.fromEntries(Object.entries(all).filter(([name, content]) =>
@@ -98,7 +104,8 @@ export function ruleForm(rule, changed) {
   }
 
   const parts = h("div", { class: "stack" }, h("div", { class: "fields" }, fields.name.node, fields.description.node), fields.key.node, fields.when.node, limits.node,
-    h("div", { class: "fields" }, fields.mode.node, fields.algorithm.node, fields.on_store_failure.node, fields.priority.node));
+    h("div", { class: "fields" }, fields.mode.node, fields.algorithm.node, fields.on_store_failure.node, fields.priority.node),
+    h("div", { class: "fields" }, fields.zone.node, fields.anchor.node, fields.week_starts.node));
   whole.node.hidden = true;
   const toggle = buttonGroup("Edit as", [["form", "Form"], ["json", "JSON"]], "form", (value) => {
     const now = read();

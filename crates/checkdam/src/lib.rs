@@ -44,7 +44,9 @@ pub use outcome::{Outcome, TierView};
 #[cfg(feature = "yaml")]
 pub use overrides::OverrideSpec;
 pub use overrides::{Allowance, Override, Scale, ScaleError};
-pub use quota::{Algorithm, Align, LIMIT_MAX, LOG_LIMIT_MAX, Quota, QuotaError, QuotaSpec, STRICT_PARTS};
+pub use quota::{
+    Algorithm, Align, CalendarOptions, LIMIT_MAX, LOG_LIMIT_MAX, Quota, QuotaError, QuotaSpec, STRICT_PARTS, Weekday,
+};
 pub use request::{
     ATTRIBUTES_MAX, NAME_MAX, Request, RequestError, RequestLimit, Unit, VALUE_MAX, hashed, shortened, shortened_to,
 };

@@ -54,7 +54,9 @@ impl Allowance {
     /// The quotas that replace a rule's own; none if everything is allowed.
     pub(crate) fn quotas(&self, rule: &Rule) -> Result<Vec<Quota>, QuotaError> {
         match self {
-            Self::Limits(specs) => specs.iter().map(|spec| Quota::new(*spec, rule.algorithm)).collect(),
+            Self::Limits(specs) => {
+                specs.iter().map(|spec| Quota::with_calendar(*spec, rule.algorithm, rule.calendar)).collect()
+            }
             Self::Scale(scale) => rule.quotas.iter().map(|quota| scale.of(quota)).collect(),
             Self::Unlimited => Ok(Vec::new()),
         }

@@ -12,9 +12,12 @@
 //! # Ok::<(), checkdam::QuotaError>(())
 //! ```
 
+mod calendar;
 mod error;
 mod parse;
 
+pub(crate) use calendar::Calendar;
+pub use calendar::{CalendarOptions, Weekday};
 pub use error::QuotaError;
 #[cfg(feature = "yaml")]
 pub(crate) use parse::parse_period;
@@ -105,17 +108,36 @@ pub enum Align {
     /// At multiples of the period since 1970-01-01T00:00Z.
     #[default]
     Epoch,
-    /// At midnight UTC.
+    /// At the beginning of a day, in the zone of [`CalendarOptions`].
     Day,
-    /// On Monday at midnight UTC.
+    /// On Monday, or on the day of [`CalendarOptions`].
     Week,
-    /// On the first of the month, UTC.
+    /// On the first of the month, or on the day of [`CalendarOptions`].
     Month,
-    /// On the first of January, UTC.
+    /// On the first of January.
     Year,
 }
 
 impl Align {
+    const fn is_calendar(self) -> bool {
+        !matches!(self, Self::Epoch)
+    }
+
+    /// The name of a calendar period.
+    pub(crate) const fn calendar_name(self) -> Option<&'static str> {
+        match self.calendar_period() {
+            Some((name, _)) => Some(name),
+            None => None,
+        }
+    }
+
+    /// The calendar period of that name and its length as [`QuotaSpec`] has it.
+    pub(crate) fn by_calendar_name(name: &str) -> Option<(Self, u64)> {
+        let known = [Self::Day, Self::Week, Self::Month, Self::Year];
+        let of = |align: Self| align.calendar_period().filter(|(known, _)| *known == name).map(|(_, us)| (align, us));
+        known.into_iter().find_map(of)
+    }
+
     /// The name and the period in microseconds of calendar windows, as they are
     /// written; a month counts as 30 days and a year as 365.
     const fn calendar_period(self) -> Option<(&'static str, u64)> {
@@ -145,9 +167,18 @@ pub struct QuotaSpec {
     pub align: Align,
     /// The algorithm, if it is written with the limit.
     pub algorithm: Option<Algorithm>,
+    /// Where calendar windows begin, as far as it is written with the limit.
+    pub calendar: CalendarOptions,
 }
 
 impl QuotaSpec {
+    /// So many per period, without anything else.
+    #[must_use]
+    pub const fn new(amount: u64, period_us: u64) -> Self {
+        let calendar = CalendarOptions { zone: None, anchor: None, week_starts: None };
+        Self { amount, period_us, burst: None, initial: None, align: Align::Epoch, algorithm: None, calendar }
+    }
+
     /// The algorithm that counts it: the one that is written with it, a fixed window where
     /// it follows the calendar, and otherwise `usual`, the rule's.
     #[must_use]
@@ -165,6 +196,8 @@ impl QuotaSpec {
 pub struct Quota {
     pub(crate) spec: QuotaSpec,
     pub(crate) algorithm: Algorithm,
+    /// The calendar that its windows follow, if they follow one.
+    pub(crate) calendar: Calendar,
     pub(crate) limit: u64,
     /// Bucket: ticks per microsecond. 1 for windows.
     pub(crate) ticks_per_us: u64,
@@ -195,6 +228,14 @@ impl Quota {
     /// # Errors
     /// Says which value does not fit, and what would.
     pub fn new(spec: QuotaSpec, algorithm: Algorithm) -> Result<Self, QuotaError> {
+        Self::with_calendar(spec, algorithm, CalendarOptions::default())
+    }
+
+    /// As [`new`](Self::new), with `usual` for what a calendar limit does not say itself.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_calendar(spec: QuotaSpec, algorithm: Algorithm, usual: CalendarOptions) -> Result<Self, QuotaError> {
         let QuotaSpec { amount, period_us, .. } = spec;
         let algorithm = spec.algorithm_or(algorithm);
         for (field, value) in [("limit", Some(amount)), ("burst", spec.burst)] {
@@ -212,7 +253,8 @@ impl Quota {
         if period_us > PERIOD_MAX_US {
             return Err(QuotaError::PeriodTooLong { period: period_text(period_us) });
         }
-        if algorithm.is_bucket() { Self::bucket(spec, algorithm) } else { Self::window(spec, algorithm) }
+        let calendar = spec.calendar.resolve(spec.align, usual, amount)?;
+        if algorithm.is_bucket() { Self::bucket(spec, algorithm) } else { Self::window(spec, algorithm, calendar) }
     }
 
     fn bucket(spec: QuotaSpec, algorithm: Algorithm) -> Result<Self, QuotaError> {
@@ -230,6 +272,7 @@ impl Quota {
         Ok(Self {
             spec,
             algorithm,
+            calendar: Calendar::default(),
             limit,
             ticks_per_us: per_us,
             interval,
@@ -248,7 +291,7 @@ impl Quota {
         })
     }
 
-    fn window(spec: QuotaSpec, algorithm: Algorithm) -> Result<Self, QuotaError> {
+    fn window(spec: QuotaSpec, algorithm: Algorithm, calendar: Calendar) -> Result<Self, QuotaError> {
         for (field, given) in [("burst", spec.burst), ("initial", spec.initial)] {
             if given.is_some() {
                 return Err(QuotaError::NotForAlgorithm { field, algorithm: algorithm.name() });
@@ -274,9 +317,11 @@ impl Quota {
             }
             Algorithm::FixedWindow | Algorithm::SlidingLog | Algorithm::TokenBucket | Algorithm::LeakyBucket => (0, 0),
         };
+        let [zone, days] = calendar.numbers();
         Ok(Self {
             spec,
             algorithm,
+            calendar,
             limit: spec.amount,
             ticks_per_us: 1,
             interval,
@@ -286,7 +331,7 @@ impl Quota {
             owed_max: 0,
             arithmetic: arithmetic(
                 algorithm,
-                [spec.period_us, spec.align as u64, 0, 0],
+                [spec.period_us, spec.align as u64, zone, days],
                 TagBits::new(spec.period_us, false),
             ),
             queue_max: 0,
@@ -313,7 +358,13 @@ impl Quota {
                 format!("{name}:{}x{interval}:{ticks}:{owed}", self.limit)
             }
             Algorithm::SlidingWindow { strict: true } => format!("{name}_strict:{period_us}"),
-            Algorithm::FixedWindow if align != Align::Epoch => format!("{name}:{align:?}"),
+            Algorithm::FixedWindow if align.is_calendar() && self.calendar == Calendar::default() => {
+                format!("{name}:{align:?}")
+            }
+            Algorithm::FixedWindow if align.is_calendar() => {
+                let Calendar { zone, anchor, week_starts } = self.calendar;
+                format!("{name}:{align:?}:{}:{anchor}:{}", zone.name().replace('/', "."), week_starts.name())
+            }
             Algorithm::FixedWindow | Algorithm::SlidingWindow { strict: false } | Algorithm::SlidingLog => {
                 format!("{name}:{period_us}")
             }
@@ -387,18 +438,43 @@ impl Quota {
         usual.map(Self::algorithm).unwrap_or_default()
     }
 
-    /// As it is written in a rule of that algorithm.
+    /// As it is written in a rule of that algorithm and with those calendar options.
     #[cfg(feature = "yaml")]
-    pub(crate) fn text_in(&self, usual: Algorithm) -> String {
+    pub(crate) fn text_in(&self, usual: Algorithm, usual_calendar: CalendarOptions) -> String {
         let is_implied = self.spec.algorithm_or(usual) == self.algorithm;
         let algorithm = if is_implied { self.spec.algorithm } else { Some(self.algorithm) };
-        QuotaSpec { algorithm, ..self.spec }.to_string()
+        QuotaSpec { algorithm, ..self.spec_in(usual_calendar) }.to_string()
+    }
+
+    /// As it is written in a rule with those calendar options.
+    fn spec_in(&self, usual: CalendarOptions) -> QuotaSpec {
+        let QuotaSpec { amount, align, calendar: own, .. } = self.spec;
+        let implied = own.resolve(align, usual, amount).unwrap_or_default();
+        let Calendar { zone, anchor, week_starts } = self.calendar;
+        let calendar = CalendarOptions {
+            zone: if implied.zone == zone { own.zone } else { Some(zone) },
+            anchor: if implied.anchor == anchor { own.anchor } else { Some(anchor) },
+            week_starts: if implied.week_starts == week_starts { own.week_starts } else { Some(week_starts) },
+        };
+        QuotaSpec { calendar, ..self.spec }
     }
 
     /// As it was written.
     #[must_use]
     pub const fn spec(&self) -> QuotaSpec {
         self.spec
+    }
+
+    /// Whether its windows follow the calendar.
+    #[inline]
+    pub(crate) const fn follows_calendar(&self) -> bool {
+        self.spec.align.is_calendar()
+    }
+
+    /// Its calendar options, also those of its rule.
+    #[must_use]
+    pub fn calendar(&self) -> CalendarOptions {
+        self.spec_in(CalendarOptions::default()).calendar
     }
 
     /// The algorithm this quota is made for.

@@ -20,7 +20,7 @@ pub use pattern::{Pattern, PatternError};
 pub use spec_parts::{LimitParts, LimitSpec, PathStep, SpecError};
 
 use crate::decision::FailurePolicy;
-use crate::quota::{Algorithm, Quota};
+use crate::quota::{Algorithm, CalendarOptions, Quota};
 #[cfg(feature = "yaml")]
 use crate::quota::{parse_period, period_text};
 
@@ -74,6 +74,9 @@ pub struct Rule {
     /// The algorithm of limits, of the rule and of its overrides, that neither name one nor
     /// follow the calendar.
     pub algorithm: Algorithm,
+    /// Zone, billing day and first day of the week of calendar limits, of the rule and of its
+    /// overrides, that do not have their own.
+    pub calendar: CalendarOptions,
     /// Whether it denies.
     pub mode: Mode,
     /// How it decides when the store does not reply.
@@ -95,6 +98,7 @@ impl Rule {
     pub fn new(name: impl Into<String>, key: KeyPattern, quotas: Vec<Quota>) -> Self {
         Self {
             algorithm: Quota::usual_algorithm(&quotas),
+            calendar: CalendarOptions::default(),
             name: name.into(),
             domain: String::new(),
             scope: key.scope().to_owned(),
@@ -183,6 +187,20 @@ pub struct RuleSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = bool))]
     pub strict: Option<bool>,
+    /// The time zone of calendar limits that name none, such as `Europe/Berlin`; UTC if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub zone: Option<String>,
+    /// The day from 1 to 31 on which calendar months begin, of limits that name none; in a shorter
+    /// month, its last day. The first if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = u64))]
+    pub anchor: Option<u64>,
+    /// The day on which calendar weeks begin, of limits that name none, such as `sunday`; `monday`
+    /// if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub week_starts: Option<String>,
     /// `enforce`, `shadow` or `off`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
@@ -217,11 +235,14 @@ impl RuleSpec {
         let limits = self.limits.ok_or_else(|| missing("limits: write for example limits: [\"10/s burst 50\"]"))?;
         let key: KeyPattern = key.parse().map_err(|error| SpecError::at("key", format!("{error}")))?;
         let algorithm = spec_parts::algorithm(self.algorithm.as_deref(), self.strict)?;
+        let calendar = spec_parts::calendar(self.zone.as_deref(), self.anchor, self.week_starts.as_deref())?;
         let quota = |(index, spec): (usize, _)| {
-            Quota::new(spec, algorithm).map_err(|error| SpecError::at("limits", error.to_string()).item(index))
+            Quota::with_calendar(spec, algorithm, calendar)
+                .map_err(|error| SpecError::at("limits", error.to_string()).item(index))
         };
         let quotas: Vec<Quota> =
             LimitSpec::all(&limits)?.into_iter().enumerate().map(quota).collect::<Result<_, _>>()?;
+        spec_parts::check_calendar_is_used(calendar, &quotas)?;
         Ok(Rule {
             name: name.to_owned(),
             domain: self.domain.unwrap_or_default(),
@@ -230,6 +251,7 @@ impl RuleSpec {
             when: self.when.compile()?,
             quotas,
             algorithm,
+            calendar,
             mode: spec_parts::choice("mode", self.mode.as_deref(), &MODES)?,
             on_store_failure: spec_parts::choice("on_store_failure", self.on_store_failure.as_deref(), &POLICIES)?,
             lease: self.lease.as_deref().map_or(Ok(Lease::Off), lease)?,
@@ -242,7 +264,7 @@ impl RuleSpec {
 #[cfg(feature = "yaml")]
 impl From<&Rule> for RuleSpec {
     fn from(rule: &Rule) -> Self {
-        let algorithm = rule.algorithm;
+        let (algorithm, calendar) = (rule.algorithm, rule.calendar);
         Self {
             name: Some(rule.name.clone()),
             description: spec_parts::filled(&rule.description),
@@ -251,9 +273,12 @@ impl From<&Rule> for RuleSpec {
             key: Some(rule.key.text().to_owned()),
             scope: Some(rule.scope.clone()).filter(|scope| scope != rule.key.scope()),
             when: ConditionsSpec::of(&rule.when),
-            limits: Some(rule.quotas.iter().map(|quota| LimitSpec::Text(quota.text_in(algorithm))).collect()),
+            limits: Some(rule.quotas.iter().map(|quota| LimitSpec::Text(quota.text_in(algorithm, calendar))).collect()),
             algorithm: Some(algorithm.name()).filter(|name| *name != Algorithm::default().name()).map(str::to_owned),
             strict: Some(true).filter(|_| algorithm == Algorithm::SlidingWindow { strict: true }),
+            zone: calendar.zone.map(|zone| zone.name().to_owned()),
+            anchor: calendar.anchor.map(u64::from),
+            week_starts: calendar.week_starts.map(|day| day.name().to_owned()),
             mode: spec_parts::unless_default(rule.mode, &MODES),
             on_store_failure: spec_parts::unless_default(rule.on_store_failure, &POLICIES),
             lease: match rule.lease {

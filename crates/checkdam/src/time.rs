@@ -6,9 +6,11 @@
 
 mod rfc3339;
 mod sleep;
+mod zone;
 
 pub use rfc3339::{UNIX_S_MAX, parse_iso8601_us, parse_rfc3339, rfc3339};
 pub(crate) use sleep::sleep;
+pub use zone::Zone;
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
 """An independent implementation of the five algorithms of README.md.
 
-    python3 reference.py --check    recompute every expectation, exit 1 on a mismatch
-    python3 reference.py --write    fill in or refresh every expectation in place
+    python3 reference.py --check       recompute every expectation, exit 1 on a mismatch
+    python3 reference.py --write       fill in or refresh every expectation in place
+    python3 reference.py --calendar    write calendar.json: where calendar windows begin
 
 Plain and slow on purpose: integers and exact fractions of a microsecond, no
 floats, and searches in place of formulas wherever a formula could hide a mistake.
+Time zones are those of Python's zoneinfo, which reads the system's database or that
+of the package tzdata.
 """
+import bisect
 import copy
 import datetime
+import functools
 import json
 import math
 import os
 import sys
+import zoneinfo
 from fractions import Fraction
 
 EPOCH = 1767225600 * 10**6          # 2026-01-01T00:00Z in microseconds since 1970
@@ -39,7 +45,8 @@ class Limiter:
         self.period = quota["period_us"]
         self.most = self.limit      # the largest cost that can ever pass
         # Quotas that differ in this have buckets of their own.
-        self.arithmetic = (self.period, quota.get("align", "epoch"), quota.get("strict", False))
+        self.arithmetic = (self.period, quota.get("align", "epoch"), quota.get("strict", False),
+                           quota.get("zone", "UTC"), quota.get("anchor", 1), quota.get("week_starts", "monday"))
 
     def step(self, op, cost, at_us):
         now = EPOCH + at_us
@@ -165,20 +172,10 @@ class FixedWindow(Limiter):
         align = self.quota.get("align", "epoch")
         if align == "epoch":
             return t - t % self.period, t - t % self.period + self.period
-        zero = datetime.date(1970, 1, 1)
-        first = zero + datetime.timedelta(days=t // DAY)
-        if align == "day":
-            after = first + datetime.timedelta(days=1)
-        elif align == "week":
-            first -= datetime.timedelta(days=first.weekday())
-            after = first + datetime.timedelta(days=7)
-        elif align == "month":
-            first = first.replace(day=1)
-            after = (first + datetime.timedelta(days=31)).replace(day=1)
-        else:
-            first = first.replace(month=1, day=1)
-            after = first.replace(year=first.year + 1)
-        return (first - zero).days * DAY, (after - zero).days * DAY
+        starts = calendar_starts(align, self.quota.get("zone", "UTC"), self.quota.get("anchor", 1),
+                                 self.quota.get("week_starts", "monday"))
+        place = bisect.bisect_right(starts, t // 10**6) - 1
+        return starts[place] * 10**6, starts[place + 1] * 10**6
 
     def settle(self, state, now):
         start, count = state or (now, 0)
@@ -287,6 +284,104 @@ class SlidingLog(Limiter):
         return log[-1][0] + self.period - now if log else 0
 
 
+# The calendar: dates are walked one by one, and windows are looked up in the list of all.
+FIRST_YEAR, LAST_YEAR = 1996, 2046
+WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+
+
+@functools.cache
+def date_starts(name):
+    """(date, the first second since 1970 at which it is the date in the zone or already over)."""
+    zone, utc = zoneinfo.ZoneInfo(name), datetime.timezone.utc
+
+    def date_at(second):
+        return datetime.datetime.fromtimestamp(second, utc).astimezone(zone).date()
+    starts, date = [], datetime.date(FIRST_YEAR, 1, 1)
+    while date.year <= LAST_YEAR:
+        midnight = datetime.datetime(date.year, date.month, date.day)
+        # The first midnight, if there are two.
+        start = midnight.replace(tzinfo=zone, fold=0).astimezone(utc)
+        second = int(start.timestamp())
+        if start.astimezone(zone).replace(tzinfo=None) != midnight:
+            # The clocks skip midnight. They are changed at whole minutes, by a day at most.
+            second -= 25 * 3600
+            while date_at(second) < date:
+                second += 60
+        starts.append((date, second))
+        date += datetime.timedelta(days=1)
+    return starts
+
+
+def begins(date, align, anchor, week_starts):
+    """Whether a window begins with the date."""
+    if align == "day":
+        return True
+    if align == "week":
+        return date.weekday() == WEEKDAYS.index(week_starts)
+    is_last = (date + datetime.timedelta(days=1)).month != date.month
+    if align == "month":
+        return date.day == anchor or (is_last and date.day < anchor)
+    return (date.month, date.day) == (1, 1)
+
+
+@functools.cache
+def calendar_starts(align, zone, anchor, week_starts):
+    """Where all windows begin, in seconds since 1970, without windows of no length."""
+    starts = [start for date, start in date_starts(zone) if begins(date, align, anchor, week_starts)]
+    return [start for start, after in zip(starts, starts[1:]) if start < after]
+
+
+# Clocks are changed at midnight (Cairo, Sao Paulo, Beirut, Havana), at a minute past it
+# (St. John's until 2011), by half an hour (Lord Howe), by a whole day (Apia), never (Kolkata).
+ZONES = ["UTC", "Africa/Cairo", "America/Havana", "America/New_York", "America/Sao_Paulo", "America/St_Johns",
+         "Asia/Beirut", "Asia/Kolkata", "Australia/Lord_Howe", "Europe/Berlin", "Pacific/Apia"]
+
+
+def calendars():
+    """The text of a limit, and the calendar that it means."""
+    for zone in ZONES:
+        yield "1 per calendar day zone %s" % zone, ("day", zone, 1, "monday")
+        for day in ["monday", "sunday", "thursday"]:
+            yield "1 per calendar week zone %s week_starts %s" % (zone, day), ("week", zone, 1, day)
+        for anchor in [1, 15, 29, 30, 31]:
+            yield "1 per calendar month zone %s anchor %d" % (zone, anchor), ("month", zone, anchor, "monday")
+        yield "1 per calendar year zone %s" % zone, ("year", zone, 1, "monday")
+
+
+def render_calendar():
+    """calendar.json: of each calendar the first start in seconds since 1970 and the lengths of the
+    windows from there in minutes; [n, length] is n windows of one length."""
+    lines = []
+    for limit, calendar in calendars():
+        starts = calendar_starts(*calendar)
+        runs = []
+        for start, after in zip(starts, starts[1:]):
+            length, rest = divmod(after - start, 60)
+            assert rest == 0
+            if runs and runs[-1][1] == length:
+                runs[-1][0] += 1
+            else:
+                runs.append([1, length])
+        lengths = [length if count == 1 else [count, length] for count, length in runs]
+        lines.append('{"limit": %s, "start_s": %d, "lengths_min": %s}' % (
+            json.dumps(limit), starts[0], json.dumps(lengths, separators=(",", ":"))))
+    return '{"calendars": [\n%s\n]}\n' % ",\n".join(lines)
+
+
+def calendar_path():
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "calendar.json")
+
+
+def check_calendar():
+    """How many calendars of calendar.json differ from what is computed here."""
+    with open(calendar_path(), encoding="utf-8") as file:
+        committed = file.read().splitlines()
+    bad = [line for line in render_calendar().splitlines() if line not in committed]
+    for line in bad:
+        print("calendar.json: differs from zoneinfo: %s" % line[:80])
+    return len(bad)
+
+
 def first_true(true_at, low, high):
     """The smallest n in low+1..high with true_at(n), which stays true from there on."""
     assert not true_at(low) and true_at(high)
@@ -362,11 +457,20 @@ def main(write):
         if write:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(render(document))
-    print("%d cases, %d steps, %d mismatches" % (cases, steps, bad))
+    if not write:
+        bad += check_calendar()
+    print("%d cases, %d steps, %d calendars, %d mismatches" % (cases, steps, len(list(calendars())), bad))
     return 1 if bad else 0
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] not in (["--check"], ["--write"]):
+    if sys.argv[1:] not in (["--check"], ["--write"], ["--calendar"]):
         sys.exit(__doc__)
-    sys.exit(main(sys.argv[1] == "--write"))
+    try:
+        if sys.argv[1] == "--calendar":
+            with open(calendar_path(), "w", encoding="utf-8") as file:
+                file.write(render_calendar())
+        else:
+            sys.exit(main(sys.argv[1] == "--write"))
+    except zoneinfo.ZoneInfoNotFoundError as error:
+        sys.exit("%s: install the time zone database (apt-get install tzdata) or the package (pip install tzdata)" % error)

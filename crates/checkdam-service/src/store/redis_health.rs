@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::lock;
 use checkdam::store::redis::{CallError, RedisOptions, RedisStats, RedisStore, RedisStoreError, startup_check};
 use checkdam::store::{BucketName, FailurePolicy, Operation, Tier};
-use checkdam::{Algorithm, Align, Quota, QuotaSpec};
+use checkdam::{Algorithm, Quota, QuotaSpec};
 
 /// How often Redis is probed at the start: a first connection may take longer than
 /// the deadline of a decision.
@@ -52,14 +52,7 @@ struct RequestOutcomes {
 
 impl MonitoredRedis {
     pub(super) fn new(options: &RedisOptions) -> Result<Self, RedisStoreError> {
-        let spec = QuotaSpec {
-            amount: 1,
-            period_us: 1_000_000,
-            burst: None,
-            initial: None,
-            align: Align::default(),
-            algorithm: None,
-        };
+        let spec = QuotaSpec::new(1, 1_000_000);
         Ok(Self {
             url: options.shown_url(),
             options: options.clone(),

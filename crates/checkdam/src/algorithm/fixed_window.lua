@@ -1,4 +1,5 @@
--- The twin of fixed_window.rs: "start count", and of calendar.rs.
+-- The twin of fixed_window.rs: "start count". Windows of the calendar are not computed here:
+-- the node sends them (calendar.rs).
 
 -- Where a bucket stands in time: its own time, and whether it was rebased.
 local function flow(known, unix)
@@ -7,45 +8,26 @@ local function flow(known, unix)
   return unix, true
 end
 
-local DAY = 86400000000
-
-local function year_and_month(day)
-  day = day + 719468
-  local era = math.floor(day / 146097)
-  local day_of_era = day - era * 146097
-  local year_of_era = math.floor((day_of_era - math.floor(day_of_era / 1460)
-    + math.floor(day_of_era / 36524) - math.floor(day_of_era / 146096)) / 365)
-  local day_of_year = day_of_era
-    - (365 * year_of_era + math.floor(year_of_era / 4) - math.floor(year_of_era / 100))
-  local march_month = math.floor((5 * day_of_year + 2) / 153)
-  local month = march_month < 10 and march_month + 3 or march_month - 9
-  return era * 400 + year_of_era + (month <= 2 and 1 or 0), month
+-- The start of the window that contains a time. Of the calendar the node has sent the
+-- starts of four windows; the time is in one of the first three: see knows_windows.
+local function window_start(quota, time)
+  local starts = quota.starts
+  if not starts then return time - time % quota.period end
+  return time >= starts[3] and starts[3] or time >= starts[2] and starts[2] or starts[1]
 end
 
-local function first_day(year, month)
-  if month <= 2 then year = year - 1 end
-  local march_month = month > 2 and month - 3 or month + 9
-  return 365 * year + math.floor(year / 4) - math.floor(year / 100) + math.floor(year / 400)
-    + math.floor((153 * march_month + 2) / 5) - 719468
+-- The end of the window that starts there.
+local function window_end(quota, start)
+  local starts = quota.starts
+  if not starts then return start + quota.period end
+  return start < starts[2] and starts[2] or start < starts[3] and starts[3] or starts[4]
 end
 
--- align: 0 epoch, 1 day, 2 week, 3 month, 4 year.
-local function window_start(align, period, unix)
-  if align == 0 then return unix - unix % period end
-  local day = math.floor(unix / DAY)
-  if align == 2 then day = day - (day + 3) % 7 end
-  if align >= 3 then
-    local year, month = year_and_month(day)
-    day = first_day(year, align == 3 and month or 1)
-  end
-  return day * DAY
-end
-
-local function window_end(align, period, start)
-  if align <= 2 then return start + period end
-  local year, month = year_and_month(math.floor(start / DAY))
-  if align == 4 or month == 12 then return first_day(year + 1, 1) * DAY end
-  return first_day(year, month + 1) * DAY
+-- Whether the windows that the node has sent contain the time, and every time to which a
+-- bucket may be held.
+local function knows_windows(quota, unix)
+  local starts = quota.starts
+  return not starts or (unix >= starts[1] and unix + STEP_BACK_HELD < starts[4])
 end
 
 local function numbers(text)
@@ -68,7 +50,7 @@ function fixed_window.roll(quota, text, unix)
   local state = numbers(text)
   local known = state[1] or 0
   local time, rebased = flow(known, unix)
-  local start = window_start(quota.align, quota.period, time)
+  local start = window_start(quota, time)
   local count = 0
   if state[1] and (rebased or known >= start) then count = state[2] end
   return { start, count }
@@ -96,5 +78,5 @@ function fixed_window.put_back(quota, state, cost, since)
 end
 
 function fixed_window.gone_at(quota, state)
-  return window_end(quota.align, quota.period, state[1])
+  return window_end(quota, state[1])
 end

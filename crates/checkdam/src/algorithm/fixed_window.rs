@@ -1,7 +1,7 @@
 //! Fixed window: one counter, reset at the start of every window.
 //!
 //! Simple and cheap, with a known weakness: up to twice the limit can pass around the
-//! end of a window. Windows align to 1970 or to the calendar.
+//! end of a window. Windows align to 1970 or to the calendar of a time zone.
 
 use super::{ClockStep, QuotaStatus, calendar, window_start};
 use crate::decision::Decision;
@@ -50,7 +50,7 @@ pub fn charge(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (D
 /// When the state stops to matter, in microseconds since 1970.
 #[must_use]
 pub fn expires_at(quota: &Quota, state: &State) -> u64 {
-    calendar::end(quota.spec.align, state.start_us, quota.spec.period_us)
+    if quota.follows_calendar() { calendar::end(quota, state.start_us) } else { state.start_us + quota.spec.period_us }
 }
 
 struct Window<'a> {

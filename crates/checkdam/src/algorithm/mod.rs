@@ -14,6 +14,8 @@ pub mod sliding_window_strict;
 pub mod token_bucket;
 mod window_state;
 
+#[cfg(feature = "redis")]
+pub(crate) use calendar::starts_around;
 pub use window_state::WindowState;
 
 use crate::decision::{Decision, Verdict};
@@ -102,5 +104,5 @@ impl ClockStep {
 
 /// The start of the window of `period_us` that contains `unix_us`.
 fn window_start(quota: &Quota, period_us: u64, unix_us: u64) -> u64 {
-    calendar::start(quota.spec.align, unix_us).unwrap_or(unix_us - unix_us % period_us)
+    if quota.follows_calendar() { calendar::start(quota, unix_us) } else { unix_us - unix_us % period_us }
 }

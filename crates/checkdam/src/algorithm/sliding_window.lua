@@ -6,7 +6,7 @@ function sliding_window.roll(quota, text, unix)
   local state = numbers(text)
   local known = state[1] or 0
   local time, rebased = flow(known, unix)
-  local start = window_start(0, quota.period, time)
+  local start = time - time % quota.period
   local current, previous = 0, 0
   if state[1] then
     if rebased or known >= start then

@@ -33,8 +33,7 @@ fn quota(algorithm: Algorithm, amount: u64) -> Result<Quota, String> {
 }
 
 fn quota_per(algorithm: Algorithm, amount: u64, period_us: u64) -> Result<Quota, String> {
-    let spec =
-        QuotaSpec { amount, period_us, burst: None, initial: None, align: crate::quota::Align::Epoch, algorithm: None };
+    let spec = QuotaSpec::new(amount, period_us);
     Quota::new(spec, algorithm).map_err(|error| error.to_string())
 }
 

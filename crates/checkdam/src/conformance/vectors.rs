@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::{Harness, TestBucket, apply};
 use crate::decision::{Decision, Verdict};
-use crate::quota::{Algorithm, Align, Quota, QuotaSpec};
+use crate::quota::{Algorithm, Align, CalendarOptions, Quota, QuotaSpec};
 use crate::store::Operation;
 
 const FILES: [(&str, &str); 5] = [
@@ -63,6 +63,9 @@ struct QuotaJson {
     initial: Option<u64>,
     align: Option<String>,
     strict: Option<bool>,
+    zone: Option<String>,
+    anchor: Option<u64>,
+    week_starts: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -168,23 +171,20 @@ fn case(algorithm: Algorithm, json: CaseJson) -> Result<VectorCase, String> {
 fn quota(algorithm: Algorithm, json: &QuotaJson) -> Result<Quota, String> {
     let align = match json.align.as_deref() {
         None | Some("epoch") => Align::Epoch,
-        Some("day") => Align::Day,
-        Some("week") => Align::Week,
-        Some("month") => Align::Month,
-        Some("year") => Align::Year,
-        Some(other) => return Err(format!("unknown align {other:?}")),
+        Some(name) => Align::by_calendar_name(name).ok_or_else(|| format!("unknown align {name:?}"))?.0,
     };
+    let calendar = CalendarOptions::parse(json.zone.as_deref(), json.anchor, json.week_starts.as_deref())
+        .map_err(|(_, error)| error.to_string())?;
     let algorithm = match algorithm {
         Algorithm::SlidingWindow { .. } => Algorithm::SlidingWindow { strict: json.strict.unwrap_or(false) },
         other => other,
     };
     let spec = QuotaSpec {
-        amount: json.limit,
-        period_us: json.period_us,
         burst: json.burst,
         initial: json.initial,
         align,
-        algorithm: None,
+        calendar,
+        ..QuotaSpec::new(json.limit, json.period_us)
     };
     Quota::new(spec, algorithm).map_err(|error| error.to_string())
 }

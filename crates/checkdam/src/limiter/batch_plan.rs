@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::decision::{Decision, Verdict};
 use crate::descriptor::DescriptorAllowance;
 use crate::outcome::{FROM_REQUEST, Outcome};
-use crate::quota::{Algorithm, Align, Quota, QuotaSpec};
+use crate::quota::{Algorithm, Quota, QuotaSpec};
 use crate::request::{Request, RequestLimit};
 use crate::rule::Mode;
 use crate::ruleset::{CompiledQuota, CompiledTree, Leaf, RuleSet, write_path_subject};
@@ -400,7 +400,7 @@ fn request_quota(
     is_constant: bool,
 ) -> Option<Arc<CompiledQuota>> {
     let (amount, period_us) = (u64::from(limit.amount.max(1)), limit.unit.period_us());
-    let spec = QuotaSpec { amount, period_us, burst: None, initial: None, align: Align::Epoch, algorithm: None };
+    let spec = QuotaSpec::new(amount, period_us);
     let quota = Quota::new(spec, algorithm).or_else(|_| Quota::new(spec, Algorithm::FixedWindow)).ok()?;
     Some(Arc::new(CompiledQuota::of_descriptor(rule, quota, is_constant)))
 }

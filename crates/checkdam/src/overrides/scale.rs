@@ -72,7 +72,7 @@ impl Scale {
                 return Ok(quota);
             }
         }
-        Quota::new(scaled, algorithm)
+        Quota::with_calendar(scaled, algorithm, quota.calendar())
     }
 }
 

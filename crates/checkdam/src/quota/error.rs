@@ -91,6 +91,45 @@ pub enum QuotaError {
         /// The period that they have, as text.
         wanted: String,
     },
+    /// No zone of that name.
+    #[error("zone {name:?} is not a name of the IANA time zone database: write {}", zone_remedy(*similar))]
+    UnknownZone {
+        /// The name as given.
+        name: String,
+        /// The name that was probably meant.
+        similar: Option<&'static str>,
+    },
+    /// No day on which a month can begin.
+    #[error("anchor {value} is not a day of a month: use 1 to 31 (in a shorter month, the last day)")]
+    NotADayOfTheMonth {
+        /// The value.
+        value: u64,
+    },
+    /// No day of the week.
+    #[error(
+        "week_starts {name:?} is not a day of the week: write monday, tuesday, wednesday, thursday, friday, saturday or sunday"
+    )]
+    NotADayOfTheWeek {
+        /// The name as given.
+        name: String,
+    },
+    /// A calendar option that means nothing to this period.
+    #[error(
+        "{field} {value} does not apply to {}: write \"{amount} per calendar {wanted} {field} {value}\", or leave {field} out",
+        period.as_deref().unwrap_or("a limit without a calendar period")
+    )]
+    NotForPeriod {
+        /// The option.
+        field: &'static str,
+        /// Its value.
+        value: String,
+        /// The calendar period, if it is one.
+        period: Option<String>,
+        /// The amount of the limit.
+        amount: u64,
+        /// A calendar period that it applies to.
+        wanted: &'static str,
+    },
     /// A log would hold too many entries.
     #[error(
         "limit {value} is too large for sliding_log, which remembers every request: at most 10000 fits; use sliding_window for more"
@@ -107,6 +146,10 @@ fn nearest(below: Option<u64>, above: Option<u64>, period: &str) -> String {
         (Some(one), None) | (None, Some(one)) => format!(": {one}/{period} would fit"),
         (None, None) => ": use a lower rate".to_owned(),
     }
+}
+
+fn zone_remedy(similar: Option<&str>) -> String {
+    similar.map_or_else(|| "for example Europe/Berlin, America/New_York or UTC".to_owned(), str::to_owned)
 }
 
 fn remedy(field: &str) -> &'static str {

@@ -1,10 +1,11 @@
 //! Parses and formats quotas as text: `"10/s burst 50"`, `"100/m"`, `"5 per 30s"`,
-//! `"10000 per calendar month"`.
+//! `"10000 per calendar month zone Europe/Berlin anchor 15"`.
 
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Algorithm, Align, DAY_US, Quota, QuotaError, QuotaSpec};
+use super::calendar::{parse_anchor, parse_weekday, parse_zone};
+use super::{Algorithm, Align, CalendarOptions, DAY_US, Quota, QuotaError, QuotaSpec};
 use crate::time::SECOND_US;
 
 /// Unit names, the first of each length being the one we print.
@@ -89,13 +90,11 @@ impl FromStr for Quota {
 
 impl fmt::Display for QuotaSpec {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.align {
-            Align::Epoch => write!(out, "{}/{}", self.amount, period_text(self.period_us))?,
-            Align::Day => write!(out, "{} per calendar day", self.amount)?,
-            Align::Week => write!(out, "{} per calendar week", self.amount)?,
-            Align::Month => write!(out, "{} per calendar month", self.amount)?,
-            Align::Year => write!(out, "{} per calendar year", self.amount)?,
+        match self.align.calendar_name() {
+            None => write!(out, "{}/{}", self.amount, period_text(self.period_us))?,
+            Some(name) => write!(out, "{} per calendar {name}", self.amount)?,
         }
+        self.calendar.fmt(out)?;
         if let Some(burst) = self.burst {
             write!(out, " burst {burst}")?;
         }
@@ -117,9 +116,10 @@ impl fmt::Display for Algorithm {
     }
 }
 
+/// As it was written, with the calendar options of its rule.
 impl fmt::Display for Quota {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.spec.fmt(out)
+        self.spec_in(CalendarOptions::default()).fmt(out)
     }
 }
 
@@ -135,39 +135,50 @@ impl<'a> Parser<'a> {
             return Err(self.error("expected '/' or 'per' after the limit".to_owned()));
         }
         let (period_us, align) = self.period()?;
-        let mut spec = QuotaSpec { amount, period_us, burst: None, initial: None, align, algorithm: None };
+        let mut spec = QuotaSpec { align, ..QuotaSpec::new(amount, period_us) };
         loop {
             if self.eat_word("burst") && spec.burst.is_none() {
                 spec.burst = Some(self.number("burst")?);
             } else if self.eat_word("initial") && spec.initial.is_none() {
                 spec.initial = Some(self.number("initial")?);
+            } else if self.eat_word("zone") && spec.calendar.zone.is_none() {
+                spec.calendar.zone = Some(parse_zone(self.name())?);
+            } else if self.eat_word("anchor") && spec.calendar.anchor.is_none() {
+                spec.calendar.anchor = Some(parse_anchor(self.number("anchor")?)?);
+            } else if self.eat_name("week_starts") && spec.calendar.week_starts.is_none() {
+                spec.calendar.week_starts = Some(parse_weekday(self.name())?);
             } else if self.rest.trim().is_empty() {
                 return Ok(spec);
             } else if let Some(algorithm) = spec.algorithm.is_none().then(|| self.algorithm()).flatten() {
                 spec.algorithm = Some(algorithm);
             } else {
-                let what = shown(self.rest.trim());
-                return Err(self.error(format!(
-                    "{what:?} is unexpected; only 'burst N', 'initial N' and an algorithm such as 'fixed_window' may \
-                     follow, once each"
-                )));
+                return Err(self.unexpected(align));
             }
         }
+    }
+
+    /// The rest of the text is no part of a quota.
+    fn unexpected(&self, align: Align) -> QuotaError {
+        let what = shown(self.rest.trim());
+        let options = match align {
+            Align::Epoch => "'burst N', 'initial N'",
+            Align::Day | Align::Year => "'zone NAME'",
+            Align::Week => "'zone NAME', 'week_starts WEEKDAY'",
+            Align::Month => "'zone NAME', 'anchor DAY'",
+        };
+        self.error(format!(
+            "{what:?} is unexpected; only {options} and an algorithm such as 'fixed_window' may follow, once each"
+        ))
     }
 
     fn period(&mut self) -> Result<(u64, Align), QuotaError> {
         if self.eat_word("calendar") {
             let unit = self.word();
-            return match unit {
-                "day" => Ok((DAY_US, Align::Day)),
-                "week" => Ok((7 * DAY_US, Align::Week)),
-                "month" => Ok((30 * DAY_US, Align::Month)),
-                "year" => Ok((365 * DAY_US, Align::Year)),
-                other => {
-                    let other = shown(other);
-                    Err(self.error(format!("calendar {other:?} is not a period: use day, week, month or year")))
-                }
+            let Some((align, period_us)) = Align::by_calendar_name(unit) else {
+                let unit = shown(unit);
+                return Err(self.error(format!("calendar {unit:?} is not a period: use day, week, month or year")));
             };
+            return Ok((period_us, align));
         }
         let starts_with_digit = self.rest.trim_start().starts_with(|c: char| c.is_ascii_digit());
         let count = if starts_with_digit { self.number("the period")? } else { 1 };
@@ -220,6 +231,23 @@ impl<'a> Parser<'a> {
         let (word, after) = rest.split_at(length);
         self.rest = after;
         word
+    }
+
+    /// What stands before the next space.
+    fn name(&mut self) -> &'a str {
+        let rest = self.rest.trim_start();
+        let (name, after) = rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len()));
+        self.rest = after;
+        name
+    }
+
+    fn eat_name(&mut self, expected: &str) -> bool {
+        let before = self.rest;
+        let found = self.name() == expected;
+        if !found {
+            self.rest = before;
+        }
+        found
     }
 
     fn eat_word(&mut self, expected: &str) -> bool {

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::quota::{Algorithm, Align, DAY_US, QuotaError, QuotaSpec, parse_period};
+use crate::quota::{Algorithm, Align, CalendarOptions, Quota, QuotaError, QuotaSpec, parse_period};
 
 /// Why what is written is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -97,6 +97,34 @@ pub(super) fn algorithm(name: Option<&str>, strict: Option<bool>) -> Result<Algo
     Ok(algorithm)
 }
 
+/// The calendar options of a rule.
+pub(super) fn calendar(
+    zone: Option<&str>,
+    anchor: Option<u64>,
+    week_starts: Option<&str>,
+) -> Result<CalendarOptions, SpecError> {
+    CalendarOptions::parse(zone, anchor, week_starts).map_err(|(field, error)| SpecError::at(field, error.to_string()))
+}
+
+/// Fails if a rule has a calendar option that none of its limits could use.
+pub(super) fn check_calendar_is_used(options: CalendarOptions, quotas: &[Quota]) -> Result<(), SpecError> {
+    for (field, value, only) in options.written() {
+        let can_use = |quota: &Quota| match only {
+            Some(only) => quota.spec().align == only,
+            None => quota.spec().align != Align::Epoch,
+        };
+        if !quotas.iter().any(can_use) {
+            let wanted = only.and_then(Align::calendar_name).unwrap_or("month");
+            let reason = format!(
+                "{field} {value} applies to no limit of the rule: write a limit such as \"1000 per calendar {wanted}\", \
+                 or leave {field} out; a limit of an override can have its own"
+            );
+            return Err(SpecError::at(field, reason));
+        }
+    }
+    Ok(())
+}
+
 /// Text, unless it is empty.
 pub(crate) fn filled(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty())
@@ -134,6 +162,15 @@ pub struct LimitParts {
     /// For `sliding_window`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
+    /// For a calendar period, the time zone, if it is not the rule's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// For a calendar month, the day on which it begins, if it is not the rule's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub anchor: Option<u64>,
+    /// For a calendar week, the day on which it begins, if it is not the rule's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub week_starts: Option<String>,
 }
 
 impl LimitSpec {
@@ -149,30 +186,29 @@ impl LimitSpec {
     }
 
     fn spec(&self) -> Result<QuotaSpec, String> {
-        let LimitParts { limit, per, burst, initial, algorithm: name, strict } = match self {
+        let parts = match self {
             Self::Text(text) => return text.parse().map_err(|error: QuotaError| error.to_string()),
             Self::Parts(parts) => parts,
         };
+        let LimitParts { limit, per, burst, initial, algorithm: name, strict, zone, anchor, week_starts } = parts;
         let algorithm = match (name, strict) {
             (None, None) => None,
             (None, Some(_)) => return Err("strict needs algorithm: sliding_window beside it".to_owned()),
             (name, strict) => Some(algorithm(name.as_deref(), *strict).map_err(|error| error.reason)?),
         };
-        let (period_us, align) = match per.as_str() {
-            "calendar day" => (DAY_US, Align::Day),
-            "calendar week" => (7 * DAY_US, Align::Week),
-            "calendar month" => (30 * DAY_US, Align::Month),
-            "calendar year" => (365 * DAY_US, Align::Year),
-            text => {
+        let calendar = CalendarOptions::parse(zone.as_deref(), *anchor, week_starts.as_deref())
+            .map_err(|(_, error)| error.to_string())?;
+        let (align, period_us) = match per.strip_prefix("calendar ").and_then(Align::by_calendar_name) {
+            Some(found) => found,
+            None => {
                 let error = || QuotaError::Syntax {
-                    text: text.chars().take(80).collect(),
+                    text: per.chars().take(80).collect(),
                     reason: "per is not a period: write s, 30s, m, h, d, w, month, y or \"calendar month\"".to_owned(),
                 };
-                let period_us = parse_period(text).ok_or_else(|| error().to_string())?;
-                (period_us, Align::Epoch)
+                (Align::Epoch, parse_period(per).ok_or_else(|| error().to_string())?)
             }
         };
-        Ok(QuotaSpec { amount: *limit, period_us, burst: *burst, initial: *initial, align, algorithm })
+        Ok(QuotaSpec { amount: *limit, period_us, burst: *burst, initial: *initial, align, algorithm, calendar })
     }
 }
 

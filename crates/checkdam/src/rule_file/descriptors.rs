@@ -10,7 +10,7 @@ use serde_saphyr::{Location, Spanned};
 
 use super::{FileOptions, RuleFileError, from_yaml_with};
 use crate::descriptor::{Descriptor, DescriptorAllowance, DescriptorLimit, DescriptorTree};
-use crate::quota::{Algorithm, Align, Quota, QuotaSpec};
+use crate::quota::{Algorithm, Quota, QuotaSpec};
 use crate::request::Unit;
 use crate::rule::{Mode, POLICIES, spec_parts};
 
@@ -189,8 +189,7 @@ impl Reader {
         if amount == 0 {
             return Ok(DescriptorAllowance::Nothing { period_us });
         }
-        let spec =
-            QuotaSpec { amount, period_us, burst: schema.burst, initial: None, align: Align::Epoch, algorithm: None };
+        let spec = QuotaSpec { burst: schema.burst, ..QuotaSpec::new(amount, period_us) };
         let algorithm = algorithm(schema.algorithm, self.algorithm)?;
         let quota = Quota::new(spec, algorithm).map_err(|error| RuleFileError::at(place, error.to_string()))?;
         Ok(DescriptorAllowance::Quota(quota))

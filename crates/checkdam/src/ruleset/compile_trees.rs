@@ -6,7 +6,7 @@ use super::descriptor_trees::{CompiledTree, CompiledTrees, Leaf, TreeLevel, Tree
 use super::error::{RuleSetError, RuleSetItem};
 use super::{CompiledKey, CompiledRule};
 use crate::descriptor::{Descriptor, DescriptorAllowance, DescriptorLimit, DescriptorTree};
-use crate::quota::{Algorithm, Align, Quota, QuotaSpec};
+use crate::quota::{Algorithm, Quota, QuotaSpec};
 use crate::rule::{KeyPattern, RESERVED_NAMES, RULE_NAME_MAX, Rule};
 use crate::subject::SubjectPattern;
 
@@ -171,8 +171,7 @@ fn quota(limit: &DescriptorLimit) -> Result<Option<Quota>, String> {
         DescriptorAllowance::Quota(quota) => Ok(Some(quota)),
         // Never read: only the period is used.
         DescriptorAllowance::Nothing { period_us } => {
-            let spec =
-                QuotaSpec { amount: 1, period_us, burst: None, initial: None, align: Align::Epoch, algorithm: None };
+            let spec = QuotaSpec::new(1, period_us);
             Quota::new(spec, Algorithm::FixedWindow).map(Some).map_err(|error| error.to_string())
         }
     }

@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use checkdam::rule_file::{self, parse_ban, parse_definitions, parse_definitions_within, parse_override, parse_rule};
+use checkdam::time::Zone;
 use checkdam::{
-    Algorithm, Align, Allowance, Ban, BanSpec, BannedValue, Condition, Definitions, FailurePolicy, Lease, Matcher,
-    Mode, Override, OverrideSpec, Pattern, Quota, QuotaSpec, Rule, RuleSet, RuleSpec, Scale, SubjectPattern,
+    Algorithm, Align, Allowance, Ban, BanSpec, BannedValue, CalendarOptions, Condition, Definitions, FailurePolicy,
+    Lease, Matcher, Mode, Override, OverrideSpec, Pattern, Quota, QuotaSpec, Rule, RuleSet, RuleSpec, Scale,
+    SubjectPattern, Weekday,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -110,12 +112,28 @@ fn spec(is_bucket: bool) -> impl Strategy<Value = QuotaSpec> {
     let extras = (option::of(1..10_000_u64), option::of(0..2_u64))
         .prop_map(move |extras| if is_bucket { extras } else { (None, None) });
     (1..1_000_u64, period, extras).prop_map(|(amount, period_us, (burst, initial))| QuotaSpec {
-        amount,
-        period_us,
         burst,
         initial,
-        align: Align::Epoch,
-        algorithm: None,
+        ..QuotaSpec::new(amount, period_us)
+    })
+}
+
+fn calendar_options() -> impl Strategy<Value = CalendarOptions> {
+    let zones = prop::sample::select(vec!["UTC", "Europe/Berlin", "Etc/GMT+5", "America/Argentina/Ushuaia"]);
+    let zone = zones.prop_map(|name| Zone::by_name(name).unwrap());
+    let week_starts = prop::sample::select(Weekday::ALL.to_vec());
+    (option::of(zone), option::of(1..=31_u8), option::of(week_starts))
+        .prop_map(|(zone, anchor, week_starts)| CalendarOptions { zone, anchor, week_starts })
+}
+
+/// A calendar period, and options that apply to it.
+fn calendar_period() -> impl Strategy<Value = (Align, u64, CalendarOptions)> {
+    const DAY_US: u64 = 86_400_000_000;
+    let periods = [(Align::Day, 1), (Align::Week, 7), (Align::Month, 30), (Align::Year, 365)];
+    (prop::sample::select(periods.to_vec()), calendar_options()).prop_map(|((align, days), options)| {
+        let anchor = options.anchor.filter(|_| align == Align::Month);
+        let week_starts = options.week_starts.filter(|_| align == Align::Week);
+        (align, days * DAY_US, CalendarOptions { anchor, week_starts, ..options })
     })
 }
 
@@ -123,10 +141,11 @@ fn algorithm() -> impl Strategy<Value = Algorithm> {
     prop::sample::select(Algorithm::ALL.to_vec())
 }
 
-/// Limits of one rule: of its algorithm, of one that they name, or of the calendar.
-fn quotas() -> impl Strategy<Value = Vec<Quota>> {
-    algorithm().prop_flat_map(|usual| {
-        let of_the_calendar = option::weighted(0.2, Just((Align::Month, 30 * 86_400_000_000)));
+/// Limits of one rule: of its algorithm, of one that they name, or of the calendar; and the rule's
+/// options for the latter.
+fn quotas() -> impl Strategy<Value = (Vec<Quota>, CalendarOptions)> {
+    (algorithm(), calendar_options()).prop_flat_map(|(usual, options)| {
+        let of_the_calendar = option::weighted(0.3, calendar_period());
         let quota = (option::weighted(0.3, algorithm()), of_the_calendar).prop_flat_map(move |(named, calendar)| {
             let (named, algorithm) = match calendar {
                 Some(_) => (named.map(|_| Algorithm::FixedWindow), Algorithm::FixedWindow),
@@ -134,11 +153,21 @@ fn quotas() -> impl Strategy<Value = Vec<Quota>> {
             };
             let is_bucket = matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
             spec(is_bucket).prop_filter_map("countable", move |spec| {
-                let (align, period_us) = calendar.unwrap_or((Align::Epoch, spec.period_us));
-                Quota::new(QuotaSpec { algorithm: named, align, period_us, ..spec }, usual).ok()
+                let (align, period_us, calendar) = calendar.unwrap_or((spec.align, spec.period_us, spec.calendar));
+                let spec = QuotaSpec { algorithm: named, align, period_us, calendar, ..spec };
+                Quota::with_calendar(spec, usual, options).ok()
             })
         });
-        vec(quota, 1..4)
+        vec(quota, 1..4).prop_map(move |quotas| {
+            // A rule has no option that none of its limits can use.
+            let has = |align| quotas.iter().any(|quota: &Quota| quota.spec().align == align);
+            let options = CalendarOptions {
+                zone: options.zone.filter(|_| quotas.iter().any(|quota| quota.spec().align != Align::Epoch)),
+                anchor: options.anchor.filter(|_| has(Align::Month)),
+                week_starts: options.week_starts.filter(|_| has(Align::Week)),
+            };
+            (quotas, options)
+        })
     })
 }
 
@@ -158,10 +187,11 @@ fn rule() -> impl Strategy<Value = Rule> {
     let leases = prop_oneof![Just(Lease::Off), Just(Lease::Auto), (1..10_000_000_u64).prop_map(Lease::For)];
     let choices = (modes, policies, leases, any::<i32>());
     (text(), key, quotas(), when, (text(), option::of(text()), text()), choices).prop_map(
-        |(name, key, quotas, when, (domain, scope, description), (mode, on_store_failure, lease, priority))| {
+        |(name, key, (quotas, calendar), when, (domain, scope, description), choices)| {
+            let (mode, on_store_failure, lease, priority) = choices;
             let mut rule = Rule::new(name, key.parse().unwrap(), quotas);
             rule.scope = scope.unwrap_or(rule.scope);
-            Rule { when, domain, description, mode, on_store_failure, lease, priority, ..rule }
+            Rule { when, domain, description, calendar, mode, on_store_failure, lease, priority, ..rule }
         },
     )
 }
@@ -169,6 +199,9 @@ fn rule() -> impl Strategy<Value = Rule> {
 fn one_override() -> impl Strategy<Value = Override> {
     let allowance = prop_oneof![
         vec(spec(true), 1..4).prop_map(Allowance::Limits),
+        calendar_period().prop_map(|(align, period_us, calendar)| {
+            Allowance::Limits(vec![QuotaSpec { align, calendar, ..QuotaSpec::new(7, period_us) }])
+        }),
         (1..=1_000_000_000_u64).prop_map(|thousandths| Allowance::Scale(Scale::from_thousandths(thousandths).unwrap())),
         Just(Allowance::Unlimited),
     ];

@@ -151,6 +151,53 @@ overrides:
     assert_eq!(names, ["10/s burst 20", "5 per calendar day", "200/m", "7/s token_bucket"]);
 }
 
+#[test]
+fn calendar_limits_of_a_rule_and_its_overrides_have_the_options_of_the_rule() {
+    let limiter = limiter(
+        r#"
+rules:
+  - name: billing
+    key: "a:{user}"
+    limits: [1000 per calendar month, 100 per calendar day, 500 per calendar month zone UTC anchor 1, 10/s]
+    zone: Europe/Berlin
+    anchor: 15
+overrides:
+  - { rule: billing, subject: "a:1", limits: [10 per calendar month, 7 per calendar month anchor 31, 5 per calendar week] }
+  - { rule: billing, subject: "a:2", scale: 2 }
+"#,
+    );
+    let limits = |user: &str| -> Vec<String> {
+        let outcome = check(&limiter, &[("user", user)]);
+        outcome.tiers().map(|tier| tier.quota.to_string()).collect()
+    };
+    assert_eq!(
+        limits("0"),
+        [
+            "1000 per calendar month zone Europe/Berlin anchor 15",
+            "100 per calendar day zone Europe/Berlin",
+            "500 per calendar month zone UTC anchor 1",
+            "10/s",
+        ]
+    );
+    assert_eq!(
+        limits("1"),
+        [
+            "10 per calendar month zone Europe/Berlin anchor 15",
+            "7 per calendar month zone Europe/Berlin anchor 31",
+            "5 per calendar week zone Europe/Berlin",
+        ]
+    );
+    assert_eq!(
+        limits("2"),
+        [
+            "2000 per calendar month zone Europe/Berlin anchor 15",
+            "200 per calendar day zone Europe/Berlin",
+            "1000 per calendar month zone UTC anchor 1",
+            "20/s",
+        ]
+    );
+}
+
 /// (what is wrong, the override, words of the message)
 const REFUSED: [(&str, &str, &str); 11] = [
     ("unknown rule", "{ rule: nobody, subject: \"user:1\", scale: 2 }", "there is no rule of that name"),

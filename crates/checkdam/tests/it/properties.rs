@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use checkdam::conformance::TestBucket;
 use checkdam::store::{MemoryOptions, MemoryStore, Operation, Tier};
-use checkdam::time::{HORIZON_US, ManualClock};
-use checkdam::{Algorithm, Align, Decision, Quota, QuotaSpec, Verdict};
+use checkdam::time::{HORIZON_US, ManualClock, Zone};
+use checkdam::{Algorithm, Align, CalendarOptions, Decision, Quota, QuotaSpec, Verdict, Weekday};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
@@ -37,31 +37,44 @@ fn any_quota() -> impl Strategy<Value = Quota> {
         prop::sample::select(vec![1_000, 1_000_000, 30_000_000, 60_000_000, 3_600_000_000, day, 30 * day, 365 * day])
     ];
     let align = prop::sample::select(vec![Align::Epoch, Align::Day, Align::Week, Align::Month, Align::Year]);
+    let align = (align, any_calendar());
     (any_algorithm(), any_size(1_000_000_000_000), period, prop::option::of(any_size(1_000_000_000)), 0..=4_u64, align)
-        .prop_filter_map("the quota is refused", |(algorithm, amount, period_us, burst, initial, align)| {
+        .prop_filter_map("the quota is refused", |(algorithm, amount, period_us, burst, initial, (align, calendar))| {
             let is_bucket = matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
             let amount = if algorithm == Algorithm::SlidingLog { amount % 10_000 + 1 } else { amount };
             let limit = burst.unwrap_or(amount);
+            let align = if algorithm == Algorithm::FixedWindow { align } else { Align::Epoch };
+            let calendar = CalendarOptions {
+                zone: calendar.zone.filter(|_| align != Align::Epoch),
+                anchor: calendar.anchor.filter(|_| align == Align::Month),
+                week_starts: calendar.week_starts.filter(|_| align == Align::Week),
+            };
             let spec = QuotaSpec {
                 amount,
-                period_us: if algorithm == Algorithm::FixedWindow {
-                    match align {
-                        Align::Epoch => period_us,
-                        Align::Day => 86_400_000_000,
-                        Align::Week => 7 * 86_400_000_000,
-                        Align::Month => 30 * 86_400_000_000,
-                        Align::Year => 365 * 86_400_000_000,
-                    }
-                } else {
-                    period_us
+                calendar,
+                period_us: match align {
+                    Align::Epoch => period_us,
+                    Align::Day => 86_400_000_000,
+                    Align::Week => 7 * 86_400_000_000,
+                    Align::Month => 30 * 86_400_000_000,
+                    Align::Year => 365 * 86_400_000_000,
                 },
                 burst: burst.filter(|_| is_bucket),
                 initial: (is_bucket && initial < 4).then_some(limit / 4 * initial),
-                align: if algorithm == Algorithm::FixedWindow { align } else { Align::Epoch },
+                align,
                 algorithm: None,
             };
             Quota::new(spec, algorithm).ok()
         })
+}
+
+/// Zones whose days begin at odd times, and every first day.
+fn any_calendar() -> impl Strategy<Value = CalendarOptions> {
+    let zones = ["Europe/Berlin", "Africa/Cairo", "America/Havana", "Asia/Kathmandu", "Australia/Lord_Howe"];
+    let zone = prop::sample::select(zones.to_vec()).prop_map(|name| Zone::by_name(name).unwrap());
+    let week_starts = prop::sample::select(Weekday::ALL.to_vec());
+    (prop::option::of(zone), prop::option::of(1..=31_u8), prop::option::of(week_starts))
+        .prop_map(|(zone, anchor, week_starts)| CalendarOptions { zone, anchor, week_starts })
 }
 
 fn any_operation() -> impl Strategy<Value = Operation> {

@@ -1,7 +1,8 @@
 //! Quotas: which are valid, and the errors of those that are not.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
-use checkdam::{Algorithm, Align, Quota, QuotaSpec};
+use checkdam::time::Zone;
+use checkdam::{Algorithm, Align, CalendarOptions, Quota, QuotaSpec, Weekday};
 
 #[test]
 fn text_is_understood() {
@@ -68,7 +69,7 @@ fn a_limit_is_counted_by_its_own_algorithm_or_by_that_of_its_rule() {
 fn windows_of_the_calendar_have_its_periods() {
     const DAY_US: u64 = 86_400_000_000;
     let quota = |align, period_us| {
-        let spec = QuotaSpec { amount: 10, period_us, burst: None, initial: None, align, algorithm: None };
+        let spec = QuotaSpec { align, ..QuotaSpec::new(10, period_us) };
         Quota::new(spec, Algorithm::FixedWindow)
     };
     for (align, days) in [(Align::Day, 1), (Align::Week, 7), (Align::Month, 30), (Align::Year, 365)] {
@@ -79,6 +80,59 @@ fn windows_of_the_calendar_have_its_periods() {
         }
     }
     assert!(quota(Align::Epoch, 60_000_000).is_ok());
+}
+
+#[test]
+fn calendar_limits_have_a_zone_a_billing_day_and_a_first_day_of_the_week() {
+    let berlin = Zone::by_name("Europe/Berlin");
+    let table = [
+        ("10 per calendar month", CalendarOptions::default()),
+        (
+            "10 per calendar month zone Europe/Berlin anchor 15",
+            CalendarOptions { zone: berlin, anchor: Some(15), week_starts: None },
+        ),
+        (
+            "10 per calendar week zone Europe/Berlin week_starts sunday fixed_window",
+            CalendarOptions { zone: berlin, anchor: None, week_starts: Some(Weekday::Sunday) },
+        ),
+        ("10 per calendar day zone UTC", CalendarOptions { zone: Some(Zone::UTC), ..CalendarOptions::default() }),
+    ];
+    for (text, expected) in table {
+        let quota = Quota::parse(text, Algorithm::TokenBucket).unwrap();
+        assert_eq!((quota.calendar(), quota.to_string().as_str()), (expected, text));
+    }
+    let other_order = "10 per calendar month fixed_window anchor 15  zone Europe/Berlin".parse::<QuotaSpec>().unwrap();
+    assert_eq!(other_order.to_string(), "10 per calendar month zone Europe/Berlin anchor 15 fixed_window");
+}
+
+#[test]
+fn limits_of_another_calendar_have_another_bucket() {
+    let quota = |text: &str| Quota::parse(text, Algorithm::FixedWindow).unwrap();
+    let texts = [
+        "10 per calendar month",
+        "10 per calendar month zone Europe/Berlin",
+        "10 per calendar month zone Europe/Paris",
+        "10 per calendar month anchor 15",
+        "10 per calendar month zone Europe/Berlin anchor 15",
+        "10 per calendar week",
+        "10 per calendar week week_starts sunday",
+        "10 per calendar day",
+        "10 per calendar day zone Etc/UTC",
+    ];
+    for one in texts {
+        for other in texts {
+            let (first, second) = (quota(one), quota(other));
+            assert_eq!(first.shares_bucket_with(&second), one == other, "{one}, {other}");
+            assert_eq!(first.arithmetic() == second.arithmetic(), one == other, "{one}, {other}");
+        }
+        assert!(!quota(one).arithmetic().contains('/'), "{one}");
+    }
+    for (one, other) in [
+        ("10 per calendar month", "20 per calendar month zone UTC anchor 1"),
+        ("10 per calendar week", "10 per calendar week week_starts monday"),
+    ] {
+        assert!(quota(one).shares_bucket_with(&quota(other)), "{one}, {other}");
+    }
 }
 
 #[test]
@@ -111,6 +165,33 @@ fn refusals_name_the_value_and_what_fits() {
             "10 per calendar month leaky_bucket",
             "a calendar period does not apply to leaky_bucket: name fixed_window, or no algorithm",
         ),
+        (
+            "10 per calendar day zone europe/berlin",
+            "zone \"europe/berlin\" is not a name of the IANA time zone database: write Europe/Berlin",
+        ),
+        ("10 per calendar day zone Atlantis", "write for example Europe/Berlin, America/New_York or UTC"),
+        ("10 per calendar day zone", "zone \"\" is not a name"),
+        ("10 per calendar month anchor 0", "anchor 0 is not a day of a month: use 1 to 31"),
+        ("10 per calendar month anchor 32", "anchor 32 is not a day of a month"),
+        ("10 per calendar month anchor 999", "anchor 999 is not a day of a month"),
+        ("10 per calendar month anchor", "expected a number for anchor"),
+        ("10 per calendar month anchor 1 anchor 2", "\"2\" is unexpected; only 'zone NAME', 'anchor DAY'"),
+        (
+            "10 per calendar year anchor 15",
+            "anchor 15 does not apply to a calendar year: write \"10 per calendar month anchor 15\", or leave anchor out",
+        ),
+        ("10 per calendar week anchor 15", "anchor 15 does not apply to a calendar week"),
+        ("10 per calendar day anchor 15", "anchor 15 does not apply to a calendar day"),
+        (
+            "10 per calendar month week_starts sunday",
+            "week_starts sunday does not apply to a calendar month: write \"10 per calendar week week_starts sunday\"",
+        ),
+        ("10 per calendar week week_starts someday", "week_starts \"someday\" is not a day of the week: write monday"),
+        (
+            "10/s zone Europe/Berlin",
+            "zone Europe/Berlin does not apply to a limit without a calendar period: write \"10 per calendar month zone",
+        ),
+        ("10/m anchor 3", "anchor 3 does not apply to a limit without a calendar period"),
     ];
     for (text, expected) in table {
         let error = text.parse::<Quota>().expect_err(text).to_string();

@@ -63,6 +63,10 @@ rules:
   - name: mixed
     key: "user:{user}"
     limits: ["500/s burst 1000", "1000000 per calendar month", { limit: 9, per: m, algorithm: sliding_window, strict: true }]
+  - name: billing
+    key: "user:{user}"
+    zone: Europe/Berlin
+    limits: [{ limit: 5, per: calendar month, zone: America/New_York, anchor: 15 }, { limit: 4, per: calendar week, week_starts: sunday }]
 "#,
     )
     .unwrap();
@@ -77,15 +81,65 @@ rules:
             "100/m",
             "500/s burst 1000",
             "1000000 per calendar month",
-            "9/m sliding_window strict"
+            "9/m sliding_window strict",
+            "5 per calendar month zone America/New_York anchor 15",
+            "4 per calendar week zone Europe/Berlin week_starts sunday",
         ]
     );
-    let mixed: Vec<_> = rules[rules.len() - 1].quotas.iter().map(|quota| quota.algorithm().to_string()).collect();
+    let mixed: Vec<_> = rules[rules.len() - 2].quotas.iter().map(|quota| quota.algorithm().to_string()).collect();
     assert_eq!(mixed, ["token_bucket", "fixed_window", "sliding_window strict"]);
 }
 
 /// (what is wrong, the file, the line, words of the message)
-const REFUSED: [(&str, &str, u64, &str); 28] = [
+const REFUSED: [(&str, &str, u64, &str); 36] = [
+    (
+        "unknown zone",
+        "rules:\n  - name: a\n    key: k\n    zone: Berlin\n    limits: [1 per calendar day]",
+        4,
+        "zone \"Berlin\" is not a name of the IANA time zone database: write Europe/Berlin",
+    ),
+    (
+        "no such day of a month",
+        "rules:\n  - name: a\n    key: k\n    limits: [1 per calendar month]\n    anchor: 32",
+        5,
+        "anchor 32 is not a day of a month",
+    ),
+    (
+        "no such day of the week",
+        "rules:\n  - name: a\n    key: k\n    limits: [1 per calendar week]\n    week_starts: Sunday",
+        5,
+        "week_starts \"Sunday\" is not a day of the week",
+    ),
+    (
+        "a zone without a calendar limit",
+        "rules:\n  - name: a\n    key: k\n    limits: [1/s]\n    zone: Europe/Berlin",
+        5,
+        "zone Europe/Berlin applies to no limit of the rule",
+    ),
+    (
+        "an anchor without a month",
+        "rules:\n  - name: a\n    key: k\n    limits: [1 per calendar year]\n    anchor: 15",
+        5,
+        "anchor 15 applies to no limit of the rule: write a limit such as \"1000 per calendar month\"",
+    ),
+    (
+        "a first day without a week",
+        "rules:\n  - name: a\n    key: k\n    limits: [1 per calendar month]\n    week_starts: sunday",
+        5,
+        "week_starts sunday applies to no limit",
+    ),
+    (
+        "parts with a zone and no calendar period",
+        "rules:\n  - name: a\n    key: k\n    limits: [{ limit: 1, per: s, zone: UTC }]",
+        4,
+        "zone UTC does not apply to a limit without a calendar period",
+    ),
+    (
+        "parts with an anchor of 0",
+        "rules:\n  - name: a\n    key: k\n    limits: [{ limit: 1, per: calendar month, anchor: 0 }]",
+        4,
+        "anchor 0 is not a day of a month",
+    ),
     ("nothing", "", 0, "rules"),
     ("no rules", "version: 1", 1, "version"),
     ("null rules", "rules:\n", 1, "\"rules: []\""),

@@ -91,7 +91,25 @@ const QUOTAS: [&str; 12] = [
     "1000/d",
 ];
 
+/// For fixed windows.
+const CALENDAR_QUOTAS: [&str; 10] = [
+    "20 per calendar day",
+    "30 per calendar month",
+    "40 per calendar week week_starts sunday",
+    "30 per calendar month anchor 31",
+    "20 per calendar day zone America/New_York",
+    "20 per calendar day zone Africa/Cairo",
+    "20 per calendar day zone Australia/Lord_Howe",
+    "40 per calendar week zone Asia/Beirut week_starts saturday",
+    "30 per calendar month zone Europe/Berlin anchor 30",
+    "50 per calendar year zone Asia/Kathmandu",
+];
+
 fn any_quota(random: &mut Random, algorithm: Algorithm) -> Quota {
+    if algorithm == Algorithm::FixedWindow && random.below(2) == 0 {
+        let text = CALENDAR_QUOTAS[random.below(CALENDAR_QUOTAS.len() as u64) as usize];
+        return Quota::parse(text, algorithm).unwrap();
+    }
     loop {
         let mut spec: checkdam::QuotaSpec = QUOTAS[random.below(QUOTAS.len() as u64) as usize].parse().unwrap();
         if !matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket) {
@@ -149,6 +167,36 @@ async fn agrees_with_memory(url: String, seed: u64, steps: u64) {
             ours.decisions, theirs.decisions,
             "seed {seed}, step {step}, at {now_us}: {operation:?} of {tiers:?}: memory, then Redis"
         );
+    }
+}
+
+/// Around the ends of calendar windows, with a clock that steps over them in both directions.
+#[tokio::test]
+async fn ends_of_calendar_windows_are_the_same_in_memory_and_redis() {
+    let server = Redis::start();
+    let redis = OnRedis::new(server.url());
+    let clock = Arc::new(ManualClock::default());
+    let memory = MemoryStore::with_clock(MemoryOptions { max_buckets: 100_000 }, Arc::clone(&clock));
+    let mut random = Random(5);
+    for (number, text) in CALENDAR_QUOTAS.into_iter().enumerate() {
+        let quota = Quota::parse(text, Algorithm::FixedWindow).unwrap();
+        let bucket = TestBucket::new("ends", &number.to_string());
+        let mut now_us = 20_000_000_000_000;
+        for _ in 0..60 {
+            clock.set(now_us);
+            let end_us =
+                now_us + memory.apply(Operation::Peek, &[bucket.tier(&quota, 0)]).await.decisions[0].reset_after_us;
+            for by_us in [-1, 0, 1, -1, -4_999_999, 2, -5_000_001, -9_000_000_000, 3] {
+                now_us = end_us.saturating_add_signed(by_us);
+                clock.set(now_us);
+                redis.set_now_us(now_us);
+                let operation = if random.below(8) == 0 { Operation::Refund } else { Operation::Take };
+                let tiers = [bucket.tier(&quota, random.below(quota.limit()))];
+                let (ours, theirs) =
+                    (memory.apply(operation, &tiers).await, redis.store().apply(operation, &tiers).await);
+                assert_eq!(ours.decisions, theirs.decisions, "{text} at {now_us}: memory, then Redis");
+            }
+        }
     }
 }
 

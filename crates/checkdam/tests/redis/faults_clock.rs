@@ -63,6 +63,38 @@ async fn a_clock_that_steps_forward_gives_no_more_than_the_step() {
     }
 }
 
+/// The node sends the windows around its own time, and the server's clock decides which of them
+/// counts. A clock that is in none of them decides nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calendar_windows_of_a_server_whose_clock_is_days_ahead_are_not_guessed() {
+    const DAY_US: i64 = 86_400_000_000;
+    for engine in [Engine::Redis, Engine::Valkey] {
+        let server = Redis::builder().engine(engine).with_clock_shim().start();
+        let (daily, hourly) = (quota("3 per calendar day zone Asia/Tokyo"), quota("100/h"));
+        let store = store(patient(server.url()));
+        let (daily_bucket, hourly_bucket) = (TestBucket::new("daily", "a"), TestBucket::new("hourly", "a"));
+        let tiers = [daily_bucket.tier(&daily, 3), hourly_bucket.tier(&hourly, 10)];
+        let answer = store.try_apply(Operation::Take, &tiers).await.unwrap();
+        assert!(answer.decisions.iter().all(|decision| decision.is_allowed()), "{answer:?}");
+        // In the next window, of which the server was told too.
+        server.step_clock(DAY_US);
+        let answer = store.try_apply(Operation::Take, &tiers).await.unwrap();
+        assert!(answer.decisions.iter().all(|decision| decision.is_allowed()), "{answer:?}");
+        server.step_clock(2 * DAY_US);
+        for operation in [Operation::Take, Operation::Peek, Operation::Refund, Operation::Charge] {
+            let error = store.try_apply(operation, &tiers).await.unwrap_err().to_string();
+            assert!(error.contains("its clock shows") && error.contains("NTP"), "{operation:?}: {error}");
+        }
+        assert_eq!(take(&store, tiers[0]).await.1, DecidedBy::Policy);
+        assert!(store.try_apply(Operation::Reset, &tiers[..1]).await.is_ok(), "a reset needs no window");
+        // Nothing of what failed was charged, and others are decided as ever.
+        let hourly_left = ask(&store, Operation::Peek, tiers[1]).await;
+        assert_eq!((hourly_left.0.remaining, hourly_left.1), (100, DecidedBy::Redis));
+        server.step_clock(-3 * DAY_US);
+        assert_eq!(take(&store, tiers[0]).await.1, DecidedBy::Redis);
+    }
+}
+
 /// A clock that was stepped back must not let late takes pass.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn late_takes_are_refused_after_a_step_back_too() {

@@ -15,7 +15,7 @@ pub(crate) struct RuleFlags {
     #[arg(long, value_name = "PATTERN")]
     key: Option<String>,
 
-    /// Limit, such as "10/s burst 50" or "100 per calendar month"; repeat it for several tiers
+    /// Limit, such as "10/s burst 50" or "100 per calendar month zone Europe/Berlin"; repeat it for several tiers
     #[arg(long = "limit", value_name = "LIMIT")]
     limits: Vec<String>,
 
@@ -31,6 +31,18 @@ pub(crate) struct RuleFlags {
     /// For sliding_window: never allow more than the limit in any window
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     strict: Option<bool>,
+
+    /// Time zone of calendar limits, such as Europe/Berlin; none removes it (UTC)
+    #[arg(long, value_name = "NAME")]
+    zone: Option<String>,
+
+    /// Day on which calendar months begin, 1 to 31 (in a shorter month, its last day); none removes it (the first)
+    #[arg(long, value_name = "DAY")]
+    anchor: Option<String>,
+
+    /// Day on which calendar weeks begin, such as sunday; none removes it (monday)
+    #[arg(long, value_name = "WEEKDAY")]
+    week_starts: Option<String>,
 
     /// Mode: enforce, shadow (counts and reports, never denies) or off
     #[arg(long, value_name = "MODE")]
@@ -91,8 +103,21 @@ impl RuleFlags {
         if !self.when.is_empty() {
             given.insert("when".to_owned(), parse_conditions(&self.when)?);
         }
+        if let Some(day) = self.anchor.as_deref().filter(|day| *day != "none") {
+            let no_day =
+                || CommandError::invalid(format!("--anchor {day} is not a day of a month: use 1 to 31 or none"));
+            given.insert("anchor".to_owned(), day.parse::<u64>().map_err(|_| no_day())?.into());
+        }
         // Other algorithms reject even false.
-        for (name, off) in [("strict", json!(false)), ("lease", json!("off"))] {
+        let none = || json!("none");
+        let absent = [
+            ("strict", json!(false)),
+            ("lease", json!("off")),
+            ("zone", none()),
+            ("anchor", none()),
+            ("week_starts", none()),
+        ];
+        for (name, off) in absent {
             if given.get(name) == Some(&off) {
                 given.insert(name.to_owned(), Value::Null);
             }
@@ -173,6 +198,22 @@ fn values(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calendar_options_are_set_and_removed() {
+        let rule = json!({"name": "a", "key": "k", "limits": ["1 per calendar month"], "anchor": 3});
+        let set =
+            RuleFlags { zone: Some("Europe/Berlin".to_owned()), anchor: Some("15".to_owned()), ..RuleFlags::default() };
+        let set = set.apply_to(rule.clone()).unwrap();
+        assert_eq!(set.quotas[0].to_string(), "1 per calendar month zone Europe/Berlin anchor 15");
+        let none = RuleFlags { anchor: Some("none".to_owned()), ..RuleFlags::default() };
+        assert_eq!(none.apply_to(rule.clone()).unwrap().quotas[0].to_string(), "1 per calendar month");
+        for (anchor, reason) in [("soon", "--anchor soon is not a day"), ("32", "anchor 32 is not a day")] {
+            let flags = RuleFlags { anchor: Some(anchor.to_owned()), ..RuleFlags::default() };
+            let error = flags.apply_to(rule.clone()).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
 
     fn spec(when: Value) -> ConditionsSpec {
         serde_json::from_value(when).unwrap()

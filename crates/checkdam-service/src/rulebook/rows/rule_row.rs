@@ -7,7 +7,7 @@
 //! A field of `RuleSpec` without a column of its name is stored in `options`, so that a
 //! new field needs no migration.
 
-use checkdam::{Algorithm, Align, Definitions, Mode, Quota, QuotaSpec, Rule, RuleSpec};
+use checkdam::{Algorithm, Definitions, Mode, Quota, QuotaSpec, Rule, RuleSpec};
 use serde_json::{Map, Value, json};
 
 use super::{ParsedRow, Row, RowItem, build, fields, read_limits, rename, spec_json, take_flag, text, without_common};
@@ -264,15 +264,7 @@ fn quota_of(rate: f64, burst: Option<i64>, has_burst: bool) -> Result<QuotaSpec,
         None if seconds == 1 => None,
         None => Some(rate.ceil() as u64),
     };
-    let spec = QuotaSpec {
-        amount,
-        period_us: seconds * SECOND_US,
-        burst: burst.filter(|_| has_burst),
-        initial: None,
-        align: Align::Epoch,
-        algorithm: None,
-    };
-    Ok(spec)
+    Ok(QuotaSpec { burst: burst.filter(|_| has_burst), ..QuotaSpec::new(amount, seconds * SECOND_US) })
 }
 
 /// Whether two rates are equal, within the error of conversion.

@@ -71,6 +71,8 @@ rules:
   - { name: window, key: "e:{user}", limits: ["100/m", "10/s"], algorithm: fixed_window }
   - { name: seconds, key: "f:{user}", limits: ["10/s"], algorithm: fixed_window }
   - { name: calendar, key: "g:{user}", limits: ["10000 per calendar month"], algorithm: fixed_window }
+  - { name: billing, key: "r:{user}", zone: America/New_York, anchor: 15, week_starts: sunday,
+      limits: ["10000 per calendar month", "5000 per calendar week", "100 per calendar day zone UTC"] }
   - { name: mixed, key: "p:{user}", limits: ["500/s burst 1000", "1000000 per calendar month", "9/m sliding_window strict"] }
   - { name: classic-named, key: "q:{user}", limits: ["10/s burst 50 token_bucket"], algorithm: sliding_window, strict: true }
   - { name: sliding, key: "h:{user}", limits: ["100/m"], algorithm: sliding_window, mode: shadow }
@@ -106,7 +108,7 @@ bans:
     book.compile().unwrap();
     // What was written and what is read are equal for another import.
     let again = home.rulebook.import(given.clone(), true).await.unwrap();
-    assert_eq!((again.unchanged, again.changed, again.version), (25, 0, book.revision.version));
+    assert_eq!((again.unchanged, again.changed, again.version), (26, 0, book.revision.version));
     let starter = definitions(STARTER);
     home.rulebook.import(starter.clone(), true).await.unwrap();
     assert_eq!(home.book().await.definitions(), starter);

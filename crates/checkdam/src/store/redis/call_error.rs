@@ -2,6 +2,9 @@
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
+use super::script;
+use crate::time::{SECOND_US, rfc3339};
+
 /// Why a call to a server failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -92,6 +95,16 @@ impl CallError {
             }
             _ => Self::Refused { reason },
         }
+    }
+
+    /// The server's time is in none of the calendar windows around this node's time.
+    pub(super) fn clocks_apart(server_us: u64) -> Self {
+        let shown = rfc3339(script::unix_us(server_us) / SECOND_US);
+        let reason = format!(
+            "its clock shows {shown}, which is more than a window of the calendar from this node's time: set both \
+             clocks, for example by NTP"
+        );
+        Self::Failed { reason }
     }
 
     /// Whether the connection is of no use any more, or leads to a server that

@@ -10,7 +10,8 @@ end
 -- Any other tier. Fields: group, operation (1 take, 2 peek, 3 refund,
 -- 4 reset, 5 put back, 6 lease, 7 give back of a lease, 8 and 9 refund and put
 -- back of a bucket that may be leased, 10 charge what is left), kind (1 bucket, 2 to 4 windows, 5 log,
--- 6 take of a bucket that may owe less than its capacity: how much follows last),
+-- 6 take of a bucket that may owe less than its capacity: how much follows last,
+-- 7 fixed window of the calendar: the numbers are the starts of four of them),
 -- cost, limit, five numbers; to put back, the time of the take; for a lease, of
 -- which the cost is what is wanted, the least that is of use and how long it is
 -- held; to give back, what the ledger said after the lease. From 6 to 9 there is a
@@ -36,9 +37,11 @@ local function general_tier(at)
   if tier.kind == 1 then
     quota.ticks, quota.interval, quota.capacity = tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7])
     quota.owed_initially, quota.remembered = tonumber(ARGV[at + 8]), tonumber(ARGV[at + 9])
+  elseif tier.kind == 7 then
+    tier.kind = 2
+    quota.starts = { tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7]), tonumber(ARGV[at + 8]) }
   else
-    quota.period, quota.align = tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6])
-    quota.interval, quota.capacity = tonumber(ARGV[at + 7]), tonumber(ARGV[at + 8])
+    quota.period, quota.interval, quota.capacity = tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7])
   end
   return tier
 end
@@ -238,6 +241,15 @@ local function general_request()
   return tiers
 end
 
+-- Whether a request names windows of the calendar in none of which the server's time is, because
+-- the clocks of node and server are too far apart. A reset needs no window.
+local function is_outside_windows(tiers)
+  for _, tier in ipairs(tiers) do
+    if tier.operation ~= 4 and not knows_windows(tier.quota, unix) then return true end
+  end
+  return false
+end
+
 local is_plain = true
 -- Up to here every key had its answer; some have two keys from here on.
 local answer_at = key_at + 1
@@ -248,7 +260,9 @@ while key_at < keys_end do
   end
   local tiers = is_plain and plain_request() or general_request()
   local operation = tiers[1].operation
-  if operation == 1 then
+  if is_outside_windows(tiers) then
+    for _, tier in ipairs(tiers) do tier.answer = 'outside' end
+  elseif operation == 1 then
     take(tiers)
   else
     for _, tier in ipairs(tiers) do

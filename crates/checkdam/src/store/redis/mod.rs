@@ -410,7 +410,7 @@ impl RedisStore {
         keys: Keys,
         (slot, deadline): (u16, Instant),
     ) -> Result<BucketStates, CallError> {
-        let packed = ScriptCall::new(operation, tiers, keys);
+        let packed = ScriptCall::new(operation, tiers, keys, || self.fallback.now_us());
         let reply = self.topology.call(slot, packed, tiers.len(), deadline).await?;
         let unread = || CallError::Failed { reason: format!("an answer that is not understood: {reply:?}") };
         let held = |(place, tier): (usize, &Tier<'_>)| reply.held(place, tier.quota).map(Some).ok_or_else(unread);
@@ -552,7 +552,7 @@ async fn send_all_charges(topology: &Arc<Topology>, fallback: &Fallback) {
         let mut calls = JoinSet::new();
         for (key, admitted) in batch {
             let (topology, cost) = (Arc::clone(topology), admitted.cost(now_us));
-            let packed = ScriptCall::charge(&admitted.quota, cost, &key);
+            let packed = ScriptCall::charge(&admitted.quota, cost, &key, now_us);
             calls.spawn(async move {
                 let result = topology.call(topology.slot(&key), packed, 1, Instant::now() + CHARGE_LIMIT).await;
                 (key, admitted, cost, result)

@@ -7,6 +7,7 @@
 use redis::Value;
 use smallvec::SmallVec;
 
+use super::script::OUTSIDE_WINDOWS;
 use crate::algorithm::token_bucket::{Grant, LeaseRequest};
 use crate::algorithm::{
     WindowState, decide_bucket, fixed_window, peek_bucket, sliding_window, sliding_window_strict, token_bucket,
@@ -117,6 +118,13 @@ impl RequestReply {
             },
         };
         Some(BucketState { state, at_us: self.at_us })
+    }
+
+    /// Whether the server's time was in none of the calendar windows that it was sent. Nothing
+    /// was done then.
+    pub(super) fn is_outside_windows(&self) -> bool {
+        let TierStates::Values(values) = &self.tiers else { return false };
+        matches!(values.first(), Some(Value::BulkString(bytes)) if bytes == OUTSIDE_WINDOWS)
     }
 
     /// What was granted, and the ledger after it.

@@ -6,8 +6,9 @@ use redis::Cmd;
 use smallvec::SmallVec;
 
 use super::key::Keys;
+use crate::algorithm::starts_around;
 use crate::algorithm::token_bucket::LeaseRequest;
-use crate::quota::{Algorithm, Align, Quota};
+use crate::quota::{Algorithm, Quota};
 use crate::store::{Operation, TIERS_INLINE, Tier};
 use crate::time::EPOCH_UNIX_US;
 
@@ -47,6 +48,11 @@ const PUT_BACK_BESIDE_LEASES: u64 = 9;
 const CHARGE: u64 = 10;
 /// What it calls a bucket that denies what would owe more than one more number.
 const QUEUE_WITHIN: u64 = 6;
+/// What it calls a fixed window that follows the calendar.
+const CALENDAR_WINDOW: u64 = 7;
+/// What it answers for each tier of a request if its time is in none of the calendar windows that
+/// it was sent; nothing was done then.
+pub(super) const OUTSIDE_WINDOWS: &[u8] = b"outside";
 /// What a ledger is called, after its bucket.
 const LEDGER: &[u8] = b":granted";
 
@@ -66,7 +72,9 @@ pub(super) struct ScriptCall {
 }
 
 impl ScriptCall {
-    pub(super) fn new(operation: Operation, tiers: &[Tier<'_>], keys: Keys) -> Self {
+    /// Packs a request. `now_us` is this node's time, which is read only for windows of the
+    /// calendar: the script is sent those around it.
+    pub(super) fn new(operation: Operation, tiers: &[Tier<'_>], keys: Keys, now_us: impl Fn() -> u64) -> Self {
         let is_fast_path = operation == Operation::Take && tiers.iter().all(is_fast_path);
         let mut arguments = SmallVec::new();
         if is_fast_path {
@@ -91,7 +99,7 @@ impl ScriptCall {
                 Operation::Charge => CHARGE,
                 Operation::Reset => RESET,
             };
-            let mut numbers = tier_arguments(operation, tier.quota, tier.cost, tier.group);
+            let mut numbers = tier_arguments(operation, tier.quota, tier.cost, tier.group, &now_us);
             let ceiling = tier.quota.ceiling(tier.cost);
             let is_shorter = tier.quota.algorithm == Algorithm::LeakyBucket && ceiling < tier.quota.capacity;
             if is_shorter && operation == TAKE {
@@ -109,25 +117,28 @@ impl ScriptCall {
     /// on what is owed.
     pub(super) fn put_back(tier: &Tier<'_>, key: &[u8], since_us: u64) -> Self {
         if tier.lease.is_some() {
-            let numbers = tier_arguments(PUT_BACK_BESIDE_LEASES, tier.quota, tier.cost, 0);
+            let numbers = tier_arguments(PUT_BACK_BESIDE_LEASES, tier.quota, tier.cost, 0, || since_us);
             return Self::single(numbers, key, &[since_us]).with_ledger(key);
         }
-        Self::single(tier_arguments(PUT_BACK, tier.quota, tier.cost, 0), key, &[since_us])
+        Self::single(tier_arguments(PUT_BACK, tier.quota, tier.cost, 0, || since_us), key, &[since_us])
     }
 
-    /// Packs a charge for what was admitted elsewhere: as much of it as is left.
-    pub(super) fn charge(quota: &Quota, cost: u64, key: &[u8]) -> Self {
-        Self::single(tier_arguments(CHARGE, quota, cost, 0), key, &[])
+    /// Packs a charge for what was admitted elsewhere: as much of it as is left. `now_us` is this
+    /// node's time.
+    pub(super) fn charge(quota: &Quota, cost: u64, key: &[u8], now_us: u64) -> Self {
+        Self::single(tier_arguments(CHARGE, quota, cost, 0, || now_us), key, &[])
     }
 
     /// Packs a request for tokens that will be spent on this node.
     pub(super) fn lease(quota: &Quota, key: &[u8], ask: LeaseRequest) -> Self {
-        Self::single(tier_arguments(LEASE, quota, ask.wanted, 0), key, &[ask.least, ask.length_us]).with_ledger(key)
+        // Of buckets only, which need no time.
+        let numbers = tier_arguments(LEASE, quota, ask.wanted, 0, || 0);
+        Self::single(numbers, key, &[ask.least, ask.length_us]).with_ledger(key)
     }
 
     /// Packs the return of tokens of a lease after whose grant the ledger was `mark`.
     pub(super) fn give_back(quota: &Quota, tokens: u64, key: &[u8], mark: u64) -> Self {
-        Self::single(tier_arguments(GIVE_BACK, quota, tokens, 0), key, &[mark]).with_ledger(key)
+        Self::single(tier_arguments(GIVE_BACK, quota, tokens, 0, || 0), key, &[mark]).with_ledger(key)
     }
 
     fn single(numbers: [u64; 10], key: &[u8], more: &[u64]) -> Self {
@@ -187,16 +198,9 @@ fn is_fast_path(tier: &Tier<'_>) -> bool {
         && (1..=quota.limit).contains(&tier.cost)
 }
 
-fn tier_arguments(operation: u64, quota: &Quota, cost: u64, group: u8) -> [u64; 10] {
+fn tier_arguments(operation: u64, quota: &Quota, cost: u64, group: u8, now_us: impl Fn() -> u64) -> [u64; 10] {
     // Doubles hold no more; a cost above every limit is denied all the same.
     let cost = cost.min(1 << 52);
-    let align = match quota.spec.align {
-        Align::Epoch => 0,
-        Align::Day => 1,
-        Align::Week => 2,
-        Align::Month => 3,
-        Align::Year => 4,
-    };
     let kind = match quota.algorithm {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => 1,
         Algorithm::FixedWindow => 2,
@@ -204,10 +208,13 @@ fn tier_arguments(operation: u64, quota: &Quota, cost: u64, group: u8) -> [u64; 
         Algorithm::SlidingWindow { strict: true } => 4,
         Algorithm::SlidingLog => 5,
     };
-    let numbers = if kind == 1 {
-        [quota.ticks_per_us, quota.interval, quota.capacity, quota.owed_initially, quota.remembered]
-    } else {
-        [quota.spec.period_us, align, quota.interval, quota.capacity, 0]
+    let (kind, numbers) = match kind {
+        1 => (kind, [quota.ticks_per_us, quota.interval, quota.capacity, quota.owed_initially, quota.remembered]),
+        2 if quota.follows_calendar() => {
+            let [before, at, after, last] = starts_around(quota, unix_us(now_us()));
+            (CALENDAR_WINDOW, [before, at, after, last, 0])
+        }
+        _ => (kind, [quota.spec.period_us, quota.interval, quota.capacity, 0, 0]),
     };
     let [a, b, c, d, e] = numbers;
     [u64::from(group), operation, kind, cost, quota.limit, a, b, c, d, e]

@@ -345,8 +345,10 @@ impl Dispatch {
 
 fn send_replies(call: Vec<Job>, mut reply: ScriptReply) {
     for job in call {
+        let reply = reply.next(job.tiers);
+        let result = if reply.is_outside_windows() { Err(CallError::clocks_apart(reply.at_us)) } else { Ok(reply) };
         // A caller that has gone no longer cares.
-        let _ = job.reply.send(Ok(reply.next(job.tiers)));
+        let _ = job.reply.send(result);
     }
 }
 
