@@ -66,7 +66,7 @@ export function readBatch(status, text, count) {
 export function unreachableAnswer(onUnreachable, error) {
   if (onUnreachable === "raise") throw error;
   const none = {
-    limit: null, remaining: null, retryAfterMs: 0, resetAfterMs: 0, delayMs: 0, violated: null, ban: null,
+    limit: null, remaining: null, retryAfterMs: 0, resetAfterMs: 0, delayMs: 0, cutOff: 0, violated: null, ban: null,
     decidedBy: "client", tiers: [], kind: null, title: null, detail: null, violatedPolicies: [], headers: {},
   };
   if (onUnreachable === "open") return { ...none, allowed: true, status: 200 };
@@ -124,6 +124,7 @@ function answer(value, status, headers) {
     retryAfterMs: value.retry_after_ms,
     resetAfterMs: value.reset_after_ms,
     delayMs: value.delay_ms ?? 0,
+    cutOff: value.cut_off ?? 0,
     violated: value.violated,
     ban: value.ban ?? null,
     decidedBy: value.decided_by,
@@ -145,6 +146,7 @@ function tier(value) {
     allowed: value.allowed,
     limit: value.limit,
     remaining: value.remaining,
+    debt: value.debt ?? 0,
     retryAfterMs: value.retry_after_ms,
     resetAfterMs: value.reset_after_ms,
     shadow: value.shadow ?? false,

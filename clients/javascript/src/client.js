@@ -62,6 +62,16 @@ export class Client {
     return this.#ask("/v1/check", attributes, options);
   }
 
+  /**
+   * Charges what was used to every limit that applies, whatever is left; never denied. Beyond
+   * a limit its bucket is in debt, and nothing passes until that is paid back. `allowed` says
+   * whether a request would pass now.
+   */
+  record(attributes, cost, options) {
+    // A cost that is unknown is an error, and not a cost of 1.
+    return this.#ask("/v1/record", attributes, { ...options, cost: cost ?? null });
+  }
+
   /** Answers as `check` would, charging nothing; the status is always 200. */
   peek(attributes, options) {
     return this.#ask("/v1/peek", attributes, options);

@@ -32,6 +32,8 @@ export interface Tier {
   readonly limit: number;
   /** What is left. */
   readonly remaining: number;
+  /** What was used beyond the limit and is not paid back yet: until then nothing passes. */
+  readonly debt: number;
   /** How long until it would let the request pass; null if it never will. */
   readonly retryAfterMs: number | null;
   /** How long until it owes nothing any more. */
@@ -66,6 +68,8 @@ export interface Answer {
   readonly resetAfterMs: number;
   /** How long to hold the request back (leaky bucket). */
   readonly delayMs: number;
+  /** Of a record, what was not charged because of a limit's `max_debt`. */
+  readonly cutOff: number;
   /** The rule with the longest wait, if denied. */
   readonly violated: string | null;
   /** The ban on the request, if it is banned. */
@@ -117,6 +121,8 @@ export class Client {
   constructor(url?: string | URL, options?: ClientOptions);
   /** Charges a request to every limit that applies, or to none. */
   check(attributes: Attributes, options?: RequestOptions): Promise<Answer>;
+  /** Charges what was used, whatever is left; never denied. `allowed` says whether a request would pass now. */
+  record(attributes: Attributes, cost: number, options?: Omit<RequestOptions, "cost">): Promise<Answer>;
   /** Answers as `check` would, charging nothing; the status is always 200. */
   peek(attributes: Attributes, options?: RequestOptions): Promise<Answer>;
   /** Gives back a cost to every limit that applies. */

@@ -71,6 +71,24 @@ test("peek, refund and reset", async () => {
   assert.equal((await client.reset(user)).remaining, 3);
 });
 
+test("a record", async () => {
+  const user = { user: "record" };
+  assert.equal((await client.check(user)).tiers[0].debt, 0);
+  const recorded = await client.record(user, 9);
+  assert.deepEqual([recorded.status, recorded.allowed, recorded.remaining, recorded.cutOff], [200, false, 0, 0]);
+  assert.deepEqual(recorded.tiers.map(({ debt }) => debt), [7, 0]);
+  assert.ok(recorded.retryAfterMs > 400_000 && recorded.retryAfterMs <= 420_000);
+  assert.equal((await client.check(user)).tiers[0].debt, 7);
+  assert.equal((await client.record(user, 0)).cutOff, 0);
+  // At most 100 times the limit may be owed beyond it.
+  assert.equal((await client.record(user, 300)).cutOff, 7);
+  assert.equal((await client.record({ user: "evil" }, 1)).status, 200);
+  await assert.rejects(client.record(user, -1), { name: "Refused", field: "cost" });
+  await assert.rejects(client.record(user), TypeError);
+  await client.reset(user);
+  assert.equal((await client.record(user, 2, { domain: "elsewhere" })).remaining, 5);
+});
+
 test("domains, shadow rules, bans, delays, and no rule that applies", async () => {
   const elsewhere = await client.check({ user: "domain" }, { domain: "elsewhere" });
   assert.deepEqual(elsewhere.tiers.map(({ rule }) => rule), ["elsewhere"]);

@@ -32,7 +32,9 @@ export async function check(): Promise<number> {
     const answer: Answer = await client.check(attributes, { cost: 2, domain: "edge" });
     const [first]: readonly Tier[] = answer.tiers;
     const answers: Answer[] = await client.checkBatch([{ attributes, cost: 1 }, { attributes }]);
-    return (first?.retryAfterMs ?? 0) + answers.length + (answer.remaining ?? 0);
+    const recorded: Answer = await client.record(attributes, 1500, { domain: "edge" });
+    const debt: number | undefined = recorded.tiers[0]?.debt;
+    return (debt ?? recorded.cutOff) + (first?.retryAfterMs ?? 0) + answers.length + (answer.remaining ?? 0);
   } catch (error) {
     if (error instanceof Refused) return error.status;
     if (error instanceof Limited) return error.answer.retryAfterMs ?? Infinity;

@@ -117,6 +117,10 @@ test("a batch", async () => {
   assert.deepEqual((await run("checkBatch", ["answers"])).answers.map(({ allowed }) => allowed), [true, true]);
 });
 
+test("a record", async () => {
+  assert.deepEqual((await run("client.record(")).printed, ["false 14"]);
+});
+
 test("TLS", async () => {
   assert.deepEqual((await run("tls: {")).printed, ["true"]);
 });

@@ -161,6 +161,9 @@ class ReadmeExamples(unittest.TestCase):
     def test_batch(self):
         self.assertEqual(self.run_example("check_batch")[1], "[True, True]\n")
 
+    def test_record(self):
+        self.assertEqual(self.run_example("client.record")[1], "False 14\n")
+
     def test_async_client(self):
         self.assertEqual(self.run_example("asyncio.run(main())")[1], "True 5\n")
 

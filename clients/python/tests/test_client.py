@@ -142,6 +142,23 @@ class ClientTests:
         self.assertEqual(client.refund(user, cost=2).remaining, 2)
         self.assertEqual(client.reset(user).remaining, 3)
 
+    def test_record(self):
+        client, user = self.client(), self.user("record")
+        self.assertEqual(client.check(user).tiers[0].debt, 0)
+        recorded = client.record(user, 9)
+        self.assertEqual((recorded.status, recorded.allowed, recorded.remaining), (200, False, 0))
+        self.assertEqual([tier.debt for tier in recorded.tiers], [7, 0])
+        self.assertTrue(400 < recorded.retry_after <= 420)
+        self.assertEqual(client.check(user).tiers[0].debt, 7)
+        self.assertEqual((recorded.cut_off, client.record(user, 0).cut_off), (0, 0))
+        # At most 100 times the limit may be owed beyond it.
+        self.assertEqual(client.record(user, 300).cut_off, 7)
+        self.assertEqual(client.record({"user": "evil"}, 1).status, 200)
+        with self.assertRaisesRegex(Refused, "cost is -1"):
+            client.record(user, -1)
+        client.reset(user)
+        self.assertEqual(client.record(user, 2, domain="elsewhere").remaining, 5)
+
     def test_domain(self):
         answer = self.client().check(self.user("domain"), domain="elsewhere")
         self.assertEqual([tier.rule for tier in answer.tiers], ["elsewhere"])

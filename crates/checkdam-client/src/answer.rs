@@ -26,6 +26,9 @@ pub struct Answer {
     /// How long to delay the request (leaky bucket), in milliseconds.
     #[serde(default)]
     pub delay_ms: u64,
+    /// Of a record, what was not charged because of a limit's `max_debt`.
+    #[serde(default)]
+    pub cut_off: u64,
     /// The rule with the longest wait, if the request is denied.
     #[serde(default)]
     pub violated: Option<String>,
@@ -63,6 +66,9 @@ pub struct Tier {
     pub limit: u64,
     /// What is left.
     pub remaining: u64,
+    /// What was used beyond the limit and is not paid back yet: until then nothing passes.
+    #[serde(default)]
+    pub debt: u64,
     /// How long until it would let the request pass, in milliseconds: 0 if it does, `None`
     /// if it never will.
     #[serde(default)]
@@ -118,6 +124,7 @@ impl Answer {
             retry_after_ms: Some(if allowed { 0 } else { 1_000 }),
             reset_after_ms: 0,
             delay_ms: 0,
+            cut_off: 0,
             violated: None,
             detail: Some(detail),
             ban: None,

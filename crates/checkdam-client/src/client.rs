@@ -239,6 +239,18 @@ impl Client {
         }
     }
 
+    /// Charges `request` for what it used already, in place of its own cost, whatever is left:
+    /// tokens of a model, bytes, rows. Never denied; beyond a limit the bucket is in debt, and
+    /// nothing passes until that is paid back. The answer has the state of the limits
+    /// afterwards: [`Answer::allowed`] is whether a request would pass now.
+    ///
+    /// # Errors
+    /// If there is no answer, whatever `on_failure` is. After
+    /// [`CallError::DeadlinePassed`] it may have been charged.
+    pub async fn record(&self, request: &Request, cost: u64) -> Result<Answer, CallError> {
+        self.post("/v1/record", &request.clone().costing(cost)).await
+    }
+
     /// Decides as a check would, without charging.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::body::HttpBody;
 use bytes::Bytes;
-use checkdam::{LIMIT_MAX, Request, TierView};
+use checkdam::{LIMIT_MAX, Request};
 use checkdam_net::{ClientWait, InFlightRequest};
 use checkdam_service::app::App;
 use hyper::body::{Frame, SizeHint};
@@ -17,9 +17,6 @@ use tokio::time::Sleep;
 
 use super::forwarder::UpstreamBody;
 use super::lock;
-
-/// How often charging what is left is attempted while others charge too.
-const CHARGE_ATTEMPTS: usize = 3;
 
 /// The body of an answer: cut if its upstream falls silent, or if its client
 /// takes nothing of it; charged when it ends.
@@ -151,8 +148,8 @@ impl Drop for ProxyBody {
 }
 
 /// Charges a response by its size. The request's own cost is charged before it is
-/// forwarded, the remainder when the response has ended. Nothing can be denied by then: if
-/// fewer tokens are left than the remainder, those are charged.
+/// forwarded; the remainder is recorded when the response has ended, whatever is left: a
+/// bucket may then be in debt.
 pub(super) struct ByteCharge {
     app: Arc<App>,
     request: Request<'static>,
@@ -171,15 +168,6 @@ impl ByteCharge {
         if owed == 0 {
             return;
         }
-        for _ in 0..CHARGE_ATTEMPTS {
-            // Looked at first: a check that is denied would count as a violation.
-            let standing = self.app.peek(&self.request.clone().costing(owed)).await;
-            let left = standing.tiers().filter(TierView::is_enforced).map(|tier| tier.decision.remaining).min();
-            let cost = left.map_or(owed, |left| left.min(owed));
-            drop(standing);
-            if cost == 0 || self.app.check(&self.request.clone().costing(cost)).await.is_allowed() {
-                return;
-            }
-        }
+        let _ = self.app.record(&self.request.clone().costing(owed)).await;
     }
 }

@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => cli::serve::run(*arguments),
         Command::Proxy(arguments) => cli::proxy::run(*arguments),
         Command::Check(arguments) => cli::check::run(&arguments),
+        Command::Record(arguments) => cli::record::run(&arguments),
         Command::Explain(arguments) => cli::explain::run(&arguments),
         Command::Rules(command) => cli::rules::run(&command),
         Command::Violations(arguments) => cli::violations::run(&arguments),

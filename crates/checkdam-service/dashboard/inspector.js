@@ -19,21 +19,26 @@ export const title = () => "Bucket inspector";
 function tierRow(rule, tier, asked_ms) {
   const bar = meter(0);
   const number = h("strong", { "data-level": `${rule.rule} ${tier.quota}` });
+  const in_debt = h("strong", { class: "bad", "data-debt": `${rule.rule} ${tier.quota}` });
   const promise = h("span", { class: "soft" });
   const refresh = () => {
     const passed_ms = performance.now() - asked_ms;
     const is_over = passed_ms >= tier.reset_after_ms;
     const gained = is_over ? 1 : STEADY.includes(tier.algorithm) ? passed_ms / tier.reset_after_ms : 0;
-    const now = tier.remaining + (tier.limit - tier.remaining) * (tier.reset_after_ms ? gained : 0);
+    // What is owed shrinks steadily: first the debt, then what is missing.
+    const owed = (tier.limit - tier.remaining + (tier.debt ?? 0)) * (tier.reset_after_ms ? 1 - gained : 1);
+    const now = Math.max(tier.limit - owed, 0);
+    const debt = Math.max(owed - tier.limit, 0);
     setMeter(bar, now / tier.limit);
     bar.classList.toggle("low", now < tier.limit * 0.1);
     number.textContent = count(Math.floor(now));
     const left_ms = tier.reset_after_ms - passed_ms;
+    in_debt.textContent = debt > 0 ? `${count(Math.ceil(debt))} in debt, ` : "";
     promise.textContent = tier.reset_after_ms === 0 || left_ms <= 0 ? "full" : `full in ${duration(left_ms / 1000)}`;
   };
   refresh();
   const node = h("div", { class: "stack" }, h("div", { class: "row spread" },
-    h("span", null, limitInWords(tier.quota)), h("span", null, number, ` of ${count(tier.limit)} left, `, promise)), bar);
+    h("span", null, limitInWords(tier.quota)), h("span", null, number, ` of ${count(tier.limit)} left, `, in_debt, promise)), bar);
   return { node, refresh };
 }
 

@@ -83,7 +83,7 @@ impl App {
         let _deciding = self.server.overload().begin_decision();
         let start = self.stopwatch.raw();
         let outcome = self.limiter.check(request).await;
-        self.record(request, &outcome, start);
+        self.observe(request, &outcome, start);
         outcome
     }
 
@@ -94,26 +94,31 @@ impl App {
         let _deciding = self.server.overload().begin_decision();
         let start = self.stopwatch.raw();
         let outcome = self.limiter.check_within(request, delay_max_us).await;
-        self.record(request, &outcome, start);
+        self.observe(request, &outcome, start);
         outcome
     }
 
-    /// Charges every tier that applies to any of the requests, or none.
+    /// Charges every tier that applies to any of the requests, or none; metered costs also
+    /// if the requests are denied.
     pub async fn check_together(&self, requests: &[Request<'_>]) -> Batch {
         let _deciding = self.server.overload().begin_decision();
         let start = self.stopwatch.raw();
         let together = self.limiter.check_batch(requests).await;
-        self.record_batch(requests, together.outcomes(), together.is_allowed(), start);
+        self.observe_batch(requests, together.outcomes(), together.is_allowed(), start);
+        for (request, outcome) in requests.iter().zip(together.outcomes()).filter(|(request, _)| request.is_metered()) {
+            self.telemetry.record_usage(request, outcome);
+        }
+        self.telemetry.add_cut_off(together.cut_off());
         together
     }
 
-    fn record(&self, request: &Request<'_>, outcome: &Outcome, start: u64) {
+    fn observe(&self, request: &Request<'_>, outcome: &Outcome, start: u64) {
         let (requests, outcomes) = (std::slice::from_ref(request), std::slice::from_ref(outcome));
-        self.record_batch(requests, outcomes, outcome.is_allowed(), start);
+        self.observe_batch(requests, outcomes, outcome.is_allowed(), start);
     }
 
     /// Everything that is seen of a decision is seen here.
-    fn record_batch(&self, requests: &[Request<'_>], outcomes: &[Outcome], is_allowed: bool, start: u64) {
+    fn observe_batch(&self, requests: &[Request<'_>], outcomes: &[Outcome], is_allowed: bool, start: u64) {
         let latency = self.stopwatch.delta(start, self.stopwatch.raw());
         let seen = Observation::new(requests, outcomes, is_allowed, latency);
         for (request, outcome) in seen.iter() {
@@ -135,6 +140,17 @@ impl App {
         let _deciding = self.server.overload().begin_decision();
         let outcome = self.limiter.peek(request).await;
         log_decision("peek", request, &outcome);
+        outcome
+    }
+
+    /// Charges every tier that applies to the request with what was used already, whatever
+    /// is left. That is no decision: it is neither counted nor recorded as one.
+    pub async fn record(&self, request: &Request<'_>) -> Outcome {
+        let _deciding = self.server.overload().begin_decision();
+        let outcome = self.limiter.record(request).await;
+        self.telemetry.record_usage(request, &outcome);
+        self.telemetry.add_cut_off(outcome.cut_off());
+        log_decision("record", request, &outcome);
         outcome
     }
 

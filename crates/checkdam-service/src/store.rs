@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use checkdam::lease::LeaseStats;
 use checkdam::store::redis::{RedisOptions, RedisStats, RedisStore, RedisStoreError};
-use checkdam::store::{MemoryOptions, MemoryStore, Operation, Store, Tier, TierDecisions};
+use checkdam::store::{MemoryOptions, MemoryStore, Operation, Store, TakeTerms, Tier, TierDecisions};
 
 pub use self::redis_health::MonitoredRedis;
 
@@ -202,10 +202,10 @@ impl Store for ConfiguredStore {
         }
     }
 
-    async fn take_with_alternatives(&self, tiers: &[Tier<'_>], alternatives: &[u8]) -> TierDecisions {
+    async fn take_on_terms(&self, tiers: &[Tier<'_>], terms: &TakeTerms) -> TierDecisions {
         match self {
-            Self::Memory(store) => store.take_with_alternatives(tiers, alternatives).await,
-            Self::Redis(watched) => watched.store.take_with_alternatives(tiers, alternatives).await,
+            Self::Memory(store) => store.take_on_terms(tiers, terms).await,
+            Self::Redis(watched) => watched.store.take_on_terms(tiers, terms).await,
         }
     }
 }

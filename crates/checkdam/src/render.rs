@@ -186,6 +186,9 @@ impl<'a, W: Write> JsonWriter<'a, W> {
             0 => {}
             delay_ms => self.number(",\"delay_ms\":", delay_ms),
         }
+        if outcome.cut_off() > 0 {
+            self.number(",\"cut_off\":", outcome.cut_off());
+        }
         self.violated(outcome);
         if let Some(ban) = outcome.ban() {
             self.text(",\"ban\":{\"subject\":\"", &ban.subject());
@@ -243,6 +246,9 @@ impl<'a, W: Write> JsonWriter<'a, W> {
         self.raw(if tier.decision.is_allowed() { ",\"allowed\":true" } else { ",\"allowed\":false" });
         self.number(",\"limit\":", tier.decision.limit);
         self.number(",\"remaining\":", tier.decision.remaining);
+        if tier.decision.debt > 0 {
+            self.number(",\"debt\":", tier.decision.debt);
+        }
         self.retry_after(tier.decision.retry_after());
         self.number(",\"reset_after_ms\":", tier.decision.reset_after_us.div_ceil(1_000));
         self.raw(if tier.is_enforced() { "}" } else { ",\"shadow\":true}" });

@@ -34,6 +34,7 @@ pub struct Request<'a> {
     cost: u64,
     given: Option<RequestLimit>,
     is_quota_mode: bool,
+    is_metered: bool,
 }
 
 type Attribute<'a> = (Cow<'a, str>, Cow<'a, str>);
@@ -83,6 +84,7 @@ impl<'a> Request<'a> {
             cost: 1,
             given: None,
             is_quota_mode: false,
+            is_metered: false,
         }
     }
 
@@ -135,6 +137,15 @@ impl<'a> Request<'a> {
     #[must_use]
     pub const fn in_quota_mode(mut self) -> Self {
         self.is_quota_mode = true;
+        self
+    }
+
+    /// The same request, whose cost was used already when it is checked, as that of a
+    /// descriptor with its own `hits_addend` (Envoy): a check decides as ever, and charges the
+    /// cost whether it fits or not.
+    #[must_use]
+    pub const fn metered(mut self) -> Self {
+        self.is_metered = true;
         self
     }
 
@@ -236,6 +247,12 @@ impl<'a> Request<'a> {
     #[must_use]
     pub const fn is_quota_mode(&self) -> bool {
         self.is_quota_mode
+    }
+
+    /// Whether its cost is charged even if it does not fit.
+    #[must_use]
+    pub const fn is_metered(&self) -> bool {
+        self.is_metered
     }
 
     /// The path for descriptor trees: every attribute in order, except the one that

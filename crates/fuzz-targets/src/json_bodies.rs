@@ -2,7 +2,7 @@
 
 use checkdam::{ATTRIBUTES_MAX, LIMIT_MAX, NAME_MAX, Request, VALUE_MAX};
 use checkdam_envoy_proto::{Entry, LimitUnit, RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
-use checkdam_service::fuzzing::http::{read_batch, read_check, read_rate_limit};
+use checkdam_service::fuzzing::http::{read_batch, read_check, read_rate_limit, read_record};
 use serde_json::{Map, Value};
 
 /// A body is a check that means the same to serde_json, or a problem.
@@ -19,6 +19,25 @@ pub fn check_body(data: &[u8]) {
     let text = value.to_string();
     let read = read_check(text.as_bytes()).ok().map(|request| CheckReading::from_request(&request));
     assert_eq!(read, CheckReading::from_json(&value), "{text}");
+    check_record(&value, read.as_ref());
+}
+
+/// A record is the same as the check, and may also cost nothing.
+fn check_record(value: &Value, checked: Option<&CheckReading>) {
+    let text = value.to_string();
+    let read = read_record(text.as_bytes());
+    if let Err(problem) = &read {
+        check_problem(problem);
+    }
+    let recorded = read.ok().map(|request| CheckReading::from_request(&request));
+    if value.get("cost").and_then(Value::as_f64) != Some(0.0) {
+        assert_eq!(recorded.as_ref(), checked, "{text}");
+        return;
+    }
+    let mut costing = value.clone();
+    costing["cost"] = 1.into();
+    let expected = CheckReading::from_json(&costing).map(|reading| CheckReading { cost: 0, ..reading });
+    assert_eq!(recorded, expected, "{text}");
 }
 
 /// A body is a batch of checks that each mean the same by themselves, or a problem.

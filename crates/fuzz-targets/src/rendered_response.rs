@@ -14,17 +14,17 @@ use crate::in_memory_http::block_on;
 use crate::text_lines;
 
 /// The lines of the input are a user, a reason, the subject of a ban, and then for each rule its
-/// name, its scope and its decision: a verdict and five numbers. Every body parses to the members of
+/// name, its scope and its decision: a verdict and seven numbers. Every body parses to the members of
 /// the outcome.
 pub fn rendered_response(data: &[u8]) {
     let lines = text_lines(data);
     let mut lines = lines.iter().map(String::as_str);
     let mut next = || lines.next().unwrap_or_default();
     let (user, reason, banned) = (next(), next(), next());
-    let (mut rules, mut decisions) = (Vec::new(), Vec::new());
+    let (mut rules, mut decisions, mut cut_off) = (Vec::new(), Vec::new(), 0_u64);
     for number in 0..4 {
         let (name, scope, decision) = (next(), next(), next());
-        let Some(decision) = parse_decision(decision) else { break };
+        let Some((decision, cut)) = parse_decision(decision) else { break };
         let key: KeyPattern = if number % 2 == 0 { "user:{user}" } else { "all" }.parse().expect("the keys are valid");
         let quota = Quota::new("10/s".parse().expect("the quota is valid"), Algorithm::TokenBucket);
         let mut rule = Rule::new(name, key, vec![quota.expect("the quota is valid")]);
@@ -32,12 +32,13 @@ pub fn rendered_response(data: &[u8]) {
         rule.mode = if number == 2 { Mode::Shadow } else { Mode::Enforce };
         rules.push(rule);
         decisions.push(decision);
+        cut_off = cut_off.saturating_add(cut);
     }
     let ban = Ban::new(banned).map(|ban| Ban { reason: reason.to_owned(), ..ban });
     let definitions = Definitions { rules, bans: ban.into_iter().collect(), ..Definitions::default() };
     let Ok(rules) = RuleSet::compile(definitions) else { return };
     let Ok(request) = Request::new().with("user", user) else { return };
-    let outcome = block_on(Limiter::new(rules, Decided(decisions)).check(&request));
+    let outcome = block_on(Limiter::new(rules, Decided(decisions, cut_off)).check(&request));
     check_bodies(&request, &outcome);
     check_headers(&outcome);
     let (denial, expected) = (written(|out| render::write_client_denial(out, &outcome)), retry_after_us(&outcome));
@@ -105,6 +106,9 @@ fn members(request: &Request<'_>, outcome: &Outcome) -> Value {
             "retry_after_ms": tier.decision.retry_after().map(|_| millis(tier.decision.retry_after_us)),
             "reset_after_ms": millis(tier.decision.reset_after_us),
         });
+        if tier.decision.debt > 0 {
+            members["debt"] = tier.decision.debt.into();
+        }
         if tier.rule.mode == Mode::Shadow {
             members["shadow"] = true.into();
         }
@@ -123,14 +127,17 @@ fn members(request: &Request<'_>, outcome: &Outcome) -> Value {
     if outcome.delay_us() > 0 {
         members["delay_ms"] = millis(outcome.delay_us()).into();
     }
+    if outcome.cut_off() > 0 {
+        members["cut_off"] = outcome.cut_off().into();
+    }
     if let Some(ban) = outcome.ban() {
         members["ban"] = json!({"subject": ban.subject(), "reason": ban.reason, "until": null});
     }
     members
 }
 
-/// A verdict and up to five numbers.
-fn parse_decision(line: &str) -> Option<Decision> {
+/// A verdict and up to seven numbers; the last is what was cut off.
+fn parse_decision(line: &str) -> Option<(Decision, u64)> {
     let mut words = line.split(' ');
     let verdict = match words.next()? {
         "allowed" => Verdict::Allowed,
@@ -141,15 +148,17 @@ fn parse_decision(line: &str) -> Option<Decision> {
     };
     let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
     let (limit, remaining, retry_after_us) = (number(), number(), number());
-    Some(Decision { verdict, limit, remaining, debt: 0, retry_after_us, reset_after_us: number(), delay_us: number() })
+    let (reset_after_us, delay_us, debt) = (number(), number(), number());
+    let decision = Decision { verdict, limit, remaining, debt, retry_after_us, reset_after_us, delay_us };
+    Some((decision, number()))
 }
 
-/// A store with these decisions.
-struct Decided(Vec<Decision>);
+/// A store with these decisions, and what it cut off.
+struct Decided(Vec<Decision>, u64);
 
 impl Store for Decided {
     async fn apply(&self, _: Operation, tiers: &[Tier<'_>]) -> TierDecisions {
         let decisions = self.0.iter().take(tiers.len()).copied().collect();
-        TierDecisions { decisions, at_us: 0, by: DecidedBy::Memory }
+        TierDecisions { decisions, at_us: 0, by: DecidedBy::Memory, cut_off: self.1 }
     }
 }

@@ -30,6 +30,8 @@ class Tier:
     shadow: bool = False
     #: the limit as it is written, such as ``10/s burst 50``
     limit_name: str = ""
+    #: what was used beyond the limit and is not paid back yet: until then nothing passes
+    debt: int = 0
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Tier:
@@ -44,6 +46,7 @@ class Tier:
             reset_after=value["reset_after_ms"] / 1000,
             shadow=value.get("shadow", False),
             limit_name=value.get("limit_name", ""),
+            debt=value.get("debt", 0),
         )
 
 
@@ -95,6 +98,8 @@ class Answer:
     violated_policies: Tuple[str, ...] = ()
     #: the rate-limit headers of the answer, in lower case, to be passed on
     headers: Mapping[str, str] = field(default_factory=dict)
+    #: of a record, what was not charged because of a limit's ``max_debt``
+    cut_off: int = 0
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], status: int, headers: Mapping[str, str]) -> Answer:
@@ -116,6 +121,7 @@ class Answer:
             detail=value.get("detail"),
             violated_policies=tuple(value.get("violated-policies", ())),
             headers=headers,
+            cut_off=value.get("cut_off", 0),
         )
 
     def problem(self) -> Dict[str, Any]:

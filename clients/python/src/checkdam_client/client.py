@@ -67,6 +67,14 @@ class Client:
         """Charges a request to every limit that applies, or to none."""
         return self._ask("/v1/check", attributes, cost, domain)
 
+    def record(self, attributes: Attributes, cost: int, *, domain: Optional[str] = None) -> Answer:
+        """Charges what was used to every limit that applies, whatever is left; never denied.
+
+        Beyond a limit its bucket is in debt, and nothing passes until that is paid back. The
+        answer's `allowed` says whether a request would pass now.
+        """
+        return self._ask("/v1/record", attributes, cost, domain)
+
     def peek(self, attributes: Attributes, *, cost: int = 1, domain: Optional[str] = None) -> Answer:
         """Answers as `check` would, charging nothing; the status is always 200."""
         return self._ask("/v1/peek", attributes, cost, domain)

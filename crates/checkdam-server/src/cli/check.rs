@@ -56,7 +56,7 @@ fn text(answer: &Answer) -> String {
     format!("{line}\n\n{}", table(answer))
 }
 
-fn table(answer: &Answer) -> String {
+pub(super) fn table(answer: &Answer) -> String {
     let mut table = Table::new(&["RULE", "SUBJECT", "LIMIT", "DECISION", "LEFT", "RETRY IN", "FULL IN"]);
     for tier in &answer.tiers {
         let decision = match (tier.allowed, tier.shadow) {
@@ -70,7 +70,10 @@ fn table(answer: &Answer) -> String {
             tier.subject.clone(),
             tier.limit_name.clone(),
             decision.to_owned(),
-            format!("{} of {}", tier.remaining, tier.limit),
+            match tier.debt {
+                0 => format!("{} of {}", tier.remaining, tier.limit),
+                debt => format!("{} of {}, {debt} in debt", tier.remaining, tier.limit),
+            },
             tier.retry_after_ms.map_or_else(|| "never".to_owned(), milliseconds_text),
             milliseconds_text(tier.reset_after_ms),
         ]);

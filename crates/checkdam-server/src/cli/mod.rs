@@ -16,6 +16,7 @@ mod listeners;
 pub(crate) mod man;
 mod node;
 pub(crate) mod proxy;
+pub(crate) mod record;
 pub(crate) mod rules;
 pub(crate) mod serve;
 mod signals;
@@ -78,6 +79,11 @@ pub(crate) enum Command {
     #[command(after_help = "Example: checkdam check user=42 plan=free --cost 2\n\n\
                             Exits with 0 if the request is allowed and with 1 if it is denied.")]
     Check(check::CheckArguments),
+    /// Charge a request for what it used, whatever is left
+    #[command(after_help = "Example: checkdam record user=42 plan=free --cost 1500\n\n\
+                            Never denied: beyond a limit the bucket is in debt, and requests are denied until that is \
+                            paid back. Exits with 0 if the cost was recorded.")]
+    Record(record::RecordArguments),
     /// Explain which rules match a request and why, without charging it
     #[command(after_help = "Examples:\n  checkdam explain user=42 plan=free\n  \
                             checkdam explain user=42 plan=free --rules rules.yaml    (needs no server)\n\n\

@@ -34,6 +34,23 @@ fn check_exits_by_the_decision_and_prints_a_table() {
 }
 
 #[test]
+fn record_charges_what_was_used_and_tells_the_debt() {
+    let rules = "rules: [{name: per-user, key: \"user:{user}\", limits: [\"1/h burst 2 max_debt 3\"]}]";
+    let server = Server::with_rules(rules);
+    let first = ask(&server, &["record", "user=42"]);
+    assert_eq!((first.status.code(), text(&first.stdout).lines().next()), (Some(0), Some("recorded 1: 1 of 2 left")));
+    let beyond = ask(&server, &["record", "user=42", "--cost", "5"]);
+    assert_eq!(beyond.status.code(), Some(0));
+    insta::assert_snapshot!(text(&beyond.stdout).replace("2h 59m", "3h 0m").replace("4h 59m", "5h 0m"), @r"");
+    let json = ask(&server, &["record", "user=42", "--cost", "5", "--json"]);
+    assert!(text(&json.stdout).contains("\"cut_off\":5,"), "{json:?}");
+    let free = ask(&server, &["record", "--domain", "elsewhere", "user=42"]);
+    assert_eq!(text(&free.stdout), "no rule matches the request: nothing was charged\n");
+    let denied = ask(&server, &["check", "user=42"]);
+    assert!(denied.status.code() == Some(1) && text(&denied.stdout).contains("0 of 2, 3 in debt"), "{denied:?}");
+}
+
+#[test]
 fn check_prints_the_servers_own_json_when_asked() {
     let server = Server::start();
     let output = ask(&server, &["check", "user=42", "plan=free", "--cost", "2", "--json"]);

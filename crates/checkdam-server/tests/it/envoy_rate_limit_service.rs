@@ -62,10 +62,47 @@ fn the_cost_is_the_descriptors_own_or_else_the_requests_and_at_least_one() {
     assert_eq!(remaining(3, costing(2, &user)), 4);
     assert_eq!(remaining(3, costing(0, &user)), 4, "0 only asks");
     assert_eq!(remaining(u32::MAX, of(&user)), 0, "over");
-    assert_eq!(remaining(0, costing(u64::MAX, &user)), 0, "over");
     assert_eq!(remaining(0, costing(4, &user)), 0, "what was over was not charged");
     assert_eq!(client.one(&costing(0, &user)).code(), Verdict::Ok, "nothing asked, nothing over");
     assert_eq!(client.one(&of(&user)).code(), Verdict::OverLimit);
+    assert_eq!(client.one(&costing(0, &user)).code(), Verdict::Ok, "what was over was not charged");
+}
+
+#[test]
+fn a_descriptor_with_its_own_cost_is_charged_whether_it_fits_or_not() {
+    let (server, mut client) = serve(
+        r#"
+domain: edge
+descriptors:
+  - { key: tokens, rate_limit: { name: tokens, unit: day, requests_per_unit: 10 } }
+  - { key: calls, rate_limit: { unit: day, requests_per_unit: 3 } }
+  - { key: shadow, shadow_mode: true, rate_limit: { unit: day, requests_per_unit: 10 } }
+  - { key: nothing, rate_limit: { unit: day, requests_per_unit: 0 } }
+"#,
+    );
+    let debt = |key: &str| {
+        let body = json!({"domain": "edge", "attributes": {key: "1"}}).to_string();
+        let answer = server.client().ok("/v1/peek", &body);
+        (answer["tiers"][0]["remaining"].as_u64().unwrap(), answer["tiers"][0]["debt"].as_u64().unwrap_or(0))
+    };
+    let (tokens, call) = (|cost| costing(cost, &[("tokens", "1")]), of(&[("calls", "1")]));
+    assert_eq!(client.ask(&[tokens(0), call.clone()]).overall_code(), Verdict::Ok, "on arrival");
+    let over = client.ask(&[tokens(25), call.clone()]);
+    assert_eq!(over.overall_code(), Verdict::OverLimit);
+    assert_eq!(over.statuses.iter().map(DescriptorStatus::code).collect::<Vec<_>>(), [Verdict::OverLimit, Verdict::Ok]);
+    assert_eq!((debt("tokens"), debt("calls")), ((0, 15), (2, 0)), "only its own cost is charged");
+    assert_eq!(client.one(&tokens(0)).code(), Verdict::OverLimit, "in debt");
+    assert_eq!(client.one(&tokens(5)).code(), Verdict::OverLimit);
+    assert_eq!(debt("tokens"), (0, 20));
+    // The limit of a request that is denied by another one.
+    let other = |cost| costing(cost, &[("tokens", "2")]);
+    assert_eq!(client.ask(&[other(4), of(&[("nothing", "1")])]).overall_code(), Verdict::OverLimit);
+    assert_eq!(client.ask(&[other(4), tokens(0)]).overall_code(), Verdict::OverLimit);
+    assert_eq!(client.one(&other(0)).limit_remaining, 2);
+    let shadow = client.one(&costing(12, &[("shadow", "1")]));
+    assert_eq!((shadow.code(), shadow.limit_remaining, debt("shadow")), (Verdict::Ok, 0, (0, 2)));
+    let metrics = server.client().get("/metrics").body;
+    assert!(metrics.contains("checkdam_recorded_cost_total{rule=\"edge.tokens\"} 38\n"), "{metrics}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //!
 //! - `responses`: responses to checks
 //! - `batch_peek_refund`: batch, peek, refund, reset, explain
+//! - `record`: usage that is charged afterwards, and debt
 //! - `bad_input`: invalid requests
 //! - `overrides_and_bans`: overrides and bans
 //! - `never_over_admit`: many concurrent clients, and clients that obey `Retry-After`
@@ -15,6 +16,7 @@
 //! - `grpc`: its listener: health, reflection, limits, shutdown
 //! - `envoy_json`: the same service over HTTP
 //! - `envoy`: a real Envoy that calls it
+//! - `envoy_tokens`: a real Envoy that charges what answers used
 //! - `envoy_ratelimit_env`: configuration by the variables of envoyproxy/ratelimit
 //! - `redis_nodes`: several nodes that share their limits
 //! - `readiness`: when a node is ready
@@ -84,6 +86,7 @@ mod envoy_json;
 mod envoy_rate_limit_service;
 mod envoy_ratelimit_env;
 mod envoy_rule_files;
+mod envoy_tokens;
 mod forward_auth;
 mod grpc;
 mod http_client;
@@ -105,6 +108,7 @@ mod proxy_smuggling;
 mod proxy_streaming;
 mod proxy_upstream_failures;
 mod readiness;
+mod record;
 mod redis_cluster;
 mod redis_nodes;
 mod reload;

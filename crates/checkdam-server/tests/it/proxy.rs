@@ -276,8 +276,48 @@ fn answers_are_charged_by_their_bytes_when_they_end() {
     drain(&server, "/zeros/30000");
     let reply = ask_until(70);
     assert!(remaining(&reply) >= 60, "30 for 30,000 bytes: {reply:?}");
-    drain(&server, "/zeros/5000000");
-    assert_eq!(ask_until(0).status, 429, "what is left is charged, if it is less");
+    drain(&server, "/zeros/500000");
+    let denied = ask_until(0);
+    assert_eq!(denied.status, 429, "{denied:?}");
+    // 500 for 500,000 bytes, of which at most 70 were left. A request passes when the rest is paid
+    // back, of 100 an hour.
+    let retry_after_s: u64 = denied.header("retry-after").unwrap().parse().unwrap();
+    assert!((36 * 430..=36 * 500).contains(&retry_after_s), "{denied:?}");
+    assert_eq!(server.client().get("/x").status, 429, "until then nothing does");
+}
+
+#[test]
+fn a_debt_of_bytes_is_paid_back_and_then_requests_pass() {
+    let upstream = Upstream::start();
+    let rules = r#"rules: [{name: bytes, key: "ip:{ip}", limits: ["10/s"]}]"#;
+    let server = proxy(rules, &[&upstream.url()], &["--response-bytes", "1000"]);
+    // Two seconds' worth beyond the limit.
+    drain(&server, "/zeros/30000");
+    let mut client = server.client();
+    testkit::wait_until("the debt", PATIENCE, || client.get("/x").status == 429);
+    testkit::wait_until("the debt to be paid back", PATIENCE, || client.get("/x").status == 200);
+}
+
+#[test]
+fn a_client_that_leaves_is_charged_for_what_was_sent() {
+    use std::io::{Read, Write};
+    let upstream = Upstream::start();
+    let rules = r#"rules: [{name: bytes, key: "ip:{ip}", limits: ["1000/h max_debt 1000000000"]}]"#;
+    let server = proxy(rules, &[&upstream.url()], &["--response-bytes", "1000"]);
+    let mut stream = std::net::TcpStream::connect(server.address()).unwrap();
+    write!(stream, "GET /zeros/1000000000 HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    stream.read_exact(&mut vec![0; 3_000_000]).unwrap();
+    drop(stream);
+    let mut client = server.client();
+    let mut denied = None;
+    testkit::wait_until("the charge", PATIENCE, || {
+        denied = Some(client.get("/x")).filter(|reply| reply.status == 429);
+        denied.is_some()
+    });
+    // At least what was read, and not the whole gigabyte: a million tokens.
+    let retry_after_s: u64 = denied.unwrap().header("retry-after").unwrap().parse().unwrap();
+    let tokens = retry_after_s * 10 / 36 + 1_000;
+    assert!((2_900..500_000).contains(&tokens), "{tokens} for 3,000,000 bytes that were read");
 }
 
 /// Reads an answer to its end.

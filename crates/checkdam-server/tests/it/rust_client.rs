@@ -33,6 +33,9 @@ async fn every_operation_is_answered_with_what_it_did() {
     assert_eq!((denied.allowed, denied.violated.as_deref()), (false, Some("per-user")));
     assert!(denied.retry_after() > Some(Duration::from_secs(3_000)), "{denied:?}");
     assert_eq!(client.refund(&user).await.unwrap().remaining, Some(1));
+    let recorded = client.record(&user, 6).await.unwrap();
+    assert_eq!((recorded.allowed, recorded.tiers[0].debt, recorded.cut_off), (false, 5, 0));
+    assert_eq!(client.record(&user, 300).await.unwrap().cut_off, 5, "at most 100 times the limit is owed beyond it");
     assert_eq!(client.reset(&user).await.unwrap().remaining, Some(3));
 
     let edge = Request::new().in_domain("edge");

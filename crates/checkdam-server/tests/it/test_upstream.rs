@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
-use axum::http::header::{CONNECTION, HOST, HeaderMap, HeaderValue, UPGRADE};
+use axum::http::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, UPGRADE};
 use axum::http::{Request, Response, StatusCode, Version};
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -83,6 +83,10 @@ impl Upstream {
         self.url.clone()
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.url.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap()
+    }
+
     /// How many requests came, those for `/health` not counted.
     pub(crate) fn requests(&self) -> u64 {
         self.seen.requests.load(Ordering::Relaxed)
@@ -129,6 +133,8 @@ async fn answer(request: Request<Incoming>, seen: Arc<RequestCounts>) -> Result<
         "echo" => echo(request),
         "sink" => sink(request).await,
         "zeros" => Response::new(Body::new(ZeroBody { left: number })),
+        "completion" => completion(number),
+        "completion-stream" => completion_stream(number),
         "trailers" => trailers(),
         "received-trailers" => received_trailers(request).await,
         "limits" => limits(),
@@ -165,6 +171,24 @@ async fn sink(request: Request<Incoming>) -> Response<Body> {
         length += frame.data_ref().map_or(0, Bytes::len);
     }
     Response::new(Body::from(length.to_string()))
+}
+
+/// A language model's answer that used so many tokens.
+fn completion(tokens: usize) -> Response<Body> {
+    let answer = json!({"choices": [{"message": {"content": "hello"}}], "usage": {"total_tokens": tokens}});
+    let mut response = Response::new(Body::from(answer.to_string()));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The same as server-sent events; the last but one has the tokens.
+fn completion_stream(tokens: usize) -> Response<Body> {
+    let word = |word: &str| json!({"choices": [{"delta": {"content": word}}], "usage": null}).to_string();
+    let usage = json!({"choices": [], "usage": {"total_tokens": tokens}}).to_string();
+    let events = [word("hello"), word("world"), usage, "[DONE]".to_owned()];
+    let mut response = Response::new(Body::new(EventBody(events.into_iter())));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    response
 }
 
 fn trailers() -> Response<Body> {
@@ -251,6 +275,19 @@ impl HttpBody for ZeroBody {
         let length = self.left.min(PART);
         self.left -= length;
         Poll::Ready((length > 0).then(|| Ok(Frame::data(Bytes::from_static(&PARTS[..length])))))
+    }
+}
+
+/// Server-sent events, each in a frame of its own.
+struct EventBody(std::array::IntoIter<String, 4>);
+
+impl HttpBody for EventBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let event = self.0.next();
+        Poll::Ready(event.map(|event| Ok(Frame::data(Bytes::from(format!("data: {event}\n\n"))))))
     }
 }
 

@@ -59,10 +59,14 @@ fn to_request<'a>(
         }
         None => request,
     };
-    // A cost of 0 is a peek, but only if the descriptor itself has it.
-    let cost = descriptor.hits_addend.unwrap_or_else(|| u64::from(message.hits_addend).max(1));
     // More than any limit can hold is over every limit.
-    Ok(request.costing(cost.min(LIMIT_MAX)))
+    Ok(match descriptor.hits_addend {
+        // Envoy sends it when it is known what a request used, and 0 to ask on arrival: it is
+        // charged whether it fits or not.
+        Some(used) if !descriptor.is_negative_hits => request.costing(used.min(LIMIT_MAX)).metered(),
+        Some(refunded) => request.costing(refunded.min(LIMIT_MAX)),
+        None => request.costing(u64::from(message.hits_addend).clamp(1, LIMIT_MAX)),
+    })
 }
 
 /// The units as Envoy numbers them. The enum of request limits has no week; the number of

@@ -10,6 +10,11 @@ pub fn read_check(body: &[u8]) -> Result<Request<'_>, String> {
     wire::parse(body).map_err(|problem| problem.to_json())
 }
 
+/// Reads the body of a record, or the problem as JSON.
+pub fn read_record(body: &[u8]) -> Result<Request<'_>, String> {
+    wire::parse_record(body).map_err(|problem| problem.to_json())
+}
+
 /// Reads the body of a batch, or the problem as JSON.
 pub fn read_batch(body: &[u8]) -> Result<Vec<Request<'_>>, String> {
     wire::parse_batch(body).map_err(|problem| problem.to_json())

@@ -100,6 +100,7 @@ fn router(
         .route("/json", post(envoy_json::decide).with_state((rate_limits, Arc::clone(access))))
         .route(v1::CHECK, post(v1::check))
         .route("/v1/check/batch", post(v1::batch))
+        .route("/v1/record", post(v1::record))
         .route("/v1/peek", post(v1::peek))
         .route("/v1/explain", post(v1::explain))
         .route_layer(from_fn_with_state(Arc::clone(hosts), same_origin_middleware));

@@ -39,6 +39,7 @@ pub(super) async fn document() -> impl IntoResponse {
     paths(
         v1::check,
         v1::batch,
+        v1::record,
         v1::peek,
         v1::refund,
         v1::reset,
@@ -128,7 +129,7 @@ impl Modify for RateLimitHeaders {
             let schema = ObjectBuilder::new().schema_type(kind).build();
             RefOr::T(HeaderBuilder::new().schema(Some(schema)).description(Some(text)).build())
         };
-        for path in ["/v1/auth", "/v1/check", "/v1/peek", "/v1/refund", "/v1/reset"] {
+        for path in ["/v1/auth", "/v1/check", "/v1/record", "/v1/peek", "/v1/refund", "/v1/reset"] {
             let item = document.paths.paths.get_mut(path);
             let operation = item.and_then(|item| item.post.as_mut().or(item.get.as_mut()));
             for (status, response) in operation.into_iter().flat_map(|operation| &mut operation.responses.responses) {
@@ -163,6 +164,18 @@ pub(super) mod example {
         json!({
             "allowed": true, "limit": 50, "remaining": 49, "retry_after_ms": 0, "reset_after_ms": 100,
             "violated": null, "decided_by": "memory", "tiers": [tier(true, 49)],
+        })
+    }
+
+    /// A record of 60 to a new bucket of 50.
+    pub(in crate::http) fn recorded() -> Value {
+        let mut tier = tier(false, 0);
+        tier["debt"] = json!(10);
+        tier["retry_after_ms"] = json!(1000);
+        tier["reset_after_ms"] = json!(6000);
+        json!({
+            "allowed": false, "limit": 50, "remaining": 0, "retry_after_ms": 1000, "reset_after_ms": 6000,
+            "violated": "user-free", "decided_by": "memory", "tiers": [tier],
         })
     }
 

@@ -18,7 +18,7 @@ use super::api_access::unauthorized;
 use super::openapi::{ErrorResponses, example};
 use super::problem::Problem;
 use super::same_origin::AllowedHosts;
-use super::wire::{self, Answer, BatchAnswer, BatchBody, CheckBody, Denied, ExplainAnswer, read};
+use super::wire::{self, Answer, BatchAnswer, BatchBody, CheckBody, Denied, ExplainAnswer, RecordBody, read};
 use crate::access::ListenerAccess;
 use crate::app::App;
 
@@ -132,6 +132,26 @@ pub(super) async fn peek(State(app): State<Arc<App>>, body: Body) -> V1Result {
     let body = read(body).await?;
     let request = wire::parse(&body)?;
     let outcome = app.peek(&request).await;
+    Ok(boxed(wire::state_response(&request, &outcome, app.dialect())))
+}
+
+/// Charges what was used already to every limit that applies to the request, whatever is left.
+///
+/// Never denied: beyond a limit the bucket is in debt, and nothing passes until that is paid back. A banned
+/// subject is charged all the same.
+#[utoipa::path(
+    post, path = "/v1/record", tag = "decisions",
+    request_body(content = RecordBody<'_>, example = json!({"attributes": {"user": "42", "plan": "free"}, "cost": 60})),
+    responses(
+        (status = 200, description = "Where the request's limits stand afterwards: `allowed` tells whether a request would \
+            pass now", body = Answer, example = json!(example::recorded())),
+        ErrorResponses,
+    )
+)]
+pub(super) async fn record(State(app): State<Arc<App>>, body: Body) -> V1Result {
+    let body = read(body).await?;
+    let request = wire::parse_record(&body)?;
+    let outcome = app.record(&request).await;
     Ok(boxed(wire::state_response(&request, &outcome, app.dialect())))
 }
 

@@ -49,6 +49,8 @@ pub struct DecisionCounters {
     /// Of the denied: banned, and denied because the store did not reply.
     banned: AtomicU64,
     unavailable: AtomicU64,
+    /// Recorded cost that was not charged because of `max_debt`.
+    cut_off: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -71,6 +73,8 @@ pub struct RuleCounts {
     shadow: AtomicU64,
     /// Requests that it denied because its store did not reply.
     unavailable: AtomicU64,
+    /// Cost that was recorded after it was used.
+    recorded: AtomicU64,
 }
 
 impl RuleCounts {
@@ -87,6 +91,11 @@ impl RuleCounts {
     /// with the fewest remaining. Places are those of [`DECISIONS`] and [`STORES`].
     pub fn represented(&self, decision: usize, store: usize) -> u64 {
         self.spoken[decision][store].load(Ordering::Relaxed)
+    }
+
+    /// Cost that was recorded after it was used.
+    pub fn recorded(&self) -> u64 {
+        self.recorded.load(Ordering::Relaxed)
     }
 
     pub fn allowed(&self) -> u64 {
@@ -121,6 +130,7 @@ impl DecisionCounters {
             shadowed: AtomicU64::new(0),
             banned: AtomicU64::new(0),
             unavailable: AtomicU64::new(0),
+            cut_off: AtomicU64::new(0),
         }
     }
 
@@ -165,6 +175,23 @@ impl DecisionCounters {
         if is_shadowed {
             add_one(&self.shadowed);
         }
+    }
+
+    /// Counts cost that was used, once for each rule that applied.
+    pub(super) fn record_usage(&self, cost: u64, outcome: &Outcome) {
+        let numbered = self.numbered.load();
+        for tier in outcome.by_rule().filter_map(|mut tiers| tiers.next()) {
+            self.add(&numbered, outcome, &tier, cost, |counts| &counts.recorded);
+        }
+    }
+
+    pub(super) fn add_cut_off(&self, cost: u64) {
+        self.cut_off.fetch_add(cost, Ordering::Relaxed);
+    }
+
+    /// Recorded cost that was not charged because of `max_debt`, summed over tiers.
+    pub fn cut_off(&self) -> u64 {
+        self.cut_off.load(Ordering::Relaxed)
     }
 
     /// The counts of a request with detailed metrics, by its values.
@@ -216,14 +243,26 @@ impl DecisionCounters {
         tier: &TierView<'_>,
         counter: impl Fn(&RuleCounts) -> &AtomicU64,
     ) {
+        self.add(numbered, outcome, tier, 1, counter);
+    }
+
+    fn add(
+        &self,
+        numbered: &CountsByRuleNumber,
+        outcome: &Outcome,
+        tier: &TierView<'_>,
+        amount: u64,
+        counter: impl Fn(&RuleCounts) -> &AtomicU64,
+    ) {
         let is_in_force =
             numbered.rules.as_ref().is_some_and(|rules| std::ptr::eq(Arc::as_ptr(rules), outcome.rules()));
         if is_in_force && let Some(counts) = numbered.counts.get(tier.number) {
-            return add_one(counter(counts));
+            counter(counts).fetch_add(amount, Ordering::Relaxed);
+            return;
         }
         // Decided by rules that have just been replaced, or are just being activated.
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        add_one(counter(known.get(&tier.rule.name).unwrap_or(&self.other)));
+        counter(known.get(&tier.rule.name).unwrap_or(&self.other)).fetch_add(amount, Ordering::Relaxed);
     }
 
     /// Every request once, and never less than before.

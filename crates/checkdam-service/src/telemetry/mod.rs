@@ -119,6 +119,18 @@ impl Telemetry {
         self.attributes.record(seen.requests);
     }
 
+    /// Counts by rule what a request used, which was recorded afterwards.
+    pub fn record_usage(&self, request: &Request<'_>, outcome: &Outcome) {
+        self.counters.record_usage(request.cost(), outcome);
+    }
+
+    /// Counts what was used and not charged because of `max_debt`.
+    pub fn add_cut_off(&self, cut_off: u64) {
+        if cut_off > 0 {
+            self.counters.add_cut_off(cut_off);
+        }
+    }
+
     /// Requests that were noted belong to this trace.
     pub fn set_trace(&self, seen: &Observation<'_, '_>, trace: TraceId) {
         self.latencies.set_trace(seen, trace);

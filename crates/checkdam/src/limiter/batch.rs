@@ -31,6 +31,13 @@ impl Batch {
         &self.outcomes
     }
 
+    /// What of metered costs was not charged because a tier's debt would have exceeded its
+    /// `max_debt`, summed over the tiers of all requests.
+    #[must_use]
+    pub fn cut_off(&self) -> u64 {
+        self.outcomes.first().map_or(0, Outcome::cut_off)
+    }
+
     pub(super) fn into_only(mut self) -> Outcome {
         self.outcomes.swap_remove(0)
     }
@@ -38,10 +45,12 @@ impl Batch {
 
 impl<S: Store> Limiter<S> {
     /// Charges every tier that applies to any of the requests, or none. A bucket of
-    /// several requests is charged with the sum of their costs.
+    /// several requests is charged with the sum of their costs. The costs of
+    /// [metered](Request::metered) requests are charged also if they are denied; the
+    /// outcomes are those before that.
     pub async fn check_batch(&self, requests: &[Request<'_>]) -> Batch {
         match requests {
-            [request] if self.rules.load().trees().get(request.domain()).is_none() => {
+            [request] if !request.is_metered() && self.rules.load().trees().get(request.domain()).is_none() => {
                 // Nothing is to be joined: the short way decides the same.
                 let outcome = self.check(request).await;
                 Batch { is_allowed: outcome.is_allowed(), outcomes: vec![outcome] }
@@ -67,9 +76,8 @@ impl<S: Store> Limiter<S> {
         let mut answer = TierDecisions::new();
         if tiers.len() > TIERS_MAX {
             answer = TierDecisions::unavailable(&tiers);
-        } else if let Some(alternatives) = plan.alternatives(&rules).filter(|_| done == Operation::Take) {
-            // Where those deny that do so only together, the others must not stay charged.
-            answer = self.store.take_with_alternatives(&tiers, &alternatives).await;
+        } else if let Some(terms) = plan.terms(&rules, is_refused).filter(|_| operation == Operation::Take) {
+            answer = self.store.take_on_terms(&tiers, &terms).await;
         } else if !self.store.try_apply_now(done, &tiers, &mut answer) {
             answer = self.store.apply(done, &tiers).await;
         }

@@ -15,7 +15,7 @@ use crate::request::{Request, RequestLimit};
 use crate::rule::Mode;
 use crate::ruleset::{CompiledQuota, CompiledTree, Leaf, RuleSet, write_path_subject};
 use crate::small_buffer::SmallBuffer;
-use crate::store::{Decisions, Operation, TIERS_INLINE, Tier, TierDecisions};
+use crate::store::{Decisions, Operation, TIERS_INLINE, TakeTerms, Tier, TierDecisions};
 use crate::time::EPOCH_UNIX_US;
 
 /// All that several requests must pass.
@@ -27,12 +27,16 @@ pub(super) struct BatchPlan {
     subjects: SmallBuffer,
     /// How many tiers the concerns have.
     length: usize,
+    /// Which of the concerns are charged whether that fits or not, and how much of their cost.
+    metered: Vec<(usize, u64)>,
 }
 
 /// What one of the requests must pass.
 #[derive(Default)]
 pub(super) struct PlannedRequest {
     cost: u64,
+    /// Whether its cost is charged even if it does not fit.
+    is_metered: bool,
     pub(super) ban: Option<u32>,
     leaf: Option<u32>,
     given: Option<Arc<CompiledQuota>>,
@@ -98,6 +102,7 @@ impl BatchPlan {
         let is_quota_mode = request.is_quota_mode() && !is_unlimited();
         self.requests.push(PlannedRequest {
             cost: request.cost(),
+            is_metered: request.is_metered(),
             ban: rules.find_ban(&values),
             leaf,
             is_quota_mode,
@@ -191,6 +196,9 @@ impl BatchPlan {
         let cost = &mut self.entries[number].cost;
         *cost = cost.saturating_add(self.requests[place].cost);
         self.requests[place].entries.push(number);
+        if self.requests[place].is_metered {
+            self.add_metered(number, self.requests[place].cost);
+        }
     }
 
     /// A limit that never denies by itself is charged by itself: each is its own group.
@@ -222,11 +230,32 @@ impl BatchPlan {
         })
     }
 
+    #[cold]
+    fn add_metered(&mut self, number: usize, cost: u64) {
+        match self.metered.iter_mut().find(|(known, _)| *known == number) {
+            Some((_, metered)) => *metered = metered.saturating_add(cost),
+            None => self.metered.push((number, cost)),
+        }
+    }
+
+    /// What a take is followed by; none if by nothing. Where those deny that do so only
+    /// together, the others must not stay charged.
+    pub(super) fn terms(&self, rules: &RuleSet, is_refused: bool) -> Option<TakeTerms> {
+        let alternatives = if is_refused { None } else { self.alternatives(rules) };
+        let metered = self.metered.iter().filter(|(_, cost)| *cost > 0).flat_map(|(number, cost)| {
+            let entry = &self.entries[*number];
+            (entry.first..entry.first + entry.quotas(rules).len()).map(|tier| (tier, *cost))
+        });
+        let terms =
+            TakeTerms { alternatives: alternatives.unwrap_or_default(), metered: metered.collect(), is_refused };
+        (!terms.alternatives.is_empty() || !terms.metered.is_empty()).then_some(terms)
+    }
+
     /// The groups that deny the requests only if all of them deny; none if there are no
     /// such groups, or one of them never denies.
-    pub(super) fn alternatives(&self, rules: &RuleSet) -> Option<SmallVec<[u8; TIERS_INLINE]>> {
+    fn alternatives(&self, rules: &RuleSet) -> Option<Vec<u8>> {
         let groups: SmallVec<[u8; TIERS_INLINE]> = self.groups().collect();
-        let mut alternatives = SmallVec::new();
+        let mut alternatives = Vec::new();
         for planned in self.requests.iter().filter(|planned| planned.is_quota_mode && !planned.is_blocked(rules)) {
             let mut own = planned.entries.iter().filter(|entry| self.entries[**entry].is_of_tree);
             let enforced = own.find(|entry| rules.rule(self.entries[**entry].rule).rule.mode == Mode::Enforce)?;
@@ -281,7 +310,10 @@ impl BatchPlan {
     pub(super) fn outcomes(self, rules: &Arc<RuleSet>, mut answer: TierDecisions, done: Operation) -> Vec<Outcome> {
         let is_taken = done == Operation::Take && answer.by.is_refundable();
         if is_taken && !self.is_denied_by_one(rules, &answer) && self.is_denied_by_all(rules, &answer) {
-            self.entries.iter().for_each(|entry| entry.show_refunded(rules, &mut answer));
+            for (number, entry) in self.entries.iter().enumerate() {
+                let metered = self.metered.iter().find(|(metered, _)| *metered == number).map_or(0, |(_, cost)| *cost);
+                entry.show_refunded(rules, &mut answer, entry.cost.saturating_sub(metered));
+            }
         }
         let Self { requests, entries, .. } = self;
         requests.into_iter().map(|planned| planned.outcome(rules, &entries, &answer)).collect()
@@ -318,18 +350,18 @@ impl PlannedQuotas {
         &answer.decisions[self.first..self.first + self.quotas(rules).len()]
     }
 
-    /// Makes its decisions those of buckets to which the cost was refunded; nothing was
+    /// Makes its decisions those of buckets to which this cost was refunded; nothing was
     /// charged if one of them denied.
-    fn show_refunded(&self, rules: &RuleSet, answer: &mut TierDecisions) {
+    fn show_refunded(&self, rules: &RuleSet, answer: &mut TierDecisions, cost: u64) {
         let quotas = self.quotas(rules);
         let decisions = &mut answer.decisions[self.first..self.first + quotas.len()];
         if decisions.iter().any(|decision| !decision.is_allowed()) {
             return;
         }
         for (quota, decision) in quotas.iter().map(|quota| &quota.quota).zip(decisions) {
-            decision.remaining = decision.remaining.saturating_add(self.cost).min(decision.limit);
+            decision.remaining = decision.remaining.saturating_add(cost).min(decision.limit);
             if quota.algorithm().is_bucket() {
-                let cost_us = u128::from(self.cost) * u128::from(quota.period_us()) / u128::from(quota.spec().amount);
+                let cost_us = u128::from(cost) * u128::from(quota.period_us()) / u128::from(quota.spec().amount);
                 let cost_us = u64::try_from(cost_us).unwrap_or(u64::MAX);
                 decision.reset_after_us = decision.reset_after_us.saturating_sub(cost_us);
             }

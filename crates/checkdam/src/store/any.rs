@@ -1,6 +1,6 @@
 //! A store that is chosen at run time.
 
-use super::{MemoryStore, Operation, Store, Tier, TierDecisions};
+use super::{MemoryStore, Operation, Store, TakeTerms, Tier, TierDecisions};
 
 #[cfg(feature = "redis")]
 use super::redis::{RedisOptions, RedisStore, RedisStoreError};
@@ -71,11 +71,11 @@ impl Store for AnyStore {
         }
     }
 
-    async fn take_with_alternatives(&self, tiers: &[Tier<'_>], alternatives: &[u8]) -> TierDecisions {
+    async fn take_on_terms(&self, tiers: &[Tier<'_>], terms: &TakeTerms) -> TierDecisions {
         match self {
-            Self::Memory(store) => store.take_with_alternatives(tiers, alternatives).await,
+            Self::Memory(store) => store.take_on_terms(tiers, terms).await,
             #[cfg(feature = "redis")]
-            Self::Redis(store) => store.take_with_alternatives(tiers, alternatives).await,
+            Self::Redis(store) => store.take_on_terms(tiers, terms).await,
         }
     }
 }

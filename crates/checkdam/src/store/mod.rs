@@ -6,10 +6,12 @@ pub mod memory;
 #[cfg(feature = "redis")]
 #[clippy::msrv = "1.88"]
 pub mod redis;
+mod take_terms;
 
 pub use any::AnyStore;
 pub use decisions::Decisions;
 pub use memory::{MemoryOptions, MemoryStats, MemoryStore};
+pub use take_terms::TakeTerms;
 
 #[cfg(feature = "redis")]
 use std::sync::OnceLock;
@@ -225,19 +227,19 @@ pub trait Store: Send + Sync {
         false
     }
 
-    /// As a take; but if all of the groups `alternatives` deny, the request as a whole is
-    /// denied, and what was charged is refunded. If a take or a refund waits, dropping
-    /// the future must not stop it between the two.
-    fn take_with_alternatives(
-        &self,
-        tiers: &[Tier<'_>],
-        alternatives: &[u8],
-    ) -> impl Future<Output = TierDecisions> + Send {
+    /// Takes the tiers, then refunds and records what the terms demand. The decisions are
+    /// those of the take. If a step waits, dropping the future must not stop it before the
+    /// last one.
+    fn take_on_terms(&self, tiers: &[Tier<'_>], terms: &TakeTerms) -> impl Future<Output = TierDecisions> + Send {
         async move {
-            let answer = self.apply(Operation::Take, tiers).await;
-            let charged = DeniedGroups::charged_despite_denial(tiers, &answer, alternatives);
-            if !charged.is_empty() {
-                self.apply(Operation::Refund, &charged).await;
+            let mut answer = self.apply(terms.operation(), tiers).await;
+            let refunds = terms.refunds(tiers, &answer);
+            if !refunds.is_empty() {
+                self.apply(Operation::Refund, &refunds).await;
+            }
+            let records = terms.records(tiers, &answer);
+            if !records.is_empty() {
+                answer.cut_off = self.apply(Operation::Record, &records).await.cut_off;
             }
             answer
         }
@@ -254,12 +256,8 @@ impl<S: Store> Store for std::sync::Arc<S> {
         (**self).try_apply_now(operation, tiers, answer)
     }
 
-    fn take_with_alternatives(
-        &self,
-        tiers: &[Tier<'_>],
-        alternatives: &[u8],
-    ) -> impl Future<Output = TierDecisions> + Send {
-        (**self).take_with_alternatives(tiers, alternatives)
+    fn take_on_terms(&self, tiers: &[Tier<'_>], terms: &TakeTerms) -> impl Future<Output = TierDecisions> + Send {
+        (**self).take_on_terms(tiers, terms)
     }
 }
 
@@ -282,21 +280,7 @@ impl DeniedGroups {
         !self.contains(0) && !self.contains(tier.group) && tier.cost > 0
     }
 
-    /// What a take charged although all of the alternatives denied. Decisions of a
-    /// failure policy charged nothing that could be refunded.
-    pub(crate) fn charged_despite_denial<'a>(
-        tiers: &[Tier<'a>],
-        answer: &TierDecisions,
-        alternatives: &[u8],
-    ) -> Vec<Tier<'a>> {
-        let denied = Self::new(tiers, answer.decisions.iter().map(Decision::is_allowed));
-        if !answer.by.is_refundable() || !alternatives.iter().all(|group| denied.contains(*group)) {
-            return Vec::new();
-        }
-        tiers.iter().filter(|tier| denied.is_charged(tier)).copied().collect()
-    }
-
-    fn contains(&self, group: u8) -> bool {
+    pub(super) fn contains(&self, group: u8) -> bool {
         self.0[usize::from(group) / 64] & 1 << (group % 64) != 0
     }
 }

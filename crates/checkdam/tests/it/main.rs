@@ -10,6 +10,7 @@ mod index;
 mod keyed_limiter;
 mod leases;
 mod limiter;
+mod metered;
 mod oracle;
 mod overrides;
 mod properties;

@@ -177,3 +177,38 @@ async fn requests_that_are_decided_together_and_dropped_give_back_what_they_took
     }
     assert!(most > 2, "it was decided after {most} polls: nothing was given back in turn");
 }
+
+/// A metered cost that does not fit is charged though nobody waits for it, and once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_metered_request_that_is_denied_and_dropped_is_charged() {
+    let server = Redis::start();
+    let tree = "domain: edge\ndescriptors: [{ key: tokens, rate_limit: { unit: day, requests_per_unit: 10 } }]\n";
+    let (rules, _) = rule_file::compile_all(&[tree], &FileOptions::default()).unwrap();
+    let limiter = Limiter::new(rules, store(patient(server.url())));
+    let request = |user: &str| Request::from_entries("edge", [("tokens", user.to_owned())]).unwrap();
+    let (mut polls, mut most, mut rounds) = (0, 0, 0);
+    for user in 0.. {
+        assert!(user < POLLS_MAX, "it is never decided");
+        let user = format!("user:{user}");
+        let metered = [request(&user).costing(25).metered()];
+        let is_decided = dropped_after(polls, limiter.check_batch(&metered)).await;
+        let began = Instant::now();
+        // The first poll begins it.
+        while polls > 0 || is_decided {
+            let outcome = limiter.peek(&request(&user)).await;
+            assert_eq!(outcome.decided_by(), DecidedBy::Redis);
+            let debt = outcome.tiers().next().unwrap().decision.debt;
+            if debt == 15 {
+                break;
+            }
+            assert!(debt == 0 && began.elapsed() < LIMIT, "dropped after {polls} polls: a debt of {debt}");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        most = most.max(polls);
+        (polls, rounds) = if is_decided { (0, rounds + 1) } else { (polls + 1, rounds) };
+        if rounds == ROUNDS {
+            break;
+        }
+    }
+    assert!(most > 2, "it was decided after {most} polls: nothing was recorded in turn");
+}

@@ -5,7 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::json;
-use super::responses::BanAnswer;
+use super::responses::{BanAnswer, is_zero};
 use crate::telemetry::{Unseen, unknown_attributes};
 
 /// The maximum number of rules explained that do not apply to the request.
@@ -72,6 +72,10 @@ pub(in crate::http) struct ExplainedTier {
     limit: u64,
     /// What is left.
     remaining: u64,
+    /// What was used beyond the limit and is not paid back yet; absent if nothing.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schema(required = false)]
+    debt: u64,
     /// How long until it would let the request pass, in milliseconds, rounded up: 0 if it does, null if it
     /// never will.
     retry_after_ms: Option<u64>,
@@ -161,6 +165,7 @@ fn tiers(rule: &Rule, outcome: &Outcome) -> Vec<ExplainedTier> {
         allowed: tier.decision.is_allowed(),
         limit: tier.decision.limit,
         remaining: tier.decision.remaining,
+        debt: tier.decision.debt,
         retry_after_ms: tier.decision.retry_after().map(|_| tier.decision.retry_after_us.div_ceil(1_000)),
         reset_after_ms: tier.decision.reset_after_us.div_ceil(1_000),
     })

@@ -9,7 +9,9 @@ mod responses;
 pub(super) use envoy_rate_limit::{parse_rate_limit, write_rate_limit};
 pub(super) use explain::ExplainAnswer;
 pub use explain::{explain, mode_name};
-pub(super) use requests::{BODY_MAX, BatchBody, CheckBody, parse, parse_batch, read, read_within};
+pub(super) use requests::{
+    BODY_MAX, BatchBody, CheckBody, RecordBody, parse, parse_batch, parse_record, read, read_within,
+};
 pub(super) use responses::{Answer, BatchAnswer, Denied, Refusal, batch_response, decision_response, state_response};
 pub use responses::{STANDING, denial_response, rate_limit_headers};
 

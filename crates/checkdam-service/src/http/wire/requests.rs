@@ -142,6 +142,24 @@ pub(in crate::http) struct CheckBody<'a> {
     cost: Cost,
 }
 
+/// What was used, and by what request.
+#[derive(serde::Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct RecordBody<'a> {
+    /// Only rules of this domain apply to the request; without it, only rules without one.
+    #[serde(borrow, default)]
+    #[schema(value_type = String, max_length = 512, required = false)]
+    domain: Cow<'a, str>,
+    /// The attributes of the request.
+    #[serde(borrow)]
+    #[schema(schema_with = attributes_schema)]
+    attributes: Attributes<'a>,
+    /// How much was used.
+    #[serde(default)]
+    #[schema(value_type = u64, minimum = 0, maximum = 1_000_000_000_000_u64, default = 1, required = false)]
+    cost: Cost,
+}
+
 /// Lengths are bounded in bytes, which schemas cannot say: they count characters.
 fn attributes_schema() -> Object {
     let text =
@@ -170,6 +188,7 @@ pub(in crate::http) struct BatchBody<'a> {
 
 /// An example of a check, for error messages.
 const CHECK_EXAMPLE: &str = r#"{"attributes": {"user": "42"}}"#;
+const RECORD_EXAMPLE: &str = r#"{"attributes": {"user": "42"}, "cost": 1500}"#;
 const BATCH_EXAMPLE: &str = r#"{"requests": [{"attributes": {"user": "42"}}]}"#;
 
 pub(in crate::http) fn parse(body: &[u8]) -> Result<Request<'_>, Problem> {
@@ -189,6 +208,23 @@ pub(in crate::http) fn parse(body: &[u8]) -> Result<Request<'_>, Problem> {
             })
         }
     }
+}
+
+/// The request of a record, which may have used nothing.
+pub(in crate::http) fn parse_record(body: &[u8]) -> Result<Request<'_>, Problem> {
+    let RecordBody { domain, attributes, cost } = match serde_json::from_slice(body) {
+        Ok(JsonObject(body)) => body,
+        Err(error) => {
+            let problem = malformed_body::<JsonObject<RecordBody<'_>>>(body, &error);
+            return Err(match first_byte(body) {
+                Some(b'[') => problem.with_advice("one record is an object; send several one after another"),
+                Some(b'{') => problem,
+                _ => problem.with_advice(&format!("send JSON, such as {RECORD_EXAMPLE}")),
+            });
+        }
+    };
+    let cost = if matches!(cost, Cost::Zero) { Cost::Valid(0) } else { cost };
+    CheckBody { domain, attributes, cost }.into_request()
 }
 
 /// The byte that a body begins with, spaces aside.
@@ -234,6 +270,10 @@ impl<'a> CheckBody<'a> {
         };
         match self.cost {
             Cost::Valid(cost) => Ok(request.in_domain(domain).costing(cost)),
+            Cost::Zero => {
+                let detail = "cost is 0: it must be at least 1; to ask without charging use /v1/peek";
+                Err(Problem::invalid("cost", detail.to_owned()))
+            }
             Cost::Invalid(detail) => Err(Problem::invalid("cost", detail)),
         }
     }
@@ -401,6 +441,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Attributes<'a> {
 /// A cost, or why it is none.
 pub(in crate::http) enum Cost {
     Valid(u64),
+    /// Valid only for a record.
+    Zero,
     Invalid(String),
 }
 
@@ -422,9 +464,7 @@ impl<'de> Deserialize<'de> for Cost {
 
             fn visit_u64<E: Error>(self, cost: u64) -> Result<Cost, E> {
                 Ok(match cost {
-                    0 => Cost::Invalid(
-                        "cost is 0: it must be at least 1; to ask without charging use /v1/peek".to_owned(),
-                    ),
+                    0 => Cost::Zero,
                     1..=LIMIT_MAX => Cost::Valid(cost),
                     _ => Cost::Invalid(format!("cost is {cost}: it must be at most {LIMIT_MAX}")),
                 })
@@ -439,6 +479,9 @@ impl<'de> Deserialize<'de> for Cost {
                 // the largest cost they are exact.
                 if cost.fract() == 0.0 && (1.0..=LIMIT_MAX as f64).contains(&cost) {
                     return Ok(Cost::Valid(cost as u64));
+                }
+                if cost == 0.0 {
+                    return Ok(Cost::Zero);
                 }
                 Ok(Cost::Invalid(format!("cost is {cost:?}: it must be a whole number, 1 to {LIMIT_MAX}")))
             }

@@ -35,6 +35,11 @@ pub(in crate::http) struct Answer {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schema(required = false)]
     delay_ms: u64,
+    /// Of a record, what was not charged because a tier's debt would have exceeded its `max_debt`, summed over the
+    /// tiers; absent if nothing.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schema(required = false)]
+    cut_off: u64,
     /// The rule with the longest wait, if the request is denied.
     violated: Option<String>,
     /// The ban on the request, if it is banned; absent if not.
@@ -86,6 +91,10 @@ struct TierAnswer {
     limit: u64,
     /// What is left.
     remaining: u64,
+    /// What was used beyond the limit and is not paid back yet: until then nothing passes. Absent if nothing.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schema(required = false)]
+    debt: u64,
     /// How long until it would let the request pass, in milliseconds, rounded up: 0 if it does, null if it
     /// never will.
     retry_after_ms: Option<u64>,
@@ -167,7 +176,7 @@ pub(in crate::http) struct BatchAnswer {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
-const fn is_zero(number: &u64) -> bool {
+pub(super) const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
@@ -318,11 +327,12 @@ bans:
                 verdict: Verdict::Unavailable,
                 limit: tier.quota.limit(),
                 remaining: 0,
+                debt: 0,
                 retry_after_us: 1_000_000,
                 reset_after_us: 0,
                 delay_us: 0,
             });
-            store::TierDecisions { decisions: decisions.collect(), at_us: 0, by: DecidedBy::Policy }
+            store::TierDecisions { decisions: decisions.collect(), at_us: 0, by: DecidedBy::Policy, cut_off: 0 }
         }
     }
 
@@ -334,6 +344,10 @@ bans:
 
     async fn check(limiter: &Limiter<impl Store>, request: Request<'static>) -> u16 {
         let outcome = limiter.check(&request).await;
+        assert_rendered(request, outcome)
+    }
+
+    fn assert_rendered(request: Request<'static>, outcome: Outcome) -> u16 {
         let (mut state, mut denial, mut refusal) = (String::new(), String::new(), String::new());
         render::write_state(&mut state, &request, &outcome);
         assert_described::<Answer>(&state);
@@ -378,6 +392,10 @@ bans:
             seen.push(check(&limiter, asked(pairs, cost)).await);
         }
         assert_eq!(seen, [200, 200, 200, 429, 422, 403, 403, 200, 429, 200]);
+        let used = asked(&[("user", "43")], 5_000);
+        let recorded = limiter.record(&used).await;
+        assert!(recorded.cut_off() > 0 && recorded.tiers().all(|tier| tier.decision.debt > 0), "{recorded:?}");
+        assert_eq!(assert_rendered(used, recorded), 429);
         let failed = Limiter::new(rule_file::compile(RULES).unwrap(), Failed);
         assert_eq!(check(&failed, asked(&[("user", "42"), ("path", "/")], 1)).await, 503);
         let mut empty = String::new();

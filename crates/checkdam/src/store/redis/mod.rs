@@ -55,7 +55,7 @@ use self::script::ScriptCall;
 use self::server_queue::ShardOptions;
 use self::target::Target;
 use self::topology::Topology;
-use super::{Decisions, DeniedGroups, Operation, Store, TIERS_INLINE, Tier, TierDecisions};
+use super::{Decisions, DeniedGroups, Operation, Store, TIERS_INLINE, TakeTerms, Tier, TierDecisions};
 use crate::decision::{DecidedBy, Decision, Verdict};
 use crate::lease::LeaseStats;
 use crate::time::ManualClock;
@@ -466,19 +466,26 @@ impl Store for RedisStore {
         }
     }
 
-    /// Take and refund both complete even if the caller is dropped.
-    fn take_with_alternatives(
-        &self,
-        tiers: &[Tier<'_>],
-        alternatives: &[u8],
-    ) -> impl Future<Output = TierDecisions> + Send {
-        let (store, owned, alternatives) = (self.clone(), OwnedTiers::new(tiers), alternatives.to_vec());
+    /// All steps complete even if the caller is dropped.
+    fn take_on_terms(&self, tiers: &[Tier<'_>], terms: &TakeTerms) -> impl Future<Output = TierDecisions> + Send {
+        let (store, owned, terms) = (self.clone(), OwnedTiers::new(tiers), terms.clone());
         RunToCompletion::new(&self.runtime, async move {
             let tiers = owned.tiers();
-            let answer = store.apply(Operation::Take, &tiers).await;
-            let charged = DeniedGroups::charged_despite_denial(&tiers, &answer, &alternatives);
-            if !charged.is_empty() {
-                store.apply(Operation::Refund, &charged).await;
+            let mut answer = store.apply(terms.operation(), &tiers).await;
+            let refunds = terms.refunds(&tiers, &answer);
+            if !refunds.is_empty() {
+                store.apply(Operation::Refund, &refunds).await;
+            }
+            let records = terms.records(&tiers, &answer);
+            if !records.is_empty() {
+                let recorded = match answer.by {
+                    // Redis did not reply: it is charged later, and not waited for again.
+                    DecidedBy::Local | DecidedBy::Policy => {
+                        store.fallback.apply(Operation::Record, &records, &store.keys)
+                    }
+                    _ => store.apply(Operation::Record, &records).await,
+                };
+                answer.cut_off = recorded.cut_off;
             }
             answer
         })
