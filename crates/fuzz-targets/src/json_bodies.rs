@@ -30,7 +30,8 @@ fn check_record(value: &Value, checked: Option<&CheckReading>) {
         check_problem(problem);
     }
     let recorded = read.ok().map(|request| CheckReading::from_request(&request));
-    if value.get("cost").and_then(Value::as_f64) != Some(0.0) {
+    let is_zero = |cost: f64| cost == 0.0 && cost.is_sign_positive();
+    if !value.get("cost").and_then(Value::as_f64).is_some_and(is_zero) {
         assert_eq!(recorded.as_ref(), checked, "{text}");
         return;
     }

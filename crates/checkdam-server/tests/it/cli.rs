@@ -41,7 +41,12 @@ fn record_charges_what_was_used_and_tells_the_debt() {
     assert_eq!((first.status.code(), text(&first.stdout).lines().next()), (Some(0), Some("recorded 1: 1 of 2 left")));
     let beyond = ask(&server, &["record", "user=42", "--cost", "5"]);
     assert_eq!(beyond.status.code(), Some(0));
-    insta::assert_snapshot!(text(&beyond.stdout).replace("2h 59m", "3h 0m").replace("4h 59m", "5h 0m"), @r"");
+    insta::assert_snapshot!(text(&beyond.stdout).replace("2h 59m", "3h 0m").replace("4h 59m", "5h 0m"), @r"
+    recorded 5: requests are denied for 3h 0m; 1 not charged because of max_debt
+
+    RULE      SUBJECT  LIMIT                   DECISION  LEFT               RETRY IN  FULL IN
+    per-user  user:42  1/h burst 2 max_debt 3  denied    0 of 2, 3 in debt  3h 0m     5h 0m
+    ");
     let json = ask(&server, &["record", "user=42", "--cost", "5", "--json"]);
     assert!(text(&json.stdout).contains("\"cut_off\":5,"), "{json:?}");
     let free = ask(&server, &["record", "--domain", "elsewhere", "user=42"]);

@@ -131,7 +131,6 @@ fn whoever_may_check_may_record() {
     let authorization = ("authorization", &*format!("Bearer {token}"));
     assert_eq!((send(&[]), send(&[authorization])), (401, 200));
     assert_eq!(send(&[authorization, ("origin", "https://example.com")]), 403, "a page of another origin");
-    assert_eq!(server.client().get("/v1/record").status, 401);
 }
 
 #[test]

@@ -480,7 +480,7 @@ impl<'de> Deserialize<'de> for Cost {
                 if cost.fract() == 0.0 && (1.0..=LIMIT_MAX as f64).contains(&cost) {
                     return Ok(Cost::Valid(cost as u64));
                 }
-                if cost == 0.0 {
+                if cost == 0.0 && cost.is_sign_positive() {
                     return Ok(Cost::Zero);
                 }
                 Ok(Cost::Invalid(format!("cost is {cost:?}: it must be a whole number, 1 to {LIMIT_MAX}")))
