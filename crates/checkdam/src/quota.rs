@@ -305,7 +305,8 @@ impl Quota {
             owed_max,
             arithmetic: arithmetic(
                 algorithm,
-                [per_us, interval, capacity, owed_initially],
+                // A bucket in debt is read by how much it may owe.
+                [per_us, interval, capacity, owed_initially, spec.max_debt.map_or(0, |max_debt| max_debt + 1)],
                 TagBits::new(capacity.div_ceil(per_us), initial < limit),
             ),
             queue_max: capacity,
@@ -354,7 +355,7 @@ impl Quota {
             owed_max: 0,
             arithmetic: arithmetic(
                 algorithm,
-                [spec.period_us, spec.align as u64, zone, days],
+                [spec.period_us, spec.align as u64, zone, days, 0],
                 TagBits::new(spec.period_us, false),
             ),
             queue_max: 0,
@@ -379,8 +380,8 @@ impl Quota {
     }
 
     /// Whether a bucket of one quota can be read by the other. A token or leaky
-    /// bucket holds a time that follows from its interval and its burst: other
-    /// numbers need another bucket. A window holds counts, which are valid for
+    /// bucket holds a time that follows from its interval, its burst and its `max_debt`:
+    /// other numbers need another bucket. A window holds counts, which are valid for
     /// any limit of the same period.
     #[must_use]
     pub const fn shares_bucket_with(&self, other: &Self) -> bool {
@@ -395,7 +396,8 @@ impl Quota {
         match self.algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
                 let (interval, ticks, owed) = (self.interval, self.ticks_per_us, self.owed_initially);
-                format!("{name}:{}x{interval}:{ticks}:{owed}", self.limit)
+                let debt = self.spec.max_debt.map_or_else(String::new, |max_debt| format!(":debt{max_debt}"));
+                format!("{name}:{}x{interval}:{ticks}:{owed}{debt}", self.limit)
             }
             Algorithm::SlidingWindow { strict: true } => format!("{name}_strict:{period_us}"),
             Algorithm::FixedWindow if align.is_calendar() && self.calendar == Calendar::default() => {
@@ -563,10 +565,10 @@ fn debt_max(spec: &QuotaSpec, limit: u64, countable: u64) -> Result<u64, QuotaEr
 
 /// A hash of an algorithm and the numbers of its arithmetic, above the bits that
 /// stores read.
-fn arithmetic(algorithm: Algorithm, numbers: [u64; 4], traits: TagBits) -> u64 {
+fn arithmetic(algorithm: Algorithm, numbers: [u64; 5], traits: TagBits) -> u64 {
     let kind = Algorithm::ALL.iter().position(|other| *other == algorithm).unwrap_or(0) as u64;
-    let [a, b, c, d] = numbers;
-    let words = [kind, a, b, c, d].map(u64::to_le_bytes);
+    let [a, b, c, d, e] = numbers;
+    let words = [kind, a, b, c, d, e].map(u64::to_le_bytes);
     crate::hash::stable_hash(words.as_flattened()) & !TagBits::MASK | traits.bits()
 }
 

@@ -152,7 +152,7 @@ class TokenBucket(Limiter):
         self.capacity = self.burst * self.interval
         if 1 - Fraction(self.period, self.limit) / self.interval > Fraction(1, 1000):
             raise ValueError("refused: loses more than 1/1000 of its rate")
-        self.arithmetic = (k, self.interval, self.burst, self.initial)
+        self.arithmetic = (k, self.interval, self.burst, self.initial, quota.get("max_debt"))
 
     def ticks(self, k):
         return -(-self.period * k // self.limit)

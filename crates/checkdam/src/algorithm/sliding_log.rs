@@ -25,7 +25,7 @@ struct Entry {
     cost: u64,
 }
 
-/// Records `cost` if it fits into the last period. Unlike the other states, the log
+/// Counts `cost` if it fits into the last period. Unlike the other states, the log
 /// is modified in place: it may be long.
 pub fn decide(quota: &Quota, state: &mut State, now_us: u64, cost: u64) -> Decision {
     let decision = peek(quota, state, now_us, cost);
@@ -40,7 +40,7 @@ pub fn decide(quota: &Quota, state: &mut State, now_us: u64, cost: u64) -> Decis
     decision
 }
 
-/// The decision of a take of `cost`, without recording it.
+/// The decision of a take of `cost`, without counting it.
 pub fn peek(quota: &Quota, state: &State, now_us: u64, cost: u64) -> Decision {
     let log = View::at(quota, state, now_us);
     let level = log.level();

@@ -125,6 +125,16 @@ impl<'a> Windows<'a> {
         (after_us < self.quota.spec.period_us).then_some(after_us)
     }
 
+    /// What is used beyond the limit, rounded up.
+    fn debt(&self) -> u64 {
+        let parts = self.quota.capacity;
+        let State { current, previous, .. } = self.state;
+        let wide = u128::from;
+        let used = wide(current) * wide(parts) + wide(previous) * wide(parts - self.passed);
+        let debt = used.saturating_sub(wide(self.quota.limit) * wide(parts)).div_ceil(wide(parts));
+        u64::try_from(debt).unwrap_or(u64::MAX)
+    }
+
     fn level(&self) -> QuotaStatus {
         let parts = self.quota.capacity;
         let State { start_us, current, previous } = self.state;
@@ -134,7 +144,7 @@ impl<'a> Windows<'a> {
         QuotaStatus {
             limit: self.quota.limit,
             remaining: (self.quota.limit * parts).saturating_sub(used) / parts,
-            debt: used.saturating_sub(self.quota.limit * parts).div_ceil(parts),
+            debt: self.debt(),
             reset_after_us: expires_at.saturating_sub(self.unix_us),
         }
     }

@@ -11,9 +11,11 @@ local function bucket_read(text)
   return tonumber(marked), tonumber(most)
 end
 
--- The TTL outlives what is owed, also while a step back of the clock is waited out.
+-- The TTL outlives what is owed, also while a step back of the clock is waited out, and
+-- for how long a full bucket is remembered.
 local function bucket_write(key, full_at, quota, now)
-  local ttl = math.max(2 * (quota.capacity + quota.remembered), full_at - now)
+  local held = STEP_BACK_HELD * quota.ticks
+  local ttl = math.max(2 * (quota.capacity + quota.remembered), full_at - now + quota.remembered + held)
   local text = string.format('%.0f', full_at)
   if quota.most and full_at - now > quota.capacity then text = text .. string.format(' %.0f', quota.most) end
   redis.call('SET', key, text, 'PX', ttl_text(ttl / quota.ticks))
@@ -48,7 +50,7 @@ end
 local function bucket_refund(quota, full_at, now_us, cost)
   local now, owed, _, is_new = bucket_at(quota, full_at, now_us)
   if is_new then return nil end
-  return now + math.max(owed - math.min(cost, quota.limit) * quota.interval, 0)
+  return now + math.max(owed - cost * quota.interval, 0)
 end
 
 -- Charges the cost, whatever is left: the full_at to keep (nil: as it was), and what

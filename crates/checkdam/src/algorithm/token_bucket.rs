@@ -81,8 +81,7 @@ pub fn refund(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision,
     if bucket.is_new {
         return (bucket.level(bucket.owed).allow(), state);
     }
-    let back = cost.min(quota.limit) * quota.interval;
-    let owed = bucket.owed.saturating_sub(back);
+    let owed = bucket.owed.saturating_sub(cost.saturating_mul(quota.interval));
     (bucket.level(owed).allow(), bucket.owing(owed))
 }
 

@@ -168,6 +168,20 @@ fn a_shared_bucket_goes_on_beside_a_flood() {
 }
 
 /// A key without attributes has one bucket: it is charged exactly, whatever comes.
+/// Debt outlives a flood of keys that owe no more than their limit.
+#[test]
+fn recorded_debt_is_evicted_after_everything_else() {
+    for algorithm in Algorithm::ALL {
+        let dam = Dam::new(8_192, &[("user", quota("100/h", algorithm)), ("ip", quota("100/h", algorithm))]);
+        let debtor = Request::new().with("user", "debtor").unwrap();
+        let recorded = block_on(dam.limiter.record(&debtor.clone().costing(500)));
+        assert_eq!(recorded.tiers().next().unwrap().decision.debt, 400, "{algorithm:?}");
+        dam.flood("ip", 60_000, 100);
+        let debt = block_on(dam.limiter.peek(&debtor.costing(0))).tiers().next().unwrap().decision.debt;
+        assert!((395..=400).contains(&debt), "{algorithm:?}: {debt} of 400 are left");
+    }
+}
+
 #[test]
 fn the_buckets_of_keys_without_attributes_are_never_evicted() {
     for algorithm in Algorithm::ALL {

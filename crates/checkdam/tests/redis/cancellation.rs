@@ -178,6 +178,24 @@ async fn requests_that_are_decided_together_and_dropped_give_back_what_they_took
     assert!(most > 2, "it was decided after {most} polls: nothing was given back in turn");
 }
 
+/// What was used is charged though nobody waits for it, and once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_is_dropped_is_charged() {
+    let server = Redis::start();
+    let (store, quota) = (store(patient(server.url())), quota("10/d"));
+    let (mut polls, mut rounds) = (0, 0);
+    while rounds < ROUNDS {
+        assert!(polls < POLLS_MAX, "it is never answered");
+        let bucket = TestBucket::new("dropped", &format!("{rounds} {polls}"));
+        let tiers = [bucket.tier(&quota, 7)];
+        let is_decided = dropped_after(polls, store.apply(Operation::Record, &tiers)).await;
+        // What was never polled has done nothing.
+        let wanted = if polls > 0 || is_decided { 7 } else { 0 };
+        wait_for_taken(&store, bucket.tier(&quota, 0), wanted, &format!("dropped after {polls} polls")).await;
+        (polls, rounds) = if is_decided { (0, rounds + 1) } else { (polls + 1, rounds) };
+    }
+}
+
 /// A metered cost that does not fit is charged though nobody waits for it, and once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_metered_request_that_is_denied_and_dropped_is_charged() {

@@ -208,6 +208,41 @@ async fn a_cluster_is_entered_though_its_first_node_hangs() {
     resumes(&store, &quota, &buckets).await;
 }
 
+/// What was used is charged to every server that replies, once, and to the others later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_across_slots_is_charged_once_though_a_server_hangs() {
+    let cluster = Cluster::builder().masters(3).replicas_per_master(0).start();
+    let (quota, buckets) = (quota("10/d"), buckets("recorded", KEYS));
+    let store = store(RedisOptions { deadline: Some(Duration::from_millis(300)), ..RedisOptions::new(cluster.url()) });
+    resumes(&store, &quota, &buckets).await;
+    let tiers: Vec<Tier<'_>> = buckets.iter().flatten().map(|bucket| bucket.tier(&quota, 25)).collect();
+    for tier in &tiers {
+        assert_eq!(store.apply(Operation::Reset, &[*tier]).await.by, DecidedBy::Redis);
+    }
+    cluster.nodes()[0].pause();
+    let answer = store.apply(Operation::Record, &tiers).await;
+    assert_ne!(answer.by, DecidedBy::Redis, "one of three servers hangs");
+    cluster.nodes()[0].resume();
+    let began = Instant::now();
+    let mut debts = Vec::new();
+    while began.elapsed() < Duration::from_secs(20) {
+        debts.clear();
+        for tier in &tiers {
+            let answer = store.apply(Operation::Peek, &[Tier { cost: 0, ..*tier }]).await;
+            debts.push(if answer.by == DecidedBy::Redis { answer.decisions[0].debt } else { 0 });
+        }
+        if debts.iter().all(|debt| *debt > 0) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // A server that hung may have charged what it was sent when it went on: the result of
+    // that call is unknown, so its tiers are charged again.
+    assert!(debts.iter().all(|debt| [15, 40].contains(debt)), "{debts:?}");
+    let once = debts.iter().filter(|debt| **debt == 15).count();
+    assert!(once >= KEYS / 3, "servers that replied are charged once: {debts:?}");
+}
+
 /// MOVED and ASK, and TRYAGAIN for requests of two tiers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slots_that_move_under_load_lose_no_request() {

@@ -9,7 +9,7 @@ use checkdam::conformance::TestBucket;
 use checkdam::store::redis::{RedisOptions, RedisStore};
 use checkdam::store::{FailurePolicy, MemoryOptions, MemoryStore, Operation, Tier};
 use checkdam::time::{ManualClock, SECOND_US};
-use checkdam::{Algorithm, DecidedBy, Limiter, Outcome, Quota, Request, Rule, RuleSet};
+use checkdam::{Algorithm, DecidedBy, Limiter, Outcome, Quota, QuotaSpec, Request, Rule, RuleSet};
 use testkit::{FaultProxy, Redis};
 
 use crate::setup::{ask, quota, store, take, wait_for_redis, with_policy, without_breaker};
@@ -129,7 +129,9 @@ async fn what_is_recorded_without_redis_is_owed_to_it() {
     for algorithm in Algorithm::ALL {
         let clock = Arc::new(ManualClock::at(20_000_000 * SECOND_US + 30 * SECOND_US));
         let (first, second) = (node(&proxy, &clock), node(&proxy, &clock));
-        let quota = Quota::new("12/m".parse().unwrap(), algorithm).unwrap();
+        // Written with the limit, as in "12/m sliding_log".
+        let spec = QuotaSpec { algorithm: Some(algorithm), ..QuotaSpec::new(12, 60 * SECOND_US) };
+        let quota = Quota::new(spec, Algorithm::TokenBucket).unwrap();
         let mut recorded = 0;
         for policy in [FailurePolicy::Local, FailurePolicy::Closed, FailurePolicy::Open] {
             let bucket = TestBucket::new("recorded", &format!("{algorithm:?} {policy:?}"));
@@ -164,6 +166,40 @@ async fn what_is_recorded_without_redis_is_owed_to_it() {
         wait_for_redis(&first, tier).await;
         wait_for_redis(&second, tier).await;
         assert_eq!(ask(&second, Operation::Peek, tier).await.0.remaining, 12, "{algorithm:?}: it has left by now");
+    }
+}
+
+/// What a bucket owed before is paid back first: a record that waits for Redis is not paid
+/// back by the same time again. A cost beyond all bounds is the most that may be owed.
+#[tokio::test]
+async fn a_record_that_waits_for_redis_is_paid_back_once_and_bounded() {
+    let server = Redis::start();
+    let proxy = FaultProxy::start(server.addr());
+    let clock = Arc::new(ManualClock::at(20_000_000 * SECOND_US));
+    let node = node(&proxy, &clock);
+    let (per_minute, per_day) = (quota("12/m"), quota("10/d"));
+    let (bucket, other) = (TestBucket::new("owing", "a"), TestBucket::new("huge", "b"));
+    for policy in [FailurePolicy::Local, FailurePolicy::Closed, FailurePolicy::Open] {
+        let tier = |cost| with_policy(bucket.tier(&per_minute, cost), policy);
+        let huge = |cost| with_policy(other.tier(&per_day, cost), policy);
+        assert!(ask(&node, Operation::Take, tier(12)).await.0.is_allowed());
+        set_away(&proxy, true);
+        assert_ne!(ask(&node, Operation::Record, tier(15)).await.1, DecidedBy::Redis);
+        for _ in 0..2 {
+            assert_ne!(ask(&node, Operation::Record, huge(1_000_000_000_000)).await.1, DecidedBy::Redis);
+        }
+        clock.advance(30 * SECOND_US);
+        let charged = node.stats().charged;
+        set_away(&proxy, false);
+        wait_for_redis(&node, tier(0)).await;
+        wait_for_charges(&node, charged + 15 + 1_000).await;
+        let (decision, _) = ask(&node, Operation::Peek, tier(0)).await;
+        assert_eq!(decision.reset_after_us, (12 + 15) * 5 * SECOND_US - 30 * SECOND_US, "{policy:?}");
+        let (decision, _) = ask(&node, Operation::Peek, huge(0)).await;
+        assert!((999..=1_000).contains(&decision.debt), "{policy:?}: {decision:?}");
+        for tier in [tier(0), huge(0)] {
+            assert!(ask(&node, Operation::Reset, tier).await.0.is_allowed());
+        }
     }
 }
 

@@ -6,7 +6,8 @@
 //! When all slots are taken, the bucket that owes the smallest share of its capacity
 //! is evicted, and the sketch records its debt. Buckets that were denied because of a
 //! debt from the sketch are evicted after those, so that they pass when their
-//! `retry_after` has elapsed. Pinned buckets are evicted last, and their debt is kept
+//! `retry_after` has elapsed, and those with recorded debt after them, because the sketch
+//! holds no more than a capacity. Pinned buckets are evicted last, and their debt is kept
 //! exactly.
 //!
 //! To replace a bucket, a thread locks its word, records its debt, writes the new tag,
@@ -102,6 +103,8 @@ enum EvictionRank {
     Debt(u64),
     /// The same, and its client got a `retry_after`.
     DeniedAtInsert(u64),
+    /// It owes more than its capacity, which the sketch would forget.
+    RecordedDebt(u64),
     Pinned(u64),
 }
 
@@ -278,6 +281,7 @@ impl BucketTable {
         let full_at_us = word.full_at_us();
         match (full_at_us + traits.remembered_us()).checked_sub(now_us) {
             Some(owed_us @ 1..) if traits.is_pinned() => EvictionRank::Pinned(traits.share(owed_us)),
+            Some(owed_us @ 1..) if word.is_recorded_debt() => EvictionRank::RecordedDebt(traits.share(owed_us)),
             Some(owed_us @ 1..) if word.is_denied_at_insert() => EvictionRank::DeniedAtInsert(traits.share(owed_us)),
             Some(owed_us @ 1..) => EvictionRank::Debt(traits.share(owed_us)),
             _ if !traits.is_pinned() && self.sketch.is_owing(tag, now_us) => EvictionRank::Shelter(full_at_us),

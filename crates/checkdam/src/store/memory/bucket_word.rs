@@ -56,6 +56,11 @@ impl BucketWord {
         self.0 & DENIED_AT_INSERT != 0
     }
 
+    /// Whether it is marked as owing more than its capacity.
+    pub(super) fn is_recorded_debt(self) -> bool {
+        self.0 >> TICKS_BITS & token_bucket::DEBT_MARK != 0
+    }
+
     /// Whether neither the bucket nor its slot was ever used.
     #[inline]
     pub(super) fn is_new(self) -> bool {

@@ -152,7 +152,7 @@ impl<C: Clock> MemoryStore<C> {
                 Operation::Record => {
                     let (decision, at_us, cut_off) = self.record(quota, tag, cost, &mut locked);
                     answer.at_us = at_us;
-                    answer.cut_off += cut_off;
+                    answer.cut_off = answer.cut_off.saturating_add(cut_off);
                     decision
                 }
                 _ => {

@@ -45,6 +45,9 @@ impl<'a, 'b> CrossSlotCall<'a, 'b> {
 
     pub(super) async fn run(&mut self, operation: Operation) -> Result<(), CallError> {
         let parts = self.parts((0..self.tiers.len()).collect());
+        if operation == Operation::Record {
+            return self.record(parts).await;
+        }
         if operation != Operation::Take {
             for part in parts {
                 self.call_or_split(operation, part).await?;
@@ -58,6 +61,32 @@ impl<'a, 'b> CrossSlotCall<'a, 'b> {
             }
         }
         self.take_by_groups().await
+    }
+
+    /// Records part by part, whatever becomes of the others. Tiers whose server does not
+    /// reply are left without a state; an error if all are.
+    async fn record(&mut self, parts: SmallVec<[SlotTiers; 4]>) -> Result<(), CallError> {
+        let mut waiting = VecDeque::from_iter(parts);
+        let mut failed = None;
+        while let Some(part) = waiting.pop_front() {
+            match self.call(Operation::Record, &part).await {
+                Ok(()) => {}
+                Err(CallError::TryAgain { .. }) if part.len() > 1 => {
+                    for index in part.into_iter().rev() {
+                        waiting.push_front(SmallVec::from_iter([index]));
+                    }
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            Some(error) if self.held.iter().all(Option::is_none) => Err(error),
+            Some(error) => {
+                self.store.counts.add(&error);
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     /// The enforced tiers first; then, if they pass, each rule in shadow by

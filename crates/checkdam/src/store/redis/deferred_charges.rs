@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::algorithm::{fixed_window, sliding_window};
 use crate::decision::Decision;
 use crate::hash::RandomState;
-use crate::quota::{Algorithm, Quota};
+use crate::quota::{Algorithm, Quota, QuotaSpec};
 
 /// The maximum size of the queue, in bytes: about 60,000 buckets.
 const BYTES_MAX: usize = 16 << 20;
@@ -92,9 +92,16 @@ impl AdmittedCost {
         Self::empty(quota, interval, false).with(cost, now_us)
     }
 
-    /// A bucket of which use was recorded.
-    fn recorded(quota: &Quota, cost: u64, now_us: u64) -> Self {
-        Self::empty(quota, quota.interval, true).with(cost, now_us)
+    /// A bucket of which use was recorded, and what it owed before, if that is known. It is
+    /// paid back first, so nothing of the record is before then.
+    fn recorded(quota: &Quota, cost: u64, owed_us: Option<u64>, now_us: u64) -> Self {
+        let mut admitted = Self::empty(quota, quota.interval, true);
+        if let AdmittedState::Bucket { with, without } = &mut admitted.state {
+            let owed = owed_us.map_or(quota.owed_recorded_max(), |owed_us| owed_us.saturating_mul(quota.ticks_per_us));
+            *without = (now_us * quota.ticks_per_us).saturating_add(owed);
+            *with = *without;
+        }
+        admitted.with(cost, now_us)
     }
 
     fn empty(quota: &Quota, interval: u64, is_record: bool) -> Self {
@@ -114,8 +121,11 @@ impl AdmittedCost {
     fn add(&mut self, cost: u64, now_us: u64) {
         let (weighed, is_record) = (self.weighed(), self.is_record);
         match &mut self.state {
-            AdmittedState::Bucket { with, .. } => {
-                *with = (*with).max(now_us * self.quota.ticks_per_us) + cost.saturating_mul(self.interval);
+            AdmittedState::Bucket { with, without } => {
+                let now = now_us * self.quota.ticks_per_us;
+                let most = (*without).max(now).saturating_add(self.quota.owed_recorded_max());
+                let sum = (*with).max(now).saturating_add(cost.saturating_mul(self.interval));
+                *with = if is_record { sum.min(most) } else { sum };
             }
             AdmittedState::Fixed(state) if is_record => {
                 *state = Some(fixed_window::record(&self.quota, *state, now_us, cost).1);
@@ -145,7 +155,8 @@ impl AdmittedCost {
         let sliding = Algorithm::SlidingWindow { strict: false };
         match self.quota.algorithm {
             Algorithm::SlidingLog | Algorithm::SlidingWindow { strict: true } => {
-                Quota::new(self.quota.spec, sliding).unwrap_or(self.quota)
+                let spec = QuotaSpec { algorithm: Some(sliding), ..self.quota.spec };
+                Quota::new(spec, sliding).unwrap_or(self.quota)
             }
             Algorithm::SlidingWindow { strict: false }
             | Algorithm::FixedWindow
@@ -170,9 +181,9 @@ impl DeferredCharges {
     }
 
     /// Notes use that was recorded.
-    pub(super) fn record(&self, key: &[u8], quota: &Quota, cost: u64, now_us: u64) {
+    pub(super) fn record(&self, key: &[u8], quota: &Quota, cost: u64, owed_us: Option<u64>, now_us: u64) {
         let key = Key { bytes: key.into(), is_record: true };
-        self.add_to(key, cost, now_us, || AdmittedCost::recorded(quota, cost, now_us));
+        self.add_to(key, cost, now_us, || AdmittedCost::recorded(quota, cost, owed_us, now_us));
     }
 
     fn add_to(&self, key: Key, cost: u64, now_us: u64, first: impl FnOnce() -> AdmittedCost) {

@@ -107,16 +107,12 @@ impl Fallback {
             Operation::Take if tiers.iter().any(is_closed) => Operation::Peek,
             other => other,
         };
+        if operation == Operation::Record {
+            self.note_records(tiers, &local, keys);
+        }
         let answer = self.memory.apply_now(operation, &local);
-        match operation {
-            Operation::Take => self.note_charges(tiers.iter().filter(is_local), &local, &answer, keys),
-            // It was used, whatever the policies: all of it is charged later.
-            Operation::Record => {
-                for tier in tiers.iter().filter(|tier| tier.cost > 0) {
-                    self.charges.record(&keys.key(tier), tier.quota, tier.cost, answer.at_us);
-                }
-            }
-            _ => {}
+        if operation == Operation::Take {
+            self.note_charges(tiers.iter().filter(is_local), &local, &answer, keys);
         }
         let mut decided = answer.decisions.iter().copied();
         let undecided = |tier: &Tier<'_>, verdict| Decision::undecided(tier.quota.limit(), verdict);
@@ -146,6 +142,19 @@ impl Fallback {
             if decision.is_allowed() && denied.is_charged(share) {
                 let quotas = (tier.quota, share.quota);
                 self.charges.add(&keys.key(tier), quotas, decision, tier.cost, answer.at_us);
+            }
+        }
+    }
+
+    /// Queues what was used, whatever the policies, for Redis once it replies again. Called
+    /// before the local buckets are charged: what those owe is what Redis last said.
+    fn note_records(&self, tiers: &[Tier<'_>], local: &[Tier<'_>], keys: &KeyMaker) {
+        let standing = self.memory.apply_now(Operation::Peek, local);
+        let mut owed_us = standing.decisions.iter().map(|decision| decision.reset_after_us);
+        for tier in tiers {
+            let owed_us = if tier.on_failure == FailurePolicy::Local { owed_us.next() } else { None };
+            if tier.cost > 0 {
+                self.charges.record(&keys.key(tier), tier.quota, tier.cost, owed_us, standing.at_us);
             }
         }
     }

@@ -141,7 +141,7 @@ impl Leases {
         let Some((table, number, _)) = self.find(tier) else { return };
         let held = table.accounts.account(number).held(self.clock.read().0);
         decision.remaining = (decision.remaining + held).min(decision.limit);
-        if decision.verdict == Verdict::Denied && held >= tier.cost {
+        if decision.verdict == Verdict::Denied && held >= tier.cost.max(1) {
             (decision.verdict, decision.retry_after_us) = (Verdict::Allowed, 0);
         }
     }

@@ -372,7 +372,7 @@ impl RedisStore {
             self.apply_cross_slot(operation, tiers, deadline).await?
         };
         let at_us = held.iter().flatten().map(|held| held.at_us).max().unwrap_or(0);
-        let decisions = decisions(operation, tiers, &held);
+        let mut decisions = decisions(operation, tiers, &held);
         for ((tier, decision), held) in tiers.iter().zip(&decisions).zip(&held) {
             if held.is_some() {
                 self.fallback.learn(tier, decision);
@@ -382,8 +382,25 @@ impl RedisStore {
             self.fallback.forget(tiers, &self.keys);
         }
         send_deferred_charges(&self.topology, &self.fallback);
-        let cut_off = held.iter().flatten().map(|held| held.cut_off).sum();
-        Ok(TierDecisions { decisions, at_us, by: DecidedBy::Redis, cut_off })
+        let cut_off = held.iter().flatten().fold(0, |sum: u64, held| sum.saturating_add(held.cut_off));
+        let mut by = DecidedBy::Redis;
+        if operation == Operation::Record && held.iter().any(Option::is_none) {
+            by = self.record_missing(tiers, &held, &mut decisions);
+        }
+        Ok(TierDecisions { decisions, at_us, by, cut_off })
+    }
+
+    /// Queues a record of the tiers whose servers did not reply.
+    fn record_missing(&self, tiers: &[Tier<'_>], held: &BucketStates, decisions: &mut Decisions) -> DecidedBy {
+        let is_missing: SmallVec<[bool; TIERS_INLINE]> = held.iter().map(Option::is_none).collect();
+        let missing: Vec<Tier<'_>> =
+            tiers.iter().zip(&is_missing).filter(|(_, is_missing)| **is_missing).map(|(tier, _)| *tier).collect();
+        let answer = self.fallback.apply(Operation::Record, &missing, &self.keys);
+        let replaced = decisions.iter_mut().zip(&is_missing).filter(|(_, is_missing)| **is_missing);
+        for ((decision, _), local) in replaced.zip(&answer.decisions) {
+            *decision = *local;
+        }
+        answer.by
     }
 
     /// Asks slot by slot, to the end even if the caller leaves: what was reserved in
@@ -437,6 +454,10 @@ impl Store for RedisStore {
         if tiers.is_empty() {
             return self.fallback.apply(operation, tiers, &self.keys);
         }
+        if operation == Operation::Record {
+            // The shared buckets are charged, also of leased tiers.
+            return self.record(tiers).await;
+        }
         if tiers.iter().all(|tier| tier.lease.is_none()) {
             return self.apply_direct(operation, tiers, Instant::now() + self.deadline()).await;
         }
@@ -448,9 +469,7 @@ impl Store for RedisStore {
         match operation {
             Operation::Take => Box::pin(self.take_leased(tiers)).await,
             Operation::Refund => Box::pin(self.refund_leased(tiers)).await,
-            // The shared bucket is charged with what was used.
-            Operation::Record => Box::pin(self.apply_direct(operation, tiers, Instant::now() + self.deadline())).await,
-            Operation::Peek | Operation::Charge | Operation::Reset => {
+            Operation::Peek | Operation::Charge | Operation::Record | Operation::Reset => {
                 let deadline = Instant::now() + self.deadline();
                 let mut answer = Box::pin(self.apply_direct(operation, tiers, deadline)).await;
                 for (tier, decision) in
@@ -483,7 +502,8 @@ impl Store for RedisStore {
                     DecidedBy::Local | DecidedBy::Policy => {
                         store.fallback.apply(Operation::Record, &records, &store.keys)
                     }
-                    _ => store.apply(Operation::Record, &records).await,
+                    // The caller waits for the verdict: no longer than for a take.
+                    _ => store.apply_direct(Operation::Record, &records, Instant::now() + store.deadline()).await,
                 };
                 answer.cut_off = recorded.cut_off;
             }
@@ -500,10 +520,22 @@ impl Store for RedisStore {
 
 /// The most charges that are under way at once.
 const CHARGES_MAX: usize = 32;
+/// The shortest timeout of a record.
+const RECORD_LIMIT: Duration = Duration::from_millis(250);
 /// Timeout of a charge: it is correct however late.
 const CHARGE_LIMIT: Duration = Duration::from_millis(500);
 
 impl RedisStore {
+    /// Records what was used, even if the caller leaves. No request waits for it, so it has
+    /// more time than a decision: a late reply would lead to a second charge.
+    fn record(&self, tiers: &[Tier<'_>]) -> RunToCompletion<TierDecisions> {
+        let (store, owned) = (self.clone(), OwnedTiers::new(tiers));
+        RunToCompletion::new(&self.runtime, async move {
+            let deadline = Instant::now() + store.deadline().max(RECORD_LIMIT);
+            store.apply_direct(Operation::Record, &owned.tiers(), deadline).await
+        })
+    }
+
     /// Redis decides, or the failure policies if it cannot.
     async fn apply_direct(&self, operation: Operation, tiers: &[Tier<'_>], deadline: Instant) -> TierDecisions {
         match self.try_apply_by(operation, tiers, deadline).await {
