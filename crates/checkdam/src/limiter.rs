@@ -143,8 +143,8 @@ impl<S: Store> Limiter<S> {
     async fn apply_within(&self, operation: Operation, request: &Request<'_>, delay_max_us: u64) -> Outcome {
         let rules = self.rules.load();
         if request.is_metered() || rules.trees().get(request.domain()).is_some() {
-            // Paths and metered costs take more work and are decided there. Boxed, so that this future does not
-            // grow by it.
+            // Paths and metered costs take more work and are decided there. Boxed, so that this
+            // future does not grow by it.
             let requests = std::slice::from_ref(request);
             return Box::pin(self.apply_batch(operation, requests, delay_max_us)).await.into_only();
         }

@@ -15,6 +15,7 @@
 mod calendar;
 mod error;
 mod parse;
+mod ticks;
 
 pub(crate) use calendar::Calendar;
 pub use calendar::{CalendarOptions, Weekday};
@@ -22,6 +23,7 @@ pub use error::QuotaError;
 #[cfg(feature = "yaml")]
 pub(crate) use parse::parse_period;
 pub(crate) use parse::period_text;
+use ticks::Ticks;
 
 use crate::hash::TagBits;
 use crate::time::{HORIZON_US, SECOND_US, STEP_BACK_HELD_US};
@@ -570,73 +572,4 @@ fn arithmetic(algorithm: Algorithm, numbers: [u64; 5], traits: TagBits) -> u64 {
     let [a, b, c, d, e] = numbers;
     let words = [kind, a, b, c, d, e].map(u64::to_le_bytes);
     crate::hash::stable_hash(words.as_flattened()) & !TagBits::MASK | traits.bits()
-}
-
-/// The unit in which a bucket counts: chosen so that one token takes a whole
-/// number of ticks, if any of 1…16 ticks a microsecond makes that possible.
-struct Ticks {
-    per_us: u64,
-    interval: u64,
-}
-
-impl Ticks {
-    fn choose(amount: u64, period_us: u64, burst: u64) -> Result<Self, QuotaError> {
-        let mut best: Option<(Self, u128, u128)> = None;
-        let mut any_fits = false;
-        for per_us in 1..=TICKS_MAX {
-            let whole = period_us * per_us;
-            let interval = whole.div_ceil(amount);
-            if !Self::fits(per_us, interval, burst) {
-                continue;
-            }
-            any_fits = true;
-            // The charged time over the true time is spent / whole, at least 1.
-            let (spent, whole) = (u128::from(interval) * u128::from(amount), u128::from(whole));
-            if best.as_ref().is_none_or(|(_, best_spent, best_whole)| spent * best_whole < best_spent * whole) {
-                best = Some((Self { per_us, interval }, spent, whole));
-            }
-        }
-        match best {
-            Some((ticks, spent, whole)) if (spent - whole) * LOSS_SHARE <= whole => Ok(ticks),
-            _ if any_fits => {
-                let (below, above) = Self::nearest(amount, period_us, burst);
-                Err(QuotaError::TooFine { amount, period: period_text(period_us), below, above })
-            }
-            _ => Err(QuotaError::SpanTooLong {
-                burst,
-                amount,
-                period: period_text(period_us),
-                fits: Self::longest_burst(amount, period_us),
-            }),
-        }
-    }
-
-    /// Whether every intermediate of a decision stays below 2^53 until 2043.
-    fn fits(per_us: u64, interval: u64, burst: u64) -> bool {
-        let most = u128::from(per_us * HORIZON_US) + 2 * u128::from(burst) * u128::from(interval);
-        most < u128::from(EXACT_MAX)
-    }
-
-    fn is_exact_enough(amount: u64, period_us: u64, burst: u64) -> bool {
-        (1..=TICKS_MAX).any(|per_us| {
-            let whole = period_us * per_us;
-            let interval = whole.div_ceil(amount);
-            let (spent, whole) = (u128::from(interval) * u128::from(amount), u128::from(whole));
-            Self::fits(per_us, interval, burst) && (spent - whole) * LOSS_SHARE <= whole
-        })
-    }
-
-    /// The nearest amounts below and above that can be counted, for the message.
-    fn nearest(amount: u64, period_us: u64, burst: u64) -> (Option<u64>, Option<u64>) {
-        let fits = |near: &u64| (1..=LIMIT_MAX).contains(near) && Self::is_exact_enough(*near, period_us, burst);
-        let ticks = || (1..=TICKS_MAX).map(|per_us| period_us * per_us);
-        let below = ticks().map(|whole| whole / whole.div_ceil(amount)).filter(fits).max();
-        let above = ticks().filter_map(|whole| whole.checked_div(whole / amount)).filter(fits).min();
-        (below, above)
-    }
-
-    fn longest_burst(amount: u64, period_us: u64) -> u64 {
-        let room = u128::from(EXACT_MAX - HORIZON_US) / 2;
-        (room / u128::from(period_us.div_ceil(amount))).min(u128::from(LIMIT_MAX)) as u64
-    }
 }

@@ -25,9 +25,9 @@ pub(super) struct BatchPlan {
     entries: Vec<PlannedQuotas>,
     /// The subjects' bytes, one after another.
     subjects: SmallBuffer,
-    /// How many tiers the concerns have.
+    /// How many tiers the entries have.
     length: usize,
-    /// Which of the concerns are charged whether that fits or not, and how much of their cost.
+    /// Which of the entries are charged whether that fits or not, and how much of their cost.
     metered: Vec<(usize, u64)>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct PlannedRequest {
     given: Option<Arc<CompiledQuota>>,
     /// A rule that lets nothing pass.
     blocked: Option<Blocked>,
-    /// Which of the concerns are its own.
+    /// Which of the entries are its own.
     entries: SmallVec<[usize; 4]>,
     /// Whether it denies only together with others of its kind.
     is_quota_mode: bool,
@@ -238,8 +238,8 @@ impl BatchPlan {
         }
     }
 
-    /// What a take is followed by; none if by nothing. Where those deny that do so only
-    /// together, the others must not stay charged.
+    /// The follow-up steps of a take, if there are any: if all quota-mode limits deny, the
+    /// other limits are refunded; metered costs that were not charged are recorded.
     pub(super) fn terms(&self, rules: &RuleSet, is_refused: bool) -> Option<TakeTerms> {
         let alternatives = if is_refused { None } else { self.alternatives(rules) };
         let metered = self.metered.iter().filter(|(_, cost)| *cost > 0).flat_map(|(number, cost)| {

@@ -211,7 +211,8 @@ impl Default for TierDecisions {
 /// 6. A take that is denied, and a peek, never lower what is owed. Only after a
 ///    step back of the clock of more than [five
 ///    seconds](crate::time::STEP_BACK_HELD_US) a bucket that owes more than its
-///    burst is moved to the new time, and is then empty.
+///    burst is moved to the new time, and is then empty; one in debt then owes what may be
+///    owed at most.
 /// 7. The tiers of one call are different buckets; the memory store rejects a
 ///    take that names one twice, undecided and uncharged.
 pub trait Store: Send + Sync {

@@ -1,5 +1,5 @@
-//! What a take of several requests is followed by: refunds of limits that deny only
-//! together, and records of metered costs.
+//! Follow-up steps of a take of several requests: refunds if all quota-mode limits deny, and
+//! records of metered costs.
 
 use super::{DeniedGroups, FailurePolicy, Operation, Tier, TierDecisions};
 use crate::decision::Decision;

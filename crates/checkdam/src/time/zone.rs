@@ -71,7 +71,7 @@ impl Zone {
         self.entry().map_or(UTC, |entry| entry.name.as_str())
     }
 
-    /// The name that was probably meant: written in other letters, or without its region.
+    /// The name that was probably meant: in another case, or without its region.
     #[must_use]
     pub(crate) fn similar_name(name: &str) -> Option<&'static str> {
         let name = name.replace(' ', "_");

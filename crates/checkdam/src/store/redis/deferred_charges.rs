@@ -11,7 +11,13 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 use indexmap::map::Entry;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
+
+use super::call_error::CallError;
+use super::fallback::Fallback;
+use super::script::ScriptCall;
+use super::topology::Topology;
 
 use crate::algorithm::{fixed_window, sliding_window};
 use crate::decision::Decision;
@@ -24,6 +30,11 @@ const BYTES_MAX: usize = 16 << 20;
 const BYTES_EACH: usize = size_of::<AdmittedCost>() + size_of::<Key>() + 32;
 /// After a charge that failed, none is sent for this long.
 const PAUSE: Duration = Duration::from_millis(250);
+
+/// The most charges that are under way at once.
+const CHARGES_MAX: usize = 32;
+/// Timeout of a charge: it is correct however late.
+const CHARGE_LIMIT: Duration = Duration::from_millis(500);
 
 /// A bucket in Redis, and how it is to be charged.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -270,6 +281,61 @@ impl DeferredCharges {
 
     fn lock(&self) -> MutexGuard<'_, ChargeQueue> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Charges Redis, which has just replied, with what was admitted here while it did
+/// not: in the background.
+#[inline]
+pub(super) fn send_deferred_charges(topology: &Arc<Topology>, fallback: &Arc<Fallback>) {
+    if let Some(sending) = fallback.charges.begin() {
+        let (topology, fallback) = (Arc::clone(topology), Arc::clone(fallback));
+        tokio::spawn(async move {
+            send_all_charges(&topology, &fallback).await;
+            drop(sending);
+        });
+    }
+}
+
+/// One charge first, in case Redis is not well after all; then many at a time.
+async fn send_all_charges(topology: &Arc<Topology>, fallback: &Fallback) {
+    let (mut most, mut has_failed) = (1, false);
+    while !has_failed {
+        let now_us = fallback.now_us();
+        let batch = fallback.charges.take(most, now_us);
+        if batch.is_empty() {
+            break;
+        }
+        most = CHARGES_MAX;
+        let mut calls = JoinSet::new();
+        for (key, admitted) in batch {
+            let (topology, cost) = (Arc::clone(topology), admitted.cost(now_us));
+            let packed = match key.is_record {
+                true => ScriptCall::record(&admitted.quota, cost, &key.bytes, now_us),
+                false => ScriptCall::charge(&admitted.quota, cost, &key.bytes, now_us),
+            };
+            calls.spawn(async move {
+                let result = topology.call(topology.slot(&key.bytes), packed, 1, Instant::now() + CHARGE_LIMIT).await;
+                (key, admitted, cost, result)
+            });
+        }
+        while let Some(Ok((key, admitted, cost, result))) = calls.join_next().await {
+            match result {
+                Ok(_) => fallback.charges.note_charged(cost),
+                Err(CallError::TimedOut | CallError::Disconnected { .. }) => {
+                    fallback.charges.note_dropped(cost);
+                    has_failed = true;
+                }
+                Err(CallError::Failed { .. }) => fallback.charges.note_dropped(cost),
+                Err(_) => {
+                    fallback.charges.put_back(key, admitted, fallback.now_us());
+                    has_failed = true;
+                }
+            }
+        }
+    }
+    if has_failed {
+        fallback.charges.pause();
     }
 }
 

@@ -42,10 +42,10 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use self::cross_slot::{CrossSlotCall, RecentDenials};
+use self::deferred_charges::send_deferred_charges;
 use self::fallback::Fallback;
 use self::key::{KeyMaker, Keys};
 use self::leases::Leases;
@@ -186,10 +186,10 @@ pub struct RedisStats {
     /// Decided by policy without asking: breaker open, no connection, or too
     /// many waiting.
     pub not_asked: u64,
-    /// Cost that was admitted here while Redis did not reply, and was charged to it
-    /// since.
+    /// Cost that was admitted or recorded here while Redis did not reply, and was charged to
+    /// it since.
     pub charged: u64,
-    /// Cost that was admitted here and will not be charged: too many buckets
+    /// Cost that was admitted or recorded here and will not be charged: too many buckets
     /// waited, or it is unknown whether it was.
     pub not_charged: u64,
 }
@@ -518,12 +518,8 @@ impl Store for RedisStore {
     }
 }
 
-/// The most charges that are under way at once.
-const CHARGES_MAX: usize = 32;
 /// The shortest timeout of a record.
 const RECORD_LIMIT: Duration = Duration::from_millis(250);
-/// Timeout of a charge: it is correct however late.
-const CHARGE_LIMIT: Duration = Duration::from_millis(500);
 
 impl RedisStore {
     /// Records what was used, even if the caller leaves. No request waits for it, so it has
@@ -572,61 +568,6 @@ fn deadline(set: Option<Duration>, round_trip: Option<Duration>) -> Duration {
 /// Whether a call may take half as long again as the round trip and still be in time.
 fn is_near_enough(round_trip: Duration, deadline: Duration) -> bool {
     round_trip + round_trip / 2 <= deadline
-}
-
-/// Charges Redis, which has just replied, with what was admitted here while it did
-/// not: in the background.
-#[inline]
-fn send_deferred_charges(topology: &Arc<Topology>, fallback: &Arc<Fallback>) {
-    if let Some(sending) = fallback.charges.begin() {
-        let (topology, fallback) = (Arc::clone(topology), Arc::clone(fallback));
-        tokio::spawn(async move {
-            send_all_charges(&topology, &fallback).await;
-            drop(sending);
-        });
-    }
-}
-
-/// One charge first, in case Redis is not well after all; then many at a time.
-async fn send_all_charges(topology: &Arc<Topology>, fallback: &Fallback) {
-    let (mut most, mut has_failed) = (1, false);
-    while !has_failed {
-        let now_us = fallback.now_us();
-        let batch = fallback.charges.take(most, now_us);
-        if batch.is_empty() {
-            break;
-        }
-        most = CHARGES_MAX;
-        let mut calls = JoinSet::new();
-        for (key, admitted) in batch {
-            let (topology, cost) = (Arc::clone(topology), admitted.cost(now_us));
-            let packed = match key.is_record {
-                true => ScriptCall::record(&admitted.quota, cost, &key.bytes, now_us),
-                false => ScriptCall::charge(&admitted.quota, cost, &key.bytes, now_us),
-            };
-            calls.spawn(async move {
-                let result = topology.call(topology.slot(&key.bytes), packed, 1, Instant::now() + CHARGE_LIMIT).await;
-                (key, admitted, cost, result)
-            });
-        }
-        while let Some(Ok((key, admitted, cost, result))) = calls.join_next().await {
-            match result {
-                Ok(_) => fallback.charges.note_charged(cost),
-                Err(CallError::TimedOut | CallError::Disconnected { .. }) => {
-                    fallback.charges.note_dropped(cost);
-                    has_failed = true;
-                }
-                Err(CallError::Failed { .. }) => fallback.charges.note_dropped(cost),
-                Err(_) => {
-                    fallback.charges.put_back(key, admitted, fallback.now_us());
-                    has_failed = true;
-                }
-            }
-        }
-    }
-    if has_failed {
-        fallback.charges.pause();
-    }
 }
 
 /// The decisions of the tiers, from what their buckets held.

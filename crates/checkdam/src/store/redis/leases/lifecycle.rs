@@ -7,12 +7,13 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::super::call_error::CallError;
+use super::super::deferred_charges::send_deferred_charges;
 use super::super::fallback::Fallback;
 use super::super::reply::RequestReply;
 use super::super::run_to_completion::OwnedTiers;
 use super::super::script::ScriptCall;
 use super::super::topology::Topology;
-use super::super::{RedisStore, StatCounters, send_deferred_charges};
+use super::super::{RedisStore, StatCounters};
 use super::{LeaseTable, Leases, RefillResult};
 use crate::algorithm::token_bucket::{Grant, LeaseRequest};
 use crate::decision::{Decision, Verdict};
