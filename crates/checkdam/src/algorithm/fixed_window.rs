@@ -49,7 +49,6 @@ pub fn charge(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (D
 
 /// Counts `cost` that was used, whatever is left: beyond the limit by at most
 /// [`Quota::debt_max`]. Returns also what was not counted because of that bound.
-#[must_use]
 pub fn record(quota: &Quota, state: Option<State>, now_us: u64, cost: u64) -> (Decision, State, u64) {
     let mut window = Window::at(quota, state, now_us);
     let counted = cost.min(quota.recorded_max().saturating_sub(window.state.count));

@@ -65,7 +65,6 @@ pub fn charge(quota: &Quota, state: &mut State, now_us: u64, cost: u64) -> Decis
 
 /// Remembers `cost` that was used, whatever is left: beyond the limit by at most
 /// [`Quota::debt_max`]. Returns also what was not counted because of that bound.
-#[must_use]
 pub fn record(quota: &Quota, state: &mut State, now_us: u64, cost: u64) -> (Decision, u64) {
     let time = state.roll(quota, now_us);
     let counted = cost.min(quota.recorded_max().saturating_sub(state.used));

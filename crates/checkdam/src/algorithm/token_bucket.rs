@@ -80,7 +80,6 @@ pub fn refund(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision,
 /// Charges `cost` tokens that were used, whatever is left: beyond the burst the bucket is
 /// in debt, by at most [`Quota::debt_max`]. Decides as a peek at nothing afterwards.
 /// Returns also what was not charged because of that bound.
-#[must_use]
 pub fn record(quota: &Quota, state: State, now_us: u64, cost: u64) -> (Decision, State, u64) {
     let mut bucket = BucketAt::at(quota, state, now_us);
     let room = quota.owed_recorded_max().saturating_sub(bucket.owed);

@@ -114,6 +114,6 @@ fn all_limits_of_a_rule_are_charged() {
     let outcome = block_on(limiter.peek(&user(1)));
     let tiers: Vec<_> = outcome.tiers().map(|tier| (tier.decision.remaining, tier.decision.debt)).collect();
     assert_eq!(tiers, [(0, 2), (3, 0)]);
-    block_on(limiter.refund(&user(2).metered()));
+    let _ = block_on(limiter.refund(&user(2).metered()));
     assert_eq!(first_tier(&block_on(limiter.peek(&user(1)))), (0, 0), "a refund refunds");
 }
