@@ -389,6 +389,16 @@ fn what_does_not_pass_has_a_colour_for_each_reason_and_rules_for_nobody_are_told
 }
 
 #[test]
+fn the_inspector_shows_debt() {
+    let server = Server::with_rules("rules: [{name: tokens, key: \"user:{user}\", limits: [\"10/d\"]}]");
+    server.client().ok("/v1/record", r#"{"attributes": {"user": "42"}, "cost": 14}"#);
+    let browser = Browser::start();
+    browser.goto(&format!("http://{}/#/inspect?user=42", server.admin_address()));
+    browser.find_with("#found [data-debt]", "4 in debt");
+    assert_eq!(browser.find("#found [data-level]").text(), "0");
+}
+
+#[test]
 fn its_files_load_nothing_from_elsewhere_and_are_asked_for_once() {
     let server = Server::with(&["--admin-token", TOKEN]);
     let mut client = server.admin();
