@@ -102,7 +102,7 @@ descriptors:
     let shadow = client.one(&costing(12, &[("shadow", "1")]));
     assert_eq!((shadow.code(), shadow.limit_remaining, debt("shadow")), (Verdict::Ok, 0, (0, 2)));
     let metrics = server.client().get("/metrics").body;
-    assert!(metrics.contains("checkdam_recorded_cost_total{rule=\"edge.tokens\"} 38\n"), "{metrics}");
+    assert!(metrics.contains("rate_limiter_recorded_cost_total{rule=\"edge.tokens\"} 38\n"), "{metrics}");
 }
 
 #[test]

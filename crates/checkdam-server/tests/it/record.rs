@@ -94,9 +94,9 @@ fn debt_is_bounded_and_what_is_cut_off_is_told() {
     assert_eq!((&edge["tiers"][0]["rule"], debts(&edge)), (&json!("edge"), vec![Some(2)]));
     let metrics = client.get("/metrics").body;
     for line in [
-        r#"checkdam_recorded_cost_total{rule="tokens"} 1100"#,
-        r#"checkdam_recorded_cost_total{rule="log"} 30"#,
-        "checkdam_record_cut_off_total 645",
+        r#"rate_limiter_recorded_cost_total{rule="tokens"} 1100"#,
+        r#"rate_limiter_recorded_cost_total{rule="log"} 30"#,
+        "rate_limiter_record_cut_off_total 645",
     ] {
         assert!(metrics.contains(&format!("\n{line}\n")), "{line} in {metrics}");
     }

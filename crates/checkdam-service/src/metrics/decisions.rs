@@ -56,13 +56,16 @@ pub(super) fn write(text: &mut TextWriter, telemetry: &Telemetry, usual: &str) {
             text.sample(&[("rule", counts.name()), ("decision", decision)], count);
         }
     }
-    text.family("checkdam_recorded_cost_total", "Cost recorded after it was used, once for each rule that applied.");
+    text.family(
+        "rate_limiter_recorded_cost_total",
+        "Cost recorded after it was used, once for each rule that applied.",
+    );
     // Most rules have none of it.
     for counts in all.iter().map(|spoken| &spoken.counts).filter(|counts| counts.recorded() > 0) {
         text.sample(&[("rule", counts.name())], counts.recorded());
     }
     let help = "Recorded cost that was not charged because a debt would have exceeded max_debt, summed over limits.";
-    text.family("checkdam_record_cut_off_total", help).sample(&[], telemetry.counters().cut_off());
+    text.family("rate_limiter_record_cut_off_total", help).sample(&[], telemetry.counters().cut_off());
     text.histogram_family("rate_limiter_latency_seconds", "How long decisions took, the store included.");
     for counts in telemetry.latencies().all() {
         text.histogram(&counts);
