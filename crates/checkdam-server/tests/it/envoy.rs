@@ -128,8 +128,6 @@ fn every_kind_of_descriptor_is_understood() {
     assert_eq!(envoy.counter("ratelimit.error"), 0, "{}", envoy.log());
 }
 
-/// Redis hangs and dies under load, with one rule for each policy: requests go
-/// on by it.
 /// Sets a flag when its scope ends.
 struct SetOnDrop<'a>(&'a AtomicBool);
 
@@ -139,6 +137,8 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
+/// Redis hangs and dies under load, with one rule for each policy: requests go
+/// on by it.
 #[test]
 fn without_redis_requests_go_on_by_policy_and_in_time() {
     const CLOSED: &str =
